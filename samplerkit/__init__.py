@@ -1,0 +1,81 @@
+"""samplerkit: the data order of a training run as a value with random access."""
+
+from samplerkit.config.config import Config, load_config
+from samplerkit.config.registry import register_sampler
+from samplerkit.errors import (
+    ArgumentRangeError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    CompositionError,
+    ConfigError,
+    DatasetError,
+    DisagreementError,
+    InverseTooLargeError,
+    NotSupportedError,
+    OutOfDatasetError,
+    SamplerkitError,
+    ShuffleModeError,
+    StateError,
+    WorkerError,
+    WorldError,
+)
+from samplerkit.loading.loader import Loader
+from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
+from samplerkit.loading.worker import sample_rng
+from samplerkit.order.layout import Layout
+from samplerkit.order.order import Order
+from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.world import World
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.context import Context, RunConstants
+from samplerkit.samplers.distributed import DistributedSampler
+from samplerkit.samplers.iterable import IterSampler
+from samplerkit.samplers.mixture import MixtureSampler
+from samplerkit.samplers.pk import PKSampler
+from samplerkit.samplers.random import RandomSampler
+from samplerkit.samplers.sequential import SequentialSampler
+from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
+from samplerkit.samplers.weighted import WeightedRandomSampler
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentRangeError",
+    "ArgumentTypeError",
+    "ArgumentValueError",
+    "CompositionError",
+    "Config",
+    "ConfigError",
+    "Context",
+    "DatasetError",
+    "DisagreementError",
+    "DistributedSampler",
+    "InverseTooLargeError",
+    "IterSampler",
+    "Layout",
+    "Loader",
+    "MixtureSampler",
+    "NotSupportedError",
+    "Order",
+    "OutOfDatasetError",
+    "PKSampler",
+    "RandomSampler",
+    "RunConstants",
+    "Sampler",
+    "SamplerkitError",
+    "SequentialSampler",
+    "Shuffle",
+    "ShuffleModeError",
+    "StateError",
+    "SubsetRandomSampler",
+    "SubsetSampler",
+    "TorchBatchSampler",
+    "TorchSampler",
+    "WeightedRandomSampler",
+    "WorkerError",
+    "World",
+    "WorldError",
+    "sample_rng",
+    "load_config",
+    "register_sampler",
+]

@@ -1,0 +1,131 @@
+"""One hierarchy of errors.
+
+Every error is a `SamplerkitError`, and also the builtin class that MindSpore documents for the same
+mistake, so that code written against MindSpore keeps catching it. Each carries the place, the value and
+the mend, and its message is made of these three.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_LONGEST_VALUE = 120
+
+
+class SamplerkitError(Exception):
+    """The root of all errors that samplerkit raises.
+
+    Args:
+        place: where the bad value stands: an argument, a method or the path of a config key.
+        problem: what is wrong with it, in a few words.
+        value: the offending value, or omitted where there is none.
+        mend: what to do about it.
+
+    Example:
+        >>> raise ArgumentValueError("num_samples", "must not be negative", -1, mend="use None for all")
+        Traceback (most recent call last):
+        samplerkit.errors.ArgumentValueError: num_samples: must not be negative, got -1; use None for all
+    """
+
+    _absent: Any = object()
+
+    # A whole message alone is taken too: so do pickle and torch make an error anew in another process.
+    def __init__(self, place: str, problem: str = "", value: Any = _absent, *, mend: str = "") -> None:
+        self.place = place
+        self.problem = problem
+        self.value = None if value is SamplerkitError._absent else value
+        self.mend = mend
+        message = f"{place}: {problem}" if problem else place
+        if value is not SamplerkitError._absent:
+            message += f", got {_shown(value)}"
+        super().__init__(f"{message}; {mend}" if mend else message)
+
+
+class ArgumentTypeError(SamplerkitError, TypeError):
+    """An argument has the wrong type."""
+
+
+class ArgumentValueError(SamplerkitError, ValueError):
+    """An argument has the right type and a value that cannot be meant."""
+
+
+class ArgumentRangeError(SamplerkitError, RuntimeError):
+    """An argument is outside of the range that the others allow (MindSpore: `RuntimeError`)."""
+
+
+class NotSupportedError(SamplerkitError, NotImplementedError):
+    """An argument that the interface names and that nothing implements, as in MindSpore."""
+
+
+class CompositionError(SamplerkitError, RuntimeError):
+    """Two samplers cannot be nested this way."""
+
+
+class ShuffleModeError(SamplerkitError, RuntimeError):
+    """A shuffle mode does not fit the dataset."""
+
+
+class DatasetError(SamplerkitError, RuntimeError):
+    """A dataset does not tell what a sampler needs to know of it."""
+
+
+class OutOfDatasetError(SamplerkitError, RuntimeError, IndexError):
+    """A sample id or a position lies outside of the dataset or the order."""
+
+
+class WorldError(SamplerkitError, RuntimeError):
+    """The running job describes its ranks in a way that contradicts itself."""
+
+
+class InverseTooLargeError(SamplerkitError, MemoryError):
+    """`positions_of` would have to scan more samples than its limit allows."""
+
+
+class ConfigError(SamplerkitError, ValueError):
+    """A config cannot be understood; `place` is the path of the key."""
+
+
+class StateError(SamplerkitError, RuntimeError):
+    """A saved state does not fit the run that loads it, or cannot be read.
+
+    Args:
+        field: the field of the state.
+        problem: what is wrong with it.
+        saved: the saved value.
+        current: the value in this run.
+        mend: what to do about it.
+    """
+
+    def __init__(
+        self,
+        field: str,
+        problem: str = "",
+        saved: Any = SamplerkitError._absent,
+        current: Any = SamplerkitError._absent,
+        *,
+        mend: str = "",
+    ) -> None:
+        if current is not SamplerkitError._absent:
+            problem = f"{problem} (here {_shown(current)})"
+        super().__init__(f"state: {field}" if problem else field, problem, saved, mend=mend)
+        self.field = field
+        self.saved = self.value
+        self.current = None if current is SamplerkitError._absent else current
+
+
+class WorkerError(SamplerkitError, RuntimeError):
+    """A worker process of a loader died."""
+
+
+class DisagreementError(SamplerkitError, RuntimeError):
+    """Ranks of one job read by different orders."""
+
+
+def _shown(value: Any) -> str:
+    try:
+        # One line, also for numpy's arrays.
+        text = " ".join(line.strip() for line in repr(value).splitlines())
+    except (ValueError, RecursionError):
+        # Python refuses to write integers of more than 4300 digits.
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."

@@ -1,0 +1,172 @@
+"""Orders made of orders: composition, prefix, shard and weave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+import numpy as np
+
+from samplerkit.order.layout import interval_of
+from samplerkit.order.order import Located, Order
+from samplerkit.order.sequences import Range
+from samplerkit.order.typing import Ids
+
+
+def groups(labels: Ids) -> Iterator[tuple[int, Ids]]:
+    """Gives each distinct label with the indices at which it stands.
+
+    Example:
+        >>> [(label, at.tolist()) for label, at in groups(np.array([5, 3, 5]))]
+        [(3, [1]), (5, [0, 2])]
+    """
+    if labels.size and labels.min() >= 0 and labels.max() < 1 << 16:
+        # numpy sorts 16-bit integers by radix, which is several times as fast.
+        by_label = np.argsort(labels.astype(np.uint16), kind="stable")
+    else:
+        by_label = np.argsort(labels, kind="stable")
+    distinct, first = np.unique(labels[by_label], return_index=True)
+    yield from zip(distinct.tolist(), np.split(by_label, first[1:]), strict=False)
+
+
+def compose(outer: Order, inner: Order) -> Order:
+    """Reads `inner` at the ids of `outer`: position p holds inner[outer[p]].
+
+    Example:
+        >>> np.asarray(compose(Range(1, 2), Range(5, 10))).tolist()
+        [6, 7]
+    """
+    for identity, other in ((inner, outer), (outer, inner)):
+        if isinstance(identity, Range) and identity.start == 0 and len(identity) == len(inner):
+            return other
+    parts = (*(outer.parts if isinstance(outer, Composed) else (outer,)),)
+    return Composed((*parts, *(inner.parts if isinstance(inner, Composed) else (inner,))))
+
+
+@final
+class Composed(Order):
+    """A chain of orders, outermost first; flat, so that a deep chain costs no recursion."""
+
+    def __init__(self, parts: tuple[Order, ...]) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def ids_at(self, positions: Ids) -> Ids:
+        for part in self.parts:
+            positions = part.ids_at(positions)
+        return positions
+
+    def locate(self, ids: Ids) -> Located:
+        which = np.arange(ids.size)
+        for part in reversed(self.parts):
+            found, ids = part.locate(ids)
+            which = which[found]
+        return which, ids
+
+
+@final
+class Prefix(Order):
+    """The first `length` positions of an order."""
+
+    def __init__(self, order: Order, length: int) -> None:
+        self._order = order
+        self._length = min(length, len(order))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def ids_at(self, positions: Ids) -> Ids:
+        return self._order.ids_at(positions)
+
+    def locate(self, ids: Ids) -> Located:
+        which, positions = self._order.locate(ids)
+        kept = positions < self._length
+        return which[kept], positions[kept]
+
+
+@final
+class Shard(Order):
+    """One shard of an order that is dealt like cards: row k is position start + k * num_shards + first.
+
+    Args:
+        order: the undealt order, of N positions.
+        num_shards: how many shards it is dealt to.
+        first: the first position of this shard, in [0, num_shards).
+        padded: every shard gets as many rows as any, and rows from N on wrap around; else each gets what
+            there is.
+        start: the position at which the deal begins, in [0, N].
+    """
+
+    def __init__(self, order: Order, num_shards: int, first: int, *, padded: bool, start: int = 0) -> None:
+        self._order = order
+        self._num_shards = num_shards
+        self._first = start + first
+        self._start = start
+        total = len(order) - start
+        missing = 0 if padded else first
+        self._length = max(0, -(-(total - missing) // num_shards))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def ids_at(self, positions: Ids) -> Ids:
+        undealt = positions * self._num_shards + self._first
+        if undealt.size and undealt.max() >= len(self._order):
+            undealt %= len(self._order)
+        return self._order.ids_at(undealt)
+
+    def locate(self, ids: Ids) -> Located:
+        which, undealt = self._order.locate(ids)
+        end = self._start + self._length * self._num_shards
+        wraps = max(1, -(-end // max(1, len(self._order))))
+        undealt = (undealt[:, None] + np.arange(wraps) * len(self._order)).reshape(-1)
+        row, rest = np.divmod(undealt - self._first, self._num_shards)
+        mine = (undealt < end) & (row >= 0) & (rest == 0)
+        return np.repeat(which, wraps)[mine], row[mine]
+
+
+@final
+class Weave(Order):
+    """Orders dealt back together: row 0 of each, then row 1 of each, and so on, as long as there are rows.
+
+    Args:
+        orders: at least one; they may differ in length.
+    """
+
+    def __init__(self, orders: Sequence[Order]) -> None:
+        self._orders = tuple(orders)
+        lengths = np.array([len(order) for order in self._orders], dtype=np.int64)
+        # Between two neighbouring distinct lengths the same orders are alive: one piece each.
+        self._rows = np.unique(np.append(lengths, 0))
+        self._alive = [np.flatnonzero(lengths > row) for row in self._rows]
+        widths = np.array([alive.size for alive in self._alive[:-1]], dtype=np.int64)
+        self._starts = np.append(0, np.cumsum(widths * np.diff(self._rows)))
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def ids_at(self, positions: Ids) -> Ids:
+        ids = np.empty_like(positions)
+        piece = interval_of(self._starts, positions)
+        for number, at in groups(piece):
+            alive = self._alive[number]
+            row, column = np.divmod(positions[at] - self._starts[number], alive.size)
+            row += self._rows[number]
+            for chosen, mine in groups(column):
+                ids[at[mine]] = self._orders[alive[chosen]].ids_at(row[mine])
+        return ids
+
+    def locate(self, ids: Ids) -> Located:
+        found = [(np.zeros(0, dtype=np.int64),) * 2]
+        for number, order in enumerate(self._orders):
+            which, rows = order.locate(ids)
+            piece = np.searchsorted(self._rows, rows, side="right") - 1
+            positions = np.empty_like(rows)
+            for part, mine in groups(piece):
+                alive = self._alive[part]
+                column = int(np.searchsorted(alive, number))
+                positions[mine] = self._starts[part] + (rows[mine] - self._rows[part]) * alive.size + column
+            found.append((which, positions))
+        return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])

@@ -1,0 +1,213 @@
+"""Orders that know files and blocks: file after file, each block shuffled within itself, lanes woven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.order.algebra import groups
+from samplerkit.order.keys import Key
+from samplerkit.order.layout import Layout, interval_of
+from samplerkit.order.order import Located, Order
+from samplerkit.order.permutation import (
+    NARROW_LIMIT,
+    TABLE_LIMIT,
+    Network,
+    Permutation,
+    backward,
+    forward,
+    table,
+    word_count,
+)
+from samplerkit.order.sequences import found
+from samplerkit.order.typing import Ids
+
+_DENSE_SPAN = 1 << 16
+_ROWS_WORTH_A_CALL = 256
+
+
+@final
+class FileSequence(Order):
+    """The samples of shuffled files: file after file, in order within each."""
+
+    def __init__(self, layout: Layout, key: Key) -> None:
+        self._layout = layout
+        self._files = Permutation(layout.num_files, key).forward(np.arange(layout.num_files))
+        self._rank_of_file = np.argsort(self._files)
+        self._starts: Ids = np.append(0, np.cumsum(layout.sizes[self._files]))
+        self._moves: Ids = layout.starts[self._files] - self._starts[:-1]
+
+    def __len__(self) -> int:
+        return len(self._layout)
+
+    def ids_at(self, positions: Ids) -> Ids:
+        return positions + self._moves[interval_of(self._starts, positions)]
+
+    def locate(self, ids: Ids) -> Located:
+        which = np.flatnonzero((ids >= 0) & (ids < len(self)))
+        file = self._layout.file_of(ids[which])
+        within = ids[which] - self._layout.starts[file]
+        return which, within + self._starts[self._rank_of_file[file]]
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """A sequence of rows cut into contiguous runs, one a lane, the first ones one row longer.
+
+    Args:
+        num_rows: the length of the sequence.
+        count: the number of lanes.
+
+    Example:
+        >>> Lanes(10, 4).starts.tolist()
+        [0, 3, 6, 8, 10]
+    """
+
+    num_rows: int
+    count: int
+
+    @property
+    def starts(self) -> Ids:
+        """The first row of each lane, and the number of rows at the end: shape (count + 1,)."""
+        return self.start_of(np.arange(self.count + 1))
+
+    def start_of(self, lane: Ids) -> Ids:
+        """Gives the first row of each lane."""
+        length, longer = divmod(self.num_rows, self.count)
+        return lane * length + np.minimum(lane, longer).astype(np.int64)
+
+    def lane_of(self, rows: Ids) -> Ids:
+        """Gives the lane in which each row lies."""
+        length, longer = divmod(self.num_rows, self.count)
+        border = longer * (length + 1)
+        late = longer + (rows - border) // max(1, length)
+        return np.where(rows < border, rows // (length + 1), late)
+
+
+@final
+class LaneWeave(Order):
+    """The rows of a sequence, one of each lane in turn: position k * lanes + l is row k of lane l."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+
+    def __len__(self) -> int:
+        return self._lanes.num_rows
+
+    def ids_at(self, positions: Ids) -> Ids:
+        row, lane = np.divmod(positions, self._lanes.count)
+        row += self._lanes.start_of(lane)
+        return row
+
+    def locate(self, ids: Ids) -> Located:
+        lane = self._lanes.lane_of(ids)
+        positions = (ids - self._lanes.start_of(lane)) * self._lanes.count + lane
+        return found(positions, (ids >= 0) & (ids < len(self)))
+
+
+@final
+class BlockShuffle(Order):
+    """Rows shuffled within blocks: consecutive blocks of `block_size` rows of each run, a key for each block.
+
+    Args:
+        starts: the first row of each run and the number of rows at the end; int64 of shape (runs + 1,).
+        block_size: rows in a block, the last of a run may be shorter; None for one block a run.
+        key: block j of run r is shuffled by the words of (r, j).
+    """
+
+    def __init__(self, starts: Ids, block_size: int | None, key: Key) -> None:
+        longest = int(np.diff(starts).max(initial=1))
+        self._starts = starts
+        self._block_size = longest if block_size is None else block_size
+        self._blocks_per_run = -(-longest // self._block_size)
+        self._key = key
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def ids_at(self, positions: Ids) -> Ids:
+        return self._permuted(positions, inverse=False)
+
+    def locate(self, ids: Ids) -> Located:
+        which = np.flatnonzero((ids >= 0) & (ids < len(self)))
+        return which, self._permuted(ids[which], inverse=True)
+
+    def _permuted(self, rows: Ids, *, inverse: bool) -> Ids:
+        if rows.size == 0:
+            return rows
+        run = interval_of(self._starts, rows)
+        block = (rows - self._starts[run]) // self._block_size
+        start = self._starts[run] + block * self._block_size
+        numbers, which = _distinct(run * self._blocks_per_run + block)
+        blocks = [self._block(number) for number in numbers.tolist()]
+        permuted = permute_blocks(blocks, self._key, which, rows - start, inverse=inverse)
+        permuted += start
+        return permuted
+
+    def _block(self, number: int) -> Block:
+        run, block = divmod(number, self._blocks_per_run)
+        rows_left = int(self._starts[run + 1] - self._starts[run]) - block * self._block_size
+        return Block(run, block, min(self._block_size, rows_left))
+
+
+def _distinct(labels: Ids) -> tuple[Ids, Ids]:
+    """Gives the distinct labels in ascending order, and for each label the number of its like."""
+    low, high = int(labels.min()), int(labels.max())
+    if low == high:
+        return labels[:1], np.zeros_like(labels)
+    if high - low >= _DENSE_SPAN:
+        distinct, which = np.unique(labels, return_inverse=True)
+        return distinct, which
+    # Neighbouring blocks have neighbouring numbers: marking them in a table is far quicker than sorting.
+    present = np.zeros(high - low + 1, dtype=bool)
+    present[labels - low] = True
+    return np.flatnonzero(present) + low, (np.cumsum(present) - 1)[labels - low]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that are shuffled among themselves.
+
+    Args:
+        run: names the key of the block: the file or the lane.
+        number: names the key of the block: which block of the run.
+        size: the number of rows.
+    """
+
+    run: int
+    number: int
+    size: int
+
+    def words(self, key: Key) -> Any:
+        """Gives the words of the block's permutation."""
+        return key.words(word_count(self.size), self.run, self.number)
+
+
+def _one_block(block: Block, key: Key, rows: Ids, *, inverse: bool) -> Ids:
+    words = block.words(key)
+    if block.size <= TABLE_LIMIT:
+        values = table(block.size, words)
+        return (np.argsort(values) if inverse else values)[rows]
+    return (backward if inverse else forward)(Network.of(block.size, words), rows)
+
+
+def permute_blocks(blocks: list[Block], key: Key, which: Ids, rows: Ids, *, inverse: bool) -> Ids:
+    """Permutes rows[i] within blocks[which[i]]: block after block, or, if each has few rows, all at once."""
+    if len(blocks) == 1:
+        return _one_block(blocks[0], key, rows, inverse=inverse)
+    result = np.empty_like(rows)
+    together = np.array([TABLE_LIMIT < block.size < NARROW_LIMIT for block in blocks])
+    if rows.size >= _ROWS_WORTH_A_CALL * len(blocks):
+        together[:] = False
+    for number, at in groups(which):
+        if not together[number]:
+            result[at] = _one_block(blocks[number], key, rows[at], inverse=inverse)
+    at = np.flatnonzero(together[which])
+    if at.size:
+        chosen = [block for block, is_together in zip(blocks, together, strict=True) if is_together]
+        sizes, words = [block.size for block in chosen], [block.words(key) for block in chosen]
+        network = Network.stacked(sizes, words, (np.cumsum(together) - 1)[which[at]])
+        result[at] = (backward if inverse else forward)(network, rows[at])
+    return result

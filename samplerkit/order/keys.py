@@ -1,0 +1,113 @@
+"""Keys: where all randomness comes from.
+
+A key is a value: the seed, the epoch, the depth in the chain and a role. Its words are blake2b over
+fixed-width little-endian integers, so that two keys which differ anywhere share nothing, and the same key
+gives the same words under every version of Python, numpy and torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from samplerkit.order.typing import Ids, Words
+
+ALGORITHM = "samplerkit-1"
+"""The versioned id of the default algorithm. A change of any order is a new id, and the old one stays."""
+
+_WORDS_PER_DIGEST = 8
+_GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+
+@dataclass(frozen=True)
+class Key:
+    """The source of randomness for one role in one epoch.
+
+    Args:
+        seed: the sampler's seed, 0 <= seed < 2^64.
+        epoch: the epoch, from 0.
+        depth: the sampler's place in the chain; the one that reads the dataset has depth 0.
+        role: what the randomness is for, at most 16 ASCII characters.
+
+    Example:
+        >>> Key(seed=7, epoch=0, depth=0, role="global").words(1)[0] != Key(7, 1, 0, "global").words(1)[0]
+        np.True_
+    """
+
+    seed: int
+    epoch: int
+    depth: int
+    role: str
+
+    def words(self, count: int, index: int = 0, sub_index: int = 0) -> Words:
+        """Gives `count` random words for the file, block or lane that the indices name.
+
+        Args:
+            count: how many words.
+            index: for instance the file, or the lane.
+            sub_index: for instance the block in that lane.
+
+        Returns:
+            uint64 array of shape (count,).
+        """
+        salt = self.role.encode("ascii")
+        digests = b"".join(
+            hashlib.blake2b(
+                struct.pack("<QQQQQQ", self.seed, self.epoch, self.depth, index, sub_index, part),
+                digest_size=64,
+                salt=salt,
+                person=ALGORITHM.encode("ascii"),
+            ).digest()
+            for part in range(-(-count // _WORDS_PER_DIGEST))
+        )
+        return np.frombuffer(digests, dtype="<u8").astype(np.uint64)[:count]
+
+
+def keyed_hash(words: Words, counters: Ids) -> Words:
+    """Hashes counters to independent uniform words: two keyed rounds of the splitmix64 finaliser.
+
+    Args:
+        words: uint64 array of shape (3,), from `Key.words`.
+        counters: non-negative int64 array of any shape.
+
+    Returns:
+        uint64 array of the shape of `counters`.
+
+    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+    """
+    mixed = counters.astype(np.uint64)
+    mixed *= _GOLDEN_GAMMA
+    mixed += words[0]
+    for word in words[1:3]:
+        mixed ^= mixed >> np.uint64(30)
+        mixed *= _MIX_1
+        mixed ^= mixed >> np.uint64(27)
+        mixed *= _MIX_2
+        mixed ^= mixed >> np.uint64(31)
+        mixed ^= word
+    return mixed
+
+
+def scaled(words: Words, total: int) -> Ids:
+    """Maps uniform words to uniform integers in [0, total): the high half of the 128-bit product.
+
+    Args:
+        words: uint64 array.
+        total: 1 <= total <= 2^63. The bias is at most total / 2^64.
+
+    Returns:
+        int64 array of the shape of `words`.
+    """
+    low_half = np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    total_high, total_low = np.uint64(total >> 32), np.uint64(total & 0xFFFFFFFF)
+    words_high, words_low = words >> half, words & low_half
+    middle = (words_low * total_low >> half) + words_high * total_low
+    carry = (middle & low_half) + words_low * total_high
+    high: Words = words_high * total_high + (middle >> half) + (carry >> half)
+    return high.astype(np.int64)

@@ -1,0 +1,200 @@
+"""The layout of a dataset: how many samples lie in which files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.errors import (
+    ArgumentRangeError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    DatasetError,
+    OutOfDatasetError,
+)
+from samplerkit.order.permutation import LARGEST
+from samplerkit.order.typing import Ids
+
+
+@final
+class Layout:
+    """How many samples lie in which files; sample ids run through the files in the order given.
+
+    Args:
+        sizes: samples per file, or one int for a dataset without files.
+        names: names of the files, as many as there are sizes.
+
+    Raises:
+        ArgumentTypeError: a size is no integer, or a name no string.
+        ArgumentValueError: a size is negative, or there are more or fewer names than files.
+        ArgumentRangeError: there are more than 2^62 samples.
+
+    Example:
+        >>> layout = Layout([5000, 7000, 300])
+        >>> len(layout), layout.num_files, layout.file_of(np.array([0, 5000, 12299]))
+        (12300, 3, array([0, 1, 2]))
+        >>> Layout(5000).has_files
+        False
+    """
+
+    def __init__(self, sizes: int | Iterable[int], names: Iterable[str] | None = None) -> None:
+        self.has_files: Final = not _is_integer(sizes)
+        self.sizes: Final[Ids] = _checked_sizes([sizes] if not self.has_files else sizes)
+        self.names: Final = _checked_names(names, self.sizes.size if self.has_files else 0)
+        total = sum(self.sizes.tolist())
+        if total > LARGEST:
+            raise ArgumentRangeError("sizes", "add up to more than 2^62 samples", total)
+        self.num_samples: Final[int] = total
+
+    @classmethod
+    def of(cls, dataset: Any) -> Layout:
+        """Finds the layout of a dataset.
+
+        Args:
+            dataset: a layout, a number of samples, an object with a `layout`, a
+                `torch.utils.data.ConcatDataset` (its parts are the files), or anything with a length.
+
+        Raises:
+            DatasetError: the dataset tells none of these.
+
+        Example:
+            >>> Layout.of(["a", "b", "c"])
+            Layout(3)
+        """
+        if isinstance(dataset, Layout):
+            return dataset
+        if _is_integer(dataset):
+            return cls(dataset)
+        layout = getattr(dataset, "layout", None)
+        if isinstance(layout, Layout):
+            return layout
+        parts = getattr(dataset, "datasets", None)
+        if parts is not None and hasattr(dataset, "cumulative_sizes"):
+            return cls(np.diff(np.asarray([0, *dataset.cumulative_sizes], dtype=np.int64)))
+        try:
+            return cls(len(dataset))
+        except TypeError as error:
+            raise DatasetError(
+                "dataset",
+                "has neither a layout nor a length",
+                dataset,
+                mend="give a Layout, a number of samples, or a dataset with __len__",
+            ) from error
+
+    @property
+    def num_files(self) -> int:
+        """The number of files; 0 for a layout without files."""
+        return self.sizes.size if self.has_files else 0
+
+    @cached_property
+    def starts(self) -> Ids:
+        """The first id of each file, and the number of samples at the end: shape (files + 1,)."""
+        starts = np.zeros(self.sizes.size + 1, dtype=np.int64)
+        np.cumsum(self.sizes, out=starts[1:])
+        return _read_only(starts)
+
+    def file_of(self, ids: Ids) -> Ids:
+        """Gives the number of the file in which each id lies, for ids in [0, num_samples)."""
+        ids = np.asarray(ids, dtype=np.int64)
+        if ids.size and (ids.min() < 0 or ids.max() >= self.num_samples):
+            outside = ids[(ids < 0) | (ids >= self.num_samples)]
+            raise OutOfDatasetError(
+                "ids", f"outside of a dataset of {self.num_samples} samples", int(outside.flat[0])
+            )
+        return interval_of(self.starts, ids)
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Layout):
+            return NotImplemented
+        return (
+            self.has_files == other.has_files
+            and self.names == other.names
+            and np.array_equal(self.sizes, other.sizes)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.has_files, self.names, self.sizes.tobytes()))
+
+    def __repr__(self) -> str:
+        if not self.has_files:
+            return f"Layout({self.num_samples})"
+        if self.num_files <= 8:
+            return f"Layout({self.sizes.tolist()})"
+        return f"Layout(<{self.num_files} files, {self.num_samples} samples>)"
+
+
+def interval_of(starts: Ids, values: Ids) -> Ids:
+    """Gives the number of the interval in which each value lies.
+
+    Args:
+        starts: where each interval starts and, last, where the last one ends; ascending, shape (n + 1,).
+        values: each in [starts[0], starts[n]); shape (m,).
+
+    Returns:
+        int64 array of shape (m,). Empty intervals hold nothing.
+
+    Example:
+        >>> interval_of(np.array([0, 3, 3, 5]), np.array([0, 2, 3, 4]))
+        array([0, 0, 2, 2])
+    """
+    if values.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    # Values that are read together mostly lie close together: search between the first and the last.
+    first = int(np.searchsorted(starts, values.min(), side="right")) - 1
+    last = int(np.searchsorted(starts, values.max(), side="right")) - 1
+    if first == last:
+        return np.full(values.shape, first)
+    return np.searchsorted(starts[first + 1 : last + 1], values, side="right") + first
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _checked_sizes(sizes: Any) -> Ids:
+    if isinstance(sizes, str | bytes | bool) or not isinstance(sizes, Iterable):
+        raise ArgumentTypeError("sizes", "must be an integer or a list of integers", sizes)
+    values = sizes if isinstance(sizes, np.ndarray) else list(sizes)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # lists of different lengths
+        array = np.empty((0, 0))
+    if array.ndim != 1:
+        raise ArgumentTypeError("sizes", "must be a flat list of integers", sizes)
+    if array.size == 0:
+        return _read_only(np.zeros(0, dtype=np.int64))
+    if array.dtype.kind not in "iu" or any(isinstance(value, bool) for value in values):
+        wrong = next((value for value in values if not _is_integer(value)), sizes)
+        if _is_integer(wrong) or wrong is sizes:
+            raise ArgumentRangeError("sizes", "holds a number that is too large", sizes)
+        raise ArgumentTypeError("sizes", "must hold integers only", wrong)
+    if (array < 0).any():
+        raise ArgumentValueError("sizes", "must not be negative", int(array[array < 0][0]))
+    if (array > LARGEST).any():
+        raise ArgumentRangeError("sizes", "holds more than 2^62 samples", int(array.max()))
+    return _read_only(array.astype(np.int64))
+
+
+def _checked_names(names: Iterable[str] | None, num_files: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ArgumentTypeError("names", "must be a list of strings", names)
+    checked = tuple(names)
+    for name in checked:
+        if not isinstance(name, str):
+            raise ArgumentTypeError("names", "must hold strings only", name)
+    if len(checked) != num_files:
+        raise ArgumentValueError("names", f"must be as many as the {num_files} files", len(checked))
+    return checked
+
+
+def _read_only(array: Ids) -> Ids:
+    array.flags.writeable = False
+    return array

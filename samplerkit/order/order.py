@@ -1,0 +1,179 @@
+"""The order: an immutable, finite sequence of sample ids with random access."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, final, overload
+
+import numpy as np
+
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError
+from samplerkit.order.permutation import CHUNK
+from samplerkit.order.typing import Ids
+
+Located = tuple[Ids, Ids]
+"""Which of the ids asked for, and a position of it: two arrays of one length."""
+
+
+class Order(ABC):
+    """What comes when: position p of the order holds the sample id `order[p]`.
+
+    An order is a value. It is never built as a list: an id costs the same wherever its position lies, and
+    memory holds what is asked for. Indexing works as with a numpy array.
+
+    Subclasses are final. Each says how long it is, which ids stand at some positions (`ids_at`), and at
+    which positions some ids stand (`locate`).
+
+    Example:
+        >>> import samplerkit as sk
+        >>> order = sk.RandomSampler(seed=7).order(10**12, epoch=3)
+        >>> len(order)
+        1000000000000
+        >>> order[999_999_999_990:].shape, order[np.array([5, 5])].tolist() == [order[5]] * 2
+        ((10,), True)
+        >>> order.positions_of(order[123456789])
+        array([123456789])
+    """
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """The number of positions."""
+
+    @abstractmethod
+    def ids_at(self, positions: Ids) -> Ids:
+        """Gives the ids at positions that are known to be valid.
+
+        Args:
+            positions: int64 array of shape (m,), each in [0, len).
+
+        Returns:
+            int64 array of shape (m,); it may share memory with `positions`.
+        """
+
+    @abstractmethod
+    def locate(self, ids: Ids) -> Located:
+        """Finds all positions of the ids.
+
+        Args:
+            ids: int64 array of shape (m,), any values.
+
+        Returns:
+            (which, positions), two int64 arrays of one length: ids[which[i]] stands at positions[i].
+            Sorted by neither. An id that does not occur is not in `which`.
+        """
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice | list[int] | np.ndarray[Any, Any]) -> Ids: ...
+    @final
+    def __getitem__(self, index: Any) -> int | Ids:
+        """Gives an id for an integer, and an int64 array for a slice or an array of positions.
+
+        Raises:
+            OutOfDatasetError: a position lies outside of [-len, len).
+            ArgumentTypeError: the index is none of these.
+        """
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            return self._ids_of_range(range(start, stop, step))
+        if hasattr(index, "__index__") and not isinstance(index, bool | np.ndarray):
+            position = np.array([operator.index(index)])
+            return int(self.ids_at(self._checked(position))[0])
+        positions = np.asarray(index)
+        if positions.dtype == bool or (positions.dtype.kind not in "iu" and positions.size):
+            raise ArgumentTypeError("index", "must be an integer, a slice or integers", index)
+        flat = self._checked(positions.reshape(-1))
+        return self.ids_at(flat).reshape(positions.shape)
+
+    @final
+    def __iter__(self) -> Iterator[int]:
+        for chunk in self.chunks():
+            yield from chunk.tolist()
+
+    @final
+    def chunks(self, size: int = CHUNK, start: int = 0) -> Iterator[Ids]:
+        """Iterates over the ids in arrays.
+
+        Args:
+            size: ids an array; the last may be shorter.
+            start: the position to begin at; getting there costs nothing.
+
+        Returns:
+            An iterator of int64 arrays.
+
+        Example:
+            >>> import samplerkit as sk
+            >>> [chunk.tolist() for chunk in sk.SequentialSampler().order(5).chunks(2)]
+            [[0, 1], [2, 3], [4]]
+        """
+        if size < 1:
+            raise ArgumentValueError("size", "must be positive", size)
+        if not 0 <= start <= len(self):
+            raise OutOfDatasetError("start", f"must be in [0, {len(self)}]", start)
+        for begin in range(start, len(self), size):
+            yield self[begin : begin + size]
+
+    @final
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError("an order is computed: it cannot become an array without a copy")
+        ids = np.concatenate([np.zeros(0, dtype=np.int64), *self.chunks(1 << 20)])
+        return ids if dtype is None else ids.astype(dtype)
+
+    @overload
+    def positions_of(self, ids: int) -> Ids: ...
+    @overload
+    def positions_of(self, ids: list[int] | np.ndarray[Any, Any]) -> Located: ...
+    @final
+    def positions_of(self, ids: Any) -> Ids | Located:
+        """Finds when samples are read: the inverse of indexing.
+
+        Args:
+            ids: one id, or an array of m ids.
+
+        Returns:
+            For one id, its positions in ascending order, none if it does not occur. For an array, the pair
+            (which, positions): ids[which[i]] stands at positions[i], sorted by `which`, then by position.
+
+        Raises:
+            InverseTooLargeError: only a scan would do, and the order is too long for one.
+
+        Example:
+            >>> import samplerkit as sk
+            >>> order = sk.SubsetSampler([4, 2, 4]).order(5)
+            >>> order.positions_of(4), order.positions_of([2, 3, 4])
+            (array([0, 2]), (array([0, 2, 2]), array([1, 0, 2])))
+        """
+        wanted = np.asarray(ids)
+        if wanted.dtype == bool or (wanted.dtype.kind not in "iu" and wanted.size):
+            raise ArgumentTypeError("ids", "must be an integer or integers", ids)
+        which, positions = self.locate(wanted.reshape(-1).astype(np.int64))
+        sequence = np.lexsort((positions, which))
+        if wanted.ndim == 0:
+            return positions[sequence]
+        return which[sequence], positions[sequence]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(str(i) for i in self[:6].tolist())
+        return f"Order([{shown}{', ...' if len(self) > 6 else ''}], length {len(self)})"
+
+    def _ids_of_range(self, positions: range) -> Ids:
+        # In chunks, what is computed on the way stays in the processor's cache.
+        ids = np.empty(len(positions), dtype=np.int64)
+        for start in range(0, ids.size, CHUNK):
+            part = positions[start : start + CHUNK]
+            chunk = np.arange(part.start, part.stop, part.step, dtype=np.int64)
+            ids[start : start + CHUNK] = self.ids_at(chunk)
+        return ids
+
+    def _checked(self, positions: np.ndarray[Any, Any]) -> Ids:
+        length = len(self)
+        if positions.size and (positions.min() < -length or positions.max() >= length):
+            outside = positions[(positions < -length) | (positions >= length)]
+            raise OutOfDatasetError("position", f"outside of an order of {length} samples", int(outside[0]))
+        checked = positions.astype(np.int64)
+        checked[checked < 0] += length
+        return checked

@@ -1,0 +1,145 @@
+"""Orders that stand on their own: a range, a table, and draws with replacement."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import InverseTooLargeError
+from samplerkit.order.keys import Key, keyed_hash, scaled
+from samplerkit.order.order import Located, Order
+from samplerkit.order.permutation import Permutation
+from samplerkit.order.typing import Ids, Words
+
+SCAN_LIMIT = 1 << 26
+"""The longest order that `positions_of` scans where there is no arithmetic."""
+
+_HASH_WORDS = 3
+
+
+def found(positions: Ids, valid: Any) -> Located:
+    """Turns one candidate position for each id, valid or not, into what `Order.locate` returns."""
+    which = np.flatnonzero(valid)
+    return which, positions[which]
+
+
+class Occurrences:
+    """An index of where each id stands in an array of ids that may repeat.
+
+    Args:
+        ids: int64 array of shape (n,).
+    """
+
+    def __init__(self, ids: Ids) -> None:
+        self._positions = np.argsort(ids, kind="stable")
+        self._sorted = ids[self._positions]
+
+    def locate(self, ids: Ids) -> Located:
+        """Finds the positions of ids, as `Order.locate`."""
+        first = np.searchsorted(self._sorted, ids, side="left")
+        counts = np.searchsorted(self._sorted, ids, side="right") - first
+        which = np.repeat(np.arange(ids.size), counts)
+        offsets = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        return which, self._positions[first[which] + offsets]
+
+
+@final
+class Range(Order):
+    """The ids start, start + 1, ..., start + length - 1."""
+
+    def __init__(self, start: int, length: int) -> None:
+        self.start = start
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def ids_at(self, positions: Ids) -> Ids:
+        return positions + self.start if self.start else positions
+
+    def locate(self, ids: Ids) -> Located:
+        positions = ids - self.start
+        return found(positions, (positions >= 0) & (positions < self._length))
+
+
+@final
+class Permuted(Order):
+    """All ids of [0, n) in the order of a keyed permutation."""
+
+    def __init__(self, size: int, key: Key) -> None:
+        self._permutation = Permutation(size, key)
+
+    def __len__(self) -> int:
+        return self._permutation.size
+
+    def ids_at(self, positions: Ids) -> Ids:
+        return self._permutation.forward(positions)
+
+    def locate(self, ids: Ids) -> Located:
+        which = np.flatnonzero((ids >= 0) & (ids < len(self)))
+        return which, self._permutation.backward(ids[which])
+
+
+@final
+class Table(Order):
+    """Ids that were written down: an array, of which a read-only copy is kept."""
+
+    def __init__(self, ids: Ids) -> None:
+        self._ids = np.array(ids, dtype=np.int64)
+        self._ids.flags.writeable = False
+
+    def __len__(self) -> int:
+        return self._ids.size
+
+    def ids_at(self, positions: Ids) -> Ids:
+        return self._ids[positions]
+
+    def locate(self, ids: Ids) -> Located:
+        return self._occurrences.locate(ids)
+
+    @cached_property
+    def _occurrences(self) -> Occurrences:
+        return Occurrences(self._ids)
+
+
+@final
+class Draws(Order):
+    """Independent draws with replacement: position p draws by the hash of p, so any p can be asked for.
+
+    Args:
+        length: the number of draws.
+        key: where the randomness comes from.
+        population: the number of ids to draw from, each as likely as any other.
+        cumulative: instead, the cumulative integer weights of the ids, int64 of shape (ids,).
+    """
+
+    def __init__(self, length: int, key: Key, population: int = 0, cumulative: Ids | None = None) -> None:
+        self._length = length
+        self._words: Words = key.words(_HASH_WORDS)
+        self._cumulative = cumulative
+        self._total = population if cumulative is None else int(cumulative[-1])
+
+    def __len__(self) -> int:
+        return self._length
+
+    def ids_at(self, positions: Ids) -> Ids:
+        drawn = scaled(keyed_hash(self._words, positions), self._total)
+        if self._cumulative is None:
+            return drawn
+        return np.searchsorted(self._cumulative, drawn, side="right")
+
+    def locate(self, ids: Ids) -> Located:
+        return self._occurrences.locate(ids)
+
+    @cached_property
+    def _occurrences(self) -> Occurrences:
+        if self._length > SCAN_LIMIT:
+            raise InverseTooLargeError(
+                "positions_of",
+                f"draws with replacement have no inverse but a scan, limited to {SCAN_LIMIT} draws",
+                self._length,
+                mend="use replacement=False, or ask about a shorter num_samples",
+            )
+        return Occurrences(np.asarray(self))

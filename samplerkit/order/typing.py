@@ -1,0 +1,12 @@
+"""The array types of this floor."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Ids = npt.NDArray[np.int64]
+"""Sample ids or positions: int64, at least 0."""
+
+Words = npt.NDArray[np.uint64]
+"""Random words."""

@@ -1,0 +1,216 @@
+"""Benchmark of the core beside torch, in one run: first index, seek, memory, speed, DataLoader, cost by n.
+
+Run it with `python -m tests.benchmarks.core`; `--quick` takes a tenth of torch's sizes. It prints Markdown,
+as it stands in docs/performance.md. Ratios are what counts: machines are shared, and times do not carry over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data import DistributedSampler as TorchDistributedSampler
+
+import samplerkit as sk
+
+SHARDS, SHARD, BATCH = 8, 3, 256
+MIB = 1 << 20
+
+
+class Rows:
+    """A dataset of `size` rows that hands out whole batches."""
+
+    def __init__(self, size: int) -> None:
+        self.rows = torch.arange(size)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.rows[index]
+
+    def __getitems__(self, indices: Any) -> torch.Tensor:
+        return self.rows[torch.as_tensor(indices)]
+
+
+def as_fetched(batch: torch.Tensor) -> torch.Tensor:
+    """The collate function of both loaders: the dataset has built the batch already."""
+    return batch
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """How long one call takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def alternated(works: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """The median seconds of each work after one warm-up; they take turns, so that all meet the same noise."""
+    for work in works.values():
+        work()
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            taken[name].append(seconds(work))
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def our_order(size: int) -> sk.Order:
+    """GLOBAL, shard 3 of 8."""
+    return sk.DistributedSampler(SHARDS, SHARD, seed=7).order(size)
+
+
+def first_index(who: str, size: int) -> dict[str, float]:
+    """Seconds and extra memory until the first index is there, after a warm-up on a small n."""
+    work = {
+        "samplerkit": lambda n: our_order(n)[0],
+        "torch": lambda n: next(iter(TorchDistributedSampler(range(n), SHARDS, SHARD, seed=7))),
+    }[who]
+    work(10_000)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    taken = seconds(lambda: work(size))
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {"seconds": taken, "mib": memory / 1024}
+
+
+def in_own_process(who: str, size: int) -> dict[str, float]:
+    """Runs `first_index` in a fresh process."""
+    command = [sys.executable, "-m", "tests.benchmarks.core", "--first-index", who, str(size)]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    measured: dict[str, float] = json.loads(result.stdout)
+    return measured
+
+
+def report_first_index(torch_size: int) -> None:
+    print(f"\n### First index, GLOBAL, shard {SHARD} of {SHARDS}\n")
+    print("| who | n | time | extra memory |\n|---|---|---|---|")
+    for who, size in (("torch", torch_size), ("samplerkit", torch_size), ("samplerkit", 2**40)):
+        runs = [in_own_process(who, size) for _ in range(1 if who == "torch" else 5)]
+        taken, memory = (statistics.median(run[key] for run in runs) for key in ("seconds", "mib"))
+        print(f"| {who} | {size:,} | {taken * 1e3:,.2f} ms | {memory:,.1f} MiB |")
+
+
+def report_speed(torch_size: int) -> None:
+    sizes = {"10^9": 10**9, "2^29 + 1": 2**29 + 1, "2^30 + 1": 2**30 + 1, "2^40": 2**40}
+    asked = 1 << 23
+    chunk = 1 << 18
+    orders = {name: sk.RandomSampler(seed=7).order(size) for name, size in sizes.items()}
+
+    def read(order: sk.Order) -> Callable[[], Any]:
+        start = len(order) // 3
+        return lambda: [order[p : p + chunk].size for p in range(start, start + asked, chunk)]
+
+    taken = alternated({"torch": lambda: torch.randperm(torch_size)}, 1) | alternated(
+        {"torch": lambda: torch.randperm(torch_size)} | {name: read(o) for name, o in orders.items()}, 5
+    )
+    theirs = torch_size / taken["torch"]
+    print(f"\n### Ids per second, one thread, {asked:,} positions in slices of {chunk:,}\n")
+    print("| order | M ids/s | times `torch.randperm` |\n|---|---|---|")
+    print(f"| `torch.randperm({torch_size:,})`, whole | {theirs / 1e6:.1f} | 1 |")
+    for name in sizes:
+        ours = asked / taken[name]
+        print(f"| GLOBAL, n = {name} | {ours / 1e6:.1f} | {ours / theirs:.1f} |")
+    layout = sk.Layout([100_000] * 10_000)
+    modes = {
+        mode.value: sk.DistributedSampler(SHARDS, SHARD, shuffle=mode).order(layout) for mode in sk.Shuffle
+    }
+    for mode, rate in alternated({mode: read(order) for mode, order in modes.items()}, 5).items():
+        ours = asked / rate
+        print(
+            f"| {mode.upper()}, shard {SHARD} of {SHARDS}, n = 10^9 in 10,000 files | {ours / 1e6:.1f} "
+            f"| {ours / theirs:.1f} |"
+        )
+
+
+def report_loader() -> None:
+    size = 1_000_000
+    dataset = Rows(size)
+
+    def epoch(loader: Any) -> Callable[[], Any]:
+        return lambda: sum(1 for _ in loader)
+
+    sampler = sk.TorchSampler(sk.DistributedSampler(SHARDS, SHARD, seed=7), dataset)
+    plain = sk.TorchSampler(sk.DistributedSampler(SHARDS, SHARD, seed=7), dataset)
+    torch_sampler = TorchDistributedSampler(dataset, SHARDS, SHARD, seed=7)
+    taken = alternated(
+        {
+            "torch's DistributedSampler": epoch(
+                DataLoader(dataset, BATCH, sampler=torch_sampler, collate_fn=as_fetched)
+            ),
+            "TorchBatchSampler": epoch(
+                DataLoader(dataset, batch_sampler=sk.TorchBatchSampler(sampler, BATCH), collate_fn=as_fetched)
+            ),
+            "TorchSampler": epoch(DataLoader(dataset, BATCH, sampler=plain, collate_fn=as_fetched)),
+        },
+        9,
+    )
+    theirs = taken["torch's DistributedSampler"]
+    print(
+        f"\n### A whole epoch through a DataLoader\n\nn = {size:,}, shard {SHARD} of {SHARDS} "
+        f"({size // SHARDS:,} samples), batch {BATCH}, 0 workers, a dataset with `__getitems__`, a collate "
+        "function that returns the batch as the dataset built it.\n"
+    )
+    print("| sampler | k samples/s | times torch |\n|---|---|---|")
+    for name, rate in taken.items():
+        print(f"| {name} | {size / SHARDS / rate / 1e3:,.0f} | {theirs / rate:.1f} |")
+
+
+def report_curve() -> None:
+    print(f"\n### Cost against n, GLOBAL, shard {SHARD} of {SHARDS}, one thread\n")
+    print(f"| n | first index | seek | next batch of {BATCH} | M ids/s |\n|---|---|---|---|---|")
+    for size in (10**4, 10**5, 10**6, 10**7, 10**8, 10**9, 2**32, 10**10, 10**11, 2**40):
+        order = our_order(size)
+        middle = len(order) // 2
+        asked = min(len(order) - middle, 1 << 21)
+        taken = alternated(
+            {
+                "first": lambda size=size: our_order(size)[0],  # type: ignore[misc]
+                "seek": lambda order=order, middle=middle: order[middle],  # type: ignore[misc]
+                "batch": lambda order=order, middle=middle: order[middle : middle + BATCH],  # type: ignore[misc]
+                "read": lambda order=order, middle=middle, asked=asked: [  # type: ignore[misc]
+                    order[p : p + 262_144].size for p in range(middle, middle + asked, 262_144)
+                ],
+            },
+            9,
+        )
+        first, seek, batch = (taken[name] * 1e6 for name in ("first", "seek", "batch"))
+        speed = asked / taken["read"] / 1e6
+        print(f"| {size:,} | {first:.0f} us | {seek:.0f} us | {batch:.0f} us | {speed:.1f} |")
+
+
+def main() -> None:
+    """Runs the benchmark, or one measurement of it in this process."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="torch at n = 10^7 in place of 10^8")
+    parser.add_argument("--first-index", nargs=2, metavar=("WHO", "N"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.first_index:
+        who, size = options.first_index
+        print(json.dumps(first_index(who, int(size))))
+        return
+    torch_size = 10**7 if options.quick else 10**8
+    print(
+        f"Python {platform.python_version()}, numpy {np.__version__}, torch {torch.__version__}, "
+        f"samplerkit {sk.__version__}, {platform.machine()}"
+    )
+    report_first_index(torch_size)
+    report_speed(torch_size)
+    report_loader()
+    report_curve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""The frozen orders of the algorithm samplerkit-1: which they are, and how one is evaluated.
+
+A trained model, a saved state and a resumed run all rest on an order being the same under every version of
+samplerkit, Python, numpy and torch, on every machine. `tests/data/golden_vectors.json` holds orders as they
+were when the algorithm was released. The file must never change: a change of any order, an improvement
+included, is a new algorithm id with vectors of its own, and the old one stays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import samplerkit as sk
+from samplerkit.order.keys import ALGORITHM, Key
+from samplerkit.order.permutation import Permutation
+
+FILE = Path(__file__).parents[1] / "data" / "golden_vectors.json"
+
+WHY = (
+    "Frozen orders of the algorithm named here. This file must never change: saved states and resumed runs "
+    "rest on it. A change of any order is a new algorithm id with a file of its own, and the old one stays."
+)
+
+Case = dict[str, Any]
+
+SIZES = [1, 5, 257, 4096, 4097, 10**6, 2**31 - 1, 2**31, 2**32 - 1, 2**32 + 1, 10**12, 2**62]
+SIZES_OF_FILES = [5, 0, 9, 1, 14, 3, 3, 8]
+LARGE_FILES = [5000, 300, 2**31 + 7, 4097]
+LABELS = [0, 2, 1, 1, 0, 2, 2, 1, 0, 0]
+WEIGHTS = [1.0, 0.25, 0.0, 3.0, 1e-6, 2.5, 1.0, 1.0, 0.5, 7.0]
+
+
+def _positions(n: int) -> list[int]:
+    near_both_ends = [*range(12), *range(n - 12, n)]
+    between = [n * part // 13 for part in range(13)]
+    return sorted({position for position in [*near_both_ends, *between] if 0 <= position < n})
+
+
+def permutations() -> Iterator[Case]:
+    """Permutations of many sizes at selected positions, for several keys."""
+    keys = [(0, 0, 0, "global"), (7, 3, 0, "global"), (2**64 - 1, 2**63 - 1, 2, "subset")]
+    for seed, epoch, depth, role in keys:
+        for n in SIZES:
+            key = {"seed": seed, "epoch": epoch, "depth": depth, "role": role}
+            yield {"size": n, "key": key, "positions": _positions(n)}
+
+
+def _link(name: str, **arguments: Any) -> Case:
+    return {"sampler": name, "arguments": arguments}
+
+
+def _modes() -> Iterator[Case]:
+    for mode in sk.Shuffle:
+        for lanes in (1, 3):
+            arguments = {"seed": 7, "lanes": lanes, "partial_size": 6, "adaptive_threshold": 40}
+            root = _link("DistributedSampler", num_shards=1, shard_id=0, shuffle=mode.value, **arguments)
+            yield {"layout": SIZES_OF_FILES, "epoch": 2, "chain": [root]}
+    for mode in ("infile", "partial"):
+        root = _link("RandomSampler", shuffle=mode, seed=7, lanes=2, partial_size=2**31)
+        yield {"layout": LARGE_FILES, "epoch": 2, "chain": [root], "positions": _positions(sum(LARGE_FILES))}
+
+
+def _samplers() -> Iterator[Case]:
+    for shard in range(3):
+        for offset in (-1, 0, 2):
+            root = _link("DistributedSampler", num_shards=3, shard_id=shard, offset=offset, seed=1)
+            yield {"layout": 10, "epoch": 0, "chain": [root]}
+    for root in (
+        _link("SequentialSampler", start_index=2, num_samples=5),
+        _link("RandomSampler", seed=1),
+        _link("RandomSampler", seed=1, num_samples=4),
+        _link("RandomSampler", seed=1, replacement=True),
+        _link("SubsetSampler", indices=[7, 2, 7, 0]),
+        _link("SubsetRandomSampler", indices=[7, 2, 9, 0, 4], seed=1),
+        _link("WeightedRandomSampler", weights=WEIGHTS, num_samples=40, seed=1),
+        _link("WeightedRandomSampler", weights=WEIGHTS, num_samples=9, replacement=False, seed=1),
+        _link("PKSampler", num_val=4, labels=LABELS, seed=1),
+        _link("PKSampler", num_val=4, labels=LABELS, shuffle=True, seed=1),
+        _link("IterSampler", sampler=[5, 1, 8], num_samples=2),
+    ):
+        for epoch in (0, 1):
+            yield {"layout": 10, "epoch": epoch, "chain": [root]}
+
+
+def _mixtures() -> Iterator[Case]:
+    for shares in ([3, 0, 1, 1, 2, 1, 1, 4], None):
+        for epoch in (0, 1):
+            root = _link("MixtureSampler", weights=shares, seed=1, stop="all")
+            yield {"layout": SIZES_OF_FILES, "epoch": epoch, "chain": [root]}
+
+
+def _chains() -> Iterator[Case]:
+    chain = [
+        _link("DistributedSampler", num_shards=2, shard_id=1, shuffle="infile", seed=7, offset=0),
+        _link("RandomSampler", seed=7, num_samples=15),
+        _link("SubsetRandomSampler", indices=[14, 3, 3, 0, 8], seed=7),
+        _link("DistributedSampler", num_shards=2, shard_id=0, seed=7),
+    ]
+    for depth in range(1, len(chain) + 1):
+        yield {"layout": SIZES_OF_FILES, "epoch": 5, "chain": chain[:depth]}
+
+
+def orders() -> Iterator[Case]:
+    """Every mode over a layout with lanes, every sampler, and chains of them; the first reads the dataset."""
+    yield from _modes()
+    yield from _samplers()
+    yield from _chains()
+    yield from _mixtures()
+
+
+def permuted(case: Case) -> list[int]:
+    """Evaluates a case of `permutations`."""
+    values = Permutation(case["size"], Key(**case["key"])).forward(np.array(case["positions"]))
+    return values.tolist()
+
+
+def ordered(case: Case) -> list[int]:
+    """Evaluates a case of `orders`: at its positions, or all of it."""
+    root: sk.Sampler | None = None
+    for link in case["chain"]:
+        parent: sk.Sampler = getattr(sk, link["sampler"])(**link["arguments"])
+        parent.add_child(root)
+        root = parent
+    assert root is not None
+    order = root.order(sk.Layout(case["layout"]), case["epoch"])
+    return order[case["positions"]].tolist() if "positions" in case else list(order)
+
+
+def recorded() -> dict[str, Any]:
+    """Reads the frozen file."""
+    frozen: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return frozen
+
+
+def evaluated() -> dict[str, Any]:
+    """Evaluates all cases as the code stands."""
+    return {
+        "why": WHY,
+        "algorithm": ALGORITHM,
+        "permutations": [{**case, "values": permuted(case)} for case in permutations()],
+        "orders": [{**case, "ids": ordered(case)} for case in orders()],
+    }

@@ -1,0 +1,181 @@
+"""Orders made of orders say what their definitions say, one position after another."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from samplerkit.order.algebra import Composed, Prefix, Shard, Weave, compose, groups
+from samplerkit.order.deal import Deal, limited
+from samplerkit.order.files import Lanes, LaneWeave
+from samplerkit.order.keys import Key
+from samplerkit.order.sequences import Permuted, Range, Table
+from samplerkit.order.world import World
+from samplerkit.samplers.context import Context
+
+
+def permuted(n, seed=0):
+    return Permuted(n, Context(epoch=0).key(seed, "test"))
+
+
+def test_composition_reads_the_inner_order_at_the_ids_of_the_outer_one():
+    inner, outer = Table(np.array([10, 20, 30, 40])), Table(np.array([3, 0, 3]))
+    assert list(compose(outer, inner)) == [40, 10, 40]
+
+
+def test_composition_is_associative_and_flat():
+    a, b, c, d = Table(np.array([2, 0])), Table(np.array([4, 4, 1])), permuted(5), Range(3, 5)
+    left = compose(compose(compose(a, b), c), d)
+    right = compose(a, compose(b, compose(c, d)))
+    assert list(left) == list(right) == [d[c[b[a[p]]]] for p in range(2)]
+    assert isinstance(left, Composed)
+    assert left.parts == right.parts == (a, b, c, d)
+
+
+def test_a_composition_of_a_thousand_orders_needs_no_recursion():
+    order = permuted(9)
+    for seed in range(1000):
+        order = compose(permuted(9, seed), order)
+    assert sorted(order) == list(range(9))
+    assert [order.positions_of(id)[0] for id in order] == list(range(9))
+
+
+def test_a_whole_range_on_either_side_of_a_composition_falls_away():
+    order = permuted(5)
+    assert compose(order, Range(0, 5)) is order
+    assert compose(Range(0, 5), order) is order
+    assert compose(Range(0, 3), order) is not order
+    assert list(compose(Range(0, 3), order)) == list(order)[:3]
+    assert list(compose(Range(1, 4), order)) == list(order)[1:]
+
+
+@pytest.mark.parametrize("length", [0, 1, 4, 5, 6, 2**40])
+def test_a_prefix_is_the_first_positions_and_at_most_all(length):
+    order = permuted(5)
+    assert list(Prefix(order, length)) == list(order)[:length]
+
+
+def test_no_limit_or_a_wide_one_leaves_the_order_as_it_is():
+    order = permuted(5)
+    assert limited(order, None) is order
+    assert limited(order, 5) is order
+    assert list(limited(order, 0)) == []
+    assert list(limited(order, 3)) == list(order)[:3]
+
+
+@pytest.mark.parametrize("n", range(13))
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 7, 30])
+def test_a_shard_is_every_so_many_th_position(n, width):
+    order = permuted(n)
+    ids = list(order)
+    for first in range(width):
+        ragged = Shard(order, width, first, padded=False)
+        assert list(ragged) == ids[first::width]
+        padded = Shard(order, width, first, padded=True)
+        rows = -(-n // width)
+        assert list(padded) == [ids[(row * width + first) % n] for row in range(rows)]
+
+
+def test_shards_of_a_huge_order_meet_its_last_positions():
+    n, width = 2**62, 7
+    order = permuted(n)
+    last = n - 1
+    shard = Shard(order, width, last % width, padded=True)
+    assert shard[-1] == order[last]
+    wrapped = Shard(order, width, (last + 1) % width, padded=True)
+    assert len(wrapped) == len(shard)
+    assert wrapped[-1] == order[0]
+    assert 0 in wrapped.positions_of(order[(last + 1) % width])
+
+
+@pytest.mark.parametrize("offset", range(-1, 4))
+def test_offsets_rotate_the_shards_and_leave_the_tail_ragged(offset):
+    order = permuted(10)
+    deal = Deal(3, 0, offset)
+    shards = [list(deal.shard(order, World(3, shard))) for shard in range(3)]
+    expected = [[], [], []]
+    for row, id in enumerate(order):
+        expected[(row + max(offset, 0)) % 3].append(id)
+    if offset < 0:
+        expected[1].append(order[0])
+        expected[2].append(order[1])
+    assert shards == expected
+
+
+def test_an_offset_of_all_shards_is_an_offset_of_none():
+    order = permuted(10)
+    for shard in range(3):
+        none, all_ = (list(Deal(3, shard, offset).shard(order, World(3, shard))) for offset in (0, 3))
+        assert none == all_
+
+
+@pytest.mark.parametrize("lengths", [*itertools.product([0, 1, 3], repeat=3), (0,), (5,), (4, 1, 4, 0, 2)])
+def test_a_weave_takes_one_of_each_in_turn_and_passes_over_those_at_their_end(lengths):
+    orders = [Range(100 * number, length) for number, length in enumerate(lengths)]
+    rows = [list(order) for order in orders]
+    expected = [row[k] for k in range(max(lengths)) for row in rows if k < len(row)]
+    weave = Weave(orders)
+    assert list(weave) == expected
+    assert [weave.positions_of(id).tolist() for id in expected] == [[p] for p in range(len(expected))]
+
+
+@pytest.mark.parametrize("n", range(13))
+@pytest.mark.parametrize("width", range(1, 6))
+def test_a_weave_of_ragged_shards_is_the_order_again(n, width):
+    order = permuted(n)
+    shards = [Shard(order, width, first, padded=False) for first in range(width)]
+    assert list(Weave(shards)) == list(order)
+
+
+def test_a_weave_of_many_orders_finds_every_one():
+    orders = [Range(1000 * number, number % 7) for number in range(300)]
+    weave = Weave(orders)
+    assert sorted(weave) == sorted(id for order in orders for id in order)
+    assert weave[weave.positions_of(299_004)[0]] == 299_004
+
+
+@pytest.mark.parametrize("rows", range(26))
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 24, 25, 26, 40])
+def test_lanes_are_runs_of_rows_woven_row_by_row(rows, count):
+    lanes = Lanes(rows, count)
+    lengths = [rows // count + (lane < rows % count) for lane in range(count)]
+    starts = [sum(lengths[:lane]) for lane in range(count + 1)]
+    assert lanes.starts.tolist() == starts
+    weave = LaneWeave(lanes)
+    woven = list(weave)
+    assert sorted(woven) == list(range(rows))
+    for lane in range(count):
+        for row in range(lengths[lane]):
+            assert woven[row * count + lane] == starts[lane] + row
+            assert lanes.lane_of(np.array([starts[lane] + row])).tolist() == [lane]
+            assert weave.positions_of(starts[lane] + row).tolist() == [row * count + lane]
+
+
+def test_lanes_of_a_huge_order_are_woven_and_unwoven():
+    for rows, count in itertools.product((2**62, 2**62 - 1, 2**40 + 3), (1, 3, 2**24)):
+        weave = LaneWeave(Lanes(rows, count))
+        positions = np.array([0, 1, count, rows // 2, rows - 1])
+        found = weave.positions_of(weave[positions])[1]
+        assert found.tolist() == positions.tolist()
+
+
+@pytest.mark.parametrize("labels", [[], [3], [5, 3, 5], [-7, 2**40, -7, 0], [65535, 0], [65536, 0]])
+def test_groups_are_the_indices_of_each_label(labels):
+    found = {label: at.tolist() for label, at in groups(np.array(labels, dtype=np.int64))}
+    assert found == {label: [i for i, other in enumerate(labels) if other == label] for label in labels}
+
+
+def test_words_are_the_hash_of_the_whole_key_and_of_nothing_less():
+    key = Key(1, 2, 3, "a")
+    others = [
+        Key(2, 1, 3, "a"),
+        Key(1, 2, 3, "b"),
+        Key(3, 2, 1, "a"),
+        Key(1, 2, 0, "a"),
+        Key(2**64 - 1, 2**63 - 1, 3, "abcdefghijklmnop"),
+    ]
+    words = [tuple(k.words(20, i, j)) for k in (key, *others) for i in (0, 1) for j in (0, 1, 2**62)]
+    assert len({word for each in words for word in each}) == 20 * len(words)
+    assert key.words(20)[:3].tolist() == key.words(3).tolist()

@@ -1,0 +1,278 @@
+"""The shuffle modes over files: what DESIGN says of them, written down a second time as plain lists."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.order.keys import Key
+from samplerkit.order.permutation import TABLE_LIMIT, Network, forward, table, word_count
+
+FILE_AWARE = ["files", "infile", "partial"]
+MODES = [*FILE_AWARE, "global", "false"]
+
+LAYOUTS = {
+    "no file": [],
+    "one empty file": [0],
+    "one file": [11],
+    "two files": [7, 5],
+    "empty files between": [0, 4, 0, 0, 9, 1, 0],
+    "many files": [5] * 30,
+    "files above the table's limit": [4097, 3, 4500],
+}
+
+
+def permuted(rows, key, index=0, sub_index=0):
+    """Shuffles a list by the words of one file or block."""
+    n = len(rows)
+    words = key.words(word_count(n), index, sub_index)
+    places = table(n, words) if n <= TABLE_LIMIT else forward(Network.of(n, words), np.arange(n))
+    return [rows[place] for place in places.tolist()]
+
+
+def cut(rows, lanes):
+    """Cuts rows into contiguous runs, the first len(rows) mod lanes of them one row longer."""
+    length, longer = divmod(len(rows), lanes)
+    runs, start = [], 0
+    for lane in range(lanes):
+        end = start + length + (lane < longer)
+        runs.append(rows[start:end])
+        start = end
+    return runs
+
+
+def woven(runs):
+    """Row 0 of each run, then row 1 of each."""
+    longest = max(len(run) for run in runs)
+    return [run[row] for row in range(longest) for run in runs if row < len(run)]
+
+
+def in_blocks(run, size, key, lane):
+    """Shuffles each block of a lane's run."""
+    blocks = [run[start : start + size] for start in range(0, len(run), size)]
+    return [id for number, block in enumerate(blocks) for id in permuted(block, key, lane, number)]
+
+
+def reference(mode, sizes, lanes, partial_size, seed, epoch):
+    def key(role):
+        return Key(seed, epoch, 0, role)
+
+    starts = [sum(sizes[:file]) for file in range(len(sizes))]
+    in_files = [list(range(start, start + size)) for start, size in zip(starts, sizes, strict=True)]
+    if mode in {"files", "partial"}:
+        in_files = permuted(in_files, key("files"))
+    if mode == "infile":
+        in_files = [permuted(rows, key("infile"), file) for file, rows in enumerate(in_files)]
+    sequence = [id for rows in in_files for id in rows]
+    if mode == "global":
+        sequence = permuted(sequence, key("global"))
+    runs = cut(sequence, lanes)
+    if mode == "partial":
+        runs = [in_blocks(run, partial_size, key("partial"), lane) for lane, run in enumerate(runs)]
+    return woven(runs)
+
+
+def order_of(mode, sizes, lanes=1, partial_size=10**6, seed=7, epoch=3):
+    sampler = sk.DistributedSampler(1, 0, mode, seed=seed, lanes=lanes, partial_size=partial_size)
+    return sampler.order(sk.Layout(sizes), epoch)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("sizes", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("lanes", [1, 2, 3, 8, 40])
+@pytest.mark.parametrize("partial_size", [1, 4, 5000, 10**6])
+def test_every_mode_is_what_its_definition_says(mode, sizes, lanes, partial_size):
+    order = order_of(mode, sizes, lanes, partial_size)
+    expected = reference(mode, sizes, lanes, partial_size, seed=7, epoch=3)
+    assert list(order) == expected
+    assert sorted(expected) == list(range(sum(sizes)))
+    found = order.positions_of(expected)
+    assert found[0].tolist() == found[1].tolist() == list(range(len(expected)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_positions_in_any_batch_equal_positions_one_by_one(mode):
+    sizes = [5000, 300, 5000, 4097, 0, 5000]
+    order = order_of(mode, sizes, lanes=3, partial_size=4500)
+    ids = np.asarray(order)
+    generator = np.random.default_rng(7)
+    for number in (1, 2, 10, 700, 3000, 40_000):
+        positions = generator.integers(0, len(order), number)
+        np.testing.assert_array_equal(order[positions], ids[positions])
+        found = order.positions_of(ids[positions])
+        np.testing.assert_array_equal(found[1], positions)
+
+
+@pytest.mark.parametrize("mode", FILE_AWARE)
+@pytest.mark.parametrize("number", [2, 5, 3000])
+def test_blocks_in_narrow_and_in_wide_words_are_the_same_together_and_alone(mode, number):
+    sizes = [5000, 2**33, 300, 2**31 + 1, 2**31 - 1]
+    # PARTIAL: three wide blocks, and 5285 rows in a narrow one.
+    order = order_of(mode, sizes, lanes=1, partial_size=2**32 + 5)
+    generator = np.random.default_rng(7)
+    places = [*np.cumsum([0, *sizes[:-1]]), len(order) - 5000]
+    positions = np.concatenate([place + generator.integers(0, 300, number) for place in places])
+    together = order[positions]
+    alone = [order[position] for position in positions[:: number // 2 + 1].tolist()]
+    assert together[:: number // 2 + 1].tolist() == alone
+    np.testing.assert_array_equal(order.positions_of(together)[1], positions)
+    assert [order.positions_of(id).tolist() for id in alone[:12]] == [
+        [position] for position in positions[:: number // 2 + 1][:12].tolist()
+    ]
+
+
+# The same modes, by properties and without keys.
+
+
+def file_numbers(ids, sizes):
+    return np.repeat(np.arange(len(sizes)), sizes)[np.asarray(ids)]
+
+
+def runs_of(values):
+    return [values[0], *[after for before, after in pairwise(values) if before != after]]
+
+
+SIZES = [9, 0, 30, 1, 17, 17, 40]
+
+
+def test_files_come_one_after_another_and_each_as_it_stands():
+    ids = list(order_of("files", SIZES))
+    visited = runs_of(file_numbers(ids, SIZES).tolist())
+    assert sorted(visited) == [0, 2, 3, 4, 5, 6]
+    assert visited != sorted(visited)
+    starts = np.cumsum([0, *SIZES])
+    assert ids == [id for file in visited for id in range(starts[file], starts[file + 1])]
+
+
+def test_infile_keeps_the_files_in_place_and_shuffles_each():
+    ids = list(order_of("infile", SIZES))
+    assert runs_of(file_numbers(ids, SIZES).tolist()) == [0, 2, 3, 4, 5, 6]
+    starts = np.cumsum([0, *SIZES])
+    for file in (0, 2, 4, 5, 6):
+        own = ids[starts[file] : starts[file + 1]]
+        everything = list(range(starts[file], starts[file + 1]))
+        assert sorted(own) == everything
+        assert own != everything
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+@pytest.mark.parametrize("partial_size", [1, 10, 37, 1000])
+def test_partial_shuffles_within_blocks_of_the_rows_that_files_gives_a_lane(lanes, partial_size):
+    in_files = list(order_of("files", SIZES, lanes))
+    in_blocks = list(order_of("partial", SIZES, lanes, partial_size))
+    for lane in range(lanes):
+        before, after = in_files[lane::lanes], in_blocks[lane::lanes]
+        for start in range(0, len(before), partial_size):
+            block = slice(start, start + partial_size)
+            assert sorted(after[block]) == sorted(before[block])
+            if len(before[block]) > 5:
+                assert after[block] != before[block]
+                assert after[block] != sorted(after[block])
+
+
+def test_blocks_of_one_size_are_shuffled_by_keys_of_their_own():
+    def moves(mode, lanes):
+        ids = np.asarray(order_of(mode, [50] * 12, lanes, 50))
+        lane_by_lane = np.concatenate([ids[lane::lanes] for lane in range(lanes)])
+        return {tuple(block % 50) for block in lane_by_lane.reshape(12, 50)}
+
+    assert len(moves("infile", 1)) == 12
+    assert len(moves("partial", 1)) == 12
+    assert len(moves("partial", 4)) == 12
+    assert moves("partial", 1) != moves("partial", 4)
+    assert len(moves("files", 1)) == 1
+
+
+def test_a_layout_without_files_is_shuffled_partially_as_one_file():
+    sampler = sk.RandomSampler(shuffle="partial", partial_size=10, seed=7)
+    assert list(sampler.order(35)) == list(sampler.order(sk.Layout([35])))
+
+
+@pytest.mark.parametrize("mode", ["files", "infile"])
+def test_modes_of_files_are_refused_over_a_dataset_without_files(mode):
+    for sampler in (sk.RandomSampler(shuffle=mode), sk.DistributedSampler(2, 0, mode)):
+        with pytest.raises(RuntimeError, match="not supported with this dataset: it has no files") as caught:
+            sampler.order(10)
+        assert isinstance(caught.value, sk.ShuffleModeError)
+
+
+@pytest.mark.parametrize("size", [99, 100, 101])
+def test_adaptive_is_global_up_to_its_threshold_and_partial_above(size):
+    def ids(mode):
+        sampler = sk.RandomSampler(shuffle=mode, seed=7, adaptive_threshold=100, partial_size=10)
+        return list(sampler.order(sk.Layout([size - 50, 50])))
+
+    assert ids("adaptive") == ids("global" if size <= 100 else "partial")
+    assert ids("global") != ids("partial")
+
+
+def test_modes_that_know_no_files_have_one_lane_unless_asked():
+    for mode in (True, False):
+        plain = list(sk.DistributedSampler(4, 0, mode).undealt_order(20))
+        asked = list(sk.DistributedSampler(4, 0, mode, lanes=4).undealt_order(20))
+        assert asked == woven(cut(plain, 4))
+        assert asked != plain
+
+
+@pytest.mark.parametrize("mode", FILE_AWARE)
+def test_modes_that_know_files_have_a_lane_for_every_shard_unless_asked(mode):
+    layout = sk.Layout(SIZES)
+    left_out = list(sk.DistributedSampler(4, 1, mode).undealt_order(layout))
+    assert left_out == list(sk.DistributedSampler(4, 1, mode, lanes=4).undealt_order(layout))
+    assert left_out != list(sk.DistributedSampler(4, 1, mode, lanes=1).undealt_order(layout))
+    constants = sk.RunConstants(lanes=4)
+    on_six = sk.DistributedSampler(6, 1, mode).undealt_order(layout, constants=constants)
+    assert list(on_six) == left_out
+
+
+# Locality: how many files a rank opens.
+
+
+def files_of_ranks(mode, files, rows, shards, lanes=None, **arguments):
+    layout = sk.Layout([rows] * files)
+    return [
+        set(
+            layout.file_of(
+                np.asarray(sk.DistributedSampler(shards, rank, mode, lanes=lanes, **arguments).order(layout))
+            ).tolist()
+        )
+        for rank in range(shards)
+    ]
+
+
+@pytest.mark.parametrize("mode", FILE_AWARE)
+@pytest.mark.parametrize("rows", [1, 2, 7, 100, 101])
+def test_of_64_equal_files_each_of_8_ranks_opens_at_most_9(mode, rows):
+    opened = files_of_ranks(mode, 64, rows, 8, partial_size=50)
+    assert max(len(files) for files in opened) <= 9
+    assert set.union(*opened) == set(range(64))
+
+
+def test_dealt_row_by_row_each_of_8_ranks_opens_all_64():
+    opened = files_of_ranks("files", 64, 101, 8, lanes=1)
+    assert [len(files) for files in opened] == [64] * 8
+
+
+@pytest.mark.parametrize("mode", FILE_AWARE)
+@pytest.mark.parametrize("shards", range(1, 17))
+@pytest.mark.parametrize("rows", [5, 24, 31])
+def test_a_rank_opens_its_part_of_the_files_and_one_more_and_one_for_a_pad(mode, shards, rows):
+    files = 64
+    opened = files_of_ranks(mode, files, rows, shards, partial_size=16)
+    pads = -(files * rows) % shards
+    for rank, own in enumerate(opened):
+        wraps = rank >= shards - pads
+        assert len(own) <= math.ceil(files / shards) + 1 + wraps
+
+
+@pytest.mark.parametrize("mode", FILE_AWARE)
+@pytest.mark.parametrize(("lanes", "shards"), [(8, 4), (8, 2), (4, 8), (8, 16), (6, 4), (8, 6), (12, 8)])
+def test_a_rank_reads_as_many_lanes_as_the_greatest_common_divisor_leaves(mode, lanes, shards):
+    files, rows = 64, 48
+    opened = files_of_ranks(mode, files, rows, shards, lanes=lanes, partial_size=16, offset=0)
+    own_lanes = lanes // math.gcd(lanes, shards)
+    assert max(len(own) for own in opened) <= own_lanes * (math.ceil(files / lanes) + 1)

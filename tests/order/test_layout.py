@@ -1,0 +1,140 @@
+"""A layout is how many samples lie in which files; it understands datasets, and refuses what is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch.utils.data
+
+import samplerkit as sk
+from samplerkit.order.layout import interval_of
+
+
+def test_an_int_is_a_layout_without_files():
+    layout = sk.Layout(5)
+    assert (len(layout), layout.has_files, layout.num_files, layout.names) == (5, False, 0, None)
+    assert layout.file_of(np.array([0, 4])).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "sizes", [[3, 0, 2], (3, 0, 2), np.array([3, 0, 2]), np.array([3, 0, 2], dtype=np.uint8), iter([3, 0, 2])]
+)
+def test_sizes_may_come_as_any_sequence_of_integers(sizes):
+    layout = sk.Layout(sizes)
+    assert (len(layout), layout.has_files, layout.num_files) == (5, True, 3)
+    assert layout.sizes.tolist() == [3, 0, 2]
+    assert layout.starts.tolist() == [0, 3, 3, 5]
+    assert layout.file_of(np.arange(5)).tolist() == [0, 0, 0, 2, 2]
+
+
+def test_no_files_and_one_file_are_layouts_too():
+    assert (len(sk.Layout([])), sk.Layout([]).has_files, sk.Layout([]).num_files) == (0, True, 0)
+    assert sk.Layout([7]).num_files == 1
+    assert sk.Layout([0, 0]).starts.tolist() == [0, 0, 0]
+
+
+def test_two_layouts_are_equal_where_sizes_names_and_the_presence_of_files_are():
+    same = [sk.Layout([2, 3], ["a", "b"]), sk.Layout(np.array([2, 3]), ("a", "b"))]
+    others = [sk.Layout([2, 3]), sk.Layout([3, 2], ["a", "b"]), sk.Layout([2, 3], ["a", "c"]), sk.Layout(5)]
+    assert same[0] == same[1]
+    assert hash(same[0]) == hash(same[1])
+    assert all(same[0] != other for other in others)
+    assert len({*same, *others}) == 5
+    assert sk.Layout([5]) != sk.Layout(5)
+    assert sk.Layout(5) != 5
+
+
+def test_a_layout_is_immutable():
+    sizes = np.array([1, 2])
+    layout = sk.Layout(sizes)
+    sizes[0] = 9
+    assert layout.sizes.tolist() == [1, 2]
+    for array in (layout.sizes, layout.starts):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 5
+
+
+def test_repr_says_what_makes_the_layout():
+    assert repr(sk.Layout(5)) == "Layout(5)"
+    assert repr(sk.Layout([2, 3])) == "Layout([2, 3])"
+    assert repr(sk.Layout([1] * 9)) == "Layout(<9 files, 9 samples>)"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "names", "error"),
+    [
+        ("5", None, TypeError),
+        (True, None, TypeError),
+        (2.0, None, TypeError),
+        (None, None, TypeError),
+        ([1, 2.0], None, TypeError),
+        ([1, True], None, TypeError),
+        ([1, "2"], None, TypeError),
+        ([[1, 2], [3, 4]], None, TypeError),
+        ([[1], [2, 3]], None, TypeError),
+        ([1, 2], 5, TypeError),
+        (-1, None, ValueError),
+        ([1, -1], None, ValueError),
+        (2**62 + 1, None, RuntimeError),
+        ([2**62, 1], None, RuntimeError),
+        ([2**100], None, RuntimeError),
+        ([1, 2], "ab", TypeError),
+        ([1, 2], ["a", 2], TypeError),
+        ([1, 2], ["a"], ValueError),
+        (3, ["a"], ValueError),
+    ],
+)
+def test_what_is_no_layout_is_refused_with_the_class_of_the_mistake(sizes, names, error):
+    with pytest.raises(error) as caught:
+        sk.Layout(sizes, names)
+    assert isinstance(caught.value, sk.SamplerkitError)
+
+
+def test_the_largest_layout_holds_two_to_the_62():
+    assert len(sk.Layout(2**62)) == 2**62
+    assert sk.Layout([2**61, 2**61]).file_of(np.array([2**61 - 1, 2**61])).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("id", [-1, 5, 2**62])
+def test_an_id_outside_lies_in_no_file_and_is_named(id):
+    with pytest.raises(sk.OutOfDatasetError, match=str(id)):
+        sk.Layout([2, 3]).file_of(np.array([0, id]))
+
+
+class WithLayout:
+    layout = sk.Layout([2, 2])
+
+    def __len__(self):
+        return 99
+
+
+def test_the_layout_of_a_dataset_is_found():
+    layout = sk.Layout([1, 2])
+    assert sk.Layout.of(layout) is layout
+    assert sk.Layout.of(7) == sk.Layout(7)
+    assert sk.Layout.of(np.int64(7)) == sk.Layout(7)
+    assert sk.Layout.of("abc") == sk.Layout(3)
+    assert sk.Layout.of(range(10)) == sk.Layout(10)
+    assert sk.Layout.of(WithLayout()) is WithLayout.layout
+
+
+def test_the_parts_of_a_concat_dataset_are_its_files():
+    parts = [torch.utils.data.TensorDataset(torch.zeros(size)) for size in (4, 2, 5)]
+    assert sk.Layout.of(torch.utils.data.ConcatDataset(parts)) == sk.Layout([4, 2, 5])
+
+
+@pytest.mark.parametrize("dataset", [None, 1.5, object(), iter([1])], ids=repr)
+def test_what_tells_no_length_is_no_dataset(dataset):
+    with pytest.raises(sk.DatasetError):
+        sk.Layout.of(dataset)
+
+
+def test_intervals_are_found_where_empty_ones_lie_between():
+    sizes = np.array([0, 3, 0, 0, 1, 5, 0])
+    starts = np.append(0, np.cumsum(sizes))
+    expected = np.repeat(np.arange(7), sizes)
+    generator = np.random.default_rng(7)
+    for number in (0, 1, 2, 9):
+        values = generator.integers(0, 9, number)
+        assert interval_of(starts, values).tolist() == expected[values].tolist()
+    assert interval_of(starts, np.arange(9)).tolist() == expected.tolist()

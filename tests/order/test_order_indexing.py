@@ -1,0 +1,264 @@
+"""An order is indexed like a numpy array, and `positions_of` is the inverse of indexing."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.order.algebra import Prefix, Shard, Weave, compose
+from samplerkit.order.files import BlockShuffle, FileSequence, Lanes, LaneWeave
+from samplerkit.order.keys import Key
+from samplerkit.order.sequences import SCAN_LIMIT, Draws, Permuted, Range, Table
+
+KEY = Key(seed=7, epoch=0, depth=0, role="test")
+LAYOUT = sk.Layout([3, 0, 5, 4])
+
+EVERY_KIND = {
+    "empty range": Range(0, 0),
+    "range": Range(4, 12),
+    "one permuted": Permuted(1, KEY),
+    "permuted": Permuted(12, KEY),
+    "permuted by a network": Permuted(5000, KEY),
+    "table with duplicates": Table(np.array([5, 3, 5, 0, 9, 9, 9])),
+    "empty table": Table(np.zeros(0, dtype=np.int64)),
+    "draws": Draws(40, KEY, population=6),
+    "draws by weight": Draws(40, KEY, cumulative=np.array([2, 2, 7])),
+    "composed": compose(Table(np.array([3, 3, 1])), Permuted(12, KEY)),
+    "prefix": Prefix(Permuted(12, KEY), 5),
+    "padded shard": Shard(Permuted(12, KEY), 5, 4, padded=True),
+    "padded shard of fewer samples than shards": Shard(Permuted(2, KEY), 5, 4, padded=True),
+    "ragged shard": Shard(Permuted(12, KEY), 5, 4, padded=False),
+    "weave": Weave([Range(0, 2), Permuted(12, KEY), Range(4, 0), Range(1, 5)]),
+    "files": FileSequence(LAYOUT, KEY),
+    "lanes": LaneWeave(Lanes(12, 5)),
+    "blocks": BlockShuffle(LAYOUT.starts, None, KEY),
+    "blocks in lanes": BlockShuffle(Lanes(12, 2).starts, 4, KEY),
+}
+KINDS = pytest.mark.parametrize("order", EVERY_KIND.values(), ids=EVERY_KIND.keys())
+
+SLICES = [
+    slice(None),
+    slice(3),
+    slice(2, 9),
+    slice(-4, None),
+    slice(None, -2),
+    slice(None, None, -1),
+    slice(9, 1, -3),
+    slice(1, None, 2),
+    slice(5, 2),
+    slice(-100, 100, 3),
+    slice(10**30, None, -1),
+]
+
+
+@KINDS
+def test_an_integer_gives_an_int_from_either_end(order):
+    ids = np.asarray(order)
+    for position in range(-len(order), len(order)):
+        assert order[position] == ids[position]
+    if len(order):
+        for zero in (0, np.int32(0), np.uint8(0)):
+            assert type(order[zero]) is int
+
+
+@KINDS
+@pytest.mark.parametrize("part", SLICES, ids=str)
+def test_a_slice_gives_the_slice_of_the_array(order, part):
+    ids = order[part]
+    assert ids.dtype == np.int64
+    np.testing.assert_array_equal(ids, np.asarray(order)[part])
+
+
+@KINDS
+@pytest.mark.parametrize("shape", [(0,), (1,), (7,), (2, 3), (2, 0, 3), ()], ids=str)
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint16])
+def test_an_array_of_positions_gives_ids_of_its_shape(order, shape, dtype):
+    generator = np.random.default_rng(7)
+    length = len(order)
+    least = -length if np.issubdtype(dtype, np.signedinteger) else 0
+    if length == 0 and np.prod(shape) > 0:
+        with pytest.raises(sk.OutOfDatasetError):
+            order[np.zeros(shape, dtype)]
+        return
+    least, end = max(least, np.iinfo(dtype).min), min(length, np.iinfo(dtype).max)
+    positions = generator.integers(least, end, shape).astype(dtype) if length else np.zeros(shape, dtype)
+    ids = order[positions]
+    assert ids.dtype == np.int64
+    assert ids.shape == shape
+    np.testing.assert_array_equal(ids, np.asarray(order)[positions])
+
+
+@KINDS
+def test_a_list_of_positions_is_an_array_of_them(order):
+    assert order[[]].tolist() == []
+    if len(order) > 0:
+        assert order[[0, -1, 0]].tolist() == [order[0], order[-1], order[0]]
+
+
+@KINDS
+@pytest.mark.parametrize("beyond", [0, 1, 10**6, 2**62, 2**70])
+def test_a_position_outside_is_refused_and_named(order, beyond):
+    for position in (len(order) + beyond, -len(order) - 1 - beyond):
+        with pytest.raises(IndexError, match=str(position)) as caught:
+            order[position]
+        assert isinstance(caught.value, sk.OutOfDatasetError)
+    if beyond < 2**60:
+        with pytest.raises(sk.OutOfDatasetError, match=str(len(order) + beyond)):
+            order[np.array([len(order) + beyond])]
+        with pytest.raises(sk.OutOfDatasetError, match=str(-len(order) - 1 - beyond)):
+            order[[-len(order) - 1 - beyond]]
+
+
+NO_POSITIONS = [
+    True,
+    np.True_,
+    [True, False],
+    np.zeros(12, dtype=bool),
+    1.0,
+    [1.0],
+    np.array([0.5]),
+    "1",
+    None,
+    ...,
+    (0, 1.5),
+    [[0], ["a"]],
+    {0: 1},
+]
+
+
+def test_an_unsigned_position_beyond_all_integers_does_not_wrap_around():
+    with pytest.raises(sk.OutOfDatasetError, match=str(2**64 - 1)):
+        sk.SequentialSampler().order(5)[np.array([0, 2**64 - 1], dtype=np.uint64)]
+
+
+@pytest.mark.parametrize("index", NO_POSITIONS, ids=repr)
+def test_what_is_no_position_is_refused_as_a_type(index):
+    with pytest.raises(TypeError) as caught:
+        Range(0, 12)[index]
+    assert isinstance(caught.value, sk.ArgumentTypeError)
+
+
+def test_the_given_positions_and_the_order_itself_stay_as_they_are():
+    for order in EVERY_KIND.values():
+        if not len(order):
+            continue
+        before = np.asarray(order).copy()
+        positions = np.zeros(3, dtype=np.int64)
+        order[positions][:] = 99
+        order[:][:] = 99
+        np.asarray(order)[:] = 99
+        assert positions.tolist() == [0, 0, 0]
+        np.testing.assert_array_equal(order, before)
+
+
+def test_a_table_keeps_its_own_copy():
+    ids = np.array([1, 2, 3])
+    order = Table(ids)
+    ids[0] = 9
+    assert list(order) == [1, 2, 3]
+
+
+@KINDS
+def test_an_order_becomes_an_array_and_a_list(order):
+    ids = np.asarray(order)
+    assert ids.dtype == np.int64
+    assert ids.shape == (len(order),)
+    assert list(order) == ids.tolist()
+    assert all(type(number) is int for number in order)
+    narrow = np.asarray(order, dtype=np.int32)
+    assert narrow.dtype == np.int32
+    np.testing.assert_array_equal(narrow, ids)
+
+
+def test_an_order_becomes_no_array_without_a_copy():
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(Range(0, 3), copy=False)
+
+
+@KINDS
+@pytest.mark.parametrize("size", [1, 3, 5000])
+def test_chunks_follow_one_another_from_any_start(order, size):
+    ids = np.asarray(order)
+    for start in {0, len(order) // 2, len(order)}:
+        chunks = list(order.chunks(size, start=start))
+        assert all(chunk.size == size for chunk in chunks[:-1])
+        assert all(chunk.size > 0 for chunk in chunks)
+        np.testing.assert_array_equal(np.concatenate([ids[:0], *chunks]), ids[start:])
+
+
+@pytest.mark.parametrize(("size", "start"), [(0, 0), (-1, 0), (1, -1), (1, 13)])
+def test_chunks_of_no_size_or_from_outside_are_refused(size, start):
+    with pytest.raises((ValueError, IndexError)) as caught:
+        list(Range(0, 12).chunks(size, start))
+    assert isinstance(caught.value, sk.SamplerkitError)
+
+
+def test_a_seek_into_a_huge_order_costs_nothing():
+    order = Permuted(2**62, KEY)
+    (chunk,) = order.chunks(10, start=2**62 - 10)
+    assert chunk.tolist() == order[-10:].tolist() == [order[2**62 - 10 + i] for i in range(10)]
+
+
+# positions_of
+
+
+@KINDS
+def test_every_position_is_found_by_its_id_and_no_other(order):
+    ids = np.asarray(order)
+    distinct = np.unique(ids)
+    asked = np.concatenate([distinct[::-1], [-1, 10**9, -(2**62)], distinct[:1]])
+    which, positions = order.positions_of(asked)
+    expected = [(i, p) for i, wanted in enumerate(asked) for p in np.flatnonzero(ids == wanted)]
+    assert list(zip(which.tolist(), positions.tolist(), strict=True)) == expected
+
+
+@KINDS
+def test_one_id_gives_its_positions_in_ascending_order(order):
+    ids = np.asarray(order)
+    for wanted in {-1, 0, 3, *ids[:50].tolist()}:
+        positions = order.positions_of(wanted)
+        assert positions.dtype == np.int64
+        assert positions.tolist() == np.flatnonzero(ids == wanted).tolist()
+
+
+@KINDS
+def test_no_ids_have_no_positions(order):
+    which, positions = order.positions_of([])
+    assert which.shape == positions.shape == (0,)
+
+
+@pytest.mark.parametrize("ids", [True, [True], 1.5, [0.5], "1", None], ids=repr)
+def test_positions_of_what_is_no_id_is_refused_as_a_type(ids):
+    with pytest.raises(TypeError) as caught:
+        Range(0, 12).positions_of(ids)
+    assert isinstance(caught.value, sk.ArgumentTypeError)
+
+
+def test_a_scan_that_would_be_too_long_is_refused():
+    draws = Draws(SCAN_LIMIT + 1, KEY, population=10)
+    assert 0 <= draws[SCAN_LIMIT] < 10
+    with pytest.raises(MemoryError, match=str(SCAN_LIMIT + 1)) as caught:
+        draws.positions_of(3)
+    assert isinstance(caught.value, sk.InverseTooLargeError)
+
+
+@pytest.mark.parametrize("n", [2**31 + 1, 10**12, 2**62])
+def test_positions_in_huge_orders_are_found_by_arithmetic(n):
+    layout = sk.Layout([n // 2, n // 4, n - n // 2 - n // 4])
+    for shuffle in ("global", "files", "infile", "partial"):
+        order = sk.RandomSampler(shuffle=shuffle, seed=7, lanes=3, partial_size=10**6).order(layout)
+        for position in (0, 1, n // 3, n - 1):
+            assert order.positions_of(order[position]).tolist() == [position]
+
+
+def test_repr_shows_the_first_ids_and_the_length():
+    assert repr(Range(3, 2)) == "Order([3, 4], length 2)"
+    assert repr(Range(0, 10**12)) == "Order([0, 1, 2, 3, 4, 5, ...], length 1000000000000)"
+
+
+def test_len_is_given_to_python_as_an_int():
+    for order in EVERY_KIND.values():
+        assert type(operator.length_hint(order)) is int
