@@ -1,0 +1,190 @@
+"""A config: the dataset, the sampler and the loader options of a run, as one value."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+import torch.utils.data
+
+from samplerkit.config.chain import read_chain
+from samplerkit.config.datasets import DATASETS
+from samplerkit.config.loader import LOADER, LoaderOptions
+from samplerkit.config.mistakes import require_mapping, unknown_key
+from samplerkit.config.placed import placed
+from samplerkit.config.plain import plain
+from samplerkit.config.registry import SAMPLERS
+from samplerkit.config.schema import json_schema
+from samplerkit.config.text import parse
+from samplerkit.errors import ConfigError
+from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
+from samplerkit.order.layout import Layout
+from samplerkit.order.world import World
+from samplerkit.samplers.base import Sampler
+
+_SECTIONS = ("dataset", "sampler", "loader")
+_EXAMPLE = f"sampler: {SAMPLERS.example}"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Config:
+    """What a config says, made into live objects; `load_config` makes it.
+
+    Two configs are equal when they say the same.
+
+    Attributes:
+        dataset: the layout, or None where the config leaves it out: pass your own dataset from Python.
+        sampler: the chain of samplers.
+        loader: the options of the DataLoader.
+
+    Example:
+        >>> config = Config.from_yaml('''
+        ... dataset: {kind: layout, sizes: [5000, 7000, 300]}
+        ... sampler:
+        ...   kind: distributed
+        ...   shuffle: files
+        ...   num_shards: auto
+        ... loader: {batch_size: 256}
+        ... ''')
+        >>> config.dataset, len(config.sampler.order(config.dataset)), config.loader.batch_size
+        (Layout([5000, 7000, 300]), 12300, 256)
+        >>> load_config(config.to_dict()) == config
+        True
+    """
+
+    dataset: Layout | None
+    sampler: Sampler
+    loader: LoaderOptions
+    _written: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Config:
+        """Reads YAML text; relative paths start from the working directory.
+
+        Raises:
+            ConfigError: a mistake, with its line, or with the path of the key and the value.
+        """
+        if not isinstance(text, str):
+            raise ConfigError("config", "must be a string of YAML", text, mend="use load_config for the rest")
+        return _built(parse(text), Path())
+
+    @staticmethod
+    def json_schema() -> dict[str, Any]:
+        """Gives the JSON Schema of all configs, registered samplers included."""
+        return json_schema()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives plain data that `load_config` makes an equal config of.
+
+        Arguments that are as by default are left out, arrays are lists, and a `.npy` file stays a path,
+        which then starts from the working directory.
+        """
+        return copy.deepcopy(self._written)
+
+    def dataloader(self, dataset: Any, world: World | None = None) -> torch.utils.data.DataLoader[Any]:
+        """Makes a plain torch DataLoader that reads a dataset in the order of the sampler.
+
+        Args:
+            dataset: a map-style dataset. Where the config has a dataset section, that tells the files.
+            world: which shard of how many this process reads; None asks the running job.
+
+        Raises:
+            ConfigError: the dataset is not the one of which the config speaks.
+
+        Example:
+            >>> config = load_config({"sampler": {"kind": "sequential"}, "loader": {"batch_size": 2}})
+            >>> [batch for batch in config.dataloader(["a", "b", "c"])]
+            [['a', 'b'], ['c']]
+        """
+        options = asdict(self.loader)
+        sampler = TorchSampler(self.sampler, placed(dataset, self.dataset), world)
+        batches = TorchBatchSampler(sampler, options.pop("batch_size"), options.pop("drop_last"))
+        return torch.utils.data.DataLoader(dataset, batch_sampler=batches, **options)
+
+    def __eq__(self, other: object) -> bool:
+        return self._written == other._written if isinstance(other, Config) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.dataset, self.loader))
+
+
+def load_config(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
+    """Reads a config.
+
+    Args:
+        source: the path of a YAML file, from whose folder relative paths start; or a mapping, whose paths
+            start from the working directory.
+
+    Returns:
+        The config, frozen, with a live sampler.
+
+    Raises:
+        ConfigError: the file cannot be read, or a key, a type, a value or the nesting is wrong. The
+            error's `place` is the path of the key.
+
+    Example:
+        >>> config = load_config({"sampler": {"kind": "random", "seed": 7}})
+        >>> len(config.sampler.order(1000)), config.loader.batch_size
+        (1000, 1)
+        >>> load_config({"sampler": {"kind": "random", "sed": 7}})
+        Traceback (most recent call last):
+        samplerkit.errors.ConfigError: sampler.sed: is no key of random, got 7; did you mean seed?
+    """
+    if isinstance(source, Mapping):
+        return _built(source, Path())
+    if not isinstance(source, str | os.PathLike) or isinstance(os.fspath(source), bytes):
+        raise ConfigError("config", "must be a path or a mapping", source)
+    if isinstance(source, str) and "\n" in source:
+        raise ConfigError("config", "is no path", source, mend="text goes to Config.from_yaml")
+    path = Path(source)
+    text = _text(path)
+    try:
+        return _built(parse(text, path.name), path.parent)
+    except ConfigError as error:
+        error.add_note(f"in the config file {path}")
+        raise
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise ConfigError("config", "is a folder", str(path), mend="name the file")
+        if not path.is_file():
+            raise ConfigError("config", "there is no such file", str(path))
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigError("config", "is no UTF-8 text", str(path)) from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError("config", f"cannot be read ({error})"[:120], str(path)) from None
+
+
+def _built(document: Any, folder: Path) -> Config:
+    if document is None:
+        raise ConfigError("config", "is empty", mend=f"write for instance {_EXAMPLE}")
+    if isinstance(document, Mapping):
+        document = plain(document)
+    sections = require_mapping(document, "config", _EXAMPLE)
+    if not sections.keys() <= set(_SECTIONS):
+        raise unknown_key("", sections, _SECTIONS, "a config")
+    if sections.get("sampler") is None:
+        raise ConfigError("sampler", "is missing", mend=f"write for instance {_EXAMPLE}")
+    written: dict[str, Any] = {}
+    layout = None
+    if sections.get("dataset") is not None:
+        constructor, given = DATASETS.choose(sections["dataset"], "dataset")
+        dataset = constructor.read(given, "dataset", folder, also=("kind",))
+        layout = dataset.make()
+        written["dataset"] = {"kind": constructor.name, **dataset.written}
+    sampler, written["sampler"] = read_chain(sections["sampler"], "sampler", folder)
+    options = {} if sections.get("loader") is None else sections["loader"]
+    loader = LOADER.read(require_mapping(options, "loader", "loader: {batch_size: 256}"), "loader", folder)
+    if loader.written:
+        written["loader"] = loader.written
+    return Config(layout, sampler, loader.make(), written)

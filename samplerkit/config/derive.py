@@ -1,0 +1,124 @@
+"""The pydantic model of a constructor, derived from its signature and type hints.
+
+The constructor is the one definition of its arguments: names, defaults and types come from there. What a
+type does not say, a range for instance, the constructor checks itself when it is called.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Sequence
+from enum import Enum
+from pathlib import PurePath
+from types import GenericAlias, NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, Strict, create_model
+from pydantic.errors import PydanticUserError
+
+from samplerkit.config.arrays import Auto, Inline, Mode
+from samplerkit.errors import ArgumentTypeError
+from samplerkit.order.shuffle import Shuffle
+
+LEFT_TO_THE_JOB = frozenset({"num_shards", "shard_id"})
+"""Arguments whose None means that the running job is asked; a config writes `auto`."""
+
+_PREFIX = "argument_"
+_STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, arbitrary_types_allowed=True)
+_LISTS = (list, Sequence, Iterable, Collection)
+_PARAMETER = inspect.Parameter
+
+
+def derived_model(make: Callable[..., Any], name: str) -> type[BaseModel]:
+    """Makes the model of what a config may write for the arguments of a constructor.
+
+    Args:
+        make: a class or a function; every parameter has a name by which it can be given.
+        name: of the model.
+
+    Raises:
+        ArgumentTypeError: a parameter cannot be given by name, or its type hint cannot be understood.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> model = derived_model(sk.SequentialSampler, "sequential")
+        >>> arguments_of(model.model_validate({"start_index": 3}))
+        {'start_index': 3}
+    """
+    fields: dict[str, Any] = {}
+    try:
+        # mypy cannot tell whose __init__ that of a class in a variable is.
+        hinted = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]
+        hints = get_type_hints(hinted, include_extras=True)
+        for parameter in inspect.signature(make).parameters.values():
+            if parameter.kind not in (_PARAMETER.POSITIONAL_OR_KEYWORD, _PARAMETER.KEYWORD_ONLY):
+                raise ArgumentTypeError(
+                    parameter.name,
+                    "cannot be given by name in a config",
+                    make,
+                    mend="name each argument of the constructor",
+                )
+            hint = _written_as(parameter.name, hints.get(parameter.name, Any))
+            default = ... if parameter.default is _PARAMETER.empty else parameter.default
+            # The prefix keeps arguments clear of pydantic's own names; the alias is what a config writes.
+            fields[_PREFIX + parameter.name] = (hint, Field(default=default, alias=parameter.name))
+        return create_model(name, __config__=_STRICT, **fields)
+    except (NameError, TypeError, ValueError, PydanticUserError) as error:
+        if isinstance(error, ArgumentTypeError):
+            raise
+        reason = str(error).partition("\n")[0]
+        raise ArgumentTypeError(
+            "type hints", f"cannot be understood ({reason})", make, mend="give hints that pydantic knows"
+        ) from error
+
+
+def argument_names(model: type[BaseModel]) -> list[str]:
+    """Gives the names of the arguments, in the constructor's order."""
+    return [name.removeprefix(_PREFIX) for name in model.model_fields]
+
+
+def default_of(model: type[BaseModel], name: str) -> Any:
+    """Gives the default of an argument, `...` for one without."""
+    field = model.model_fields[_PREFIX + name]
+    return ... if field.is_required() else field.default
+
+
+def arguments_of(validated: BaseModel) -> dict[str, Any]:
+    """Gives the arguments that the config has given; the others are left to the constructor."""
+    given = validated.model_fields_set
+    return {
+        name.removeprefix(_PREFIX): getattr(validated, name)
+        for name in type(validated).model_fields
+        if name in given
+    }
+
+
+def _written_as(name: str, hint: Any) -> Any:
+    """Translates the type hint of an argument into what a config may write for it."""
+    members = list(get_args(hint)) if get_origin(hint) in (Union, UnionType) else [hint]
+    if Shuffle in members:
+        mode: Any = Annotated[Any, Mode()]
+        return mode | None if NoneType in members else mode
+    arrays = [member for member in members if get_origin(member) in _LISTS or member in _LISTS]
+    arrays += [member for member in members if np.ndarray in (member, get_origin(member))]
+    rest = [_relaxed(member) for member in members if member not in arrays]
+    if arrays:
+        # The list comes before the array in `arrays`: it tells the type of the entries.
+        entries = get_args(arrays[0]) if get_origin(arrays[0]) in _LISTS else ()
+        rest.insert(0, _listed(entries[0] if entries else Any))
+    written: Any = Union[tuple(rest)]  # noqa: UP007  # `|` takes no tuple
+    return Annotated[written, Auto()] if name in LEFT_TO_THE_JOB and NoneType in members else written
+
+
+def _listed(entry: Any) -> Any:
+    inline: Any = GenericAlias(list, (_relaxed(entry),))
+    marked: Any = Annotated[inline, Inline(entry)]
+    return marked
+
+
+def _relaxed(hint: Any) -> Any:
+    """Lets a config write strings and lists for types that it has no values of."""
+    plain = get_origin(hint) or hint
+    relaxed = isinstance(plain, type) and issubclass(plain, Enum | PurePath | tuple | set | frozenset)
+    return Annotated[hint, Strict(strict=False)] if relaxed else hint

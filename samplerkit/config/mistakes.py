@@ -1,0 +1,122 @@
+"""One clear error of a mistake in a config: from pydantic's errors, and from a constructor's."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Sequence
+from enum import Enum
+from typing import Any
+
+from pydantic import ValidationError
+
+from samplerkit.config.arrays import REFUSED
+from samplerkit.config.place import below, meant
+from samplerkit.errors import ConfigError, SamplerkitError
+
+_EXTRA, _MISSING = "extra_forbidden", "missing"
+_LONGEST_PROBLEM = 120
+_MOST_MEMBERS = 20
+
+
+def require_mapping(section: Any, place: str, example: str) -> dict[str, Any]:
+    """Takes a section that is a mapping.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not isinstance(section, dict):
+        raise ConfigError(place, "must be a mapping", section, mend=f"write for instance {example}")
+    return section
+
+
+def unknown_key(place: str, section: dict[str, Any], known: Collection[str], of: str) -> ConfigError:
+    """Says of the first key that is not known what it was meant to be."""
+    key = next(key for key in section if key not in known)
+    return ConfigError(below(place, key), f"is no key of {of}", section[key], mend=meant(key, known))
+
+
+def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], of: str) -> ConfigError:
+    """Makes one error of all that pydantic found: the first, a wrong key before all others.
+
+    Args:
+        place: the path of the section.
+        error: what pydantic found.
+        section: what was validated.
+        of: what the section describes, for messages.
+    """
+    found = error.errors(include_url=False)
+    at = next((number for number, mistake in enumerate(found) if mistake["type"] == _EXTRA), 0)
+    first = found[at]
+    path = _path_in(section, first["loc"])
+    where = below(place, *path)
+    if first["type"] == _MISSING:
+        return ConfigError(where, f"is missing, and {of} needs it", mend=f"add {path[-1]}: ...")
+    if first["type"] == REFUSED:
+        return ConfigError(where, first["ctx"]["problem"], first["input"], mend=first["ctx"]["mend"])
+    # The members of a union are told one by one, one after another.
+    nearby = found[at : at + _MOST_MEMBERS]
+    same = [mistake for mistake in nearby if _path_in(section, mistake["loc"]) == path]
+    problems = dict.fromkeys(_problem(mistake["msg"]) for mistake in same)
+    problem = " or ".join(problems).replace(" or must be ", " or ")[:_LONGEST_PROBLEM]
+    kinds = {mistake["type"].partition("_")[0] for mistake in same}
+    return ConfigError(where, problem, first["input"], mend=_mend(kinds, first["input"]))
+
+
+def from_constructor(place: str, error: Exception, names: Collection[str], of: str) -> ConfigError:
+    """Makes the error of a config from one that a constructor raised.
+
+    Args:
+        place: the path of the section.
+        error: what the constructor raised.
+        names: the constructor's arguments.
+        of: what the section describes, for messages.
+    """
+    if not isinstance(error, SamplerkitError):
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_PROBLEM]
+        return ConfigError(place, f"{of} refuses its arguments ({reason})")
+    shown = error.value.value if isinstance(error.value, Enum) else error.value
+    value = () if shown is None else (shown,)
+    argument = re.match(r"\w+", error.place)
+    if argument is None or argument[0] not in names:
+        return ConfigError(place, f"{error.place}: {error.problem}", *value, mend=error.mend)
+    return ConfigError(f"{place}.{error.place}", error.problem, *value, mend=error.mend)
+
+
+def _path_in(section: Any, location: Sequence[Any]) -> list[Any]:
+    """Cuts off what pydantic adds to the path of a value: the member of a union."""
+    path: list[Any] = []
+    for key in location:
+        inside = section
+        for step in path:
+            inside = inside[step]
+        known = isinstance(inside, dict) and (key in inside or not path)
+        if not known and not (isinstance(inside, list) and isinstance(key, int)):
+            break
+        path.append(key)
+    return path
+
+
+def _problem(message: str) -> str:
+    return " ".join(message.replace("Input should be", "must be").split())
+
+
+def _mend(kinds: set[str], value: Any) -> str:
+    """Says how YAML writes what was probably meant."""
+    if "bool" in kinds and str(value).lower() in ("true", "false", "1", "0", "yes", "no"):
+        return f"write {str(str(value).lower() in ('true', '1', 'yes')).lower()}"
+    if not kinds & {"int", "float"} or not isinstance(value, str | float):
+        return ""
+    try:
+        number = float(value)
+    except ValueError:
+        return ""
+    quoted = " without quotes" if isinstance(value, str) else ""
+    why = f"YAML reads {value} as a string: " if quoted and "e" in str(value).lower() else ""
+    if number.is_integer() and abs(number) < 2**63:
+        return f"{why}write {int(number)}" + ("" if why else quoted)
+    if "float" not in kinds or not math.isfinite(number):
+        return ""
+    # PyYAML's floats have a point, and a sign in the exponent.
+    written = repr(number)
+    return f"{why}write {written if '.' in written else written.replace('e', '.0e')}"

@@ -1,0 +1,88 @@
+"""The JSON Schema of a config, for editors and for checks in other languages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+
+from samplerkit.config.datasets import DATASETS
+from samplerkit.config.kinds import Kinds
+from samplerkit.config.loader import LOADER
+from samplerkit.config.registry import SAMPLERS, TARGETS
+
+_SAMPLER = {"$ref": "#/$defs/$sampler"}
+_CHILD = {"anyOf": [_SAMPLER, {"type": "null"}], "default": None}
+
+
+class _Generator(GenerateJsonSchema):
+    """Leaves open what JSON cannot say, for instance a user's argument of a class of theirs."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:
+        return {}
+
+
+def json_schema() -> dict[str, Any]:
+    """Makes the schema (draft 2020-12) of everything that a config can say now.
+
+    Samplers that were registered are in it. Ranges and the rules of nesting are the constructors' own and
+    are not.
+
+    Example:
+        >>> sorted(json_schema()["properties"])
+        ['dataset', 'loader', 'sampler']
+    """
+    constructors = [*_all(SAMPLERS), *_all(DATASETS), LOADER]
+    references, generated = models_json_schema(
+        [(constructor.model, "validation") for constructor in constructors],
+        schema_generator=_Generator,
+        ref_template="#/$defs/{model}",
+    )
+    definitions = generated["$defs"]
+
+    def discriminated(kinds: Kinds, more: dict[str, Any]) -> list[dict[str, Any]]:
+        found = []
+        for constructor in _all(kinds):
+            reference = references[constructor.model, "validation"]
+            model = definitions[reference["$ref"].rpartition("/")[2]]
+            model["properties"] = {"kind": {"const": constructor.name}, **model["properties"], **more}
+            model["required"] = ["kind", *model.get("required", [])]
+            model["description"] = (constructor.make.__doc__ or "").partition("\n")[0]
+            found.append(reference)
+        return found
+
+    definitions["$sampler"] = {"oneOf": [*discriminated(SAMPLERS, {"child": _CHILD}), *_other_spellings()]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "samplerkit config",
+        "type": "object",
+        "properties": {
+            "dataset": {"oneOf": [*discriminated(DATASETS, {}), {"type": "null"}]},
+            "sampler": _SAMPLER,
+            "loader": {"anyOf": [references[LOADER.model, "validation"], {"type": "null"}]},
+        },
+        "required": ["sampler"],
+        "additionalProperties": False,
+        "$defs": definitions,
+    }
+
+
+def _all(kinds: Kinds) -> list[Any]:
+    return [kinds[name] for name in kinds]
+
+
+def _other_spellings() -> list[dict[str, Any]]:
+    """Hydra's and LightningCLI's, whose arguments are left open."""
+    named = {"enum": list(TARGETS)}
+    hydra = {"type": "object", "properties": {"_target_": named, "child": _CHILD}, "required": ["_target_"]}
+    arguments = {"type": ["object", "null"], "properties": {"child": _CHILD}}
+    lightning = {
+        "type": "object",
+        "properties": {"class_path": named, "init_args": arguments},
+        "required": ["class_path"],
+        "additionalProperties": False,
+    }
+    return [hydra, lightning]

@@ -1,0 +1,105 @@
+"""From YAML text to Python's dicts, lists and scalars, and to nothing else."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import yaml
+from yaml.events import AliasEvent
+from yaml.nodes import MappingNode, Node, ScalarNode
+
+from samplerkit.config.plain import DEEPEST
+from samplerkit.errors import ConfigError
+
+_MERGE = "tag:yaml.org,2002:merge"
+_LONGEST_PROBLEM = 120
+
+
+def parse(text: str, source: str = "config") -> Any:
+    """Reads YAML text, safely and strictly.
+
+    Args:
+        text: one YAML document.
+        source: what errors call the text.
+
+    Raises:
+        ConfigError: a mistake, with line and column: of syntax, a key that comes twice, a tag that is not
+            plain data, an alias inside of what it names, or a merge key.
+
+    Example:
+        >>> parse("sampler: {kind: random, seed: 7}")
+        {'sampler': {'kind': 'random', 'seed': 7}}
+    """
+    try:
+        loader = _PlainLoader(text, source)
+        return loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        problem = " ".join(f"{error.problem or error.context}".split())[:_LONGEST_PROBLEM]
+        mark = error.problem_mark or error.context_mark
+        raise ConfigError(_at(source, mark), f"is not plain YAML: {problem}") from None
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        line, column = before.count("\n"), len(before) - before.rfind("\n") - 1
+        raise ConfigError(
+            f"{source}, line {line + 1}, column {column + 1}", f"is not plain YAML: {error.reason}"
+        ) from None
+    except RecursionError:
+        raise ConfigError(source, "is nested too deeply to be read from here") from None
+
+
+# types-PyYAML types the loader only in part.
+class _PlainLoader(yaml.SafeLoader):
+    """A SafeLoader that refuses what would be guessed at: duplicate keys, merge keys, cycles."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._source = source
+        self._open_anchors: list[str | None] = []
+        super().__init__(text)
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, AliasEvent) and event.anchor in self._open_anchors:
+            self._refuse(event, f"the alias *{event.anchor} stands inside of what it names")
+        if len(self._open_anchors) > DEEPEST:
+            self._refuse(event, f"nested more than {DEEPEST} levels deep")
+        self._open_anchors.append(None if isinstance(event, AliasEvent) else event.anchor)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._open_anchors.pop()
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        if isinstance(node, MappingNode):
+            self._check_keys(node)
+        return super().construct_mapping(node, deep=deep)
+
+    def _check_keys(self, node: MappingNode) -> None:
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if key.tag == _MERGE:
+                # They blow up as aliases of aliases do, and YAML 1.2 has dropped them.
+                self._refuse(key, "merge keys (<<) are not read", mend="write the keys out")
+            if not isinstance(key, ScalarNode):
+                continue
+            if (key.tag, key.value) in lines:
+                first = lines[key.tag, key.value]
+                self._refuse(
+                    key, "a key comes twice", key.value, mend=f"the first one stands in line {first}"
+                )
+            lines[key.tag, key.value] = key.start_mark.line + 1
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except ConfigError:
+            raise
+        except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
+            # PyYAML lets the exceptions of int(), of date() and of its own tables out.
+            self._refuse(node, f"cannot be read as {str(node.tag).rpartition(':')[2]}", node.value)
+
+    def _refuse(self, marked: Any, problem: str, *value: Any, mend: str = "") -> NoReturn:
+        raise ConfigError(_at(self._source, marked.start_mark), problem, *value, mend=mend) from None
+
+
+def _at(source: str, mark: Any) -> str:
+    return source if mark is None else f"{source}, line {mark.line + 1}, column {mark.column + 1}"

@@ -1,0 +1,209 @@
+"""Checks of constructor arguments, each with the builtin error class that MindSpore documents."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
+from samplerkit.order.keys import ALGORITHM
+from samplerkit.order.modes import Mode
+from samplerkit.order.permutation import LARGEST
+from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.typing import Ids
+
+INT64_MAX = 2**63 - 1
+MOST_LANES = 2**24
+MOST_SHARDS = 2**32
+
+
+def integer(place: str, value: Any) -> int:
+    """Takes an int or a numpy integer; a bool is none."""
+    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
+        raise ArgumentTypeError(place, "must be an integer", value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(place, "must be an integer", value) from None
+
+
+def optional_integer(place: str, value: Any) -> int | None:
+    """Takes an integer or None."""
+    return None if value is None else integer(place, value)
+
+
+def boolean(place: str, value: Any) -> bool:
+    """Takes a bool and nothing that is only like one."""
+    if not isinstance(value, bool | np.bool_):
+        raise ArgumentTypeError(place, "must be a bool", value)
+    return bool(value)
+
+
+def num_samples(value: Any) -> int | None:
+    """Takes a number of samples; None and 0 mean all."""
+    count = optional_integer("num_samples", value)
+    if count is not None and not 0 <= count <= INT64_MAX:
+        raise ArgumentValueError(
+            "num_samples", "must be between 0 and 2^63 - 1", count, mend="None or 0 means all"
+        )
+    return count
+
+
+def positive(place: str, value: Any, largest: int = LARGEST) -> int:
+    """Takes a positive integer, at most `largest`."""
+    number = integer(place, value)
+    if number < 1:
+        raise ArgumentRangeError(place, "must be positive", number)
+    if number > largest:
+        raise ArgumentRangeError(place, f"must be at most {largest}", number)
+    return number
+
+
+def seed(value: Any) -> int:
+    """Takes a seed: an integer in [0, 2^64)."""
+    number = integer("seed", value)
+    if not 0 <= number < 2**64:
+        raise ArgumentValueError("seed", "must be in [0, 2^64)", number)
+    return number
+
+
+def epoch(value: Any) -> int:
+    """Takes an epoch: an integer in [0, 2^63)."""
+    number = integer("epoch", value)
+    if not 0 <= number <= INT64_MAX:
+        raise ArgumentValueError("epoch", "must be in [0, 2^63)", number)
+    return number
+
+
+def algorithm(value: Any) -> str:
+    """Takes the id of an algorithm that this version knows."""
+    if not isinstance(value, str):
+        raise ArgumentTypeError("algorithm", "must be a string", value)
+    if value != ALGORITHM:
+        raise ArgumentValueError("algorithm", "is not known", value, mend=f"known: {ALGORITHM}")
+    return value
+
+
+def choice(place: str, value: Any, names: Sequence[str]) -> str:
+    """Takes one of some names."""
+    if not isinstance(value, str):
+        raise ArgumentTypeError(place, "must be a string", value)
+    if value not in names:
+        raise ArgumentValueError(place, f"must be one of {', '.join(names)}", value)
+    return value
+
+
+def mode(shuffle: Any, partial_size: Any, adaptive_threshold: Any, lanes: Any) -> Mode:
+    """Takes the arguments of a shuffle mode together."""
+    threshold = integer("adaptive_threshold", adaptive_threshold)
+    if threshold < 0:
+        raise ArgumentRangeError("adaptive_threshold", "must not be negative", threshold)
+    return Mode(
+        Shuffle.parse(shuffle),
+        positive("partial_size", partial_size),
+        threshold,
+        None if lanes is None else positive("lanes", lanes, MOST_LANES),
+    )
+
+
+def indices(value: Any, place: str = "indices") -> Ids:
+    """Takes sample ids: one integer, or a sequence or array of them; copied and checked.
+
+    Raises:
+        ArgumentTypeError: no sequence, or one that holds something else than integers.
+        ArgumentRangeError: none at all, a negative one, or one above 2^63 - 1.
+    """
+    if isinstance(value, str | bytes | dict) or not (
+        hasattr(value, "__index__") or hasattr(value, "__array__") or isinstance(value, Iterable)
+    ):
+        raise ArgumentTypeError(place, "must be integers", value)
+    if isinstance(value, set | frozenset):
+        raise ArgumentTypeError(place, "must have an order", value, mend="give sorted(...)")
+    entries = np.atleast_1d(np.asarray(value)) if hasattr(value, "__array__") else _listed(value)
+    try:
+        array = np.atleast_1d(np.asarray(entries))
+    except ValueError:  # lists of different lengths
+        array = np.empty((0, 0))
+    if array.ndim != 1:
+        raise ArgumentTypeError(place, "must be a flat list of integers", value)
+    if array.size == 0:
+        raise ArgumentRangeError(place, "must not be empty", value)
+    if array.dtype.kind not in "iu" or _holds_bool(entries):
+        return _one_by_one(place, entries)
+    if array.min() < 0:
+        raise ArgumentRangeError(place, "must not hold a negative id", int(array.min()))
+    if array.max() > INT64_MAX:
+        raise ArgumentRangeError(place, "holds an id above 2^63 - 1", int(array.max()))
+    return _read_only(array.astype(np.int64))
+
+
+def weights(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Takes weights: numbers, none negative, NaN or infinite, not all zero; copied and checked.
+
+    Raises:
+        ArgumentTypeError: something that is no number.
+        ArgumentRangeError: empty, negative, NaN, infinite or all zero.
+    """
+    array = _numbers(value)
+    if array.size == 0:
+        raise ArgumentRangeError("weights", "must not be empty", value)
+    for problem, wrong in (
+        ("must not be NaN", np.isnan(array)),
+        ("must not be infinite", np.isinf(array)),
+        ("must not be negative", array < 0),
+    ):
+        if wrong.any():
+            first = int(np.flatnonzero(wrong)[0])
+            raise ArgumentRangeError(f"weights[{first}]", problem, float(array[first]))
+    if not array.any():
+        raise ArgumentRangeError("weights", "must not all be zero", array.tolist())
+    return _read_only(array)
+
+
+def _numbers(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Takes one number, or a flat list or array of them."""
+    numbers = int | float | np.integer | np.floating
+    entries = value if hasattr(value, "__array__") else [value] if isinstance(value, numbers) else value
+    if isinstance(entries, str | bytes | dict | set) or not hasattr(entries, "__iter__"):
+        raise ArgumentTypeError("weights", "must be a list of numbers", value)
+    if not hasattr(entries, "__array__"):
+        entries = list(entries)
+        for number, entry in enumerate(entries):
+            if not isinstance(entry, numbers) and not _is_scalar_array(entry):
+                raise ArgumentTypeError(f"weights[{number}]", "must be a number", entry)
+    elif np.asarray(entries).ndim != 1 or np.asarray(entries).dtype.kind not in "iufb":
+        raise ArgumentTypeError("weights", "must be a flat array of numbers", value)
+    try:
+        return np.array(entries, dtype=np.float64)
+    except OverflowError:
+        raise ArgumentRangeError("weights", "holds a number that is too large", value) from None
+
+
+def _listed(value: Any) -> list[Any]:
+    return [value] if hasattr(value, "__index__") else list(value)
+
+
+def _is_scalar_array(entry: Any) -> bool:
+    return hasattr(entry, "__array__") and np.asarray(entry).ndim == 0
+
+
+def _holds_bool(entries: Any) -> bool:
+    # numpy takes [True, 2] for integers.
+    return isinstance(entries, list) and any(isinstance(e, bool | np.bool_) for e in entries)
+
+
+def _one_by_one(place: str, entries: Any) -> Ids:
+    """Finds the entry that is no integer; else the ids only did not fit into a common dtype."""
+    ids = [integer(f"{place}[{number}]", entry) for number, entry in enumerate(entries)]
+    for number, entry in enumerate(ids):
+        if not 0 <= entry <= INT64_MAX:
+            raise ArgumentRangeError(f"{place}[{number}]", "must be in [0, 2^63)", entry)
+    return _read_only(np.array(ids, dtype=np.int64))
+
+
+def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,297 @@
+"""The base of all samplers, and the evaluation of a chain of them."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
+from samplerkit.order.deal import Deal
+from samplerkit.order.layout import Layout
+from samplerkit.order.order import Order
+from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.typing import Ids
+from samplerkit.order.world import World
+from samplerkit.samplers import arguments
+from samplerkit.samplers.chain import Chain
+from samplerkit.samplers.context import Context, RunConstants
+
+LONGEST_ITERATION = 1 << 28
+"""The most ids that are read from a user's `__iter__`, which might never end."""
+
+
+class Sampler:
+    """A recipe for the order in which samples are read.
+
+    A subclass writes one method, `draw`, or, MindSpore's way, `__iter__`, which finds the number of samples
+    in `self.dataset_size`. Samplers nest: a parent draws from what its child yields. A sampler holds no
+    state of an epoch, so that `order` gives the same for the same arguments, always.
+
+    Args:
+        num_samples: how many samples to draw; None and 0 mean all.
+
+    Raises:
+        ArgumentTypeError: `num_samples` is no integer.
+        ArgumentValueError: `num_samples` is negative.
+
+    Source: the interface is MindSpore's `mindspore.dataset.Sampler`.
+
+    Example:
+        >>> import numpy as np
+        >>> class EvenOdd(Sampler):
+        ...     def draw(self, layout, context):
+        ...         ids = np.arange(len(layout))
+        ...         return np.concatenate([ids[::2], ids[1::2]])
+        >>> class Backwards(Sampler):
+        ...     def __iter__(self):
+        ...         yield from range(self.dataset_size - 1, -1, -1)
+        >>> sampler = EvenOdd()
+        >>> sampler.add_child(Backwards())
+        >>> list(sampler.order(5))
+        [4, 2, 0, 3, 1]
+    """
+
+    _child: Sampler | None = None
+    num_samples: int | None = None
+    """The number of samples asked for, as it was given."""
+    dataset_size: int = 0
+    """How many samples there are to draw from; known while `__iter__` runs."""
+
+    def __init__(self, num_samples: int | None = None) -> None:
+        self.num_samples = arguments.num_samples(num_samples)
+
+    @property
+    def deal(self) -> Deal | None:
+        """What this sampler says of shards: None for all but a distributed one."""
+        return None
+
+    def draw(self, layout: Layout, context: Context) -> Order | np.ndarray[Any, Any] | list[int]:
+        """Orders the samples of a layout: the one method that a sampler writes.
+
+        Args:
+            layout: how many samples there are to draw from, and in which files.
+            context: the epoch, the place in the chain, and keys for randomness.
+
+        Returns:
+            An order, or integers in [0, len(layout)), repeats allowed, as an array or a list.
+        """
+        if not hasattr(type(self), "__iter__"):
+            raise CompositionError(
+                type(self).__name__, "has neither draw(layout, context) nor __iter__", mend="write one"
+            )
+        # The copy keeps the recipe as it is, while __iter__ may count on the size and keep state.
+        reader: Any = copy.copy(self)
+        reader.dataset_size = len(layout)
+        return read_ids(reader, self.num_samples, type(self).__name__)
+
+    @final
+    def add_child(self, sampler: Sampler | None) -> None:
+        """Makes this sampler draw from what another one yields.
+
+        Args:
+            sampler: the child; None changes nothing, as in MindSpore.
+
+        Raises:
+            ArgumentTypeError: not a sampler.
+            CompositionError: there is a child already, the child would contain this sampler, the child's
+                shuffle mode is PARTIAL, or this one's is neither GLOBAL nor FALSE.
+        """
+        if sampler is None:
+            return
+        if not isinstance(sampler, Sampler):
+            raise ArgumentTypeError("child", "must be a sampler", sampler)
+        place = f"{type(self).__name__}.add_child"
+        if self._child is not None:
+            raise CompositionError(
+                place, "there is a child already", self._child, mend="nest the new one below it"
+            )
+        if any(link is self for link in sampler._links()):
+            raise CompositionError(place, "would make a cycle", sampler)
+        if sampler.get_shuffle_mode() is Shuffle.PARTIAL:
+            raise CompositionError(
+                place, "the shuffle mode of a child must not be PARTIAL", sampler, mend="use GLOBAL"
+            )
+        if self.get_shuffle_mode() not in (Shuffle.FALSE, Shuffle.GLOBAL):
+            raise CompositionError(
+                place,
+                "the shuffle mode of a sampler with a child must be GLOBAL or FALSE",
+                self.get_shuffle_mode().value,
+                mend="give the mode to the innermost sampler, which knows the files",
+            )
+        self._child = sampler
+
+    @final
+    def get_child(self) -> Sampler | None:
+        """Gives the child, or None."""
+        return self._child
+
+    def get_num_samples(self) -> int | None:
+        """Gives the smallest number of samples that is asked for along the chain, as MindSpore does.
+
+        Returns:
+            The number as it was given (so 0, which means all, is the smallest), or None.
+        """
+        counts = []
+        for link in self._links():
+            counts.append(link._own_num_samples())
+            if link._counts_alone:
+                break
+        return min((count for count in counts if count is not None), default=None)
+
+    @property
+    def _counts_alone(self) -> bool:
+        """Whether the sampler's own number of samples is the chain's: MindSpore's rule for custom ones."""
+        return hasattr(type(self), "__iter__")
+
+    def _own_num_samples(self) -> int | None:
+        """The number of samples that this sampler asks for, whatever its child does."""
+        if hasattr(type(self), "__iter__"):
+            return self.num_samples or self.dataset_size
+        return self.num_samples
+
+    def get_shuffle_mode(self) -> Shuffle:
+        """Gives the shuffle mode: FALSE for a sampler without one."""
+        return Shuffle.FALSE
+
+    @final
+    def order(self, dataset: Any, epoch: int = 0, *, world: World | None = None) -> Order:
+        """Gives the order in which this process reads the dataset.
+
+        Args:
+            dataset: a dataset, a `Layout`, or a number of samples.
+            epoch: from 0.
+            world: which shard of how many this process is. Left out, a distributed sampler in the chain
+                asks the running job, and a chain without one is not dealt.
+
+        Returns:
+            The order of this process's shard.
+
+        Raises:
+            ShuffleModeError: the mode needs files, and the dataset has none.
+            OutOfDatasetError: an index lies outside of the dataset.
+
+        Example:
+            >>> import samplerkit as sk
+            >>> sampler = sk.DistributedSampler(num_shards=2, shard_id=1, shuffle=False)
+            >>> list(sampler.order(5))
+            [1, 3, 0]
+        """
+        epoch = arguments.epoch(epoch)
+        chain = self._chain()
+        constants = chain.constants(world)
+        if chain.deal is None and world is None:
+            return chain.undealt(dataset, epoch, constants)
+        return chain.shard(dataset, epoch, constants, chain.world(world))
+
+    @final
+    def undealt_order(self, dataset: Any, epoch: int = 0, *, constants: RunConstants | None = None) -> Order:
+        """Gives the order that all shards read together; no rank is in it.
+
+        Args:
+            dataset: a dataset, a `Layout`, or a number of samples.
+            epoch: from 0.
+            constants: what the first start of the run fixed; left out, this is the first start.
+
+        Returns:
+            The undealt order: of the chain as it stands, below the deal of a distributed sampler at its
+            root. Where a distributed sampler stands below the root, the weave of its shards' orders.
+        """
+        constants = self.run_constants() if constants is None else constants
+        return self._chain().undealt(dataset, arguments.epoch(epoch), constants)
+
+    @property
+    @final
+    def is_distributed(self) -> bool:
+        """Whether a distributed sampler stands in the chain, so that the order is dealt already."""
+        return self._chain().deal is not None
+
+    @final
+    def world(self, world: World | None = None) -> World:
+        """Tells which shard of how many this process reads.
+
+        Args:
+            world: the job's world; left out, a distributed sampler that leaves a number to the job asks
+                the running one, and a chain without a distributed sampler is one shard.
+
+        Raises:
+            ArgumentRangeError: `world` contradicts the numbers that the distributed sampler says.
+            WorldError: the running job contradicts itself.
+        """
+        return self._chain().world(world)
+
+    @final
+    def run_constants(self, world: World | None = None) -> RunConstants:
+        """Tells what a first start fixes for the whole run.
+
+        Args:
+            world: the world of the first start; left out, as in `order`.
+        """
+        return self._chain().constants(world)
+
+    @final
+    def woven_lanes(self, dataset: Any, constants: RunConstants) -> int:
+        """Tells into how many lanes the undealt order is woven, 1 if it is not.
+
+        Args:
+            dataset: a dataset, a `Layout`, or a number of samples.
+            constants: as for `undealt_order`.
+        """
+        *parents, reader = self._links()
+        if any(parent.deal is None or parent.get_shuffle_mode() is not Shuffle.FALSE for parent in parents):
+            return 1
+        return reader._lane_count(Layout.of(dataset), constants.lanes)
+
+    def _lane_count(self, layout: Layout, run_lanes: int) -> int:
+        return 1
+
+    def _chain(self) -> Chain:
+        return Chain(self._links()[::-1])
+
+    def _links(self) -> list[Sampler]:
+        """The samplers from this one down to the one that reads the dataset."""
+        links = [self]
+        while links[-1]._child is not None:
+            links.append(links[-1]._child)
+        return links
+
+    def arguments(self) -> dict[str, Any]:
+        """Gives the constructor's arguments by name, as they were understood."""
+        parameters = list(inspect.signature(type(self).__init__).parameters.values())[1:]
+        return {p.name: getattr(self, p.name, None) for p in parameters if p.kind not in (2, 4)}
+
+    def __repr__(self) -> str:
+        return " <- ".join(link._described() for link in self._links())
+
+    def _described(self) -> str:
+        shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments().items())
+        return f"{type(self).__name__}({shown})"
+
+
+def read_ids(ids: Iterable[Any], limit: int | None, place: str) -> Ids:
+    """Reads the ids that a user's iterable yields into an array.
+
+    Args:
+        ids: yields integers.
+        limit: how many to read at most; None and 0 mean all.
+        place: who yields them, for errors.
+
+    Raises:
+        ArgumentTypeError: it yields something else.
+        DatasetError: it does not end.
+    """
+    numbers = (arguments.integer(f"{place}: id", number) for number in ids)
+    array = np.fromiter(islice(numbers, limit or LONGEST_ITERATION + 1), dtype=np.int64)
+    if array.size > LONGEST_ITERATION:
+        raise DatasetError(place, f"yields more than {LONGEST_ITERATION} ids", mend="say num_samples")
+    return array
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.size > 6:
+        return f"<{value.size} values>"
+    return repr(value.tolist() if isinstance(value, np.ndarray) else value)

@@ -1,0 +1,147 @@
+"""The evaluation of a chain: composition, and the deal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, OutOfDatasetError
+from samplerkit.order.algebra import Weave, compose
+from samplerkit.order.deal import Deal, limited
+from samplerkit.order.layout import Layout
+from samplerkit.order.order import Order
+from samplerkit.order.sequences import Table
+from samplerkit.order.typing import Ids
+from samplerkit.order.world import World, current_world
+from samplerkit.samplers.context import Context, RunConstants
+
+
+class Link(Protocol):
+    """What a chain needs to know of a sampler."""
+
+    @property
+    def deal(self) -> Deal | None:
+        """What the sampler says of shards, if it is a distributed one."""
+
+    def draw(self, layout: Layout, context: Context) -> Any:
+        """Orders the samples of a layout."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Samplers that draw from one another.
+
+    The outermost distributed sampler deals. At the root, it deals the order below it. Further down, the
+    samplers above it are evaluated on each shard by itself. Distributed samplers below the dealer are plain
+    recipes: each gives the one shard that it names.
+
+    Args:
+        links: the samplers, the one that reads the dataset first.
+    """
+
+    links: Sequence[Link]
+
+    @property
+    def _dealer(self) -> int | None:
+        """The depth of the sampler that deals."""
+        depths = range(len(self.links) - 1, -1, -1)
+        return next((depth for depth in depths if self.links[depth].deal is not None), None)
+
+    @property
+    def deal(self) -> Deal | None:
+        """What the dealer says of shards; None for a chain without a distributed sampler."""
+        return None if self._dealer is None else self.links[self._dealer].deal
+
+    def world(self, world: World | None = None) -> World:
+        """Resolves the world: what the dealer says, then `world`, then, where it is asked, the running job.
+
+        A chain without a dealer is one shard unless `world` says otherwise.
+        """
+        if self.deal is None:
+            return world or World()
+        if world is None:
+            return self.deal.world(current_world() if self.deal.asks_the_job else World())
+        resolved = self.deal.world(world)
+        if resolved != world:
+            raise ArgumentRangeError(
+                "world", f"contradicts the distributed sampler, which says {resolved}", world
+            )
+        return resolved
+
+    def constants(self, world: World | None = None) -> RunConstants:
+        """Tells what a first start in this world fixes for the whole run."""
+        num_shards = self.world(world).num_shards
+        return RunConstants(num_shards, self.deal.limit(num_shards) if self.deal else None)
+
+    def undealt(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
+        """Gives the order of all shards together: their weave, where the dealer is not the root."""
+        order = self._up_to_the_deal(dataset, epoch, constants)
+        if self.deal is None or self._dealer == len(self.links) - 1:
+            return order
+        # Left to the job, the number of shards below the root is a constant of the run too.
+        num_shards = self.deal.num_shards or constants.lanes
+        return Weave(
+            [
+                self._above_the_deal(
+                    self.deal.shard(order, World(num_shards, shard)), dataset, epoch, constants
+                )
+                for shard in range(num_shards)
+            ]
+        )
+
+    def shard(self, dataset: Any, epoch: int, constants: RunConstants, world: World) -> Order:
+        """Gives the order of one shard."""
+        deal = self.deal or Deal()
+        order = deal.shard(self._up_to_the_deal(dataset, epoch, constants), world)
+        return self._above_the_deal(order, dataset, epoch, constants)
+
+    def _up_to_the_deal(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
+        dealer = len(self.links) - 1 if self._dealer is None else self._dealer
+        order: Order | None = None
+        for depth in range(dealer):
+            deal = self.links[depth].deal
+            if deal is None:
+                order = self._drawn(depth, order, dataset, epoch, constants.lanes)
+                continue
+            world = deal.world(None)
+            order = self._drawn(depth, order, dataset, epoch, world.num_shards)
+            order = deal.shard(limited(order, deal.limit(world.num_shards)), world)
+        order = self._drawn(dealer, order, dataset, epoch, constants.lanes)
+        return limited(order, constants.limit)
+
+    def _above_the_deal(self, order: Order, dataset: Any, epoch: int, constants: RunConstants) -> Order:
+        first = len(self.links) if self._dealer is None else self._dealer + 1
+        for depth in range(first, len(self.links)):
+            order = self._drawn(depth, order, dataset, epoch, constants.lanes)
+        return order
+
+    def _drawn(self, depth: int, child: Order | None, dataset: Any, epoch: int, lanes: int) -> Order:
+        """Draws from the dataset or from the child, and reads the child at what was drawn."""
+        layout = Layout.of(dataset) if child is None else Layout(len(child))
+        drawn = self.links[depth].draw(layout, Context(epoch, depth, lanes, dataset, child))
+        if not isinstance(drawn, Order):
+            drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))
+        return drawn if child is None else compose(drawn, child)
+
+
+def checked_ids(ids: Any, size: int, place: str) -> Ids:
+    """Checks ids that a user gave against the number of samples there are to draw from.
+
+    Raises:
+        ArgumentTypeError: an id is no integer.
+        OutOfDatasetError: an id lies outside of [0, size).
+    """
+    array = np.asarray(ids)
+    if array.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ArgumentTypeError(place, "must draw integers", ids)
+    outside = (array < 0) | (array >= size)
+    if outside.any():
+        raise OutOfDatasetError(
+            place, f"draws an index outside of a dataset of {size} samples", int(array[outside][0])
+        )
+    return array.astype(np.int64)

@@ -1,0 +1,129 @@
+"""Several datasets mixed by weights, or in proportion to their sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Final, final, get_args
+
+import numpy as np
+
+from samplerkit.errors import (
+    ArgumentRangeError,
+    DatasetError,
+)
+from samplerkit.order.keys import ALGORITHM
+from samplerkit.order.layout import Layout
+from samplerkit.order.mixture import LONGEST_PERIOD, Mixed, Schedule, Stop, mixture_length
+from samplerkit.order.order import Order
+from samplerkit.samplers import arguments
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.context import Context
+
+_LARGEST_DENOMINATOR = 10**6
+
+
+@final
+class MixtureSampler(Sampler):
+    """Mixes several datasets, the files of a layout or the parts of a ConcatDataset, with exact counts.
+
+    After any number of samples, each source has been read within less than one sample of its share. A source
+    that is read to its end begins anew, in another order, until the mixture stops.
+
+    Args:
+        weights: the share of each source: a list, tuple or array of numbers. None means in proportion to
+            their sizes, so that each sample comes once.
+        num_samples: how many samples; None and 0 mean until `stop`. A source may then come more than once.
+        shuffle: whether the samples of a source come in a random order, another one each pass and epoch.
+        stop: `first` ends before a source would begin anew; `all` once each was read to its end.
+        seed: the seed of the order, in [0, 2^64).
+        algorithm: the id of the algorithm.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: `num_samples` or `seed` is negative, or `stop` or `algorithm` is not known.
+        ArgumentRangeError: `weights` is empty, all zero, or holds a negative, NaN or infinite one; or the
+            weights have no common measure above a 2^20th of their sum.
+        DatasetError: when the order is asked for: the dataset has no files, others than weights, or an
+            empty one of positive weight.
+
+    Example:
+        >>> sampler = MixtureSampler([0.75, 0.25], seed=7)
+        >>> layout = Layout([6000, 6000])
+        >>> ids = sampler.order(layout)[:100]
+        >>> np.bincount(layout.file_of(ids))
+        array([75, 25])
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[float] | np.ndarray[Any, Any] | None = None,
+        num_samples: int | None = None,
+        *,
+        shuffle: bool = True,
+        stop: str = "first",
+        seed: int = 0,
+        algorithm: str = ALGORITHM,
+    ) -> None:
+        super().__init__(num_samples)
+        self.weights: Final = None if weights is None else arguments.weights(weights)
+        self.shuffle: Final = arguments.boolean("shuffle", shuffle)
+        self.stop: Final = arguments.choice("stop", stop, get_args(Stop))
+        self.seed: Final = arguments.seed(seed)
+        self.algorithm: Final = arguments.algorithm(algorithm)
+        if self.weights is not None and self._shares:
+            _require_short(self._shares)
+
+    def draw(self, layout: Layout, context: Context) -> Order:
+        """Orders the samples of a layout."""
+        if not layout.has_files:
+            raise DatasetError("dataset", "has no parts to mix", layout, mend="give a ConcatDataset")
+        schedule = self._schedule(layout)
+        for source in range(layout.num_files):
+            if schedule.weights[source] and not layout.sizes[source]:
+                raise DatasetError("weights", "give a share to an empty source", source)
+        length = self.num_samples or mixture_length(schedule, layout, self.stop)
+        key = context.key(self.seed, "mixture") if self.shuffle else None
+        return Mixed(layout, schedule, length, key)
+
+    def _schedule(self, layout: Layout) -> Schedule:
+        if self.weights is None:
+            if not len(layout):
+                raise DatasetError("dataset", "holds no samples to mix", layout)
+            shares = _smallest(layout.sizes.tolist())
+            _require_short(shares)
+            return Schedule.of(shares)
+        if self.weights.size != layout.num_files:
+            raise DatasetError(
+                "weights", f"must be one for each of the {layout.num_files} sources", self.weights.size
+            )
+        return self._own_schedule
+
+    @cached_property
+    def _own_schedule(self) -> Schedule:
+        return Schedule.of(self._shares)
+
+    @cached_property
+    def _shares(self) -> list[int]:
+        """The weights as the smallest integers in their ratio."""
+        given = [] if self.weights is None else self.weights.tolist()
+        fractions = [Fraction(weight).limit_denominator(_LARGEST_DENOMINATOR) for weight in given]
+        common = math.lcm(*(fraction.denominator for fraction in fractions))
+        return _smallest([int(fraction * common) for fraction in fractions])
+
+
+def _smallest(numbers: list[int]) -> list[int]:
+    divisor = math.gcd(*numbers)
+    return [number // divisor for number in numbers]
+
+
+def _require_short(shares: list[int]) -> None:
+    if not any(shares) or sum(shares) > LONGEST_PERIOD:
+        raise ArgumentRangeError(
+            "weights",
+            f"as integers without a common divisor, must add up to at most {LONGEST_PERIOD}",
+            sum(shares),
+            mend="give weights in a simpler ratio, such as [0.7, 0.3]",
+        )

@@ -1,0 +1,146 @@
+"""K samples of each of P classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.errors import (
+    ArgumentRangeError,
+    ArgumentTypeError,
+    DatasetError,
+    NotSupportedError,
+)
+from samplerkit.order.keys import ALGORITHM, keyed_hash
+from samplerkit.order.layout import Layout
+from samplerkit.order.order import Order
+from samplerkit.order.permutation import Permutation
+from samplerkit.order.sequences import Range, Table
+from samplerkit.samplers import arguments
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.context import Context
+
+DEFAULT_COLUMN = "label"
+
+_HASH_WORDS = 3
+
+
+@final
+class PKSampler(Sampler):
+    """Draws `num_val` samples of each class, with replacement, other ones each epoch.
+
+    Args:
+        num_val: K, how many samples of each class.
+        num_class: not supported, as in MindSpore: P is the number of classes.
+        shuffle: whether the classes come in a random order, another one each epoch; else sorted.
+        class_column: the attribute or column of the dataset that holds the labels. Where it is left out,
+            the dataset's `targets` will do as well.
+        num_samples: how many samples, from the first; None and 0 mean all P * K.
+        seed: the seed of the draws, in [0, 2^64).
+        labels: the label of each sample of the dataset, in place of asking the dataset.
+        algorithm: the id of the algorithm.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentRangeError: `num_val` is not positive, or `labels` or `class_column` is empty.
+        ArgumentValueError: `num_samples` or `seed` is negative, or `algorithm` is not known.
+        NotSupportedError: `num_class` is given.
+        DatasetError: when the order is asked for: no labels are found, or not one for each sample.
+
+    Source: `mindspore.dataset.PKSampler`.
+
+    Example:
+        >>> labels = ["cat", "dog", "cat", "cat"]
+        >>> [labels[i] for i in PKSampler(2, labels=labels).order(4)]
+        ['cat', 'cat', 'dog', 'dog']
+    """
+
+    def __init__(
+        self,
+        num_val: int,
+        num_class: int | None = None,
+        shuffle: bool = False,
+        class_column: str = DEFAULT_COLUMN,
+        num_samples: int | None = None,
+        *,
+        seed: int = 0,
+        labels: Sequence[Any] | np.ndarray[Any, Any] | None = None,
+        algorithm: str = ALGORITHM,
+    ) -> None:
+        super().__init__(num_samples)
+        self.num_val: Final = arguments.positive("num_val", num_val)
+        if num_class is not None:
+            raise NotSupportedError(
+                "num_class", "cannot be chosen", num_class, mend="leave it out: all classes are drawn"
+            )
+        self.num_class: Final = num_class
+        self.shuffle: Final = arguments.boolean("shuffle", shuffle)
+        if not isinstance(class_column, str):
+            raise ArgumentTypeError("class_column", "must be a string", class_column)
+        if not class_column:
+            raise ArgumentRangeError("class_column", "must not be empty", class_column)
+        self.class_column: Final = class_column
+        self.seed: Final = arguments.seed(seed)
+        self.labels: Final = None if labels is None else _checked(labels, "labels")
+        self.algorithm: Final = arguments.algorithm(algorithm)
+        if self.labels is not None and self.labels.size == 0:
+            raise ArgumentRangeError("labels", "must not be empty", labels)
+
+    def draw(self, layout: Layout, context: Context) -> Order:
+        """Orders the samples of a layout."""
+        labels = self._labels(context)
+        if labels.size == 0:
+            return Range(0, 0)
+        classes, members = np.unique(labels, return_inverse=True)
+        counts = np.bincount(members, minlength=classes.size)
+        by_class = np.argsort(members, kind="stable")
+        chosen = np.arange(classes.size)
+        if self.shuffle:
+            key = context.key(self.seed, "pk classes")
+            chosen = Permutation(classes.size, key).forward(chosen)
+        chosen = np.repeat(chosen, self.num_val)[: self.num_samples or None]
+        words = context.key(self.seed, "pk").words(_HASH_WORDS)
+        hashes = keyed_hash(words, np.arange(chosen.size))
+        # 32 bits of the hash are enough to pick one of fewer than 2^31 members without a visible bias.
+        within = (hashes >> np.uint64(33)).astype(np.int64) * counts[chosen] >> 31
+        return Table(by_class[(np.cumsum(counts) - counts)[chosen] + within])
+
+    def _labels(self, context: Context) -> np.ndarray[Any, Any]:
+        """The labels of the samples that are drawn from: of the dataset, or of what the child yields."""
+        size = len(Layout.of(context.dataset))
+        labels = self._found(context.dataset) if self.labels is None else self.labels
+        if labels.size != size:
+            raise DatasetError("labels", f"must be one for each of the {size} samples", labels.size)
+        return labels if context.child is None else labels[np.asarray(context.child)]
+
+    def _found(self, dataset: Any) -> np.ndarray[Any, Any]:
+        places = [self.class_column]
+        if self.class_column == DEFAULT_COLUMN:
+            places.append("targets")
+        for place in places:
+            found = getattr(dataset, place, None)
+            if place in getattr(dataset, "column_names", ()):
+                found = dataset[place]
+            if found is not None and not callable(found):
+                return _checked(found, place)
+        raise DatasetError(
+            "class_column",
+            f"the dataset has no attribute or column {' or '.join(places)}",
+            self.class_column,
+            mend="give labels= to the sampler",
+        )
+
+
+def _checked(labels: Any, place: str) -> np.ndarray[Any, Any]:
+    if isinstance(labels, str | bytes | int | float):
+        raise ArgumentTypeError(place, "must be a list of labels", labels)
+    try:
+        array = np.array(labels)
+    except ValueError:  # lists of different lengths
+        array = np.empty((0, 0))
+    if array.ndim != 1 or array.dtype.kind not in "iubUSf":
+        raise ArgumentTypeError(place, "must be a flat list of integers or strings", labels)
+    array.flags.writeable = False
+    return array

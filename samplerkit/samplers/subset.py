@@ -1,0 +1,104 @@
+"""Chosen samples, as they were listed or shuffled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+from samplerkit.order.algebra import compose
+from samplerkit.order.keys import ALGORITHM
+from samplerkit.order.layout import Layout
+from samplerkit.order.order import Order
+from samplerkit.order.sequences import Permuted, Table
+from samplerkit.order.typing import Ids
+from samplerkit.samplers import arguments
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.chain import checked_ids
+from samplerkit.samplers.context import Context
+
+
+def _chosen(sampler: Sampler, indices: Ids, layout: Layout) -> Table:
+    kept = indices[: sampler.num_samples or None]
+    return Table(checked_ids(kept, len(layout), f"{type(sampler).__name__}: indices"))
+
+
+def _fewest(num_samples: int | None, indices: Ids) -> int:
+    return indices.size if num_samples is None else min(num_samples, indices.size)
+
+
+@final
+class SubsetSampler(Sampler):
+    """Reads the listed samples in the order of the list, repeats included.
+
+    Args:
+        indices: ids of samples: a list, tuple or array of integers, not empty and none negative.
+        num_samples: how many of them, from the first; None and 0 mean all.
+
+    Raises:
+        ArgumentTypeError: `indices` holds something else than integers.
+        ArgumentRangeError: `indices` is empty or holds a negative id.
+        ArgumentValueError: `num_samples` is negative.
+        OutOfDatasetError: when the order is asked for: an id lies outside of the dataset.
+
+    Source: `mindspore.dataset.SubsetSampler`.
+
+    Example:
+        >>> list(SubsetSampler([7, 2, 7]).order(10))
+        [7, 2, 7]
+    """
+
+    def __init__(self, indices: Sequence[int] | Ids, num_samples: int | None = None) -> None:
+        super().__init__(num_samples)
+        self.indices: Final = arguments.indices(indices)
+
+    def _own_num_samples(self) -> int:
+        return _fewest(self.num_samples, self.indices)
+
+    def draw(self, layout: Layout, context: Context) -> Order:
+        """Orders the samples of a layout."""
+        return _chosen(self, self.indices, layout)
+
+
+@final
+class SubsetRandomSampler(Sampler):
+    """Reads the listed samples in a random order, another one each epoch.
+
+    Args:
+        indices: ids of samples: a list, tuple or array of integers, not empty and none negative.
+        num_samples: how many of them, from the first, before they are shuffled; None and 0 mean all.
+        seed: the seed of the order, in [0, 2^64).
+        algorithm: the id of the algorithm.
+
+    Raises:
+        ArgumentTypeError: `indices` holds something else than integers.
+        ArgumentRangeError: `indices` is empty or holds a negative id.
+        ArgumentValueError: `num_samples` or `seed` is negative, or `algorithm` is not known.
+        OutOfDatasetError: when the order is asked for: an id lies outside of the dataset.
+
+    Source: `mindspore.dataset.SubsetRandomSampler`, whose order is the same in every epoch.
+
+    Example:
+        >>> sorted(SubsetRandomSampler([7, 2, 5], seed=1).order(10))
+        [2, 5, 7]
+    """
+
+    def __init__(
+        self,
+        indices: Sequence[int] | Ids,
+        num_samples: int | None = None,
+        *,
+        seed: int = 0,
+        algorithm: str = ALGORITHM,
+    ) -> None:
+        super().__init__(num_samples)
+        self.indices: Final = arguments.indices(indices)
+        self.seed: Final = arguments.seed(seed)
+        self.algorithm: Final = arguments.algorithm(algorithm)
+
+    def _own_num_samples(self) -> int:
+        return _fewest(self.num_samples, self.indices)
+
+    def draw(self, layout: Layout, context: Context) -> Order:
+        """Orders the samples of a layout."""
+        chosen = _chosen(self, self.indices, layout)
+        return compose(Permuted(len(chosen), context.key(self.seed, "subset")), chosen)

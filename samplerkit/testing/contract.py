@@ -1,0 +1,165 @@
+"""The contract of a sampler as a test class: inherit it, say how your sampler is made, and run pytest.
+
+Nothing here needs pytest itself: the class holds plain methods with plain checks.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from samplerkit.errors import InverseTooLargeError
+from samplerkit.loading.loader import Loader
+from samplerkit.order.layout import Layout
+from samplerkit.order.order import Order
+from samplerkit.order.world import World
+from samplerkit.samplers.base import Sampler
+
+
+class SamplerContract:
+    """What every sampler must keep; each method is a test.
+
+    A subclass gives `make`, and may give other datasets. Call it `Test...`, so that pytest finds it.
+
+    Source: the form is that of zarr's `zarr.testing.store.StoreTests`.
+
+    Example:
+        >>> import numpy as np
+        >>> import samplerkit as sk
+        >>> class EvenOdd(sk.Sampler):
+        ...     def draw(self, layout, context):
+        ...         ids = np.arange(len(layout))
+        ...         return np.concatenate([ids[::2], ids[1::2]])
+        >>> class TestEvenOdd(SamplerContract):
+        ...     def make(self):
+        ...         return EvenOdd()
+        >>> TestEvenOdd().test_a_resumed_loader_loses_and_repeats_nothing()
+    """
+
+    datasets: Sequence[Any] = (Layout(1), Layout(23), Layout([7, 0, 9, 4]))
+    """What the sampler is asked to order: layouts, numbers of samples or datasets."""
+
+    epochs: Sequence[int] = (0, 1, 5)
+    worlds: Sequence[int] = (1, 2, 3, 5)
+
+    def make(self) -> Sampler:
+        """Makes the sampler anew, as a second process would."""
+        raise NotImplementedError("say how the sampler is made")
+
+    def _orders(self) -> list[tuple[Any, int, Order]]:
+        return [
+            (dataset, epoch, self.make().undealt_order(dataset, epoch))
+            for dataset in self.datasets
+            for epoch in self.epochs
+        ]
+
+    def test_the_order_is_the_same_whenever_and_by_whomever_it_is_asked_for(self) -> None:
+        """Equal arguments give equal orders: from one sampler twice, and from one made anew."""
+        for dataset, epoch, order in self._orders():
+            sampler = self.make()
+            for _ in range(2):
+                _require_equal(sampler.undealt_order(dataset, epoch), order, (dataset, epoch))
+
+    def test_no_process_wide_random_state_is_read_or_touched(self) -> None:
+        """The order does not hang on the random state of Python, numpy or torch, nor does it change that."""
+        seen = []
+        for seed in (1, 2):
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002  # the legacy state is what a sampler might touch
+            torch.manual_seed(seed)
+            before = _random_state()
+            seen.append([np.asarray(order).tolist() for _, _, order in self._orders()])
+            _require(_random_state() == before, "the process-wide random state is as it was", seed)
+        _require(seen[0] == seen[1], "the order does not hang on the process-wide random state", "")
+
+    def test_every_id_is_one_of_the_dataset(self) -> None:
+        """Ids lie in [0, number of samples)."""
+        for dataset, epoch, order in self._orders():
+            ids = np.asarray(order)
+            inside = (ids >= 0) & (ids < len(Layout.of(dataset)))
+            _require(bool(inside.all()), "every id lies in the dataset", (dataset, epoch))
+
+    def test_indexing_slicing_and_iterating_agree(self) -> None:
+        """One order, however it is read."""
+        for dataset, epoch, order in self._orders():
+            where = (dataset, epoch)
+            ids = np.asarray(order).tolist()
+            _require(len(ids) == len(order), "the length is true", where)
+            _require(list(order) == ids, "iterating gives the ids", where)
+            _require([order[p] for p in range(len(ids))] == ids, "indexing gives the ids", where)
+            _require(order[::-1].tolist() == ids[::-1], "slicing gives the ids", where)
+            if ids:
+                shuffled = np.argsort(np.array(ids) * 7919 % 101, kind="stable")
+                _require(order[shuffled].tolist() == [ids[p] for p in shuffled], "any positions", where)
+
+    def test_positions_lead_back_to_their_ids(self) -> None:
+        """p is among the positions of order[p], and each of them holds that id."""
+        for dataset, epoch, order in self._orders():
+            for position, sample in enumerate(np.asarray(order).tolist()):
+                try:
+                    positions = order.positions_of(sample)
+                except InverseTooLargeError:
+                    break
+                _require(position in positions, "a position leads back", (dataset, epoch, position))
+                holds = set(order[positions].tolist())
+                _require(holds == {sample}, "every position holds the id", (dataset, epoch, sample))
+
+    def test_each_shard_is_the_dealt_view_of_one_order(self) -> None:
+        """Rank r of W reads positions r, r + W, r + 2 W, ..., wrapping around at the end."""
+        if self.make().is_distributed:
+            return
+        for dataset in self.datasets:
+            for count in self.worlds:
+                first = self.make().run_constants(World(count, 0))
+                whole = np.asarray(self.make().undealt_order(dataset, 1, constants=first)).tolist()
+                for shard in range(count):
+                    mine = list(self.make().order(dataset, 1, world=World(count, shard)))
+                    rows = range(-(-len(whole) // count))
+                    dealt = [whole[(row * count + shard) % len(whole)] for row in rows]
+                    _require(mine == dealt, "a shard is the dealt view", (dataset, count, shard))
+
+    def test_a_resumed_loader_loses_and_repeats_nothing(self) -> None:
+        """A run that is cut at any step and goes on with other ranks and batches reads each position once."""
+        if self.make().is_distributed:
+            return
+        for dataset in self.datasets:
+            for ranks, batch in ((1, 4), (2, 3), (3, 2)):
+                first = [self._loader(dataset, ranks, batch, rank) for rank in range(ranks)]
+                whole = Counter(np.asarray(first[0].order).tolist())
+                for cut in range(first[0].steps_left + 1):
+                    before = Counter(id for run in first for step in range(cut) for id in _kept(run, step))
+                    state = first[0].state_dict(step=cut)
+                    after: Counter[int] = Counter()
+                    if state["epoch"] == 0:
+                        for rank in range(2):
+                            run = self._loader(dataset, 2, 2, rank)
+                            run.load_state_dict(state)
+                            after.update(id for step in range(run.steps_left) for id in _kept(run, step))
+                    _require(before + after == whole, "nothing lost or repeated", (dataset, ranks, cut))
+
+    def _loader(self, dataset: Any, ranks: int, batch: int, rank: int) -> Loader:
+        return Loader(dataset, self.make(), batch_size=batch, world=World(ranks, rank))
+
+
+def _kept(loader: Loader, step: int) -> list[int]:
+    ids: list[int] = loader.ids(step)[~loader.pads(step)].tolist()
+    return ids
+
+
+def _random_state() -> tuple[Any, ...]:
+    state: Any = np.random.get_state()  # noqa: NPY002  # see above
+    return random.getstate(), state[1].tolist(), torch.get_rng_state().tolist()
+
+
+def _require_equal(one: Order, other: Order, where: Any) -> None:
+    _require(np.array_equal(np.asarray(one), np.asarray(other)), "the order is the same", where)
+
+
+def _require(holds: bool, law: str, where: Any) -> None:
+    if not holds:
+        raise AssertionError(f"{law}: not so for {where}")

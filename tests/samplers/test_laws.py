@@ -1,0 +1,432 @@
+"""The laws of DESIGN.md, over every legal chain of samplers."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.order.algebra import Shard
+from samplerkit.order.deal import Deal, limited
+from samplerkit.order.sequences import Table
+from samplerkit.testing.strategies import MOST_SHARDS, Case, chains
+from samplerkit.testing.user_samplers import Backwards, EvenOdd, Rotated, Turning
+
+LAW = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+def dealt(ids, shard, num_shards, offset):
+    """Deals a list like cards: row g goes to shard (g + offset) mod num_shards; offset -1 fills all up."""
+    if offset < 0:
+        rows = -(-len(ids) // num_shards)
+        return [ids[(row * num_shards + shard) % len(ids)] for row in range(rows)]
+    return [id for row, id in enumerate(ids) if (row + offset) % num_shards == shard]
+
+
+def woven(runs):
+    longest = max(len(run) for run in runs)
+    return [run[row] for row in range(longest) for run in runs if row < len(run)]
+
+
+# The laws.
+
+
+@LAW
+@given(chains())
+def test_no_rank_is_in_the_order(case):
+    assert len({tuple(case.undealt(shard)) for shard in case.shards}) == 1
+    assert len({case.constants(shard) for shard in case.shards}) == 1
+
+
+@LAW
+@given(chains(), st.integers(1, MOST_SHARDS))
+def test_no_number_of_ranks_is_in_the_order_once_the_run_has_started(case, other):
+    if not case.deals_at_the_root or case.offset > other:
+        return
+    undealt, constants = list(case.undealt()), case.constants()
+    links = case.links
+    if case.dealer is not None:
+        arguments = {**links[-1].arguments, "num_shards": other, "shard_id": 0}
+        links = (*links[:-1], replace(links[-1], arguments=arguments))
+    resumed = replace(case, links=links, num_shards=other).sampler()
+    assert list(resumed.undealt_order(case.dataset, case.epoch, constants=constants)) == undealt
+
+
+@LAW
+@given(chains())
+def test_each_shard_is_the_dealt_view_of_the_global_order(case):
+    if not case.deals_at_the_root:
+        return
+    undealt = list(case.undealt())
+    for shard in case.shards:
+        assert list(case.order(shard)) == dealt(undealt, shard, case.num_shards, case.offset)
+
+
+@LAW
+@given(chains())
+def test_a_distributed_sampler_below_the_root_makes_an_order_of_its_shards_woven(case):
+    if case.deals_at_the_root:
+        return
+    assert list(case.undealt()) == woven([list(case.order(shard)) for shard in case.shards])
+
+
+@LAW
+@given(chains())
+def test_num_samples_of_a_distributed_sampler_limits_all_shards_together(case):
+    if case.dealer is None or not case.deals_at_the_root:
+        return
+    root = case.links[-1]
+    num_samples = root.arguments["num_samples"]
+    unlimited = replace(root, arguments={**root.arguments, "num_samples": None})
+    without = replace(case, links=(*case.links[:-1], unlimited))
+    total = num_samples * case.num_shards if num_samples else None
+    assert list(case.undealt()) == list(without.undealt())[:total]
+    if num_samples:
+        assert max(case.lengths()) <= num_samples
+
+
+@LAW
+@given(chains(), st.randoms(use_true_random=False))
+def test_positions_in_any_sequence_equal_iteration(case, randomly):
+    for shard in case.shards:
+        order = case.order(shard)
+        ids = list(order)
+        positions = [randomly.randrange(-len(ids), len(ids)) for _ in ids]
+        assert order[np.array(positions, dtype=np.int64)].tolist() == [ids[p] for p in positions]
+        assert [order[p] for p in positions] == [ids[p] for p in positions]
+        assert order[::-2].tolist() == ids[::-2]
+        assert np.asarray(order).tolist() == ids
+
+
+@LAW
+@given(chains())
+def test_an_order_equals_itself_whenever_it_is_asked_for(case):
+    sampler = case.sampler()
+    first = sampler.order(case.dataset, case.epoch, world=case.world(0))
+    ids = list(first)
+    list(sampler.order(case.dataset, case.epoch + 1, world=case.world(0)))
+    again = sampler.order(case.dataset, case.epoch, world=case.world(0))
+    assert list(first) == list(again) == list(case.order()) == ids
+
+
+@LAW
+@given(chains())
+def test_the_length_is_true(case):
+    for order in (case.undealt(), *map(case.order, case.shards)):
+        assert len(order) == len(list(order)) == sum(chunk.size for chunk in order.chunks(3))
+
+
+@LAW
+@given(chains())
+def test_every_id_is_a_sample_of_the_dataset(case):
+    for shard in case.shards:
+        assert all(0 <= id < len(case.layout) for id in case.order(shard))
+
+
+@LAW
+@given(chains())
+def test_every_position_is_found_by_its_id(case):
+    for order in (case.undealt(), *map(case.order, case.shards)):
+        ids = list(order)
+        asked = range(-1, len(case.layout) + 1)
+        which, positions = order.positions_of(np.array(asked))
+        expected = [(i, p) for i, wanted in enumerate(asked) for p, id in enumerate(ids) if id == wanted]
+        assert list(zip(which.tolist(), positions.tolist(), strict=True)) == expected
+
+
+@LAW
+@given(chains())
+def test_shards_together_hold_the_order_exactly_once_and_pads_repeat_it_from_the_front(case):
+    if not case.deals_at_the_root:
+        return
+    undealt = list(case.undealt())
+    together = [list(case.order(shard)) for shard in case.shards]
+    if case.offset >= 0:
+        assert Counter(id for shard in together for id in shard) == Counter(undealt)
+        assert max(map(len, together)) - min(map(len, together)) <= 1
+        return
+    assert len(set(map(len, together))) == 1
+    rows = woven(together)
+    assert rows[: len(undealt)] == undealt
+    assert len(rows) - len(undealt) < case.num_shards
+    assert rows[len(undealt) :] == [undealt[p % len(undealt)] for p in range(len(undealt), len(rows))]
+
+
+def bijects(link):
+    """Whether a sampler yields each sample of what it draws from once."""
+    arguments = link.arguments
+    if link.make in {Rotated, Backwards, EvenOdd}:
+        return link.make is Rotated or not arguments["num_samples"]
+    if link.make is sk.SequentialSampler:
+        return not arguments["start_index"] and not arguments["num_samples"]
+    if link.make is sk.RandomSampler:
+        return not arguments["replacement"] and not arguments["num_samples"]
+    return link.make is sk.DistributedSampler and not arguments["num_samples"]
+
+
+@LAW
+@given(chains())
+def test_without_replacement_or_limits_every_sample_comes_exactly_once(case):
+    below = case.links if case.dealer is None else case.links[: case.dealer]
+    if not all(map(bijects, case.links)) or any(link.is_distributed for link in below):
+        return
+    if case.deals_at_the_root:
+        assert sorted(case.undealt()) == list(range(len(case.layout)))
+    elif case.offset >= 0:
+        shards = [list(case.order(shard)) for shard in case.shards]
+        assert sorted(id for shard in shards for id in shard) == list(range(len(case.layout)))
+
+
+@LAW
+@given(chains())
+def test_no_global_generator_is_read_or_touched(case):
+    def states():
+        return random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist()  # noqa: NPY002
+
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002  # the legacy global generator is just what is watched here
+    before = states()
+    ids = list(case.order())
+    assert states() == before
+    random.seed(2)
+    np.random.seed(2)  # noqa: NPY002
+    assert list(case.order()) == ids
+
+
+def drawn(case, depth, child, lanes):
+    """What one sampler draws by itself, read from a child that is written down."""
+    link = case.links[depth].build()
+    layout = case.layout if child is None else sk.Layout(len(child))
+    order = None if child is None else Table(np.array(child, dtype=np.int64))
+    positions = link.draw(layout, sk.Context(case.epoch, depth, lanes, case.dataset, order))
+    return [p if child is None else child[p] for p in np.asarray(positions).tolist()]
+
+
+def evaluated(case, shard):
+    """The order of one shard, by plain lists."""
+    ids = None
+    for depth, link in enumerate(case.links):
+        inner = link.is_distributed and depth != case.dealer
+        num_shards = link.arguments["num_shards"] if inner else case.num_shards
+        ids = drawn(case, depth, ids, num_shards)
+        if not link.is_distributed:
+            continue
+        num_samples = link.arguments["num_samples"]
+        if num_samples:
+            ids = ids[: num_samples * num_shards]
+        mine = link.arguments["shard_id"] if inner else shard
+        ids = dealt(ids, mine, num_shards, link.arguments["offset"])
+    return ids if case.dealer is not None else dealt(ids, shard, case.num_shards, -1)
+
+
+@settings(LAW, max_examples=400)
+@given(chains())
+def test_a_parent_reads_its_child_at_the_positions_that_it_draws(case):
+    for shard in case.shards:
+        assert list(case.order(shard)) == evaluated(case, shard)
+
+
+def asked_for(link):
+    """The number of samples that one sampler of a chain asks for; and whether the child is not asked."""
+    own = link.arguments["num_samples"]
+    if "indices" in link.arguments:
+        size = len(link.arguments["indices"])
+        own = size if own is None else min(own, size)
+    if link.make is sk.IterSampler:
+        return (len(list(link.arguments["sampler"])) if own is None else own), True
+    if link.make is Backwards:
+        return own or 0, True
+    return own, False
+
+
+@LAW
+@given(chains())
+def test_get_num_samples_is_the_least_that_is_asked_for_along_the_chain(case):
+    asked = []
+    for link in reversed(case.links):
+        own, is_last = asked_for(link)
+        asked.append(own)
+        if is_last:
+            break
+    assert case.sampler().get_num_samples() == min((n for n in asked if n is not None), default=None)
+
+
+# The strategy must reach what the laws are about; these are its own tests.
+
+REACHED = {
+    "no samples": lambda case: len(case.layout) == 0,
+    "one sample": lambda case: len(case.layout) == 1,
+    "files": lambda case: case.layout.num_files > 1,
+    "four samplers": lambda case: len(case.links) == 4,
+    "no distributed sampler, dealt all the same": lambda case: case.dealer is None and case.num_shards > 1,
+    "two distributed samplers": lambda case: sum(link.is_distributed for link in case.links) == 2,
+    "a deal below the root": lambda case: not case.deals_at_the_root and case.num_shards > 2,
+    "a deal that asks the job": lambda case: (
+        case.dealer is not None and case.links[case.dealer].arguments["num_shards"] is None
+    ),
+    "an empty shard": lambda case: len(case.undealt()) > 0 and min(case.lengths()) == 0,
+    "a pad": lambda case: case.deals_at_the_root and sum(case.lengths()) > len(case.undealt()),
+    "a limit": lambda case: (case.constants().limit or 99) < len(case.layout),
+    **{
+        kind.__name__: lambda case, kind=kind: any(link.make is kind for link in case.links)
+        for kind in (
+            sk.DistributedSampler,
+            sk.IterSampler,
+            sk.PKSampler,
+            sk.RandomSampler,
+            sk.SequentialSampler,
+            sk.SubsetRandomSampler,
+            sk.SubsetSampler,
+            sk.WeightedRandomSampler,
+            EvenOdd,
+            Rotated,
+            Backwards,
+        )
+    },
+    **{
+        f"shuffle {mode.value}": lambda case, mode=mode: any(
+            link.arguments.get("shuffle") is mode and len(case.layout) > 4 for link in case.links
+        )
+        for mode in sk.Shuffle
+    },
+}
+
+
+def test_the_chains_reach_every_sampler_every_mode_and_every_way_to_deal():
+    reached = Counter()
+
+    @settings(LAW, max_examples=600)
+    @given(chains())
+    def look(case):
+        reached.update(name for name, holds in REACHED.items() if holds(case))
+
+    look()
+    assert {name: reached[name] for name in REACHED if reached[name] < 3} == {}
+
+
+# Dealing, exhaustively.
+
+
+def mindspores_shard(n, num_shards, shard, offset, num_samples):
+    """The positions of a shard by the formulas of MindSpore's source."""
+    if offset < 0:
+        length = -(-n // num_shards)
+        rows = range(min(length, num_samples or length))
+        return [(row * num_shards + shard) % n for row in rows]
+    longer = shard < (n + offset) % num_shards
+    length = (n + offset) // num_shards + longer - (shard < offset)
+    first = 1 if shard < offset else 0
+    return [row * num_shards + shard - offset for row in range(first, first + length)]
+
+
+def deals():
+    for num_shards in range(1, 5):
+        for offset in range(-1, num_shards + 1):
+            for num_samples in (None, 0, 1, 2, 5):
+                for shard in range(num_shards):
+                    yield num_shards, offset, num_samples, shard
+
+
+def test_every_way_to_deal_up_to_twelve_samples_to_up_to_four_shards(record_property):
+    cases = 0
+    for n in range(13):
+        order = sk.RandomSampler(seed=7).order(n)
+        ids = list(order)
+        for num_shards, offset, num_samples, shard in deals():
+            deal = Deal(num_shards, shard, offset, num_samples)
+            found = list(deal.shard(limited(order, deal.limit(num_shards)), deal.world(None)))
+            total = min(n, num_samples * num_shards) if num_samples else n
+            assert found == dealt(ids[:total], shard, num_shards, offset)
+            if n and (offset < 0 or not num_samples):
+                positions = mindspores_shard(n, num_shards, shard, offset, num_samples)
+                if offset < 0 and num_samples and total < n:
+                    # MindSpore wraps around the dataset, we wrap around the limit: the same without a pad.
+                    assert len(positions) * num_shards == total
+                assert found == [ids[p] for p in positions]
+            sampler = sk.DistributedSampler(num_shards, shard, num_samples=num_samples, offset=offset, seed=7)
+            assert list(sampler.order(n)) == found
+            cases += 1
+    record_property("cases", cases)
+    assert cases == 3250
+
+
+def test_a_shard_is_the_same_by_arithmetic_and_by_dealing_for_more_shards_than_samples():
+    for n in range(1, 6):
+        order = sk.SequentialSampler().order(n)
+        for num_shards in (7, 100):
+            for first in range(num_shards):
+                padded = Shard(order, num_shards, first, padded=True)
+                assert list(padded) == [first % n]
+                assert padded.positions_of(first % n).tolist() == [0]
+
+
+# Epochs, and the table of get_num_samples.
+
+N = 60
+EPOCHS_DIFFER = {
+    "random": sk.RandomSampler(),
+    "random with replacement": sk.RandomSampler(replacement=True),
+    "files": sk.RandomSampler(shuffle="files"),
+    "infile": sk.RandomSampler(shuffle="infile"),
+    "partial": sk.RandomSampler(shuffle="partial", partial_size=20),
+    "adaptive": sk.RandomSampler(shuffle="adaptive"),
+    "distributed": sk.DistributedSampler(2, 0),
+    "subset random": sk.SubsetRandomSampler(list(range(0, N, 2))),
+    "weighted": sk.WeightedRandomSampler([1.0] * N),
+    "weighted without replacement": sk.WeightedRandomSampler([1.0] * N, 30, replacement=False),
+    "pk": sk.PKSampler(9, labels=[i % 3 for i in range(N)]),
+    "iterable with set_epoch": sk.IterSampler(Turning(list(range(N)))),
+    "of the user": Rotated(),
+}
+
+
+@pytest.mark.parametrize("sampler", EPOCHS_DIFFER.values(), ids=EPOCHS_DIFFER.keys())
+def test_every_epoch_has_an_order_of_its_own(sampler):
+    layout = sk.Layout([10] * (N // 10))
+    orders = [tuple(sampler.order(layout, epoch)) for epoch in range(6)]
+    assert len(set(orders)) == 6
+    assert tuple(sampler.order(layout)) == orders[0]
+
+
+@pytest.mark.parametrize("name", [name for name in EPOCHS_DIFFER if name[:4] not in {"iter", "of t"}])
+def test_every_seed_has_an_order_of_its_own(name):
+    sampler = EPOCHS_DIFFER[name]
+    arguments = sampler.arguments()
+    layout = sk.Layout([10] * (N // 10))
+    orders = [tuple(type(sampler)(**{**arguments, "seed": seed}).order(layout)) for seed in range(6)]
+    assert len(set(orders)) == 6
+    assert tuple(sampler.order(layout)) == orders[0]
+
+
+@pytest.mark.parametrize("seed", [2**64 - 1, 2**63])
+@pytest.mark.parametrize("epoch", [0, 2**63 - 1])
+def test_the_largest_seeds_and_epochs_have_orders_too(seed, epoch):
+    assert sorted(sk.RandomSampler(seed=seed).order(9, epoch)) == list(range(9))
+
+
+@pytest.mark.parametrize("own", [None, 0, 3, 50])
+@pytest.mark.parametrize("childs", [None, 0, 5, 40, "no child"])
+def test_get_num_samples_follows_its_table(own, childs):
+    sampler = sk.RandomSampler(num_samples=own)
+    if childs != "no child":
+        sampler.add_child(sk.SequentialSampler(num_samples=childs))
+    numbers = [number for number in (own, childs) if isinstance(number, int)]
+    assert sampler.get_num_samples() == (min(numbers) if numbers else None)
+
+
+def test_a_case_says_all_that_makes_an_order():
+    assert set(Case.__dataclass_fields__) == {"links", "dataset", "epoch", "num_shards", "by_world"}
+
+
+def test_two_samplers_of_one_seed_in_a_chain_shuffle_differently():
+    alone = np.asarray(sk.RandomSampler(seed=5).order(50))
+    parent = sk.RandomSampler(seed=5)
+    parent.add_child(sk.RandomSampler(seed=5))
+    assert np.asarray(parent.order(50)).tolist() != alone[alone].tolist()

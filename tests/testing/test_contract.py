@@ -1,0 +1,99 @@
+"""Our own samplers keep the contract that we ship, and a sampler that breaks it is found."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.testing import SamplerContract
+
+MAKERS = {
+    "sequential": lambda: sk.SequentialSampler(0, 9),
+    "random": lambda: sk.RandomSampler(seed=3),
+    "partial": lambda: sk.RandomSampler(shuffle="partial", partial_size=4, seed=3),
+    "replacement": lambda: sk.RandomSampler(replacement=True, seed=3),
+    "subset": lambda: sk.SubsetSampler([0, 0]),
+    "subset_random": lambda: sk.SubsetRandomSampler([0, 0, 0]),
+    "weighted": lambda: sk.WeightedRandomSampler([2.0], num_samples=7),
+    "iter": lambda: sk.IterSampler([0, 0, 0]),
+    "distributed": lambda: sk.DistributedSampler(2, 1),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+class TestOurs(SamplerContract):
+    """Each of our samplers."""
+
+    @pytest.fixture(autouse=True)
+    def _of_this_name(self, name):
+        self.make = MAKERS[name]
+
+
+class TestFiles(SamplerContract):
+    """FILES and INFILE need files."""
+
+    datasets = (sk.Layout([7, 0, 9, 4]), sk.Layout([1]))
+
+    def make(self):
+        return sk.RandomSampler(shuffle="files", seed=3)
+
+
+class TestPK(SamplerContract):
+    """Labels fit one dataset."""
+
+    datasets = (6,)
+
+    def make(self):
+        return sk.PKSampler(2, labels=[0, 1, 0, 1, 1, 0])
+
+
+class ByProcessState(sk.Sampler):
+    """Broken: draws from the process-wide generator."""
+
+    def draw(self, layout, context):
+        ids = list(range(len(layout)))
+        random.shuffle(ids)
+        return ids
+
+
+class ByCall(sk.Sampler):
+    """Broken: another order each time it is asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def draw(self, layout, context):
+        self.calls += 1
+        return np.roll(np.arange(len(layout)), self.calls)
+
+
+class ByLanes(sk.Sampler):
+    """Broken: the rank's world is in the order in a way that a resume does not keep."""
+
+    def __init__(self):
+        super().__init__()
+        self.made = random.Random(random.randrange(10**9))
+
+    def draw(self, layout, context):
+        return np.roll(np.arange(len(layout)), self.made.randrange(10**6))
+
+
+@pytest.mark.parametrize(
+    ("broken", "law"),
+    [
+        (ByProcessState, "test_the_order_is_the_same_whenever_and_by_whomever_it_is_asked_for"),
+        (ByProcessState, "test_no_process_wide_random_state_is_read_or_touched"),
+        (ByCall, "test_the_order_is_the_same_whenever_and_by_whomever_it_is_asked_for"),
+        (ByLanes, "test_each_shard_is_the_dealt_view_of_one_order"),
+        (ByLanes, "test_a_resumed_loader_loses_and_repeats_nothing"),
+    ],
+)
+def test_a_sampler_that_breaks_a_law_is_found(broken, law):
+    contract = SamplerContract()
+    contract.make = broken
+    with pytest.raises(AssertionError):
+        getattr(contract, law)()
