@@ -1,0 +1,111 @@
+"""What a recipe and a dataset are, in words and digests that two processes can compare."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+
+from samplerkit.order.layout import Layout
+from samplerkit.samplers.base import Sampler
+
+DIGEST_BYTES = 8
+LONGEST_DESCRIPTION = 1200
+
+_LEFT_OUT = frozenset({"seed", "algorithm"})
+_OF_THE_JOB = frozenset({"num_shards", "shard_id"})
+
+
+def digest(*parts: str | bytes) -> str:
+    """Gives a short digest of some texts and bytes.
+
+    Example:
+        >>> digest("a", "b") == digest("ab")
+        False
+    """
+    state = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"samplerkit")
+    for part in parts:
+        encoded = part.encode() if isinstance(part, str) else part
+        state.update(len(encoded).to_bytes(8, "little"))
+        state.update(encoded)
+    return state.hexdigest()
+
+
+def describe_dataset(dataset: Any) -> str:
+    """Describes a dataset: how many samples in how many files, and a digest of sizes and names.
+
+    A dataset may have a string attribute `fingerprint`, as those of Hugging Face have `_fingerprint`, that
+    changes when its content does; without one, a change of content that leaves all sizes cannot be seen.
+
+    Example:
+        >>> describe_dataset(Layout([3, 4]))
+        '7 samples, 2 files, 97ebb718e8af2c8e'
+    """
+    layout = Layout.of(dataset)
+    parts: list[str | bytes] = [str(layout.has_files), _portable(layout.sizes), *(layout.names or ())]
+    for name in ("fingerprint", "_fingerprint"):
+        content = getattr(dataset, name, None)
+        if isinstance(content, str):
+            parts.append(content)
+            break
+    files = f", {layout.num_files} files" if layout.has_files else ""
+    return f"{len(layout)} samples{files}, {digest(*parts)}"
+
+
+def describe_chain(sampler: Sampler) -> str:
+    """Describes a chain of samplers, outermost first, without seeds, algorithms and the job's numbers.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> describe_chain(sk.SubsetSampler([4, 2]))
+        'SubsetSampler(indices=<2 values, 16e6e107c027f8e4>, num_samples=null)'
+    """
+    links: list[str] = []
+    link: Sampler | None = sampler
+    while link is not None:
+        is_root = not links
+        shown = ", ".join(
+            f"{name}={_described(value)}"
+            for name, value in link.arguments().items()
+            if name not in _LEFT_OUT and not (is_root and name in _OF_THE_JOB)
+        )
+        links.append(f"{_class_name(type(link))}({shown})")
+        link = link.get_child()
+    description = " <- ".join(links)
+    if len(description) <= LONGEST_DESCRIPTION:
+        return description
+    return f"{description[: LONGEST_DESCRIPTION - 40]}... {digest(description)}"
+
+
+def seeds_of(sampler: Sampler) -> list[int]:
+    """Gives the seeds along a chain, outermost first."""
+    seeds = []
+    link: Sampler | None = sampler
+    while link is not None:
+        if hasattr(link, "seed"):
+            seeds.append(link.seed)
+        link = link.get_child()
+    return seeds
+
+
+def _class_name(kind: type) -> str:
+    is_ours = kind.__module__.startswith("samplerkit.")
+    return kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, list | tuple | range) and value and isinstance(value[0], int):
+        value = np.asarray(value)
+    if isinstance(value, np.ndarray):
+        content = json.dumps(value.tolist()) if value.dtype.kind in "OU" else _portable(value)
+        return f"<{value.size} values, {digest(value.dtype.kind, content)}>"
+    try:
+        return json.dumps(value, sort_keys=True)
+    except TypeError:
+        return f"<{_class_name(type(value))}>"
+
+
+def _portable(array: np.ndarray[Any, Any]) -> bytes:
+    return array.astype(array.dtype.newbyteorder("<")).tobytes()

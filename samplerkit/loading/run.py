@@ -1,0 +1,107 @@
+"""A recipe over a dataset in a job: what is resolved once, at first use, and then holds for the run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+from typing import Any, Final, final
+
+from samplerkit.errors import ArgumentTypeError, StateError
+from samplerkit.loading.identity import describe_chain, describe_dataset, seeds_of
+from samplerkit.loading.state import State
+from samplerkit.loading.world import detect_world
+from samplerkit.order.keys import ALGORITHM
+from samplerkit.order.order import Order
+from samplerkit.order.world import World
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.context import RunConstants
+
+
+@final
+class Run:
+    """What a loader and a sampler for torch share.
+
+    Args:
+        recipe: the chain of samplers.
+        dataset: what is read; anything that `Sampler.order` takes.
+        world: which shard of how many this process reads; None asks the running job at first use.
+
+    Raises:
+        ArgumentTypeError: `recipe` is no samplerkit sampler, or `world` no World.
+    """
+
+    def __init__(self, recipe: Any, dataset: Any, world: Any) -> None:
+        if not isinstance(recipe, Sampler):
+            raise ArgumentTypeError(
+                "sampler", "must be a samplerkit sampler", recipe, mend="wrap another one in IterSampler"
+            )
+        if world is not None and not isinstance(world, World):
+            raise ArgumentTypeError("world", "must be a World or None", world)
+        self.recipe: Final[Sampler] = recipe
+        self.dataset: Final = dataset
+        self._given_world = world
+        self._constants: RunConstants | None = None
+        self._undealt: tuple[tuple[int, RunConstants], Order] | None = None
+
+    @cached_property
+    def world(self) -> World:
+        """Which shard of how many this process reads; the running job is asked once."""
+        job = self._given_world
+        if job is None and not self.recipe.is_distributed:
+            job = detect_world()
+        return self.recipe.world(job)
+
+    @property
+    def constants(self) -> RunConstants:
+        """What the first start of the run fixed."""
+        if self._constants is None:
+            self._constants = self.recipe.run_constants(self.world)
+        return self._constants
+
+    @property
+    def deals_below_the_root(self) -> bool:
+        """Whether a distributed sampler below the root deals, whose number of shards is then a constant."""
+        return self.recipe.is_distributed and self.recipe.deal is None
+
+    def undealt(self, epoch: int) -> Order:
+        """Gives the order that all shards read together; the last one asked for is kept."""
+        wanted = (epoch, self.constants)
+        if self._undealt is None or self._undealt[0] != wanted:
+            order = self.recipe.undealt_order(self.dataset, epoch, constants=self.constants)
+            self._undealt = (wanted, order)
+        return self._undealt[1]
+
+    def state(self, epoch: int, position: int, tail: str) -> State:
+        """Gives the state of this run at a position of an epoch."""
+        dataset, sampler = self._described
+        return State(
+            algorithm=ALGORITHM,
+            seed=tuple(seeds_of(self.recipe)),
+            epoch=epoch,
+            position=position,
+            lanes=self.constants.lanes,
+            limit=self.constants.limit,
+            tail=tail,
+            dataset=dataset,
+            sampler=sampler,
+            num_shards=self.world.num_shards if self.deals_below_the_root else None,
+        )
+
+    def restore(self, saved: Any, tail: str, allow: Collection[str] = ()) -> State:
+        """Takes over the constants of a saved state that fits this run.
+
+        Raises:
+            StateError: it is damaged, of a newer schema or of another run, and the run is as it was.
+        """
+        state = State.from_dict(saved)
+        state.require_equal(self.state(0, 0, tail), allow)
+        constants, self._constants = self._constants, RunConstants(state.lanes, state.limit)
+        size = len(self.undealt(state.epoch))
+        if not 0 <= state.position <= size:
+            self._constants = constants
+            raise StateError("position", f"is outside of an order of {size}", state.position)
+        return state
+
+    @cached_property
+    def _described(self) -> tuple[str, str]:
+        return describe_dataset(self.dataset), describe_chain(self.recipe)

@@ -1,0 +1,113 @@
+"""The state of a delivery: where a run stands, as a small JSON value that is the same on every rank."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from samplerkit.errors import ArgumentValueError, StateError
+from samplerkit.loading.identity import digest
+
+SCHEMA = 1
+"""The version of the state's fields; a newer one is refused."""
+
+COMPARED = ("algorithm", "seed", "dataset", "sampler", "tail", "num_shards")
+"""The fields that must be the same in the run that loads a state; each can be allowed to differ."""
+
+_KEYWORD = "samplerkit"
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a run stands.
+
+    Args:
+        algorithm: the id of the algorithm.
+        seed: the seeds along the chain, outermost first.
+        epoch: the epoch, from 0.
+        position: how many samples of the epoch's order all ranks together have received, pads not counted.
+        lanes: the number of lanes that the first start fixed.
+        limit: the limit of samples that the first start fixed; None for all.
+        tail: the loader's tail.
+        dataset: the dataset in words, with a digest.
+        sampler: the chain in words.
+        num_shards: the number of shards of a distributed sampler below the root; None where there is none.
+    """
+
+    algorithm: str
+    seed: tuple[int, ...]
+    epoch: int
+    position: int
+    lanes: int
+    limit: int | None
+    tail: str
+    dataset: str
+    sampler: str
+    num_shards: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives the state as JSON values, with the schema and a checksum."""
+        values = {"schema": SCHEMA, **asdict(self), "seed": list(self.seed)}
+        return {_KEYWORD: "loader", **values, "checksum": _checksum(values)}
+
+    @classmethod
+    def from_dict(cls, saved: Any) -> State:
+        """Reads a saved state.
+
+        Raises:
+            StateError: it is no state of a loader, damaged, or of a newer schema.
+        """
+        if not isinstance(saved, Mapping) or saved.get(_KEYWORD) != "loader":
+            raise StateError("state", "is not the state of a samplerkit loader", saved)
+        values = {name: value for name, value in saved.items() if name not in (_KEYWORD, "checksum")}
+        schema = values.get("schema")
+        if isinstance(schema, int) and schema > SCHEMA:
+            raise StateError(
+                "schema", "is newer than this version reads", schema, SCHEMA, mend="update samplerkit"
+            )
+        if schema != SCHEMA:
+            raise StateError("schema", "is not known", schema, SCHEMA)
+        if set(values) != {"schema", *(field.name for field in fields(cls))}:
+            raise StateError("state", "has missing or unknown fields", sorted(map(str, values)))
+        if saved.get("checksum") != _checksum(values):
+            raise StateError(
+                "checksum",
+                "does not fit: the state is damaged or was edited",
+                saved.get("checksum"),
+                mend="take an older checkpoint",
+            )
+        del values["schema"]
+        return cls(**{**values, "seed": tuple(values["seed"])})
+
+    def require_equal(self, current: State, allow: Collection[str] = ()) -> None:
+        """Compares the fields that make up a run's identity.
+
+        Args:
+            current: the state of the run that loads this one.
+            allow: names of fields that may differ.
+
+        Raises:
+            ArgumentValueError: `allow` names a field that is not compared.
+            StateError: a field differs; it names the field, the saved and the current value.
+        """
+        if isinstance(allow, str):
+            raise ArgumentValueError("allow", "must be a set of field names", allow)
+        for name in allow:
+            if name not in COMPARED:
+                raise ArgumentValueError("allow", "is no field that is compared", name)
+        for name in COMPARED:
+            saved, here = getattr(self, name), getattr(current, name)
+            if saved != here and name not in allow:
+                raise StateError(
+                    name,
+                    "is another one in the saved state",
+                    saved,
+                    here,
+                    mend=f'if this is meant, say allow={{"{name}"}}',
+                )
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    return digest(json.dumps(values, sort_keys=True, default=str))

@@ -1,0 +1,122 @@
+"""Watching over worker processes: one that dies is an error in the loop, at once, and never a hang."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing.connection
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any, Final, final
+
+from torch.utils.data._utils import signal_handling
+
+from samplerkit.errors import WorkerError
+
+_GRACE_SECONDS = 0.5
+"""How long the batches that are finished may still arrive before the other workers are ended too."""
+
+_LAST_BATCH_SECONDS = 1.5
+
+
+@final
+class Watched:
+    """Iterates over the batches of a DataLoader's iterator; the death of a worker is a `WorkerError`.
+
+    By itself, torch waits for ever when a worker dies while it writes a batch, and raises its error anywhere
+    in the main thread when one dies at another time. So a thread waits for the end of the workers, and if one
+    ends while batches are still wanted, it ends the others. Then the pipe that the main process reads ends.
+
+    Args:
+        batches: the iterator of a torch DataLoader.
+    """
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches: Final[Any] = batches
+        self._workers: Final[list[Any]] = list(getattr(batches, "_workers", ()))
+        self._wake: int | None = None
+        if self._workers:
+            self._take_over()
+            woken, self._wake = os.pipe()
+            sentinels = [os.dup(worker.sentinel) for worker in self._workers]
+            pids = [worker.pid for worker in self._workers]
+            watch = threading.Thread(
+                target=_watch, args=(sentinels, pids, woken), name="samplerkit-watch", daemon=True
+            )
+            watch.start()
+
+    def next(self) -> Any:
+        """Gives the next batch.
+
+        Raises:
+            WorkerError: a worker died; the cause is what torch said.
+        """
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except Exception as error:
+            if dead := self._dead_workers(may_be_dying=isinstance(error, EOFError | ConnectionError)):
+                raise WorkerError(
+                    "worker",
+                    "a worker process died (exit codes by process id; -9 is SIGKILL)",
+                    dead,
+                    mend="look for a lack of memory, or a crash in the dataset",
+                ) from error
+            raise
+
+    def _dead_workers(self, *, may_be_dying: bool) -> dict[int, int]:
+        """The exit codes of the workers that died, by process id."""
+        if not self._workers:
+            return {}
+        sentinels = {worker.sentinel: worker for worker in self._workers}
+        # A broken pipe can be seen a moment before its worker has ended, and so can its sentinel.
+        for ended in multiprocessing.connection.wait(sentinels, _GRACE_SECONDS if may_be_dying else 0):
+            sentinels[ended].join(_GRACE_SECONDS)
+        return {worker.pid: worker.exitcode for worker in self._workers if worker.exitcode}
+
+    def end(self) -> None:
+        """Stops watching; the workers may end from now on."""
+        if self._wake is not None:
+            os.close(self._wake)
+            self._wake = None
+
+    def close(self) -> None:
+        """Ends the workers: they may finish the batch that they are at, for `_LAST_BATCH_SECONDS` at most."""
+        self.end()
+        if not self._workers:
+            return
+        late = threading.Timer(_LAST_BATCH_SECONDS, _kill, [[worker.pid for worker in self._workers]])
+        late.daemon = True
+        late.start()
+        self._batches._shutdown_workers()
+        late.cancel()
+
+    def _take_over(self) -> None:
+        """Takes the workers out of torch's own watch, which would raise its error outside of the loop."""
+        with contextlib.suppress(AttributeError, OSError):
+            if self._batches._worker_pids_set:
+                signal_handling._remove_worker_pids(id(self._batches))  # type: ignore[attr-defined]
+                self._batches._worker_pids_set = False
+            if not self._batches._pin_memory:
+                # The main process never writes results, and while it could, it would not see the pipe's end.
+                self._batches._worker_result_queue._writer.close()
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _watch(sentinels: list[int], pids: list[int], woken: int) -> None:
+    try:
+        if woken in multiprocessing.connection.wait([*sentinels, woken]):
+            return
+        if multiprocessing.connection.wait([woken], timeout=_GRACE_SECONDS):
+            return
+        _kill(pids)
+    finally:
+        for descriptor in (*sentinels, woken):
+            os.close(descriptor)

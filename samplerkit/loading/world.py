@@ -1,0 +1,67 @@
+"""Asking the running job for its world."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+
+import torch.distributed
+
+from samplerkit.errors import SamplerkitError, WorldError
+from samplerkit.order.world import World, install_detector
+
+_log = logging.getLogger("samplerkit")
+
+
+def detect_world(environment: Mapping[str, str] = os.environ) -> World:
+    """Tells which rank of how many this process is.
+
+    Asked in this order: an initialised `torch.distributed` process group, the variables RANK and WORLD_SIZE
+    (torchrun), the variables of a Slurm step. Where none says anything, one process that reads everything.
+
+    Args:
+        environment: the environment variables.
+
+    Raises:
+        WorldError: only one of the two variables is set, one is no integer, or they do not fit together.
+
+    Example:
+        >>> detect_world({"RANK": "3", "WORLD_SIZE": "8"})
+        World(num_shards=8, shard_id=3)
+    """
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return World(torch.distributed.get_world_size(), torch.distributed.get_rank())
+    if "RANK" in environment or "WORLD_SIZE" in environment:
+        return _from(environment, "WORLD_SIZE", "RANK")
+    if "SLURM_PROCID" in environment:
+        step = "SLURM_STEP_NUM_TASKS" in environment
+        world = _from(environment, "SLURM_STEP_NUM_TASKS" if step else "SLURM_NTASKS", "SLURM_PROCID")
+        if not step and "SLURM_STEP_ID" not in environment and world.num_shards > 1:
+            _log.warning(
+                "Slurm says rank %d of %d, but this process seems not to be started by srun; "
+                "if it runs alone, say world=World(1, 0)",
+                world.shard_id,
+                world.num_shards,
+            )
+        return world
+    return World()
+
+
+def _from(environment: Mapping[str, str], size_name: str, rank_name: str) -> World:
+    numbers = []
+    for name in (size_name, rank_name):
+        if name not in environment:
+            other = rank_name if name == size_name else size_name
+            raise WorldError(name, f"is not set, while {other} is", mend="set both or none")
+        try:
+            numbers.append(int(environment[name]))
+        except ValueError:
+            raise WorldError(name, "must be an integer", environment[name]) from None
+    try:
+        return World(*numbers)
+    except SamplerkitError as error:
+        raise WorldError(f"{size_name} and {rank_name}", "do not fit together", tuple(numbers)) from error
+
+
+install_detector(detect_world)

@@ -1,0 +1,251 @@
+"""Whether the tests would notice: bugs planted in a copy of the package, one at a time.
+
+Run it with `pytest -m campaign tests/campaigns/test_planted_bugs.py`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+pytestmark = pytest.mark.campaign
+
+ROOT = Path(__file__).parents[2]
+LOADER, STATES = "tests/loading/test_loader.py", "tests/loading/test_exactly_once.py"
+LAWS, BRIDGE = "tests/samplers/test_laws.py", "tests/loading/test_torch_sampler.py"
+AGREEMENT = "tests/loading/test_agreement.py"
+
+
+class Bug(NamedTuple):
+    """What is planted, where, and the tests that should notice."""
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+    tests: str
+
+
+BUGS = [
+    Bug(
+        "the position counts one rank's samples",
+        "loading/delivery.py",
+        "self.start + steps * self.global_batch",
+        "self.start + steps * self.batch_size",
+        STATES,
+    ),
+    Bug(
+        "the end of an epoch is not seen",
+        "loading/loader.py",
+        "is_over = position >= len(self.order) or (",
+        "is_over = position > len(self.order) or (",
+        STATES,
+    ),
+    Bug(
+        "ragged ranks get one sample too many",
+        "loading/delivery.py",
+        "self._seat(shard) < rest",
+        "self._seat(shard) <= rest",
+        STATES,
+    ),
+    Bug(
+        "drop rounds up",
+        "loading/delivery.py",
+        "left // self.global_batch *",
+        "-(-left // self.global_batch) *",
+        STATES,
+    ),
+    Bug(
+        "the first position of a step is off by one",
+        "loading/delivery.py",
+        "first = self.start + step * self.global_batch",
+        "first = self.start + step * self.global_batch + (step > 1)",
+        STATES,
+    ),
+    Bug(
+        "lanes are dealt from the wrong end",
+        "loading/delivery.py",
+        "ends[lane] + counts[lane]",
+        "ends[lane] + counts[0]",
+        STATES,
+    ),
+    Bug(
+        "a batch counts before it is handed out",
+        "loading/loader.py",
+        "self._delivered = step + 1",
+        "self._delivered = step + 2",
+        LOADER,
+    ),
+    Bug(
+        "a batch counts too late",
+        "loading/loader.py",
+        "self._delivered = step + 1",
+        "self._delivered = step",
+        LOADER,
+    ),
+    Bug(
+        "what is prefetched counts",
+        "loading/loader.py",
+        "                yield Request(epoch, step, batch)",
+        "                self._delivered = step + 1\n                yield Request(epoch, step, batch)",
+        LOADER,
+    ),
+    Bug(
+        "an order survives a change of the constants",
+        "loading/run.py",
+        "wanted = (epoch, self.constants)",
+        "wanted = (epoch, RunConstants())",
+        LOADER,
+    ),
+    Bug(
+        "a loaded state starts over",
+        "loading/loader.py",
+        "self._begin_epoch(saved.epoch, saved.position)",
+        "self._begin_epoch(saved.epoch)",
+        LOADER,
+    ),
+    Bug(
+        "the saved constants are ignored",
+        "loading/run.py",
+        "RunConstants(state.lanes, state.limit)",
+        "self.recipe.run_constants(self.world)",
+        STATES,
+    ),
+    Bug(
+        "set_epoch forgets a restored position",
+        "loading/loader.py",
+        "elif epoch != self._epoch:",
+        "else:",
+        LOADER,
+    ),
+    Bug(
+        "an epoch never ends",
+        "loading/loader.py",
+        "self._epoch + 1 if self._next_epoch is None",
+        "self._epoch if self._next_epoch is None",
+        LOADER,
+    ),
+    Bug(
+        "another seed is let in",
+        "loading/state.py",
+        '("algorithm", "seed", "dataset"',
+        '("algorithm", "dataset"',
+        LOADER,
+    ),
+    Bug(
+        "damage is not looked for",
+        "loading/state.py",
+        'if saved.get("checksum") != _checksum(values)',
+        'if saved.get("checksum") is False',
+        LOADER,
+    ),
+    Bug(
+        "the epoch does not reach the dataset",
+        "loading/request.py",
+        "set_epoch(epoch)\n",
+        "set_epoch(0)\n",
+        LOADER,
+    ),
+    Bug(
+        "workers share their random state",
+        "loading/worker.py",
+        '"<QQQQ", seed, epoch, rank, worker)',
+        '"<QQQQ", seed, epoch, rank, 0)',
+        LOADER,
+    ),
+    Bug(
+        "ranks share their random state",
+        "loading/worker.py",
+        '"<QQQQ", seed, epoch, rank, worker)',
+        '"<QQQQ", seed, epoch, 0, worker)',
+        LOADER,
+    ),
+    Bug(
+        "a worker's error is swallowed",
+        "loading/watch.py",
+        "                ) from error\n            raise\n",
+        "                ) from error\n            return []\n",
+        LOADER,
+    ),
+    Bug(
+        "ranks are never compared",
+        "loading/agreement.py",
+        "self._refuse(others, identity)",
+        "pass",
+        AGREEMENT,
+    ),
+    Bug(
+        "a shard's pads repeat the wrong samples",
+        "order/algebra.py",
+        "undealt %= len(self._order)",
+        "undealt %= len(self._order) - 1",
+        LAWS,
+    ),
+    Bug(
+        "the offset turns the wrong way",
+        "order/deal.py",
+        "world.shard_id - max(self.offset, 0)",
+        "world.shard_id + max(self.offset, 0)",
+        LAWS,
+    ),
+    Bug(
+        "the limit is forgotten",
+        "samplers/chain.py",
+        "return limited(order, constants.limit)",
+        "return order",
+        LAWS,
+    ),
+    Bug(
+        "a prefix is one too long",
+        "order/algebra.py",
+        "self._length = min(length, len(order))",
+        "self._length = min(length + 1, len(order))",
+        LAWS,
+    ),
+    Bug(
+        "the epoch is not in the keys",
+        "order/keys.py",
+        '"<QQQQQQ", self.seed, self.epoch,',
+        '"<QQQQQQ", self.seed, 0,',
+        LAWS,
+    ),
+    Bug("the depth is not in the keys", "order/keys.py", "self.epoch, self.depth,", "self.epoch, 0,", LAWS),
+    Bug(
+        "the bridge forgets the other ranks",
+        "loading/torch_sampler.py",
+        "self._yielded * self.world.num_shards",
+        "self._yielded",
+        BRIDGE,
+    ),
+]
+
+
+def notices(folder: Path, bug: Bug) -> bool:
+    """Plants the bug in a copy of the package and tells whether the tests fail."""
+    for part in ("samplerkit", "tests"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    file = folder / "samplerkit" / bug.file
+    text = file.read_text()
+    assert text.count(bug.right) == 1, (bug.name, text.count(bug.right))
+    file.write_text(text.replace(bug.right, bug.wrong))
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", bug.tests]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode in (0, 1), result.stdout + result.stderr
+    return result.returncode == 1
+
+
+def test_the_tests_pass_without_a_planted_bug(tmp_path):
+    assert not notices(tmp_path, Bug("none", "__init__.py", '__version__ = "', '__version__ = "', LOADER))
+
+
+def test_all_planted_bugs_but_one_at_most_are_noticed(tmp_path):
+    missed = [bug.name for number, bug in enumerate(BUGS) if not notices(tmp_path / str(number), bug)]
+    print(f"{len(BUGS)} bugs planted, {len(BUGS) - len(missed)} noticed; missed: {missed or 'none'}")
+    assert len(BUGS) >= 20
+    assert len(missed) <= 1, missed

@@ -1,0 +1,120 @@
+"""Real jobs under torchrun that are killed and go on with another number of ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+VERIFIER = Path(__file__).with_name("verify_ledgers.py")
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # looked at, not written to
+SAMPLES, EPOCHS = 480, 2
+
+
+def torchrun(folder, run, ranks, kill=None, epochs=EPOCHS):
+    """Runs the job to its end; gives its exit code and what it printed."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command += ["-m", "tests.loading.job", str(folder), run, "--epochs", str(epochs)]
+    command += ["--kill", kill] if kill else []
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, _ = process.communicate(timeout=120)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, printed
+
+
+def verified(folder, runs, epochs=EPOCHS):
+    command = [sys.executable, str(VERIFIER), str(folder), str(SAMPLES), str(epochs), *runs]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "kill", "new_ranks"), [(4, "rank:17", 2), (2, "job:31", 3), (3, "worker:8", 1)]
+)
+def test_a_killed_job_goes_on_with_other_ranks_and_loses_and_repeats_nothing(
+    tmp_path, ranks, kill, new_ranks
+):
+    code, printed = torchrun(tmp_path, "first", ranks, kill)
+    assert code != 0
+    if kill.startswith("worker"):
+        assert "WorkerError" in printed
+    code, printed = torchrun(tmp_path, "second", new_ranks)
+    assert code == 0, printed
+    ledger = verified(tmp_path, ["first", "second"])
+    print(f"{ranks} to {new_ranks} ranks, {kill} killed: {ledger}")
+    assert ledger["delivered"] == SAMPLES * EPOCHS
+    assert (ledger["lost"], ledger["repeated"]) == (0, 0)
+    assert 0 < ledger["replayed"] < 24 * 4
+
+
+@pytest.mark.campaign
+def test_a_job_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path):
+    """20 kills in a row; SAMPLERKIT_KILLS says how many."""
+    kills = int(os.environ.get("SAMPLERKIT_KILLS", "20"))
+    drawn, epochs, runs = random.Random(2026), kills, []
+    for number in range(kills):
+        ranks = drawn.choice([1, 2, 3, 4])
+        kill = f"{drawn.choice(['rank', 'worker', 'job'])}:{drawn.randint(1, 20)}"
+        runs.append(f"run-{number:04}")
+        code, printed = torchrun(tmp_path, runs[-1], ranks, kill, epochs)
+        assert code != 0, printed
+    runs.append("last")
+    code, printed = torchrun(tmp_path, runs[-1], 2, epochs=epochs)
+    assert code == 0, printed
+    ledger = verified(tmp_path, runs, epochs)
+    print(f"{kills} kills: {ledger}")
+    assert ledger["delivered"] == SAMPLES * epochs
+    assert (ledger["lost"], ledger["repeated"]) == (0, 0)
+
+
+def test_the_verifier_finds_what_is_lost_and_what_is_repeated(tmp_path):
+    batches = [{"epoch": 0, "ids": [0, 1, 1]}, {"epoch": 0, "ids": [3]}]
+    (tmp_path / "run.0.jsonl").write_text("\n".join(map(json.dumps, batches)))
+    command = [sys.executable, str(VERIFIER), str(tmp_path), "4", "1", "run"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert json.loads(printed) == {"delivered": 4, "lost": 1, "repeated": 1, "replayed": 0}
+
+
+KILLED_PARENT = """
+import os, sys, samplerkit as sk
+loader = sk.Loader(range(10_000), sk.SequentialSampler(), batch_size=2, num_workers=2)
+batches = iter(loader)
+next(batches)
+print(*(worker.pid for worker in loader._watched._workers), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_workers_do_not_outlive_a_killed_parent_and_leave_no_shared_memory():
+    before = set(SHARED_MEMORY.iterdir())
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED_PARENT], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert process.returncode == -signal.SIGKILL
+    workers = [int(pid) for pid in process.stdout.split()]
+    assert len(workers) == 2
+    end = time.monotonic() + 2
+    while time.monotonic() < end and any(Path(f"/proc/{pid}").exists() for pid in workers):
+        time.sleep(0.05)
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+    assert set(SHARED_MEMORY.iterdir()) <= before

@@ -1,0 +1,176 @@
+"""Any sequence of calls: iterate, break, save, load, resize, set_epoch, exhaust; checked against a model.
+
+The model is a list, an epoch and a position. `pytest -m campaign tests/loading/test_loader_machine.py` runs
+more of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+import samplerkit as sk
+
+LAYOUT = sk.Layout([7, 0, 11, 5])
+
+
+class Numbers:
+    """Sample i is i."""
+
+    layout = LAYOUT
+
+    def __len__(self):
+        return len(LAYOUT)
+
+    def __getitem__(self, index):
+        return index
+
+
+def as_lists(batch):
+    return batch
+
+
+class LoaderMachine(RuleBasedStateMachine):
+    """The ranks of a job in lock step, beside a model that knows nothing of delivery."""
+
+    @initialize(
+        shuffle=st.sampled_from(["false", "global", "files", "infile", "partial"]),
+        ranks=st.integers(1, 4),
+        batch=st.integers(1, 5),
+        num_samples=st.none() | st.integers(1, 9),
+        after_break=st.sampled_from(["restart", "continue"]),
+    )
+    def start(self, shuffle, ranks, batch, num_samples, after_break):
+        self.recipe = sk.DistributedSampler(shuffle=shuffle, num_samples=num_samples, partial_size=4, seed=9)
+        self.constants = self.recipe.run_constants(sk.World(ranks, 0))
+        self.after_break = after_break
+        self.epoch = self.position = 0
+        self.saved = []
+        self.resize(ranks, batch, 0)
+
+    def resize(self, ranks, batch, workers):
+        self.ranks, self.batch = ranks, batch
+        self.loaders = [
+            sk.Loader(
+                Numbers(),
+                self.recipe,
+                batch_size=batch,
+                num_workers=workers,
+                world=sk.World(ranks, rank),
+                after_break=self.after_break,
+                collate_fn=as_lists,
+            )
+            for rank in range(ranks)
+        ]
+        self.batches = None
+        self.next_epoch = None
+        self.delivered_any = False
+
+    def ids(self):
+        """The whole epoch, from the recipe and the constants of the first start."""
+        order = self.recipe.undealt_order(LAYOUT, self.epoch, constants=self.constants)
+        return np.asarray(order).tolist()
+
+    def finish_epoch(self):
+        self.epoch = self.epoch + 1 if self.next_epoch is None else self.next_epoch
+        self.position, self.batches, self.next_epoch, self.delivered_any = 0, None, None, False
+
+    @rule(steps=st.integers(1, 4))
+    def iterate(self, steps):
+        if self.batches is None:
+            if self.delivered_any and self.after_break == "restart":
+                self.position = 0
+            self.batches = [iter(loader) for loader in self.loaders]
+        for _ in range(steps):
+            received = [next(batches, None) for batches in self.batches]
+            if None in received:
+                assert received == [None] * self.ranks
+                assert self.position == len(self.ids())
+                self.finish_epoch()
+                return
+            kept = Counter()
+            for loader, batch in zip(self.loaders, received, strict=True):
+                pads = loader.pads(loader.step - 1)
+                kept.update(i for i, pad in zip(batch, pads, strict=True) if not pad)
+            until = min(self.position + self.ranks * self.batch, len(self.ids()))
+            assert kept == Counter(self.ids()[self.position : until])
+            self.position, self.delivered_any = until, True
+
+    @rule()
+    def exhaust(self):
+        epoch = self.epoch
+        for _ in range(200):
+            if self.epoch != epoch or (self.next_epoch == epoch and self.batches is None):
+                return
+            before = self.batches
+            self.iterate(1)
+            if before is not None and self.batches is None:
+                return
+        raise AssertionError("the epoch does not end")
+
+    @precondition(lambda self: self.batches is not None)
+    @rule()
+    def leave_early(self):
+        self.batches = None
+        if self.next_epoch is not None:
+            if self.next_epoch != self.epoch:
+                self.epoch, self.position, self.delivered_any = self.next_epoch, 0, False
+            self.next_epoch = None
+
+    @rule()
+    def save(self):
+        states = [loader.state_dict() for loader in self.loaders]
+        assert all(state == states[0] for state in states)
+        is_over = self.position == len(self.ids()) and self.position > 0
+        expected = (self.epoch + 1, 0) if is_over else (self.epoch, self.position)
+        assert (states[0]["epoch"], states[0]["position"]) == expected
+        self.saved.append((json.dumps(states[0]), *expected))
+
+    @precondition(lambda self: self.saved)
+    @rule(which=st.integers(0, 9), ranks=st.integers(1, 4), batch=st.integers(1, 5))
+    def load(self, which, ranks, batch):
+        state, self.epoch, self.position = self.saved[which % len(self.saved)]
+        self.resize(ranks, batch, 0)
+        for loader in self.loaders:
+            loader.load_state_dict(json.loads(state))
+
+    @precondition(lambda self: self.saved)
+    @rule(workers=st.integers(1, 3))
+    def load_with_workers_and_read_a_little(self, workers):
+        state, self.epoch, self.position = self.saved[-1]
+        self.resize(1, 3, workers)
+        self.loaders[0].load_state_dict(json.loads(state))
+        self.iterate(2)
+        self.leave_early()
+
+    @rule(epoch=st.integers(0, 3))
+    def set_epoch(self, epoch):
+        for loader in self.loaders:
+            loader.set_epoch(epoch)
+        if self.batches is not None:
+            self.next_epoch = epoch
+        elif epoch != self.epoch:
+            self.epoch, self.position, self.delivered_any = epoch, 0, False
+
+    def teardown(self):
+        for loader in getattr(self, "loaders", ()):
+            loader.close()
+
+
+COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
+
+TestLoaderMachine = LoaderMachine.TestCase
+TestLoaderMachine.settings = settings(max_examples=50, stateful_step_count=25, **COMMON)
+
+
+@pytest.mark.campaign
+class TestLoaderMachineAtLength(LoaderMachine.TestCase):
+    """The same, with more examples of more calls."""
+
+    settings = settings(max_examples=200, stateful_step_count=40, **COMMON)

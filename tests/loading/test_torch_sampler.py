@@ -1,0 +1,120 @@
+"""The bridge to a plain torch DataLoader, and to torchdata's StatefulDataLoader."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import ConcatDataset, DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import samplerkit as sk
+
+
+def as_lists(batch):
+    return [int(index) for index in batch]
+
+
+class InBatches:
+    """A dataset that takes whole batches."""
+
+    def __len__(self):
+        return 10
+
+    def __getitems__(self, ids):
+        assert isinstance(ids, np.ndarray)
+        return ids
+
+
+def test_a_plain_dataloader_reads_the_order_of_the_sampler():
+    sampler = sk.TorchSampler(sk.RandomSampler(seed=3), 10)
+    loader = DataLoader(range(10), 4, sampler=sampler, collate_fn=as_lists)
+    for epoch in range(3):
+        assert sum(loader, []) == list(sk.RandomSampler(seed=3).order(10, epoch))
+    assert len(loader) == 3
+    assert sampler.epoch == 3
+
+
+def test_it_is_a_torch_distributed_sampler_with_torchs_names():
+    sampler = sk.TorchSampler(sk.RandomSampler(), 10, world=sk.World(4, 1))
+    assert isinstance(sampler, torch.utils.data.DistributedSampler)
+    assert (sampler.num_replicas, sampler.rank, sampler.num_samples, sampler.total_size) == (4, 1, 3, 12)
+
+
+@pytest.mark.parametrize("recipe", [sk.RandomSampler(seed=1), sk.DistributedSampler(seed=1)])
+def test_ranks_share_the_samples_with_or_without_a_distributed_sampler(recipe):
+    shards = [list(sk.TorchSampler(recipe, 9, world=sk.World(3, rank))) for rank in range(3)]
+    assert sorted(sum(shards, [])) == list(range(9))
+
+
+def test_set_epoch_holds_for_the_next_iteration():
+    sampler = sk.TorchSampler(sk.RandomSampler(seed=3), 10)
+    sampler.set_epoch(7)
+    assert list(sampler) == list(sk.RandomSampler(seed=3).order(10, 7))
+
+
+@pytest.mark.parametrize(("drop_last", "sizes"), [(False, [4, 4, 2]), (True, [4, 4])])
+def test_whole_batches_reach_a_dataset_that_takes_them(drop_last, sizes):
+    batches = sk.TorchBatchSampler(sk.TorchSampler(sk.SequentialSampler(), InBatches()), 4, drop_last)
+    loader = DataLoader(InBatches(), batch_sampler=batches, collate_fn=as_lists)
+    assert [len(batch) for batch in loader] == sizes
+    assert len(loader) == len(sizes)
+    assert isinstance(next(iter(sk.TorchBatchSampler(sk.TorchSampler(sk.SequentialSampler(), 5), 2))), list)
+
+
+def test_the_parts_of_a_concatenated_dataset_are_its_files():
+    dataset = ConcatDataset([range(3), range(4), range(2)])
+    order = sk.RandomSampler(shuffle=sk.Shuffle.FILES, seed=2).order(dataset)
+    parts = [0 if i < 3 else 1 if i < 7 else 2 for i in order]
+    assert sorted(parts) != parts
+    assert len([1 for a, b in pairwise(parts) if a != b]) == 2
+
+
+def stateful(workers, whole_batches, world=None):
+    sampler = sk.TorchSampler(sk.RandomSampler(seed=3), 40, world=world)
+    how = {"batch_sampler": sk.TorchBatchSampler(sampler, 4)} if whole_batches else {}
+    how = how or {"sampler": sampler, "batch_size": 4}
+    return StatefulDataLoader(range(40), num_workers=workers, collate_fn=as_lists, **how)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("whole_batches", [False, True])
+@pytest.mark.parametrize("cut", [1, 4, 9])
+def test_torchdatas_loader_resumes_exactly(workers, whole_batches, cut):
+    whole = list(stateful(0, whole_batches))
+    loader = stateful(workers, whole_batches)
+    batches = iter(loader)
+    assert [next(batches) for _ in range(cut)] == whole[:cut]
+    state = loader.state_dict()
+    resumed = stateful(workers, whole_batches)
+    resumed.load_state_dict(state)
+    assert list(resumed) == whole[cut:]
+    del batches
+
+
+@pytest.mark.parametrize("new_ranks", [1, 3, 4])
+def test_a_sampler_goes_on_with_another_number_of_ranks(new_ranks):
+    recipe = sk.DistributedSampler(shuffle="partial", partial_size=5, seed=1)
+    layout = sk.Layout([11, 9, 10])
+    received = []
+    for rank in range(2):
+        sampler = sk.TorchSampler(recipe, layout, world=sk.World(2, rank))
+        ids = iter(sampler)
+        received += [next(ids) for _ in range(7)]
+        state = json.loads(json.dumps(sampler.state_dict()))
+    for rank in range(new_ranks):
+        sampler = sk.TorchSampler(recipe, layout, world=sk.World(new_ranks, rank))
+        sampler.load_state_dict(state)
+        rest = list(sampler)
+        received += rest[: (30 - 14 - rank - 1) // new_ranks + 1]  # without the pads
+        assert sampler.epoch == 1
+    assert sorted(received) == list(range(30))
+
+
+def test_a_state_of_another_recipe_is_refused_by_field():
+    state = sk.TorchSampler(sk.RandomSampler(seed=3), 40).state_dict()
+    with pytest.raises(sk.StateError, match="seed"):
+        sk.TorchSampler(sk.RandomSampler(seed=4), 40).load_state_dict(state)

@@ -1,0 +1,87 @@
+"""Which rank of how many: what is asked, in which order, and what contradicts itself."""
+
+from __future__ import annotations
+
+import pytest
+import torch.distributed
+from torch.distributed.device_mesh import init_device_mesh
+
+import samplerkit as sk
+from samplerkit.loading.world import detect_world
+
+SLURM = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0"}
+
+
+@pytest.fixture
+def process_group(tmp_path):
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("environment", "world"),
+    [
+        ({}, sk.World(1, 0)),
+        ({"RANK": "3", "WORLD_SIZE": "8"}, sk.World(8, 3)),
+        (SLURM, sk.World(4, 2)),
+        ({**SLURM, "SLURM_STEP_NUM_TASKS": "3"}, sk.World(3, 2)),
+        ({**SLURM, "RANK": "0", "WORLD_SIZE": "2"}, sk.World(2, 0)),
+    ],
+)
+def test_the_environment_is_asked_for_torchrun_first_then_slurm(environment, world):
+    assert detect_world(environment) == world
+
+
+@pytest.mark.parametrize(
+    ("environment", "names"),
+    [
+        ({"RANK": "1"}, "WORLD_SIZE"),
+        ({"WORLD_SIZE": "2"}, "RANK"),
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "WORLD_SIZE and RANK"),
+        ({"RANK": "-1", "WORLD_SIZE": "2"}, "WORLD_SIZE and RANK"),
+        ({"SLURM_PROCID": "0"}, "SLURM_NTASKS"),
+    ],
+)
+def test_an_environment_that_contradicts_itself_is_refused_by_name(environment, names):
+    with pytest.raises(sk.WorldError, match=names):
+        detect_world(environment)
+
+
+def test_a_process_outside_of_a_slurm_step_is_warned(caplog):
+    detect_world({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"})
+    assert "World(1, 0)" in caplog.text
+
+
+@pytest.mark.usefixtures("process_group")
+def test_a_process_group_comes_before_the_environment():
+    assert detect_world({"RANK": "3", "WORLD_SIZE": "8"}) == sk.World(1, 0)
+
+
+@pytest.mark.usefixtures("process_group")
+def test_a_mesh_gives_the_ranks_of_its_data_dimension():
+    mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("dp", "tp"))
+    assert sk.World.from_mesh(mesh, "dp") == sk.World(1, 0)
+    with pytest.raises(sk.WorldError, match="pp"):
+        sk.World.from_mesh(mesh, "pp")
+
+
+def test_the_job_is_asked_at_first_use_and_not_at_construction(monkeypatch):
+    sampler = sk.DistributedSampler(shuffle=False)
+    bridge = sk.TorchSampler(sampler, 8)
+    loader = sk.Loader(range(8), sampler, batch_size=1)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert list(sampler.order(8)) == list(bridge) == [1, 3, 5, 7]
+    assert loader.world == sk.World(2, 1)
+
+
+def test_explicit_numbers_come_before_the_job_and_must_not_be_contradicted(monkeypatch):
+    monkeypatch.setenv("RANK", "broken")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    sampler = sk.DistributedSampler(4, 3, shuffle=False)
+    assert list(sk.TorchSampler(sampler, 8)) == [3, 7]
+    with pytest.raises(sk.ArgumentRangeError, match="contradicts"):
+        sampler.order(8, world=sk.World(2, 1))

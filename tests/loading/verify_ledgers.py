@@ -1,0 +1,38 @@
+"""Counts lost and repeated samples in the ledgers of a job. Imports nothing of samplerkit.
+
+Run as `python tests/loading/verify_ledgers.py FOLDER SAMPLES EPOCHS RUN...`, the runs in the order in which
+they ran. Of each run but the last, what its ranks received up to its last checkpoint counts; the rest is
+replayed.
+"""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+
+def verify(folder, samples, epochs, runs):
+    """Gives how many deliveries counted, and how many were lost, repeated, and replayed."""
+    counted, replayed = Counter(), 0
+    for run in runs:
+        saved = folder / f"{run}.saved"
+        kept = int(saved.read_text()) if saved.exists() else 0
+        for ledger in sorted(folder.glob(f"{run}.*.jsonl")):
+            for number, line in enumerate(ledger.read_text().splitlines()):
+                batch = json.loads(line)
+                if run == runs[-1] or number < kept:
+                    counted.update((batch["epoch"], sample) for sample in batch["ids"])
+                else:
+                    replayed += len(batch["ids"])
+    wanted = Counter((epoch, sample) for epoch in range(epochs) for sample in range(samples))
+    return {
+        "delivered": counted.total(),
+        "lost": (wanted - counted).total(),
+        "repeated": (counted - wanted).total(),
+        "replayed": replayed,
+    }
+
+
+if __name__ == "__main__":
+    place, sizes, names = Path(sys.argv[1]), map(int, sys.argv[2:4]), sys.argv[4:]
+    sys.stdout.write(json.dumps(verify(place, *sizes, names)) + "\n")
