@@ -1,0 +1,45 @@
+"""Running a command as a user does, and looking for what it left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DEMO = (sys.executable, "-m", "samplerkit.cli.main", "demo", "--seeds", "1", "--json")
+
+
+def environment(temporary: Path) -> dict[str, str]:
+    """The environment of a user without a running job, whose temporary files we can look at."""
+    job = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+    ours = {name: value for name, value in os.environ.items() if name not in job}
+    return {**ours, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
+
+
+def run(command: tuple[str, ...], temporary: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env=environment(temporary), cwd=ROOT, capture_output=True, text=True, timeout=90, check=False
+    )
+
+
+def processes_of(folder: Path, patience: float = 5.0) -> list[str]:
+    """Command lines that name the folder and still run when the patience is over."""
+    end = time.monotonic() + patience
+    while (found := _naming(str(folder))) and time.monotonic() < end:
+        time.sleep(0.1)
+    return found
+
+
+def _naming(text: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it ended meanwhile
+            continue
+        if text in line:
+            found.append(line)
+    return found

@@ -1,0 +1,57 @@
+"""The command line without a launch: its errors are one line with the mend."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import samplerkit
+from samplerkit.cli.demo.rows import Row, Span, verdict
+from samplerkit.cli.main import main
+
+
+def ended(monkeypatch, *arguments):
+    """Runs the command in this process; gives its exit code."""
+    monkeypatch.setattr(sys, "argv", ["samplerkit", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return end.value.code
+
+
+def test_version(monkeypatch, capsys):
+    assert ended(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"samplerkit {samplerkit.__version__}\n"
+
+
+def test_a_missing_scikit_learn_is_one_line_with_the_mend(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    assert ended(monkeypatch, "demo") == 2
+    line = 'samplerkit: demo: needs scikit-learn; install it with: pip install "samplerkit[demo]"\n'
+    assert capsys.readouterr() == ("", line)
+
+
+def test_a_mistake_in_a_kept_config_is_one_line_before_any_launch(monkeypatch, capsys, tmp_path):
+    pytest.importorskip("sklearn")
+    path = tmp_path / "configs" / "files.yaml"
+    path.parent.mkdir()
+    path.write_text("sampler: {kind: distributed, shuffle: filez}\n")
+    assert ended(monkeypatch, "demo", "--keep", str(tmp_path)) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("samplerkit: sampler.shuffle: ")
+    assert error.endswith(f"in the config file {path}\n")
+
+
+def test_a_folder_that_cannot_be_written_is_a_usage_error(monkeypatch, capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert ended(monkeypatch, "demo", "--keep", str(tmp_path / "file" / "below")) == 2
+    assert "--keep" in capsys.readouterr().err
+
+
+def test_too_low_an_accuracy_of_global_is_said():
+    def row(accuracy):
+        one = Span(1, 1)
+        return {"global": Row("global", accuracy, (accuracy,), one, one, one, (one,), ("",))}
+
+    assert verdict(row(95.0)) is None
+    assert verdict(row(94.9)) == "GLOBAL reached 94.9%, and 95% was expected"

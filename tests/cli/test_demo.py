@@ -1,0 +1,178 @@
+"""The main job, from real data to a trained model, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.cli.demo.configs import MODES, write_configs
+from samplerkit.cli.demo.resume import counted
+from samplerkit.cli.demo.resume_rank import EPOCHS as EPOCHS_OF_RESUME
+from samplerkit.cli.demo.train import EPOCHS
+from tests.cli.processes import DEMO, ROOT, environment, processes_of, run
+
+SAMPLES = 1437  # every fifth of 1,797 is held out
+FILES = 16
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """One run, for all tests of what it printed."""
+    temporary = tmp_path_factory.mktemp("demo")
+    done = run(DEMO, temporary)
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    return {
+        "events": events,
+        "start": events[0],
+        "rows": {event["mode"]: event for event in events if event["event"] == "row"},
+        "left": list(temporary.iterdir()),
+    }
+
+
+def test_each_mode_has_its_row(demo):
+    assert list(demo["rows"]) == [mode.value for mode in MODES]
+    assert demo["events"][-1]["event"] == "end"
+
+
+def test_global_learns(demo):
+    assert demo["rows"]["global"]["accuracy"] >= 95
+
+
+def test_files_costs_accuracy_on_sorted_files(demo):
+    rows = demo["rows"]
+    assert rows["files"]["accuracy"] < rows["global"]["accuracy"] - 5
+    assert rows["partial"]["accuracy"] < rows["global"]["accuracy"] - 1
+
+
+@pytest.mark.parametrize("mode", [mode.value for mode in MODES])
+def test_two_ranks_received_each_sample_and_one_pad(demo, mode):
+    row = demo["rows"][mode]
+    assert row["seen"] == {"low": SAMPLES + 1, "high": SAMPLES + 1}
+    assert row["repeated"] == {"low": 1, "high": 1}
+    assert row["missing"] == {"low": 0, "high": 0}
+
+
+def test_each_rank_opened_files_and_files_opens_few(demo):
+    for rank in range(2):
+        opened = {mode: row["files_opened"][rank] for mode, row in demo["rows"].items()}
+        # 16 equal files over 2 lanes: ceil(16 / 2) + 1, and one more where the pad wraps.
+        assert 1 <= opened["files"]["low"] <= opened["files"]["high"] <= FILES / 2 + 2
+        assert opened["global"]["low"] > 10 * FILES
+
+
+@pytest.mark.parametrize("mode", [mode.value for mode in MODES])
+def test_the_ranks_received_the_order_that_the_config_says(demo, mode):
+    """`num_shards: auto` came from the running job, and the order is the same on each run."""
+    text = demo["start"]["config"].replace("shuffle: adaptive", f"shuffle: {mode}")
+    config = sk.Config.from_yaml(text)
+    expected = blake2b(digest_size=8)
+    for epoch in range(EPOCHS):
+        for rank in range(2):
+            order = config.sampler.order(config.dataset, epoch, world=sk.World(2, rank))
+            expected.update(np.asarray(order).astype("<i8").tobytes())
+    assert demo["rows"][mode]["orders"] == [expected.hexdigest()]
+
+
+def test_partial_and_adaptive_differ_from_global(demo):
+    orders = {mode: row["orders"] for mode, row in demo["rows"].items()}
+    assert orders["adaptive"] == orders["partial"]
+    assert orders["partial"] != orders["global"]
+
+
+def test_nothing_is_left_in_the_temporary_folder(demo):
+    assert demo["left"] == []
+
+
+def test_a_failing_rank_ends_the_command_with_its_traceback(tmp_path):
+    """The config speaks of other files than there are, which only a rank finds out."""
+    temporary, kept = tmp_path / "temporary", tmp_path / "kept"
+    temporary.mkdir()
+    (kept / "configs").mkdir(parents=True)
+    write_configs(kept / "configs", [SAMPLES - FILES + 1, *[1] * (FILES - 1)])
+    done = run((*DEMO, "--keep", str(kept)), temporary)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "DatasetError: dataset.sizes[0]: says 1422 samples, and digits-00.npz holds 90" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("samplerkit: rank ")
+    assert processes_of(tmp_path) == []
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_interrupt_leaves_no_process_and_no_file(tmp_path):
+    command = subprocess.Popen(
+        DEMO, env=environment(tmp_path), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with command:
+        assert json.loads(command.stdout.readline())["event"] == "start"
+        assert json.loads(command.stdout.readline())["event"] == "row"  # so the ranks are at work
+        assert len(processes_of(tmp_path, patience=0)) >= 3
+        command.send_signal(signal.SIGINT)
+        command.communicate(timeout=20)
+    assert command.returncode != 0
+    assert processes_of(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+THREADS = """
+import os
+from pathlib import Path
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from samplerkit.cli.demo import rank as demo_rank
+
+def train():
+    model = DistributedDataParallel(torch.nn.Linear(2, 2))
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+
+def gloo():
+    return [path for path in Path("/proc/self/task").glob("*/comm") if "gloo" in path.read_text()]
+
+store = f"file://{os.environ['TMPDIR']}/store"
+torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+train()
+before = len(gloo())
+torch.distributed.destroy_process_group()
+print(before > 0, len(gloo()))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are read from /proc")
+def test_no_thread_of_gloo_outlives_the_process_group(tmp_path):
+    """One that does may abort a rank that has done its work: it wants the GIL while Python ends."""
+    done = run((sys.executable, "-c", THREADS), tmp_path)
+    assert done.stdout.split() == ["True", "0"], done.stderr
+
+
+def test_a_killed_rank_costs_nothing_but_the_steps_since_the_checkpoint(tmp_path):
+    done = run((sys.executable, "-m", "samplerkit.cli.main", "demo", "--resume", "--json"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    (event,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (event["delivered"], event["lost"], event["repeated"]) == (4 * SAMPLES, 0, 0)
+    first, second = event["runs"]
+    assert (first["ranks"], second["ranks"]) == (3, 2)
+    assert 0 < first["replayed"] <= 4 * 48
+    assert first["received"] + second["received"] - first["replayed"] == 4 * SAMPLES
+    assert event["accuracy"] > 75
+    assert not list(tmp_path.iterdir())
+    assert not processes_of(tmp_path)
+
+
+def test_the_resume_demo_counts_what_is_lost_and_what_is_repeated(tmp_path):
+    for run_name, ranks, ids in (("first", 3, [0, 1]), ("second", 2, [1, 2])):
+        for rank in range(ranks):
+            line = json.dumps({"epoch": 0, "ids": ids if rank == 0 else []})
+            (tmp_path / f"{run_name}.{rank}.jsonl").write_text(f"{line}\n{line if rank else ''}")
+    ledger = counted(tmp_path, saved_step=1, num_samples=4)
+    assert (ledger.delivered, ledger.repeated) == (4, 1)
+    assert ledger.lost == 1 + (EPOCHS_OF_RESUME - 1) * 4

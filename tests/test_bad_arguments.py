@@ -1,0 +1,240 @@
+"""Wrong arguments: each is an error of the class that MindSpore documents, and names the argument."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+
+
+class Columns:
+    """A dataset whose labels are too few."""
+
+    targets = (1, 2)
+
+    def __len__(self):
+        return 3
+
+
+def bridge():
+    return sk.TorchSampler(sk.SequentialSampler(), 5, sk.World())
+
+
+def nested(parent, child):
+    parent.add_child(child)
+    return parent
+
+
+def cycle():
+    inner = sk.SequentialSampler()
+    outer = nested(sk.RandomSampler(), inner)
+    inner.add_child(outer)
+
+
+CASES = [
+    # num_samples, of every sampler
+    (lambda: sk.Sampler("3"), TypeError, "num_samples"),
+    (lambda: sk.SequentialSampler(0, 1.0), TypeError, "num_samples"),
+    (lambda: sk.SequentialSampler(0, True), TypeError, "num_samples"),
+    (lambda: sk.RandomSampler(num_samples="3"), TypeError, "num_samples"),
+    (lambda: sk.RandomSampler(num_samples=-1), ValueError, "num_samples"),
+    (lambda: sk.RandomSampler(num_samples=2**63), ValueError, "num_samples"),
+    (lambda: sk.SubsetSampler([1], -1), ValueError, "num_samples"),
+    (lambda: sk.SubsetRandomSampler([1], [1]), TypeError, "num_samples"),
+    (lambda: sk.WeightedRandomSampler([1], -3), ValueError, "num_samples"),
+    (lambda: sk.PKSampler(1, num_samples=-1), ValueError, "num_samples"),
+    (lambda: sk.IterSampler([1], -1), ValueError, "num_samples"),
+    (lambda: sk.DistributedSampler(1, 0, num_samples=1.5), TypeError, "num_samples"),
+    (lambda: sk.DistributedSampler(1, 0, num_samples=-1), ValueError, "num_samples"),
+    # start_index
+    (lambda: sk.SequentialSampler(-1), RuntimeError, "start_index"),
+    (lambda: sk.SequentialSampler("0"), TypeError, "start_index"),
+    (lambda: sk.SequentialSampler(False), TypeError, "start_index"),
+    (lambda: sk.SequentialSampler(9).order(3), IndexError, "start_index"),
+    # shuffle, replacement, seed and what belongs to the mode
+    (lambda: sk.RandomSampler("yes"), TypeError, "replacement"),
+    (lambda: sk.RandomSampler(1), TypeError, "replacement"),
+    (lambda: sk.RandomSampler(shuffle="globl"), TypeError, "shuffle"),
+    (lambda: sk.RandomSampler(shuffle=None), TypeError, "shuffle"),
+    (lambda: sk.RandomSampler(shuffle=1), TypeError, "shuffle"),
+    (lambda: sk.RandomSampler(shuffle=False), TypeError, "shuffle"),
+    (lambda: sk.RandomSampler(True, shuffle="files"), RuntimeError, "shuffle"),
+    (lambda: sk.RandomSampler(shuffle="files").order(5), RuntimeError, "shuffle"),
+    (lambda: sk.DistributedSampler(1, 0, "infile").order(5), RuntimeError, "shuffle"),
+    (lambda: sk.RandomSampler(seed=-1), ValueError, "seed"),
+    (lambda: sk.RandomSampler(seed=2**64), ValueError, "seed"),
+    (lambda: sk.RandomSampler(seed=1.0), TypeError, "seed"),
+    (lambda: sk.RandomSampler(seed=None), TypeError, "seed"),
+    (lambda: sk.RandomSampler(partial_size=0), RuntimeError, "partial_size"),
+    (lambda: sk.RandomSampler(partial_size=1e6), TypeError, "partial_size"),
+    (lambda: sk.RandomSampler(adaptive_threshold=-1), RuntimeError, "adaptive_threshold"),
+    (lambda: sk.RandomSampler(adaptive_threshold="big"), TypeError, "adaptive_threshold"),
+    (lambda: sk.RandomSampler(lanes=0), RuntimeError, "lanes"),
+    (lambda: sk.RandomSampler(lanes=True), TypeError, "lanes"),
+    (lambda: sk.RandomSampler(algorithm="other"), ValueError, "algorithm"),
+    (lambda: sk.RandomSampler(algorithm=1), TypeError, "algorithm"),
+    # indices
+    (lambda: sk.SubsetSampler([]), RuntimeError, "indices"),
+    (lambda: sk.SubsetSampler(None), TypeError, "indices"),
+    (lambda: sk.SubsetSampler("123"), TypeError, "indices"),
+    (lambda: sk.SubsetSampler([1, "2"]), TypeError, "indices[1]"),
+    (lambda: sk.SubsetSampler([1.0]), TypeError, "indices[0]"),
+    (lambda: sk.SubsetSampler([True, 2]), TypeError, "indices[0]"),
+    (lambda: sk.SubsetSampler([3, -2]), RuntimeError, "indices"),
+    (lambda: sk.SubsetSampler([2**63]), RuntimeError, "indices"),
+    (lambda: sk.SubsetSampler([[1, 2], [3, 4]]), TypeError, "indices"),
+    (lambda: sk.SubsetSampler([[1, 2], [3]]), TypeError, "indices"),
+    (lambda: sk.SubsetSampler({1, 2}), TypeError, "indices"),
+    (lambda: sk.SubsetSampler({1: 2}), TypeError, "indices"),
+    (lambda: sk.SubsetSampler(1.5), TypeError, "indices"),
+    (lambda: sk.SubsetSampler(np.array([1.5, 2.5])), TypeError, "indices"),
+    (lambda: sk.SubsetSampler(np.float64(1.5)), TypeError, "indices"),
+    (lambda: sk.SubsetSampler(np.array(["1"])), TypeError, "indices"),
+    (lambda: sk.SubsetSampler([5]).order(5), IndexError, "indices"),
+    (lambda: sk.SubsetRandomSampler([1, None]), TypeError, "indices[1]"),
+    (lambda: sk.SubsetRandomSampler([7]).order(5), RuntimeError, "indices"),
+    (lambda: sk.SubsetRandomSampler([7], seed="a"), TypeError, "seed"),
+    # weights
+    (lambda: sk.WeightedRandomSampler([]), RuntimeError, "weights"),
+    (lambda: sk.WeightedRandomSampler([0, 0.0]), RuntimeError, "weights"),
+    (lambda: sk.WeightedRandomSampler([1, -1]), RuntimeError, "weights[1]"),
+    (lambda: sk.WeightedRandomSampler([1, math.nan]), RuntimeError, "weights[1]"),
+    (lambda: sk.WeightedRandomSampler([math.inf]), RuntimeError, "weights[0]"),
+    (lambda: sk.WeightedRandomSampler(["1"]), TypeError, "weights[0]"),
+    (lambda: sk.WeightedRandomSampler("12"), TypeError, "weights"),
+    (lambda: sk.WeightedRandomSampler(None), TypeError, "weights"),
+    (lambda: sk.WeightedRandomSampler([[1.0], [2.0]]), TypeError, "weights"),
+    (lambda: sk.WeightedRandomSampler([[1.0], [2.0, 3.0]]), TypeError, "weights"),
+    (lambda: sk.WeightedRandomSampler(np.ones((2, 2))), TypeError, "weights"),
+    (lambda: sk.WeightedRandomSampler([1 + 2j]), TypeError, "weights"),
+    (lambda: sk.WeightedRandomSampler([10**400]), RuntimeError, "weights"),
+    (lambda: sk.WeightedRandomSampler([1], replacement=0), TypeError, "replacement"),
+    (lambda: sk.WeightedRandomSampler([1, 0], 2, False), RuntimeError, "num_samples"),
+    (lambda: sk.WeightedRandomSampler([1, 1]).order(1), IndexError, "weights"),
+    # PK
+    (lambda: sk.PKSampler(0), RuntimeError, "num_val"),
+    (lambda: sk.PKSampler("2"), TypeError, "num_val"),
+    (lambda: sk.PKSampler(True), TypeError, "num_val"),
+    (lambda: sk.PKSampler(2, 3), NotImplementedError, "num_class"),
+    (lambda: sk.PKSampler(2, shuffle="yes"), TypeError, "shuffle"),
+    (lambda: sk.PKSampler(2, class_column=3), TypeError, "class_column"),
+    (lambda: sk.PKSampler(2, labels=[]), RuntimeError, "labels"),
+    (lambda: sk.PKSampler(2, labels="ab"), TypeError, "labels"),
+    (lambda: sk.PKSampler(2, labels=5), TypeError, "labels"),
+    (lambda: sk.PKSampler(2, labels=[[1], [2, 3]]), TypeError, "labels"),
+    (lambda: sk.PKSampler(2, labels=[1, None]), TypeError, "labels"),
+    (lambda: sk.PKSampler(2, labels=[1]).order(2), RuntimeError, "labels"),
+    (lambda: sk.PKSampler(2).order(Columns()), RuntimeError, "labels"),
+    (lambda: sk.PKSampler(2).order(5), RuntimeError, "class_column"),
+    # Iter
+    (lambda: sk.IterSampler(3), TypeError, "sampler"),
+    (lambda: sk.IterSampler("12"), TypeError, "sampler"),
+    (lambda: sk.IterSampler(iter([1])), TypeError, "sampler"),
+    (lambda: sk.IterSampler(["a"]).order(5), TypeError, "sampler"),
+    (lambda: sk.IterSampler([]).order(5), RuntimeError, "sampler"),
+    (lambda: sk.IterSampler([-1]).order(5), IndexError, "sampler"),
+    # Distributed
+    (lambda: sk.DistributedSampler("2", 0), TypeError, "num_shards"),
+    (lambda: sk.DistributedSampler(True, 0), TypeError, "num_shards"),
+    (lambda: sk.DistributedSampler(0, 0), RuntimeError, "num_shards"),
+    (lambda: sk.DistributedSampler(-1, 0), RuntimeError, "num_shards"),
+    (lambda: sk.DistributedSampler(2, "0"), TypeError, "shard_id"),
+    (lambda: sk.DistributedSampler(2, 2), RuntimeError, "shard_id"),
+    (lambda: sk.DistributedSampler(2, -1), RuntimeError, "shard_id"),
+    (lambda: sk.DistributedSampler(2, 0, "all"), TypeError, "shuffle"),
+    (lambda: sk.DistributedSampler(2, 0, offset=3), RuntimeError, "offset"),
+    (lambda: sk.DistributedSampler(2, 0, offset=-2), RuntimeError, "offset"),
+    (lambda: sk.DistributedSampler(2, 0, offset="0"), TypeError, "offset"),
+    (lambda: sk.DistributedSampler(2, 0, offset=None), TypeError, "offset"),
+    (lambda: sk.DistributedSampler(2, 0, seed=-5), ValueError, "seed"),
+    # the order's own arguments
+    (lambda: sk.RandomSampler().order(5, -1), ValueError, "epoch"),
+    (lambda: sk.RandomSampler().order(5, 1.0), TypeError, "epoch"),
+    (lambda: sk.RandomSampler().order(None), RuntimeError, "dataset"),
+    (lambda: sk.DistributedSampler(2, 0).order(5, world=sk.World(3, 0)), RuntimeError, "world"),
+    (lambda: sk.SequentialSampler().order(5)[5], IndexError, "position"),
+    (lambda: sk.SequentialSampler().order(5)[-6], IndexError, "position"),
+    (lambda: sk.SequentialSampler().order(5)[[0, 9]], IndexError, "position"),
+    (lambda: sk.SequentialSampler().order(5)["a"], TypeError, "index"),
+    (lambda: sk.SequentialSampler().order(5)[1.0], TypeError, "index"),
+    (lambda: sk.SequentialSampler().order(5)[True], TypeError, "index"),
+    (lambda: sk.SequentialSampler().order(5).positions_of("a"), TypeError, "ids"),
+    (lambda: sk.SequentialSampler().order(5).positions_of(1.5), TypeError, "ids"),
+    (lambda: list(sk.SequentialSampler().order(5).chunks(0)), ValueError, "size"),
+    (lambda: list(sk.SequentialSampler().order(5).chunks(2, 6)), IndexError, "start"),
+    # add_child
+    (lambda: nested(sk.RandomSampler(), 3), TypeError, "child"),
+    (lambda: nested(sk.RandomSampler(), sk.RandomSampler), TypeError, "child"),
+    (lambda: nested(sk.RandomSampler(), sk.RandomSampler(shuffle="partial")), RuntimeError, "PARTIAL"),
+    (lambda: nested(sk.RandomSampler(shuffle="files"), sk.SequentialSampler()), RuntimeError, "'files'"),
+    (lambda: nested(sk.DistributedSampler(1, 0, "adaptive"), sk.Sampler()), RuntimeError, "'adaptive'"),
+    (lambda: nested(nested(sk.RandomSampler(), sk.Sampler()), sk.Sampler()), RuntimeError, "child"),
+    (cycle, RuntimeError, "cycle"),
+    (lambda: sk.Sampler().order(3), RuntimeError, "draw"),
+    # Layout
+    (lambda: sk.Layout("12"), TypeError, "sizes"),
+    (lambda: sk.Layout(1.5), TypeError, "sizes"),
+    (lambda: sk.Layout(True), TypeError, "sizes"),
+    (lambda: sk.Layout([1, 2.0]), TypeError, "sizes"),
+    (lambda: sk.Layout([[1], [2]]), TypeError, "sizes"),
+    (lambda: sk.Layout([[1], [2, 3]]), TypeError, "sizes"),
+    (lambda: sk.Layout([1, -2]), ValueError, "sizes"),
+    (lambda: sk.Layout(-1), ValueError, "sizes"),
+    (lambda: sk.Layout(2**62 + 1), RuntimeError, "sizes"),
+    (lambda: sk.Layout([2**62, 1]), RuntimeError, "sizes"),
+    (lambda: sk.Layout([2**70]), RuntimeError, "sizes"),
+    (lambda: sk.Layout([1], "a"), TypeError, "names"),
+    (lambda: sk.Layout([1], [1]), TypeError, "names"),
+    (lambda: sk.Layout([1], ["a", "b"]), ValueError, "names"),
+    (lambda: sk.Layout([1], 5), TypeError, "names"),
+    (lambda: sk.Layout.of(object()), RuntimeError, "dataset"),
+    (lambda: sk.Layout([1]).file_of(np.array([1])), IndexError, "ids"),
+    # World
+    (lambda: sk.World("2"), TypeError, "num_shards"),
+    (lambda: sk.World(True), TypeError, "num_shards"),
+    (lambda: sk.World(0), RuntimeError, "num_shards"),
+    (lambda: sk.World(2, 2), RuntimeError, "shard_id"),
+    (lambda: sk.World(2, -1), RuntimeError, "shard_id"),
+    (lambda: sk.World(2, 0.0), TypeError, "shard_id"),
+    # the torch bridge
+    (lambda: sk.TorchSampler([1], 5), TypeError, "sampler"),
+    (lambda: sk.TorchSampler(sk.SequentialSampler(), 5, (2, 0)), TypeError, "world"),
+    (lambda: bridge().set_epoch(-1), ValueError, "epoch"),
+    (lambda: bridge().set_epoch("1"), TypeError, "epoch"),
+    (lambda: sk.TorchBatchSampler(sk.SequentialSampler(), 2), TypeError, "sampler"),
+    (lambda: sk.TorchBatchSampler(bridge(), 0), RuntimeError, "batch_size"),
+    (lambda: sk.TorchBatchSampler(bridge(), 2.0), TypeError, "batch_size"),
+    (lambda: sk.TorchBatchSampler(bridge(), 2, 1), TypeError, "drop_last"),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "name"), CASES, ids=[f"{number}-{case[2]}" for number, case in enumerate(CASES)]
+)
+def test_a_wrong_argument_is_an_error_of_the_documented_class_that_names_it(call, kind, name):
+    with pytest.raises(sk.SamplerkitError) as caught:
+        call()
+    message = str(caught.value)
+    assert isinstance(caught.value, kind), f"{type(caught.value).__name__}: {message}"
+    assert name in message
+    assert "\n" not in message
+    assert len(message) < 300
+
+
+def test_there_are_at_least_sixty_of_them():
+    assert len(CASES) >= 60
+
+
+def test_the_message_of_a_long_array_is_one_short_line():
+    with pytest.raises(TypeError) as caught:
+        sk.SubsetSampler(np.linspace(0, 1, 10_000).reshape(100, 100))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_an_integer_that_python_refuses_to_write_is_refused_all_the_same():
+    with pytest.raises(sk.ArgumentValueError, match=r"seed: must be in .*, got <int>"):
+        sk.RandomSampler(seed=1 << 20_000)

@@ -1,0 +1,45 @@
+"""The Python blocks of README and docs run, and what their comments say comes out."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+BLOCKS = {page.name: BLOCK.findall(page.read_text(encoding="utf-8")) for page in PAGES}
+# A comment that begins like a value says what its expression gives.
+COMPARED = {"README.md": 3, "samplers.md": 3, "resume.md": 1}
+
+
+def shown(value):
+    return repr(value).replace("np.int64", "")
+
+
+@pytest.mark.parametrize("page", [name for name, codes in BLOCKS.items() if codes])
+def test_the_blocks_of_a_page_run_one_after_another_and_show_what_they_say(page):
+    codes, names = BLOCKS[page], {}
+    compared = 0
+    for code in codes:
+        lines = code.splitlines()
+        for statement in ast.parse(code).body:
+            source = ast.get_source_segment(code, statement)
+            comment = lines[statement.end_lineno - 1].partition("#")[2].strip()
+            if not isinstance(statement, ast.Expr):
+                exec(compile(source, "page", "exec"), names)  # noqa: S102  # our own pages
+                continue
+            value = eval(compile(source, "page", "eval"), names)  # noqa: S307  # our own pages
+            if re.match(r"[\[(\d]|array\(", comment):
+                assert shown(value) == comment
+                compared += 1
+            elif comment == "numpy int64":
+                assert value.dtype == np.int64
+                compared += 1
+    assert compared == COMPARED[page]

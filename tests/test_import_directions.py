@@ -1,0 +1,219 @@
+"""Imports run one way: order <- samplers <- loading <- config <- cli, the other rooms beside them."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import samplerkit
+
+ROOT = Path(samplerkit.__file__).parent
+
+CORE = ["errors", "order", "samplers", "loading"]
+
+MAY_IMPORT = {
+    "errors": [],
+    "order": ["errors"],
+    "samplers": ["errors", "order"],
+    "loading": ["errors", "order", "samplers"],
+    "storage": ["errors", "order.layout", "order.typing"],
+    "config": [*CORE, "storage"],
+    "compat": CORE,
+    "inspect": CORE,
+    "testing": CORE,
+    "cli": [*CORE, "storage", "config", "compat", "inspect", "testing", ""],
+    "": [*CORE, "storage", "config", "compat", "inspect", "testing"],
+}
+"""What each room may import besides itself; "" is samplerkit/__init__.py."""
+
+THIRD_PARTY = {
+    "errors": set(),
+    "order": {"numpy"},
+    "samplers": {"numpy"},
+    "": set(),
+}
+"""Rooms whose imports from other distributions are limited: above all, no torch in the core."""
+
+LATE_IMPORTS = {
+    (
+        "cli.demo.data",
+        "sklearn.datasets",
+    ): "an extra: the command must start without it",
+}
+"""Imports that are not at the top of a module, each with its reason."""
+
+
+def sources() -> dict[str, str]:
+    """The text of each module, by its dotted name below samplerkit."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = path.read_text(encoding="utf-8")
+    return found
+
+
+def first(name: str) -> str:
+    """The part of a dotted name before the first dot: a room, or a distribution."""
+    return name.split(".", maxsplit=1)[0]
+
+
+def imported(node: ast.AST, module: str, modules: Mapping[str, str]) -> Iterator[str]:
+    """Gives the full names of what one statement imports; of a name in a module, the module."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            package = module.split(".")[: -node.level]
+            base = ".".join(["samplerkit", *package, *([base] if base else [])])
+        for alias in node.names:
+            below = f"{base}.{alias.name}".removeprefix("samplerkit").removeprefix(".")
+            yield f"{base}.{alias.name}" if base.startswith("samplerkit") and below in modules else base
+
+
+def late(node: ast.AST) -> Iterator[str]:
+    """Gives what a call imports by name; a name that is computed is as good as any."""
+    if not isinstance(node, ast.Call):
+        return
+    function = ast.unparse(node.func).split(".")[-1]
+    if function in {"import_module", "__import__"}:
+        name = node.args[0] if node.args else None
+        is_literal = isinstance(name, ast.Constant) and isinstance(name.value, str)
+        yield name.value if is_literal else "a computed name"
+
+
+def is_allowed(module: str, target: str) -> bool:
+    """Whether a module may import what has this full name."""
+    room, distribution = first(module), first(target)
+    if distribution in sys.stdlib_module_names:
+        return True
+    if room not in MAY_IMPORT:
+        return False
+    if distribution != "samplerkit":
+        return room not in THIRD_PARTY or distribution in THIRD_PARTY[room]
+    below = target.removeprefix("samplerkit").removeprefix(".")
+    if first(below) == room and (below or not module):
+        return True
+    allowed = MAY_IMPORT[room]
+    return below in allowed or any(name and below.startswith(f"{name}.") for name in allowed)
+
+
+def violations(modules: Mapping[str, str]) -> set[tuple[str, str]]:
+    """Finds the pairs of a module and what it must not import, or not there."""
+    found = set()
+    for module, text in modules.items():
+        tree = ast.parse(text)
+        top = set(tree.body)
+        for node in ast.walk(tree):
+            for target in imported(node, module, modules):
+                if not is_allowed(module, target):
+                    found.add((module, target))
+                if node not in top and (module, target) not in LATE_IMPORTS:
+                    found.add((module, f"{target}, not at the top"))
+            found |= {
+                (module, f"{target}, late") for target in late(node) if (module, target) not in LATE_IMPORTS
+            }
+    return found
+
+
+def cycle(modules: Mapping[str, str]) -> list[str]:
+    """Finds modules that import one another in a circle, if there are any."""
+    graph: dict[str, set[str]] = {}
+    for module, text in modules.items():
+        targets = {
+            target.removeprefix("samplerkit.")
+            for node in ast.walk(ast.parse(text))
+            for target in imported(node, module, modules)
+            if target.startswith("samplerkit.")
+        }
+        graph[module] = targets & set(modules)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_every_import_goes_down_and_stands_at_the_top():
+    assert violations(sources()) == set()
+
+
+def test_no_modules_import_one_another_in_a_circle():
+    assert cycle(sources()) == []
+
+
+def test_every_room_has_a_rule():
+    assert {first(module) for module in sources()} <= set(MAY_IMPORT)
+
+
+def test_every_late_import_is_still_there_and_has_a_reason():
+    texts = sources()
+    for (module, target), reason in LATE_IMPORTS.items():
+        assert target in texts[module]
+        assert len(reason) > 20
+
+
+PLANTED = {
+    "order imports torch": ("order.order", "import torch"),
+    "order imports a part of torch": ("order.order", "import torch.utils.data as data"),
+    "samplers import torch": ("samplers.base", "from torch.utils.data import Sampler"),
+    "order imports samplers": ("order.layout", "from samplerkit.samplers.base import Sampler"),
+    "order imports a module of samplers by its name": (
+        "order.layout",
+        "from samplerkit.samplers import base",
+    ),
+    "order imports samplers relatively": ("order.layout", "from ..samplers import base"),
+    "order imports the package": ("order.layout", "import samplerkit"),
+    "samplers import loading": ("samplers.base", "import samplerkit.loading.world"),
+    "loading imports config": ("loading.world", "from samplerkit.config.config import Config"),
+    "config imports cli": ("config.config", "from samplerkit.cli import main"),
+    "storage imports samplers": ("storage.tar", "from samplerkit.samplers.base import Sampler"),
+    "storage imports permutations": ("storage.tar", "from samplerkit.order.permutation import Permutation"),
+    "compat imports inspect": ("compat.torch", "import samplerkit.inspect.quality"),
+    "errors import order": ("errors", "from samplerkit.order.layout import Layout"),
+    "an import in a function": ("config.config", "def f():\n    import yaml"),
+    "an import in a method": (
+        "loading.world",
+        "class A:\n    def f(self):\n        from pathlib import Path",
+    ),
+    "an import for type checkers": (
+        "order.order",
+        "import typing\nif typing.TYPE_CHECKING:\n    from samplerkit.samplers.base import Sampler",
+    ),
+    "an import by a call": (
+        "config.config",
+        "import importlib\nx = importlib.import_module('yaml')",
+    ),
+    "an import by a builtin": ("order.order", "x = __import__('torch')"),
+    "a room without a rule": ("basement.box", "import numpy"),
+}
+
+
+@pytest.mark.parametrize(("module", "text"), PLANTED.values(), ids=PLANTED.keys())
+def test_a_planted_wrong_import_is_found(module, text):
+    found = violations({**sources(), module: text})
+    assert {name for name, _ in found} == {module}
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("storage.tar", "from samplerkit.order.layout import Layout\nimport os"),
+        ("loading.world", "import torch.distributed\nfrom samplerkit.samplers import arguments"),
+        ("cli.main", "import samplerkit\nimport samplerkit.inspect.quality"),
+        ("order.order", "from . import typing\nfrom .typing import Ids\nimport numpy.typing as npt"),
+    ],
+)
+def test_a_right_import_is_let_through(module, text):
+    assert violations({module: text, "samplers.arguments": "", "order.typing": ""}) == set()
+
+
+def test_a_planted_circle_is_found():
+    texts = {**sources(), "order.typing": "from samplerkit.order.order import Order"}
+    assert {"order.typing", "order.order"} <= set(cycle(texts))

@@ -1,0 +1,210 @@
+"""What samplerkit offers is written down here: a new name, or one that is gone, is a decision."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pkgutil
+import tomllib
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import samplerkit as sk
+from samplerkit import errors
+
+PUBLIC = {
+    "ArgumentRangeError",
+    "ArgumentTypeError",
+    "ArgumentValueError",
+    "CompositionError",
+    "Config",
+    "ConfigError",
+    "Context",
+    "DatasetError",
+    "DisagreementError",
+    "DistributedSampler",
+    "InverseTooLargeError",
+    "IterSampler",
+    "Layout",
+    "Loader",
+    "MixtureSampler",
+    "NotSupportedError",
+    "Order",
+    "OutOfDatasetError",
+    "PKSampler",
+    "RandomSampler",
+    "RunConstants",
+    "Sampler",
+    "SamplerkitError",
+    "SequentialSampler",
+    "Shuffle",
+    "ShuffleModeError",
+    "StateError",
+    "SubsetRandomSampler",
+    "SubsetSampler",
+    "TorchBatchSampler",
+    "TorchSampler",
+    "WeightedRandomSampler",
+    "WorkerError",
+    "World",
+    "WorldError",
+    "load_config",
+    "register_sampler",
+    "sample_rng",
+}
+
+BUILTINS = {
+    "ArgumentRangeError": {RuntimeError},
+    "ArgumentTypeError": {TypeError},
+    "ArgumentValueError": {ValueError},
+    "CompositionError": {RuntimeError},
+    "ConfigError": {ValueError},
+    "DatasetError": {RuntimeError},
+    "DisagreementError": {RuntimeError},
+    "InverseTooLargeError": {MemoryError},
+    "NotSupportedError": {NotImplementedError},
+    "OutOfDatasetError": {RuntimeError, IndexError},
+    "ShuffleModeError": {RuntimeError},
+    "StateError": {RuntimeError},
+    "WorkerError": {RuntimeError},
+    "WorldError": {RuntimeError},
+}
+
+SIGNATURES = {
+    "SequentialSampler": "start_index, num_samples",
+    "RandomSampler": "replacement, num_samples, shuffle",
+    "SubsetSampler": "indices, num_samples",
+    "SubsetRandomSampler": "indices, num_samples",
+    "WeightedRandomSampler": "weights, num_samples, replacement",
+    "PKSampler": "num_val, num_class, shuffle, class_column, num_samples",
+    "IterSampler": "sampler, num_samples",
+    "MixtureSampler": "weights, num_samples",
+    "DistributedSampler": "num_shards, shard_id, shuffle, num_samples, offset",
+}
+
+
+def test_the_public_names_are_these_and_no_others():
+    assert set(sk.__all__) == PUBLIC
+    assert len(sk.__all__) == len(PUBLIC)
+    for name in PUBLIC:
+        assert hasattr(sk, name)
+
+
+def test_nothing_but_the_public_names_and_the_rooms_can_be_reached():
+    rooms = {module.name for module in pkgutil.iter_modules(sk.__path__)}
+    reached = {name for name in vars(sk) if not name.startswith("_")}
+    assert reached - rooms == PUBLIC
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_positional_arguments_are_mindspores_and_ours_come_by_name_only(name):
+    parameters = inspect.signature(getattr(sk, name)).parameters.values()
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    assert ", ".join(positional) == SIGNATURES[name]
+    by_name = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    assert all(p.default is not p.empty for p in by_name)
+    assert len(positional) + len(by_name) == len(parameters)
+
+
+def exported_errors() -> set[str]:
+    return {name for name in PUBLIC if name.endswith("Error")}
+
+
+def test_every_error_is_exported():
+    classes = {name: value for name, value in vars(errors).items() if inspect.isclass(value)}
+    ours = {name for name, value in classes.items() if value.__module__ == errors.__name__}
+    assert ours == exported_errors()
+
+
+@pytest.mark.parametrize("name", sorted(exported_errors() - {"SamplerkitError"}))
+def test_every_error_is_ours_and_the_builtin_one_for_its_mistake(name):
+    error = getattr(sk, name)
+    assert issubclass(error, sk.SamplerkitError)
+    assert set(error.__bases__) == {sk.SamplerkitError, *BUILTINS[name]}
+
+
+def test_an_error_carries_its_place_its_value_and_its_mend_and_says_all_of_them():
+    error = sk.ArgumentValueError("num_samples", "must not be negative", -1, mend="use None for all")
+    assert (error.place, error.problem, error.value, error.mend) == (
+        "num_samples",
+        "must not be negative",
+        -1,
+        "use None for all",
+    )
+    assert str(error) == "num_samples: must not be negative, got -1; use None for all"
+    assert str(sk.DatasetError("dataset", "is empty")) == "dataset: is empty"
+    assert len(str(sk.DatasetError("dataset", "is odd", "x" * 10**6))) < 300
+
+
+MODULES = ["samplerkit", *(found.name for found in pkgutil.walk_packages(sk.__path__, "samplerkit."))]
+
+
+MEMBERS = (types.FunctionType, classmethod, staticmethod, property, functools.cached_property)
+
+
+def undocumented(module: types.ModuleType) -> Iterator[str]:
+    """Names what is public in a module and has no docstring."""
+    is_package = hasattr(module, "__path__")
+    if not module.__doc__ and not is_package:
+        yield module.__name__
+    for name, value in vars(module).items():
+        if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+            continue
+        if inspect.isfunction(value) and not value.__doc__:
+            yield f"{module.__name__}.{name}"
+        if not inspect.isclass(value):
+            continue
+        # A dataclass without a docstring is given its signature as one.
+        if not vars(value).get("__doc__") or value.__doc__.startswith(f"{name}("):
+            yield f"{module.__name__}.{name}"
+        for member, attribute in vars(value).items():
+            is_ours = isinstance(attribute, MEMBERS) and not member.startswith("_")
+            # A method that implements an abstract one is described there.
+            if is_ours and not inspect.getdoc(getattr(value, member)) and not inspect.getdoc(attribute):
+                yield f"{module.__name__}.{name}.{member}"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_everything_public_has_a_docstring(name):
+    assert list(undocumented(importlib.import_module(name))) == []
+
+
+PLANTED = '''
+"""A module."""
+from dataclasses import dataclass
+def function(): pass
+class Base:
+    """A base."""
+    def described(self): """Described."""
+class Child(Base):
+    """A child."""
+    def described(self): pass
+    def bare(self): pass
+    @property
+    def value(self): pass
+@dataclass
+class Data:
+    x: int
+class Bare: pass
+def _private(): pass
+'''
+
+
+def test_what_lacks_a_docstring_is_found(tmp_path, monkeypatch):
+    (tmp_path / "planted_surface.py").write_text(PLANTED, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = undocumented(importlib.import_module("planted_surface"))
+    names = {"function", "Child.bare", "Child.value", "Data", "Bare"}
+    assert set(found) == {f"planted_surface.{name}" for name in names}
+
+
+def test_the_types_are_packaged():
+    package = Path(sk.__file__).parent
+    assert (package / "py.typed").is_file()
+    settings = tomllib.loads((package.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    assert settings["tool"]["setuptools"]["package-data"]["samplerkit"] == ["py.typed"]
+    assert settings["project"]["version"] == sk.__version__
