@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import logging
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
 import torch
 import torch.utils.data
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError, StateError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.loading.agreement import job_agreement
-from samplerkit.loading.delivery import Delivery, Tail
-from samplerkit.loading.identity import seeds_of
-from samplerkit.loading.request import Request, RequestedDataset, is_pad
+from samplerkit.loading.delivery import Tail
+from samplerkit.loading.reading import Reading
+from samplerkit.loading.request import Answer, BadSamples, Skipped
 from samplerkit.loading.run import Run
+from samplerkit.loading.source import MakeStage, OpenSource, Source
 from samplerkit.loading.state import State
-from samplerkit.loading.watch import Watched
-from samplerkit.loading.worker import end_with_parent
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
 from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
 
-EVALUATED_AT_ONCE = 8192
-"""Ids of requests that are computed in one go."""
-
 REFUSED = {
     "shuffle": "give the sampler a shuffle mode",
     "batch_sampler": "say batch_size; the loader makes the batches",
 }
 """Options of a DataLoader that a loader does not take, and what to do in place of them."""
+
+_log = logging.getLogger("samplerkit")
 
 
 @final
@@ -56,13 +55,17 @@ class Loader:
             process to read everything, say World(1, 0).
         after_break: `restart` begins the epoch anew when iteration is left early, as torch does; `continue`
             goes on with what was not handed out.
+        bad_samples: `raise`: what the dataset raises is raised in the loop. `skip`: a sample that cannot be
+            read is left out of its batch, logged and kept in `skipped`; the number of steps stays.
+        run_ahead: begin to read the next epoch while the loop is at the end of this one, so that an epoch
+            does not begin with a wait. The workers then live on.
         agreement_seconds: how long the ranks of a job wait for one another, when an iteration begins, to see
             that they read by the same order.
         dataloader_options: options of `torch.utils.data.DataLoader`; `drop_last=True` means `tail="drop"`.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type, or the dataset is iterable-style.
-        ArgumentValueError: `shuffle` or `batch_sampler` is given, `tail` is not known, or `num_workers`
+        ArgumentValueError: `shuffle` or `batch_sampler` is given, a choice is not known, or `num_workers`
             is negative.
         ArgumentRangeError: `batch_size` is not positive.
 
@@ -89,6 +92,8 @@ class Loader:
         tail: Tail = "pad",
         world: World | None = None,
         after_break: Literal["restart", "continue"] = "restart",
+        bad_samples: BadSamples = "raise",
+        run_ahead: bool = False,
         agreement_seconds: float = 10.0,
         **dataloader_options: Any,
     ) -> None:
@@ -107,16 +112,19 @@ class Loader:
             raise ArgumentValueError("num_workers", "must not be negative", num_workers)
         named: Any = arguments.choice("tail", tail, get_args(Tail))
         self.tail: Final[Tail] = "drop" if drops else named
+        self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
         self._after_break = arguments.choice("after_break", after_break, ("restart", "continue"))
-        self._options = dataloader_options
+        skips: Any = arguments.choice("bad_samples", bad_samples, get_args(BadSamples))
         self._agreement_seconds = agreement_seconds
-        self._dataloader: torch.utils.data.DataLoader[Any] | None = None
+        self._source: Final = Source(
+            self._run, self.num_workers, self.batch_size, self.tail, skips, dataloader_options
+        )
         self._iteration: object | None = None
-        self._watched: Watched | None = None
         self._next_epoch: int | None = None
-        self._epoch = 0
-        self._start = 0
-        self._delivered = 0
+        self._skipped: list[Skipped] = []
+        self._skipped_places: dict[int, list[int]] = {}
+        self._epoch = self._start = self._delivered = 0
+        self._current: Reading | None = None
 
     @property
     def epoch(self) -> int:
@@ -140,15 +148,25 @@ class Loader:
 
     def __len__(self) -> int:
         """The number of batches in a whole epoch of this rank."""
-        return self._delivery(0).steps(self.world.shard_id)
+        return self._reading_from(0).steps
 
     @property
     def steps_left(self) -> int:
         """The number of batches of this rank from where this loader began the epoch."""
-        return self._delivery(self._start).steps(self.world.shard_id)
+        return self._reading.steps
+
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        """The samples that could not be read and were left out of the batches handed out so far."""
+        return tuple(self._skipped)
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """The process ids of the workers that read for this loader now."""
+        return self._source.pids
 
     def __iter__(self) -> Iterator[Any]:
-        return self._deliver()
+        return self.iterate_on(None, run_ahead=self.run_ahead)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads.
@@ -169,13 +187,15 @@ class Loader:
     def ids(self, step: int) -> Ids:
         """Gives the ids of the samples that this rank reads in a step, pads included.
 
+        Of a step that was handed out, the samples that were skipped are left out, here and in `pads`.
+
         Args:
             step: in [0, steps of this delivery), counted from where this loader began the epoch.
 
         Raises:
             OutOfDatasetError: there is no such step.
         """
-        return self.order.ids_at(self._positions(step) % max(1, len(self.order)))
+        return self._present(step, self._reading.ids(step))
 
     def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Tells which samples of a step repeat another one to fill the batch, so that metrics leave them out.
@@ -186,7 +206,7 @@ class Loader:
         Returns:
             bool array of shape (samples,).
         """
-        return is_pad(self._positions(step), len(self.order))
+        return self._present(step, self._reading.pads(step))
 
     @property
     def step(self) -> int:
@@ -224,14 +244,13 @@ class Loader:
                 "state", "cannot be loaded while an iteration is under way", mend="load before iterating"
             )
         saved = self._run.restore(state, self.tail, allow)
+        self.close()  # workers that live on know the constants of before
         self._begin_epoch(saved.epoch, saved.position)
 
     def close(self) -> None:
         """Ends the workers. The loader can be used again; it then starts new ones."""
-        self._iteration = self._dataloader = None
-        watched, self._watched = self._watched, None
-        if watched is not None:
-            watched.close()
+        self._iteration = None
+        self._source.close()
 
     def __enter__(self) -> Loader:
         return self
@@ -239,27 +258,35 @@ class Loader:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _deliver(self) -> Iterator[Any]:
-        iteration = self._iteration = object()
+    def iterate_on(self, make_stage: MakeStage | None, *, run_ahead: bool = False) -> Iterator[Any]:
+        """Iterates like `iter(loader)`, with a stage behind the batches; the state counts what leaves it.
+
+        Args:
+            make_stage: puts a stage, such as a `DeviceStage`, behind an iterator of batches.
+            run_ahead: as for the loader.
+        """
         if self._delivered:
-            again = self._position(self._delivered) if self._after_break == "continue" else 0
-            self._begin_epoch(self._epoch, again)
-        delivery = self._delivery(self._start)
-        self._require_agreement()
-        watched = self._watched = Watched(iter(self._torch_loader()))
+            again = self._reading.delivery.position_after(self._delivered)
+            self._begin_epoch(self._epoch, again if self._after_break == "continue" else 0)
+        iteration = self._iteration = object()
+        opened: OpenSource | None = None
+        reading, is_finished = self._reading, False
         try:
-            for step in range(delivery.steps(self.world.shard_id)):
-                batch = watched.next()
+            self._require_agreement()
+            opened = self._source.open(reading, make_stage, run_ahead=run_ahead)
+            for step in range(reading.steps):
+                batch = opened.next()
                 self._delivered = step + 1
-                yield batch
+                yield self._without_skipped(step, batch)
                 if self._iteration is not iteration:
                     raise StateError("iteration", "was ended by a newer one or by close()")
+            is_finished = True
             self._begin_epoch(self._epoch + 1 if self._next_epoch is None else self._next_epoch)
         finally:
-            if self._options.get("persistent_workers"):
-                watched.end()
-            else:
-                watched.close()
+            if opened is not None and is_finished and run_ahead:
+                opened.next_epoch = reading.epoch + 1
+            elif opened is not None:
+                self._source.release(opened)
             if self._iteration is iteration:
                 self._iteration = None
                 if self._next_epoch is not None and self._next_epoch != self._epoch:
@@ -275,86 +302,34 @@ class Loader:
 
     def _begin_epoch(self, epoch: int, position: int = 0) -> None:
         self._epoch, self._start, self._delivered = epoch, position, 0
+        self._current = None
+        self._skipped_places.clear()
 
-    def _delivery(self, start: int) -> Delivery:
-        deal = self.sampler.deal
-        return Delivery(
-            total=len(self.order),
-            start=start,
-            num_shards=self.world.num_shards,
-            batch_size=self.batch_size,
-            tail=self.tail,
-            rotation=0 if deal is None else max(0, deal.offset),
-            lanes=self.sampler.woven_lanes(self.dataset, self._run.constants),
-        )
+    @property
+    def _reading(self) -> Reading:
+        """What this rank reads from where this loader began the epoch."""
+        if self._current is None:
+            self._current = self._reading_from(self._start)
+        return self._current
 
-    def _positions(self, step: int) -> Ids:
-        delivery = self._delivery(self._start)
-        steps = delivery.steps(self.world.shard_id)
-        if not 0 <= step < steps:
-            raise OutOfDatasetError("step", f"must be in [0, {steps})", step)
-        return delivery.positions(self.world.shard_id, step)
-
-    def _position(self, delivered: int) -> int:
-        return self._delivery(self._start).position_after(delivered)
+    def _reading_from(self, start: int) -> Reading:
+        return self._run.reading(self._epoch, start, self.batch_size, self.tail)
 
     def _state(self, delivered: int) -> State:
-        delivery = self._delivery(self._start)
-        position = delivery.position_after(delivered)
-        is_over = position >= len(self.order) or (
-            self.tail == "drop" and len(self.order) - position < delivery.global_batch
-        )
-        is_over = is_over and (delivered > 0 or self._start > 0)
-        if is_over:
+        reading = self._reading
+        if reading.is_over_after(delivered):
             return self._run.state(self._epoch + 1, 0, self.tail)
-        return self._run.state(self._epoch, position, self.tail)
+        return self._run.state(self._epoch, reading.delivery.position_after(delivered), self.tail)
 
-    def _requests(self) -> Iterator[Request]:
-        epoch, order, delivery = self._epoch, self.order, self._delivery(self._start)
-        shard, steps = self.world.shard_id, delivery.steps(self.world.shard_id)
-        # Several steps are evaluated at once: a call costs as much for one batch as for some thousand ids.
-        block = max(1, EVALUATED_AT_ONCE // self.batch_size)
-        for first in range(0, steps, block):
-            chosen = range(first, min(first + block, steps))
-            positions = [delivery.positions(shard, step) for step in chosen]
-            ids = order.ids_at(np.concatenate(positions) % len(order))
-            ends = np.cumsum([part.size for part in positions])[:-1]
-            for step, batch in zip(chosen, np.split(ids, ends), strict=True):
-                yield Request(epoch, step, batch)
+    def _without_skipped(self, step: int, batch: Any) -> Any:
+        if not isinstance(batch, Answer):
+            return batch
+        for skipped in batch.skipped:
+            _log.warning("sample %d of epoch %d was skipped: %s", skipped.id, skipped.epoch, skipped.error)
+            self._skipped.append(skipped)
+            self._skipped_places.setdefault(step, []).append(skipped.place)
+        return batch.batch
 
-    def _torch_loader(self) -> torch.utils.data.DataLoader[Any]:
-        if self._dataloader is None:
-            options = dict(self._options)
-            seeds = seeds_of(self.sampler)
-            self._dataloader = torch.utils.data.DataLoader(
-                RequestedDataset(self.dataset, seeds[0] if seeds else 0, self.world.shard_id),
-                batch_sampler=_Requests(self._requests),
-                num_workers=self.num_workers,
-                worker_init_fn=_WorkerStart(options.pop("worker_init_fn", None)),
-                # Without one, torch draws the workers' base seed from the process-wide generator.
-                generator=options.pop("generator", None) or torch.Generator(),
-                **options,
-            )
-        return self._dataloader
-
-
-class _Requests:
-    """The batch sampler that torch's DataLoader iterates over."""
-
-    def __init__(self, requests: Callable[[], Iterator[Request]]) -> None:
-        self._requests = requests
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._requests()
-
-
-class _WorkerStart:
-    """What a worker process does first: ours, then the user's `worker_init_fn`."""
-
-    def __init__(self, then: Callable[[int], None] | None) -> None:
-        self._then = then
-
-    def __call__(self, worker: int) -> None:
-        end_with_parent()
-        if self._then is not None:
-            self._then(worker)
+    def _present(self, step: int, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        places = self._skipped_places.get(step)
+        return values if places is None else np.delete(values, places)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Literal, final
 
-import numpy as np
 import torch.utils.data
+from torch.utils.data._utils.pin_memory import pin_memory
 
+from samplerkit.errors import DatasetError
+from samplerkit.loading.reading import Reading
 from samplerkit.loading.worker import seed_worker
 from samplerkit.order.typing import Ids
+
+BadSamples = Literal["raise", "skip"]
+"""What becomes of a sample that cannot be read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,13 +24,45 @@ class Request:
 
     Args:
         epoch: the epoch, which so reaches persistent workers too.
-        step: the step in the delivery.
+        start: the position of the epoch at which the reading began.
+        step: the step of the reading.
         ids: the samples, int64 of shape (samples,).
     """
 
     epoch: int
+    start: int
     step: int
     ids: Ids
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A sample that could not be read and was left out.
+
+    Args:
+        id: the sample.
+        epoch: the epoch.
+        place: its number in its batch.
+        error: what was raised, in words.
+    """
+
+    id: int
+    epoch: int
+    place: int
+    error: str
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The samples of a batch, or the batch, and what was left out of it."""
+
+    batch: Any
+    skipped: tuple[Skipped, ...] = ()
+
+    def pin_memory(self) -> Answer:
+        """Pins the batch: what torch's DataLoader asks of batches that are no tensors."""
+        pinned = pin_memory(self.batch)  # type: ignore[no-untyped-call]
+        return Answer(pinned, self.skipped)
 
 
 @final
@@ -33,24 +71,44 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
 
     Args:
         dataset: a map-style dataset. If it has `set_epoch`, that is called before the first request of each
-            epoch, in each process that reads.
+            epoch, in each process that reads; if it has `expect`, that then gets an iterator over the int64
+            arrays of ids that this process will read.
         seed: from which the random state of workers is made.
         rank: this process's rank.
+        bad_samples: `skip` leaves out what cannot be read, and gives an `Answer`, for `SkippingCollate`.
+        reading: gives the reading from a position of an epoch on, for `expect`; None where the dataset
+            does not want to know.
     """
 
-    def __init__(self, dataset: Any, seed: int, rank: int) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        seed: int,
+        rank: int,
+        bad_samples: BadSamples = "raise",
+        reading: Callable[[int, int], Reading] | None = None,
+    ) -> None:
         self.dataset = dataset
         self._seed = seed
         self._rank = rank
-        self._epoch: int | None = None
+        self._skips = bad_samples == "skip"
+        self._reading = reading
+        self._last: Request | None = None
         self._in_batches = callable(getattr(dataset, "__getitems__", None))
 
     def __getitems__(self, request: Request) -> Any:
-        if request.epoch != self._epoch:
-            self._begin(request.epoch)
-        if self._in_batches:
-            return self.dataset.__getitems__(request.ids)
-        return [self.dataset[index] for index in request.ids.tolist()]
+        self._begin(request)
+        if not self._in_batches:
+            return self._one_by_one(request)
+        try:
+            samples = self.dataset.__getitems__(request.ids)
+        except Exception as error:
+            if not self._skips:
+                _tell(error, request)
+                raise
+            # Only one by one can tell which samples are the bad ones.
+            return self._one_by_one(request)
+        return Answer(samples) if self._skips else samples
 
     def __getitem__(self, index: int) -> Any:
         return self.dataset[index]
@@ -58,8 +116,40 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def _begin(self, epoch: int) -> None:
-        self._epoch = epoch
+    def _one_by_one(self, request: Request) -> Any:
+        samples, skipped = [], []
+        for place, index in enumerate(request.ids.tolist()):
+            try:
+                samples.append(self.dataset[index])
+            except Exception as error:
+                if not self._skips:
+                    _tell(error, request, place)
+                    raise
+                skipped.append(Skipped(index, request.epoch, place, f"{type(error).__name__}: {error}"))
+        if not samples and skipped:
+            raise DatasetError(
+                "dataset",
+                f"gives none of the samples of a batch (step {request.step} of epoch {request.epoch}, "
+                f"the first error: {skipped[0].error})",
+                [skip.id for skip in skipped[:8]],
+                mend="bad_samples='skip' needs one good sample in each batch",
+            )
+        return Answer(samples, tuple(skipped)) if self._skips else samples
+
+    def _begin(self, request: Request) -> None:
+        last, self._last = self._last, request
+        if last is not None and last.epoch == request.epoch:
+            if last.start == request.start and last.step < request.step:
+                return
+        else:
+            self._begin_epoch(request.epoch)
+        if self._reading is not None:
+            worker = torch.utils.data.get_worker_info()
+            stride = 1 if worker is None else worker.num_workers
+            reading = self._reading(request.epoch, request.start)
+            self.dataset.expect(ids for _, ids in reading.batches(request.step, stride))
+
+    def _begin_epoch(self, epoch: int) -> None:
         worker = torch.utils.data.get_worker_info()
         if worker is not None:
             seed_worker(self._seed, epoch, self._rank, worker.id)
@@ -68,6 +158,25 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
             set_epoch(epoch)
 
 
-def is_pad(positions: Ids, total: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Tells which positions are pads, that repeat a sample to fill a batch."""
-    return positions >= total
+@final
+class SkippingCollate:
+    """Collates the samples of an answer, and leaves what was skipped beside the batch.
+
+    Args:
+        collate: makes a batch of a list of samples.
+    """
+
+    def __init__(self, collate: Callable[[Any], Any]) -> None:
+        self._collate = collate
+
+    def __call__(self, answer: Answer) -> Answer:
+        return Answer(self._collate(answer.batch), answer.skipped)
+
+
+def _tell(error: Exception, request: Request, place: int | None = None) -> None:
+    """Adds to an error which sample it is about, so that a traceback alone is enough to find it."""
+    what = "one of the samples" if place is None else f"sample {request.ids[place]}, at place {place}"
+    error.add_note(
+        f"samplerkit: while reading {what} of the batch in step {request.step} of epoch {request.epoch}, "
+        f"counted from position {request.start}"
+    )

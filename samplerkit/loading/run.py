@@ -7,7 +7,9 @@ from functools import cached_property
 from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentTypeError, StateError
+from samplerkit.loading.delivery import Delivery, Tail
 from samplerkit.loading.identity import describe_chain, describe_dataset, seeds_of
+from samplerkit.loading.reading import Reading
 from samplerkit.loading.state import State
 from samplerkit.loading.world import detect_world
 from samplerkit.order.keys import ALGORITHM
@@ -71,6 +73,21 @@ class Run:
             self._undealt = (wanted, order)
         return self._undealt[1]
 
+    def reading(self, epoch: int, start: int, batch_size: int, tail: Tail) -> Reading:
+        """Gives what this process reads from a position of an epoch on."""
+        deal = self.recipe.deal
+        order = self.undealt(epoch)
+        delivery = Delivery(
+            total=len(order),
+            start=start,
+            num_shards=self.world.num_shards,
+            batch_size=batch_size,
+            tail=tail,
+            rotation=0 if deal is None else max(0, deal.offset),
+            lanes=self.recipe.woven_lanes(self.dataset, self.constants),
+        )
+        return Reading(epoch, order, delivery, self.world.shard_id)
+
     def state(self, epoch: int, position: int, tail: str) -> State:
         """Gives the state of this run at a position of an epoch."""
         dataset, sampler = self._described
@@ -101,6 +118,10 @@ class Run:
             self._constants = constants
             raise StateError("position", f"is outside of an order of {size}", state.position)
         return state
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A worker makes the order again: that is less to send."""
+        return {**self.__dict__, "world": self.world, "_constants": self.constants, "_undealt": None}
 
     @cached_property
     def _described(self) -> tuple[str, str]:

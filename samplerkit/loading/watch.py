@@ -21,7 +21,7 @@ _LAST_BATCH_SECONDS = 1.5
 
 
 @final
-class Watched:
+class Watched(Iterator[Any]):
     """Iterates over the batches of a DataLoader's iterator; the death of a worker is a `WorkerError`.
 
     By itself, torch waits for ever when a worker dies while it writes a batch, and raises its error anywhere
@@ -40,13 +40,20 @@ class Watched:
             self._take_over()
             woken, self._wake = os.pipe()
             sentinels = [os.dup(worker.sentinel) for worker in self._workers]
-            pids = [worker.pid for worker in self._workers]
             watch = threading.Thread(
-                target=_watch, args=(sentinels, pids, woken), name="samplerkit-watch", daemon=True
+                target=_watch, args=(sentinels, self.pids, woken), name="samplerkit-watch", daemon=True
             )
             watch.start()
 
-    def next(self) -> Any:
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers."""
+        return [worker.pid for worker in self._workers]
+
+    def __iter__(self) -> Watched:
+        return self
+
+    def __next__(self) -> Any:
         """Gives the next batch.
 
         Raises:
@@ -87,7 +94,7 @@ class Watched:
         self.end()
         if not self._workers:
             return
-        late = threading.Timer(_LAST_BATCH_SECONDS, _kill, [[worker.pid for worker in self._workers]])
+        late = threading.Timer(_LAST_BATCH_SECONDS, _kill, [self.pids])
         late.daemon = True
         late.start()
         self._batches._shutdown_workers()

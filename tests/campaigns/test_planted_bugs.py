@@ -41,9 +41,9 @@ BUGS = [
     ),
     Bug(
         "the end of an epoch is not seen",
-        "loading/loader.py",
-        "is_over = position >= len(self.order) or (",
-        "is_over = position > len(self.order) or (",
+        "loading/reading.py",
+        "is_over = left == 0 or (",
+        "is_over = left < 0 or (",
         STATES,
     ),
     Bug(
@@ -91,8 +91,8 @@ BUGS = [
     Bug(
         "what is prefetched counts",
         "loading/loader.py",
-        "                yield Request(epoch, step, batch)",
-        "                self._delivered = step + 1\n                yield Request(epoch, step, batch)",
+        "self._delivered if step is None else",
+        "self._delivered + 2 * self.num_workers if step is None else",
         LOADER,
     ),
     Bug(

@@ -45,7 +45,7 @@ def strike(kill: str | None, rank: int, step: int, loader: sk.Loader) -> None:
     if rank != torch.distributed.get_world_size() - 1 or step != int(at) or who == "nobody":
         return
     if who == "worker":
-        os.kill(loader._watched._workers[0].pid, signal.SIGKILL)
+        os.kill(loader.worker_pids[0], signal.SIGKILL)
         return
     if who == "job":
         # torchrun gives each rank a session of its own, so that its process group is not the whole job.

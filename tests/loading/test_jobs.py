@@ -100,7 +100,7 @@ import os, sys, samplerkit as sk
 loader = sk.Loader(range(10_000), sk.SequentialSampler(), batch_size=2, num_workers=2)
 batches = iter(loader)
 next(batches)
-print(*(worker.pid for worker in loader._watched._workers), flush=True)
+print(*loader.worker_pids, flush=True)
 os.kill(os.getpid(), 9)
 """
 

@@ -264,12 +264,12 @@ def test_closing_and_breaking_end_the_workers(persistent, end):
     loader = numbers_loader(60, num_workers=2, persistent_workers=persistent)
     batches = iter(loader)
     next(batches)
-    pids = [worker.pid for worker in loader._watched._workers]
+    pids = loader.worker_pids
     if end == "break":
         del batches
         if persistent:
             assert len(ids_of(loader)) == 20  # the same workers, from the beginning
-            assert [worker.pid for worker in loader._watched._workers] == pids
+            assert loader.worker_pids == pids
     if end == "close" or persistent:
         loader.close()
     for pid in pids:
@@ -323,6 +323,35 @@ def test_fifty_epochs_leave_no_thread_and_no_descriptor_behind():
 def test_options_that_the_sampler_decides_are_refused_with_the_mend(option, mend):
     with pytest.raises(ValueError, match=mend):
         sk.Loader([1, 2], sk.SequentialSampler(), batch_size=1, **{option: True})
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"worker": 2}, TypeError, "unexpected keyword argument 'worker'"),
+        ({"prefetch_factor": 2}, ValueError, "multiprocessing"),
+        ({"persistent_workers": True}, ValueError, "num_workers > 0"),
+    ],
+)
+def test_options_that_torch_refuses_are_refused_at_once(options, error, message):
+    with pytest.raises(error, match=message) as caught:
+        sk.Loader([1, 2], sk.SequentialSampler(), batch_size=1, **options)
+    assert isinstance(caught.value, sk.SamplerkitError)
+
+
+def test_a_loader_that_could_not_start_can_still_load_a_state():
+    loader = sk.Loader(
+        Numbers(6),
+        sk.SequentialSampler(),
+        batch_size=2,
+        num_workers=1,
+        multiprocessing_context="spawn",
+        collate_fn=lambda batch: batch,  # cannot be sent to a process
+    )
+    with pytest.raises(Exception, match="pickle"):
+        next(iter(loader))
+    loader.load_state_dict(loader.state_dict(step=1))
+    assert loader.ids(0).tolist() == [2, 3]
 
 
 def test_a_sampler_of_torchs_is_refused_with_the_mend():

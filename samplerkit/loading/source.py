@@ -1,0 +1,236 @@
+"""Where batches come from: the torch DataLoader underneath a loader, and one iteration over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Protocol, final
+
+import torch
+import torch.utils.data
+
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.loading.delivery import Tail
+from samplerkit.loading.identity import seeds_of
+from samplerkit.loading.reading import Reading
+from samplerkit.loading.request import BadSamples, Request, RequestedDataset, SkippingCollate
+from samplerkit.loading.run import Run
+from samplerkit.loading.watch import Watched
+from samplerkit.loading.worker import end_with_parent
+
+_STAGE_SECONDS = 1.0
+"""How long a stage may take to end by itself before the workers that it waits for are ended."""
+
+
+class Stage(Protocol):
+    """What moves the batches of an iterator on, in a thread of its own: a `DeviceStage` for instance."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def __next__(self) -> Any: ...
+
+    def close(self, seconds: float) -> bool:
+        """Stops, waits for at most some seconds, and tells whether the thread has ended."""
+
+
+MakeStage = Callable[[Iterator[Any]], Stage]
+
+
+@final
+class Source:
+    """The torch DataLoader that answers requests; it is made at first use, and its workers started then.
+
+    Args:
+        run: the recipe over the dataset.
+        num_workers: worker processes.
+        batch_size: samples a rank and step.
+        tail: the loader's tail.
+        bad_samples: what becomes of a sample that cannot be read.
+        options: of the DataLoader.
+
+    Raises:
+        ArgumentTypeError: an option is unknown to torch.
+        ArgumentValueError: torch refuses an option.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        num_workers: int,
+        batch_size: int,
+        tail: Tail,
+        bad_samples: BadSamples,
+        options: dict[str, Any],
+    ) -> None:
+        self._run = run
+        self._num_workers = num_workers
+        self._reading = partial(run.reading, batch_size=batch_size, tail=tail)
+        self._bad_samples = bad_samples
+        self._options = options
+        self._requests = _Requests()
+        self._check_options()
+        self._dataloader: torch.utils.data.DataLoader[Any] | None = None
+        self._open: OpenSource | None = None
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers."""
+        return [] if self._open is None else self._open.pids
+
+    def open(self, reading: Reading, make_stage: MakeStage | None, *, run_ahead: bool) -> OpenSource:
+        """Begins to answer the requests of a reading, or goes on where a source that ran ahead is already.
+
+        Args:
+            reading: what is wanted.
+            make_stage: puts a stage behind the batches.
+            run_ahead: whether the epochs after this one follow.
+        """
+        opened = self._open
+        if opened is not None and run_ahead and opened.runs_ahead_to(reading, make_stage):
+            return opened
+        if opened is not None:
+            self.release(opened)
+        if self._dataloader is None:
+            self._dataloader = self._torch_loader()
+        self._requests.make = partial(self._requests_of, reading, run_ahead=run_ahead)
+        keeps_workers = bool(self._options.get("persistent_workers"))
+        self._open = OpenSource(Watched(iter(self._dataloader)), make_stage, keeps_workers=keeps_workers)
+        return self._open
+
+    def release(self, opened: OpenSource) -> None:
+        """Ends an iteration; its workers live on if the options say so."""
+        if not opened.end():
+            # Workers that were killed cannot be used again.
+            self._dataloader = None
+
+    def close(self) -> None:
+        """Ends everything; the next `open` begins anew."""
+        opened, self._open, self._dataloader = self._open, None, None
+        if opened is not None:
+            opened.close()
+
+    def _requests_of(self, reading: Reading, *, run_ahead: bool) -> Iterator[Request]:
+        while reading.steps:
+            for step, ids in reading.batches():
+                yield Request(reading.epoch, reading.start, step, ids)
+            if not run_ahead:
+                return
+            reading = self._reading(reading.epoch + 1, 0)
+
+    def _check_options(self) -> None:
+        """Lets torch say now what it would say at the first batch."""
+        try:
+            torch.utils.data.DataLoader(
+                (), batch_sampler=self._requests, num_workers=self._num_workers, **self._options
+            )
+        except TypeError as error:
+            raise ArgumentTypeError(
+                "dataloader_options", f"are not torch's ({error})", self._options
+            ) from None
+        except ValueError as error:
+            raise ArgumentValueError(
+                "dataloader_options", f"are refused by torch ({error})", self._options
+            ) from None
+
+    def _torch_loader(self) -> torch.utils.data.DataLoader[Any]:
+        options = dict(self._options)
+        if self._bad_samples == "skip":
+            collate = options.get("collate_fn") or torch.utils.data.default_collate
+            options["collate_fn"] = SkippingCollate(collate)
+        dataset, seeds = self._run.dataset, seeds_of(self._run.recipe)
+        wants_to_know = callable(getattr(dataset, "expect", None))
+        requested = RequestedDataset(
+            dataset,
+            seeds[0] if seeds else 0,
+            self._run.world.shard_id,
+            self._bad_samples,
+            self._reading if wants_to_know else None,
+        )
+        return torch.utils.data.DataLoader(
+            requested,
+            batch_sampler=self._requests,
+            num_workers=self._num_workers,
+            worker_init_fn=_WorkerStart(options.pop("worker_init_fn", None)),
+            # Without one, torch draws the workers' base seed from the process-wide generator.
+            generator=options.pop("generator", None) or torch.Generator(),
+            **options,
+        )
+
+
+@final
+class OpenSource:
+    """One iteration over a source, through a stage if there is one.
+
+    Attributes:
+        next_epoch: the epoch to which it ran ahead when the one before was finished; None before.
+
+    Args:
+        watched: the batches of the DataLoader.
+        make_stage: puts a stage behind them.
+        keeps_workers: whether `close` leaves the workers alive.
+    """
+
+    def __init__(self, watched: Watched, make_stage: MakeStage | None, *, keeps_workers: bool) -> None:
+        self.next_epoch: int | None = None
+        self._watched = watched
+        self._make_stage = make_stage
+        self._stage = None if make_stage is None else make_stage(watched)
+        self._batches: Iterator[Any] = watched if self._stage is None else iter(self._stage)
+        self._keeps_workers = keeps_workers
+        self._is_open = True
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers."""
+        return self._watched.pids
+
+    def runs_ahead_to(self, reading: Reading, make_stage: MakeStage | None) -> bool:
+        """Tells whether its next batches are those of a reading."""
+        wanted = (reading.epoch, reading.start, make_stage)
+        return self._is_open and (self.next_epoch, 0, self._make_stage) == wanted
+
+    def next(self) -> Any:
+        """Gives the next batch; raises what was raised while it was made."""
+        return next(self._batches)
+
+    def end(self) -> bool:
+        """Ends the iteration; tells whether its workers live on, and can be used for another one."""
+        if not self._is_open:
+            return self._keeps_workers
+        self._is_open = False
+        has_ended = self._stage is None or self._stage.close(_STAGE_SECONDS)
+        self._keeps_workers = self._keeps_workers and has_ended
+        if self._keeps_workers:
+            self._watched.end()
+        else:
+            self._watched.close()
+        return self._keeps_workers
+
+    def close(self) -> None:
+        """Ends the iteration and the workers."""
+        if self.end():
+            self._keeps_workers = False
+            self._watched.close()
+
+
+class _Requests:
+    """The batch sampler of torch's DataLoader: an iterator over it takes the requests that `make` makes."""
+
+    def __init__(self) -> None:
+        # torch asks for an iterator twice when workers start, so this is no iterator but a way to make one.
+        self.make: Callable[[], Iterator[Request]] = lambda: iter(())
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.make()
+
+
+class _WorkerStart:
+    """What a worker process does first: ours, then the user's `worker_init_fn`."""
+
+    def __init__(self, then: Callable[[int], None] | None) -> None:
+        self._then = then
+
+    def __call__(self, worker: int) -> None:
+        end_with_parent()
+        if self._then is not None:
+            self._then(worker)

@@ -1,0 +1,96 @@
+"""Samples that cannot be read: an error that finds them, or a counted skip that keeps the steps."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+import samplerkit as sk
+from samplerkit.loading.request import Answer
+
+BAD = {4, 7, 8}
+
+
+class Damaged:
+    """Sample i is i; some cannot be read."""
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        if index in BAD:
+            raise OSError(f"sample {index} is damaged")
+        return index
+
+
+class DamagedInBatches(Damaged):
+    """Reads whole batches, and fails as a whole."""
+
+    def __getitems__(self, ids):
+        return [self[index] for index in ids.tolist()]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_error_of_a_bad_sample_tells_where_it_is(workers):
+    loader = sk.Loader(Damaged(), sk.SequentialSampler(start_index=5), batch_size=2, num_workers=workers)
+    with loader, pytest.raises(OSError, match="sample 7 is damaged") as caught:
+        list(loader)
+    # A worker sends its error as text, the notes included.
+    told = "".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert "sample 7, at place 0 of the batch in step 1 of epoch 0" in told
+
+
+@pytest.mark.parametrize("dataset", [Damaged(), DamagedInBatches()])
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("options", [{}, {"collate_fn": torch.tensor}])
+def test_skipped_samples_are_counted_and_the_steps_stay(dataset, workers, options, caplog):
+    loader = sk.Loader(
+        dataset, sk.SequentialSampler(), batch_size=3, num_workers=workers, bad_samples="skip", **options
+    )
+    with loader, caplog.at_level(logging.WARNING, "samplerkit"):
+        batches = []
+        for batch in loader:
+            batches.append(batch.tolist())
+            assert batches[-1] == loader.ids(loader.step - 1).tolist()
+            assert loader.pads(loader.step - 1).size == len(batches[-1])
+    assert len(batches) == len(loader) == 7
+    assert sum(batches, []) == [index for index in range(20) if index not in BAD]
+    assert [(skip.id, skip.epoch, skip.place) for skip in loader.skipped] == [(4, 0, 1), (7, 0, 1), (8, 0, 2)]
+    assert "sample 7 of epoch 0 was skipped: OSError: sample 7 is damaged" in caplog.text
+
+
+def test_skipped_samples_count_as_consumed_in_the_state():
+    whole = sk.Loader(Damaged(), sk.RandomSampler(seed=1), batch_size=4, bad_samples="skip")
+    batches = iter(whole)
+    received = [next(batches).tolist() for _ in range(2)]
+    rest = sk.Loader(Damaged(), sk.RandomSampler(seed=1), batch_size=3, bad_samples="skip")
+    rest.load_state_dict(whole.state_dict())
+    received += [batch.tolist() for batch in rest]
+    assert sorted(sum(received, [])) == [index for index in range(20) if index not in BAD]
+    assert {skip.id for skip in (*whole.skipped, *rest.skipped)} == BAD
+
+
+def test_only_skips_of_batches_that_were_handed_out_are_counted():
+    loader = sk.Loader(Damaged(), sk.SequentialSampler(), batch_size=3, num_workers=1, bad_samples="skip")
+    with loader:
+        next(iter(loader))
+        assert loader.skipped == ()
+
+
+def test_a_batch_without_a_good_sample_is_an_error():
+    loader = sk.Loader(Damaged(), sk.SubsetSampler([4, 7, 8]), batch_size=3, bad_samples="skip")
+    with pytest.raises(sk.DatasetError, match="none of the samples of a batch"):
+        list(loader)
+
+
+def test_the_batch_of_an_answer_is_pinned_by_torchs_rules():
+    pinned = Answer([np.arange(2), "text"]).pin_memory()
+    assert pinned.batch[1] == "text"
+
+
+def test_an_unknown_choice_is_refused():
+    with pytest.raises(ValueError, match="bad_samples"):
+        sk.Loader([1], sk.SequentialSampler(), batch_size=1, bad_samples="ignore")

@@ -1,0 +1,62 @@
+"""A dataset that wants to know what comes next is told, in the process that reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+
+
+class Expecting:
+    """Sample i is (i, what this process still expected when it was read, itself included)."""
+
+    layout = sk.Layout([8] * 5)
+
+    def __len__(self):
+        return 40
+
+    def expect(self, upcoming):
+        self._upcoming = [ids.tolist() for ids in upcoming]
+
+    def __getitems__(self, ids):
+        assert self._upcoming.pop(0) == ids.tolist()
+        return [(index, len(self._upcoming)) for index in ids.tolist()]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+@pytest.mark.parametrize("options", [{}, {"persistent_workers": True}, {"run_ahead": True}])
+@pytest.mark.parametrize("shuffle", ["global", "partial"])
+def test_each_process_is_told_all_that_it_will_read(workers, options, shuffle):
+    if options.get("persistent_workers") and not workers:
+        options = {}
+    sampler = sk.DistributedSampler(2, 1, shuffle=shuffle, partial_size=6, seed=3)
+    loader = sk.Loader(Expecting(), sampler, batch_size=3, num_workers=workers, collate_fn=list, **options)
+    with loader:
+        for epoch in range(3):
+            received = [sample for batch in loader for sample in batch]
+            assert [index for index, _ in received] == np.asarray(sampler.order(Expecting(), epoch)).tolist()
+            still = [left for _, left in received]
+            assert still.count(0) >= max(1, workers)  # each worker's last batch was its last expected one
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("options", [{}, {"persistent_workers": True}])
+def test_a_resume_tells_only_the_rest(workers, options):
+    if not workers:
+        options = {}
+    with sk.Loader(Expecting(), sk.RandomSampler(), batch_size=4, num_workers=workers, **options) as loader:
+        batches = iter(loader)
+        for _ in range(3):
+            next(batches)
+        state = loader.state_dict()
+        loader.close()
+        loader.load_state_dict(state)
+        assert sum(len(batch[0]) for batch in loader) == 28
+
+
+def test_a_break_tells_it_anew():
+    loader = sk.Loader(Expecting(), sk.RandomSampler(), batch_size=4)
+    for _ in range(3):
+        next(iter(loader))
+    assert sum(len(batch[0]) for batch in loader) == 40

@@ -1,0 +1,123 @@
+"""Reading over the border of an epoch, before the loop asks."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+
+
+class Numbers:
+    """Sample i is (i, the epoch that the process which reads was told)."""
+
+    epoch = None
+
+    def __len__(self):
+        return 12
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __getitem__(self, index):
+        return index, self.epoch
+
+
+def loader(**options):
+    return sk.Loader(
+        Numbers(), sk.RandomSampler(seed=5), batch_size=3, run_ahead=True, collate_fn=list, **options
+    )
+
+
+def read(of):
+    return [sample for batch in of for sample in batch]
+
+
+def expected(epoch):
+    return [(index, epoch) for index in np.asarray(sk.RandomSampler(seed=5).order(12, epoch)).tolist()]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_epochs_follow_one_another_with_the_same_workers(workers):
+    with loader(num_workers=workers) as running:
+        pids = set()
+        for epoch in range(4):
+            running.set_epoch(epoch)  # as trainers do; it says nothing new
+            assert read(running) == expected(epoch)
+            assert running.state_dict()["epoch"] == epoch + 1
+            pids |= set(running.worker_pids)
+        assert len(pids) == workers
+
+
+def test_the_next_epoch_is_begun_while_the_loop_is_at_the_end_of_this_one():
+    begun = []
+
+    class Told(Numbers):
+        def set_epoch(self, epoch):
+            begun.append(epoch)
+
+    class AsStage:
+        """Reads one batch more than it hands out, as a stage on a device does."""
+
+        def __init__(self, batches):
+            self._batches = batches
+            self._next = next(batches)
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            batch, self._next = self._next, next(self._batches)
+            return batch
+
+        def close(self, seconds):
+            return True
+
+    running = sk.Loader(Told(), sk.RandomSampler(seed=5), batch_size=3, collate_fn=list)
+    for epoch in range(3):
+        received = [index for batch in running.iterate_on(AsStage, run_ahead=True) for index, _ in batch]
+        assert received == [index for index, _ in expected(epoch)]
+        assert begun == list(range(epoch + 2))
+
+
+@pytest.mark.parametrize("change", ["another epoch", "a break", "a state", "close"])
+def test_what_was_read_ahead_is_dropped_when_something_else_is_wanted(change):
+    with loader(num_workers=1) as running:
+        state = running.state_dict(step=2)
+        assert read(running) == expected(0)
+        wanted = expected(1)
+        if change == "another epoch":
+            running.set_epoch(7)
+            wanted = expected(7)
+        elif change == "a state":
+            running.load_state_dict(state)
+            wanted = expected(0)[6:]
+        elif change == "close":
+            running.close()
+        else:
+            next(iter(running))
+        assert read(running) == wanted
+
+
+def test_an_empty_epoch_ends():
+    running = sk.Loader([], sk.RandomSampler(), batch_size=3, run_ahead=True)
+    assert list(running) == []
+    assert running.epoch == 1
+
+
+def test_a_resumed_epoch_is_followed_by_whole_ones():
+    with loader(num_workers=1) as running:
+        running.load_state_dict(running.state_dict(step=3))
+        assert read(running) == expected(0)[9:]
+        assert read(running) == expected(1)
+
+
+def test_an_epoch_begins_without_a_wait_for_new_workers():
+    with loader(num_workers=2) as running:
+        read(running)
+        pids = running.worker_pids
+        time.sleep(0.2)
+        read(running)
+        assert running.worker_pids == pids
