@@ -10,31 +10,32 @@ from typing import Any, Final, final, get_args
 
 import numpy as np
 
-from samplerkit.errors import (
-    ArgumentRangeError,
-    DatasetError,
-)
+from samplerkit.errors import DatasetError
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
-from samplerkit.order.mixture import LONGEST_PERIOD, Mixed, Schedule, Stop, mixture_length
+from samplerkit.order.mixture import Mixed, Stop, mixture_length
 from samplerkit.order.order import Order
+from samplerkit.order.schedule import LONGEST_PERIOD, Schedule, schedule_of
 from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context
 
 _LARGEST_DENOMINATOR = 10**6
+_ROUNDED = 1 << 30
 
 
 @final
 class MixtureSampler(Sampler):
     """Mixes several datasets, the files of a layout or the parts of a ConcatDataset, with exact counts.
 
-    After any number of samples, each source has been read within less than one sample of its share. A source
+    After any number of samples, each source has been read within less than one sample of its share; within
+    two where there are more than three sources whose shares, as integers, add up to more than 2^20. A source
     that is read to its end begins anew, in another order, until the mixture stops.
 
     Args:
         weights: the share of each source: a list, tuple or array of numbers. None means in proportion to
-            their sizes, so that each sample comes once.
+            their sizes, so that each sample comes once. Weights without a short common measure are
+            rounded to a 2^30th of their sum.
         num_samples: how many samples; None and 0 mean until `stop`. A source may then come more than once.
         shuffle: whether the samples of a source come in a random order, another one each pass and epoch.
         stop: `first` ends before a source would begin anew; `all` once each was read to its end.
@@ -44,10 +45,10 @@ class MixtureSampler(Sampler):
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `num_samples` or `seed` is negative, or `stop` or `algorithm` is not known.
-        ArgumentRangeError: `weights` is empty, all zero, or holds a negative, NaN or infinite one; or the
-            weights have no common measure above a 2^20th of their sum.
-        DatasetError: when the order is asked for: the dataset has no files, others than weights, or an
-            empty one of positive weight.
+        ArgumentRangeError: `weights` is empty, all zero, or holds a negative, NaN or infinite one.
+        DatasetError: when the order is asked for: the dataset has no files, others than weights, an empty
+            one of positive weight, or, without weights, more than 2^31 samples by sizes without a common
+            divisor.
 
     Example:
         >>> sampler = MixtureSampler([0.75, 0.25], seed=7)
@@ -73,8 +74,6 @@ class MixtureSampler(Sampler):
         self.stop: Final = arguments.choice("stop", stop, get_args(Stop))
         self.seed: Final = arguments.seed(seed)
         self.algorithm: Final = arguments.algorithm(algorithm)
-        if self.weights is not None and self._shares:
-            _require_short(self._shares)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
@@ -93,8 +92,14 @@ class MixtureSampler(Sampler):
             if not len(layout):
                 raise DatasetError("dataset", "holds no samples to mix", layout)
             shares = _smallest(layout.sizes.tolist())
-            _require_short(shares)
-            return Schedule.of(shares)
+            if sum(shares) > LONGEST_PERIOD:
+                raise DatasetError(
+                    "dataset",
+                    f"has sizes which, without a common divisor, add up to more than {LONGEST_PERIOD}",
+                    sum(shares),
+                    mend="give weights",
+                )
+            return schedule_of(shares)
         if self.weights.size != layout.num_files:
             raise DatasetError(
                 "weights", f"must be one for each of the {layout.num_files} sources", self.weights.size
@@ -103,7 +108,7 @@ class MixtureSampler(Sampler):
 
     @cached_property
     def _own_schedule(self) -> Schedule:
-        return Schedule.of(self._shares)
+        return schedule_of(self._shares)
 
     @cached_property
     def _shares(self) -> list[int]:
@@ -111,19 +116,13 @@ class MixtureSampler(Sampler):
         given = [] if self.weights is None else self.weights.tolist()
         fractions = [Fraction(weight).limit_denominator(_LARGEST_DENOMINATOR) for weight in given]
         common = math.lcm(*(fraction.denominator for fraction in fractions))
-        return _smallest([int(fraction * common) for fraction in fractions])
+        shares = _smallest([int(fraction * common) for fraction in fractions])
+        if any(shares) and sum(shares) <= LONGEST_PERIOD:
+            return shares
+        total = math.fsum(given)
+        return _smallest([max(1, round(weight / total * _ROUNDED)) if weight else 0 for weight in given])
 
 
 def _smallest(numbers: list[int]) -> list[int]:
     divisor = math.gcd(*numbers)
     return [number // divisor for number in numbers]
-
-
-def _require_short(shares: list[int]) -> None:
-    if not any(shares) or sum(shares) > LONGEST_PERIOD:
-        raise ArgumentRangeError(
-            "weights",
-            f"as integers without a common divisor, must add up to at most {LONGEST_PERIOD}",
-            sum(shares),
-            mend="give weights in a simpler ratio, such as [0.7, 0.3]",
-        )
