@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -21,6 +21,7 @@ from samplerkit.config.registry import SAMPLERS
 from samplerkit.config.schema import json_schema
 from samplerkit.config.text import parse
 from samplerkit.errors import ConfigError
+from samplerkit.loading.loader import Loader
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.order.layout import Layout
 from samplerkit.order.world import World
@@ -101,10 +102,29 @@ class Config:
             >>> [batch for batch in config.dataloader(["a", "b", "c"])]
             [['a', 'b'], ['c']]
         """
-        options = asdict(self.loader)
+        options = self.loader.of_torch()
         sampler = TorchSampler(self.sampler, placed(dataset, self.dataset), world)
         batches = TorchBatchSampler(sampler, options.pop("batch_size"), options.pop("drop_last"))
         return torch.utils.data.DataLoader(dataset, batch_sampler=batches, **options)
+
+    def make_loader(self, dataset: Any, world: World | None = None, **options: Any) -> Loader:
+        """Makes a samplerkit `Loader`: the order of the sampler, with exactly-once state on top.
+
+        Args:
+            dataset: as for `dataloader`.
+            world: likewise.
+            options: of `Loader`, such as `collate_fn`; they take precedence over those of the config.
+
+        Raises:
+            ConfigError: the dataset is not the one of which the config speaks.
+
+        Example:
+            >>> config = load_config({"sampler": {"kind": "sequential"}, "loader": {"batch_size": 2}})
+            >>> config.make_loader(["a", "b", "c"]).state_dict(step=1)["position"]
+            2
+        """
+        given = {**self.loader.of_ours(), **options}
+        return Loader(placed(dataset, self.dataset), self.sampler, world=world, **given)
 
     def __eq__(self, other: object) -> bool:
         return self._written == other._written if isinstance(other, Config) else NotImplemented

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch.utils.data
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.delivery import Tail
+from samplerkit.loading.device.stage import DeviceStage, checked_device
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.request import Answer, BadSamples, Skipped
 from samplerkit.loading.run import Run
@@ -23,6 +25,9 @@ from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
 from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
+
+AfterBreak = Literal["restart", "continue"]
+"""Where an iteration begins after one that was left early."""
 
 REFUSED = {
     "shuffle": "give the sampler a shuffle mode",
@@ -59,6 +64,8 @@ class Loader:
             read is left out of its batch, logged and kept in `skipped`; the number of steps stays.
         run_ahead: begin to read the next epoch while the loop is at the end of this one, so that an epoch
             does not begin with a wait. The workers then live on.
+        device: hand out batches on this device, loaded and copied while the step before trains; None leaves
+            them on the host. `DeviceLoader(loader, ...)` does the same with more to choose.
         agreement_seconds: how long the ranks of a job wait for one another, when an iteration begins, to see
             that they read by the same order.
         dataloader_options: options of `torch.utils.data.DataLoader`; `drop_last=True` means `tail="drop"`.
@@ -91,9 +98,10 @@ class Loader:
         num_workers: int = 0,
         tail: Tail = "pad",
         world: World | None = None,
-        after_break: Literal["restart", "continue"] = "restart",
+        after_break: AfterBreak = "restart",
         bad_samples: BadSamples = "raise",
         run_ahead: bool = False,
+        device: torch.device | str | None = None,
         agreement_seconds: float = 10.0,
         **dataloader_options: Any,
     ) -> None:
@@ -113,8 +121,11 @@ class Loader:
         named: Any = arguments.choice("tail", tail, get_args(Tail))
         self.tail: Final[Tail] = "drop" if drops else named
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
-        self._after_break = arguments.choice("after_break", after_break, ("restart", "continue"))
+        self._after_break = arguments.choice("after_break", after_break, get_args(AfterBreak))
         skips: Any = arguments.choice("bad_samples", bad_samples, get_args(BadSamples))
+        self._make_stage: MakeStage | None = None
+        if device is not None:
+            self._make_stage = partial(DeviceStage, device=checked_device(device))
         self._agreement_seconds = agreement_seconds
         self._source: Final = Source(
             self._run, self.num_workers, self.batch_size, self.tail, skips, dataloader_options
@@ -166,7 +177,7 @@ class Loader:
         return self._source.pids
 
     def __iter__(self) -> Iterator[Any]:
-        return self.iterate_on(None, run_ahead=self.run_ahead)
+        return self.iterate_on(self._make_stage, run_ahead=self.run_ahead)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads.

@@ -87,6 +87,7 @@ class Source:
         """
         opened = self._open
         if opened is not None and run_ahead and opened.runs_ahead_to(reading, make_stage):
+            opened.next_epoch = None
             return opened
         if opened is not None:
             self.release(opened)
@@ -119,18 +120,15 @@ class Source:
 
     def _check_options(self) -> None:
         """Lets torch say now what it would say at the first batch."""
+        options: dict[str, Any] = {"dataset": (), "num_workers": self._num_workers, **self._options}
         try:
-            torch.utils.data.DataLoader(
-                (), batch_sampler=self._requests, num_workers=self._num_workers, **self._options
-            )
+            torch.utils.data.DataLoader(batch_sampler=self._requests, **options)
         except TypeError as error:
-            raise ArgumentTypeError(
-                "dataloader_options", f"are not torch's ({error})", self._options
-            ) from None
+            problem = f"are not torch's ({error})"
+            raise ArgumentTypeError("dataloader_options", problem, self._options) from None
         except ValueError as error:
-            raise ArgumentValueError(
-                "dataloader_options", f"are refused by torch ({error})", self._options
-            ) from None
+            problem = f"are refused by torch ({error})"
+            raise ArgumentValueError("dataloader_options", problem, self._options) from None
 
     def _torch_loader(self) -> torch.utils.data.DataLoader[Any]:
         options = dict(self._options)
@@ -174,7 +172,8 @@ class OpenSource:
         self.next_epoch: int | None = None
         self._watched = watched
         self._make_stage = make_stage
-        self._stage = None if make_stage is None else make_stage(watched)
+        # A stage closes its source, but these workers may live on: so it gets a source without them.
+        self._stage = None if make_stage is None else make_stage(batch for batch in watched)
         self._batches: Iterator[Any] = watched if self._stage is None else iter(self._stage)
         self._keeps_workers = keeps_workers
         self._is_open = True

@@ -49,6 +49,10 @@ LINKS = [
         )
         for mode in MODES
     ),
+    (
+        {"kind": "random", "shuffle": "partial", "partial_size": 4, "pools": 2},
+        lambda: sk.RandomSampler(shuffle="partial", partial_size=4, pools=2),
+    ),
     ({"kind": "subset", "indices": [7, 2, 7]}, lambda: sk.SubsetSampler([7, 2, 7])),
     (
         {"kind": "subset_random", "indices": [9, 1, 5], "num_samples": 2, "seed": 3},
@@ -614,6 +618,30 @@ def test_the_dataloader_is_torchs_own_with_the_options_of_the_config():
     options = ("num_workers", "prefetch_factor", "persistent_workers", "timeout", "pin_memory")
     assert [getattr(loader, name) for name in options] == [1, 3, True, 30, False]
     assert torch.cat(list(loader)).tolist() == list(range(SIZE))
+
+
+def test_a_config_makes_the_loader_that_can_be_resumed():
+    config = sk.Config.from_yaml(
+        "dataset: {kind: layout, sizes: [10, 0, 20]}\n"
+        "sampler: {kind: random, shuffle: files, seed: 3}\n"
+        "loader: {batch_size: 4, tail: ragged, num_workers: 1, after_break: continue}"
+    )
+    with config.make_loader(Squares(), sk.World(1, 0)) as loader:
+        assert (loader.tail, loader.num_workers) == ("ragged", 1)
+        first = [next(iter(loader)).tolist() for _ in range(3)]
+    resumed = sk.load_config(config.to_dict()).make_loader(Squares(), sk.World(1, 0), num_workers=0)
+    resumed.load_state_dict(loader.state_dict())
+    rest = [batch.tolist() for batch in resumed]
+    assert sum(first + rest, []) == list(config.sampler.order(config.dataset))
+
+
+@pytest.mark.parametrize(
+    "option", ["tail: drop", "after_break: continue", "bad_samples: skip", "run_ahead: true", "device: cpu"]
+)
+def test_a_plain_dataloader_refuses_what_it_does_not_know(option):
+    config = sk.Config.from_yaml(f"sampler: {{kind: random}}\nloader: {{batch_size: 4, {option}}}")
+    with pytest.raises(ValueError, match="make_loader"):
+        config.dataloader(Squares())
 
 
 def test_the_layout_in_the_config_tells_in_which_files_the_dataset_lies():

@@ -82,7 +82,7 @@ def test_the_next_epoch_is_begun_while_the_loop_is_at_the_end_of_this_one():
         assert begun == list(range(epoch + 2))
 
 
-@pytest.mark.parametrize("change", ["another epoch", "a break", "a state", "close"])
+@pytest.mark.parametrize("change", ["another epoch", "a break", "a second iterator", "a state", "close"])
 def test_what_was_read_ahead_is_dropped_when_something_else_is_wanted(change):
     with loader(num_workers=1) as running:
         state = running.state_dict(step=2)
@@ -96,6 +96,9 @@ def test_what_was_read_ahead_is_dropped_when_something_else_is_wanted(change):
             wanted = expected(0)[6:]
         elif change == "close":
             running.close()
+        elif change == "a second iterator":
+            first = iter(running)
+            next(first)
         else:
             next(iter(running))
         assert read(running) == wanted

@@ -1,0 +1,160 @@
+"""What can go wrong when batches are loaded in a thread, measured, and said once in a process."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import warnings
+from typing import Any, Final, final
+
+import numpy as np
+import torch
+
+JUDGED_LOADS = 8
+"""Loads after which the thread's use of the processor is judged; the first one is left out."""
+
+BUSY_SHARE = 0.25
+"""Share of the time, loop and all, that a thread may compute before it is looked at."""
+
+HELD_SHARE = 0.5
+"""Share of a load in which others wait for the interpreter, from which on it is said to hold it."""
+
+PROBED_SECONDS = 0.03
+_NAP_SECONDS = 0.0005
+_LATE_SECONDS = 0.002
+
+HOLDS_INTERPRETER: Final = (
+    "loading in this process computes in Python, and takes the interpreter from the training loop: "
+    "the steps get slower by about as much as loading takes; use num_workers of at least 1"
+)
+DRAWS_RANDOM: Final = (
+    "loading draws from the process-wide random generator of {}, in a thread beside the training loop: "
+    "what either of them draws then depends on timing; use num_workers of at least 1, or a generator of "
+    "your own, such as samplerkit.sample_rng"
+)
+
+
+class LoadingThreadWarning(RuntimeWarning):
+    """Loading in a thread slows training down, or makes it depend on timing."""
+
+
+@final
+class Watch:
+    """Measures loads in the thread that runs them."""
+
+    def __init__(self) -> None:
+        self._loads = 0
+        self._since = 0.0
+        self._computed = 0.0
+        self._random: dict[str, Any] = {}
+        self._probe: _Probe | None = None
+        self._probed = self._held = 0.0
+        self._is_judged = False
+
+    def begin(self) -> None:
+        """A load begins."""
+        if self._loads == 0:
+            self._random = _random_states()
+        elif self._loads == 1:
+            self._since, self._computed = time.perf_counter(), 0.0
+        elif self._loads > JUDGED_LOADS and not self._is_judged:
+            self._probe = _Probe()
+
+    def end(self, computed: float) -> tuple[str, ...]:
+        """A load ends.
+
+        Args:
+            computed: seconds that this thread computed in it.
+
+        Returns:
+            What was found, as messages.
+        """
+        self._loads += 1
+        self._computed += computed
+        if self._loads == 1:
+            drawn = _drawn(self._random)
+            self._random = {}
+            return (DRAWS_RANDOM.format(", ".join(drawn)),) if drawn else ()
+        if self._loads == JUDGED_LOADS + 1:
+            self._is_judged = self._computed < BUSY_SHARE * (time.perf_counter() - self._since)
+        return self._judge() if self._probe is not None else ()
+
+    def _judge(self) -> tuple[str, ...]:
+        # That a thread computes says little: torch and numpy let go of the interpreter while they do. So one
+        # asks for the interpreter while a load runs, and sees how long that takes.
+        probe, self._probe = self._probe, None
+        if probe is not None:
+            held, taken = probe.stop()
+            self._held += held
+            self._probed += taken
+        if self._probed < PROBED_SECONDS:
+            return ()
+        self._is_judged = True
+        return (HOLDS_INTERPRETER,) if self._held >= HELD_SHARE * self._probed else ()
+
+
+def warn_once(messages: tuple[str, ...], stacklevel: int) -> None:
+    """Warns of what was found, of each thing once in a process.
+
+    Args:
+        messages: from a `Watch`.
+        stacklevel: as for `warnings.warn`, seen from the caller.
+    """
+    for message in messages:
+        if message not in _SAID:
+            _SAID.add(message)
+            warnings.warn(message, LoadingThreadWarning, stacklevel=stacklevel + 1)
+
+
+_SAID: Final[set[str]] = set()
+
+
+@final
+class _Probe:
+    """A thread that naps, and measures how much later than it asked it gets the interpreter back."""
+
+    def __init__(self) -> None:
+        self._held = 0.0
+        self._is_over = False
+        self._started = time.perf_counter()
+        self._thread = threading.Thread(target=self._run, name="samplerkit-probe", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> tuple[float, float]:
+        """Gives the seconds in which the interpreter was held, and all seconds."""
+        self._is_over = True
+        self._thread.join()
+        return self._held, time.perf_counter() - self._started
+
+    def _run(self) -> None:
+        while not self._is_over:
+            asked = time.perf_counter()
+            time.sleep(_NAP_SECONDS)
+            late = time.perf_counter() - asked - _NAP_SECONDS
+            if late >= _LATE_SECONDS:
+                self._held += late
+
+
+def _random_states() -> dict[str, Any]:
+    numpy_state: Any = np.random.get_state(legacy=False)  # noqa: NPY002  # the state that user code draws from
+    numbers = numpy_state["state"]
+    return {
+        "torch": torch.random.get_rng_state(),
+        "numpy": (numbers["key"].tobytes(), numbers["pos"]),
+        "random": random.getstate(),
+    }
+
+
+def _drawn(before: dict[str, Any]) -> list[str]:
+    """The generators that were drawn from in the first load, in which the loop does nothing but wait."""
+    after = _random_states()
+    found = [name for name in ("numpy", "random") if before[name] != after[name]]
+    # torch's own random sampler draws one seed at the start of an epoch, always at the same point.
+    if not torch.equal(before["torch"], after["torch"]):
+        generator = torch.Generator()
+        generator.set_state(before["torch"])
+        torch.empty((), dtype=torch.int64).random_(generator=generator)
+        if not torch.equal(generator.get_state(), after["torch"]):
+            found.insert(0, "torch")
+    return found

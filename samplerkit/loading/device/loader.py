@@ -1,0 +1,170 @@
+"""The device loader: any loader, with its batches on the device before the loop asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, final
+
+import torch
+
+from samplerkit.errors import ArgumentTypeError
+from samplerkit.loading.device.epochs import Epochs
+from samplerkit.loading.device.kinds import Staged, is_staged
+from samplerkit.loading.device.stage import MOST_AHEAD, DeviceStage, PinMemory, checked_device, pin_policy
+from samplerkit.loading.device.stats import DeviceStats
+from samplerkit.loading.device.streams import require_available
+from samplerkit.samplers import arguments
+
+
+@final
+class DeviceLoader:
+    """Hands out the batches of a loader on a device; while the loop trains, the next ones are on their way.
+
+    A thread loads, pins and copies on a side stream, so that a step costs the longer of loading and training,
+    and not both. Batches may be any nesting of tensors and objects with `to`; see `map_leaves`.
+
+    What the state counts is what the loop received. It is that of samplerkit's `Loader`, or of torchdata's
+    `StatefulDataLoader` after the batch handed out last. Of any other loader, it is the epoch and the number
+    of batches, which are read and skipped after a restore.
+
+    A second iteration ends the first. After an early break, the next iteration begins the epoch anew. The
+    attributes of the loader can be read here too.
+
+    Args:
+        loader: a samplerkit `Loader`, a `StatefulDataLoader`, a `DataLoader`, or any iterable of batches.
+        device: where batches go; None takes the accelerator of this process, or the cpu where there is none.
+        depth: how many batches are loaded ahead; at most depth + 2 are on the device at a time.
+        pin_memory: whether tensors are pinned before they are copied; "auto" does what the device gains by.
+        run_ahead: whether loading goes on into the next epoch before the loop asks for it. The sampler is
+            told the next epoch then. `set_epoch` with another one drops what was loaded.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentRangeError: `depth` is not positive.
+        ArgumentValueError: the device is not there, or `pin_memory` is True without an accelerator.
+
+    Example:
+        >>> import torch
+        >>> batches = torch.utils.data.DataLoader(torch.arange(6), batch_size=2)
+        >>> with DeviceLoader(batches, "cpu") as loader:
+        ...     for batch in loader:
+        ...         if 3 in batch:
+        ...             state = loader.state_dict()
+        >>> state
+        {'schema': 1, 'epoch': 0, 'step': 2}
+        >>> resumed = DeviceLoader(batches, "cpu")
+        >>> resumed.load_state_dict(state)
+        >>> list(resumed)
+        [tensor([4, 5])]
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[Any],
+        device: torch.device | str | None = None,
+        *,
+        depth: int = 2,
+        pin_memory: PinMemory = "auto",
+        run_ahead: bool = False,
+    ) -> None:
+        if not isinstance(loader, Iterable):
+            raise ArgumentTypeError("loader", "must be an iterable of batches", loader)
+        if isinstance(loader, DeviceLoader):
+            raise ArgumentTypeError("loader", "is a device loader already", loader)
+        pin_policy(pin_memory)
+        self.loader: Final[Any] = loader
+        self.device: Final = current_device() if device is None else checked_device(device)
+        require_available(self.device)
+        self.depth: Final = arguments.positive("depth", depth, MOST_AHEAD)
+        self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
+        self._epochs: Final[Staged] = loader if is_staged(loader) else Epochs(loader)
+        # It knows nothing of this object: a loader that keeps it does not keep this one alive.
+        self._stages: Final = _Stages(self.device, self.depth, pin_memory)
+
+    @property
+    def stats(self) -> DeviceStats:
+        """Figures of the current epoch, or of the last one: waits of the loop, loading, copies."""
+        return DeviceStats() if self._stages.last is None else self._stages.last.stats
+
+    @property
+    def sampler(self) -> Any:
+        """The loader's sampler."""
+        return self.loader.sampler
+
+    @property
+    def batch_sampler(self) -> Any:
+        """The loader's batch sampler."""
+        return self.loader.batch_sampler
+
+    @property
+    def dataset(self) -> Any:
+        """The loader's dataset."""
+        return self.loader.dataset
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "loader":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.loader, name)
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._stages.last is not None:
+            self._stages.last.begin_epoch()
+        return self._epochs.iterate_on(self._stages, run_ahead=self.run_ahead)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that the next iteration reads: the loader is told, or else its sampler.
+
+        Raises:
+            ArgumentTypeError: no integer.
+            ArgumentValueError: negative.
+        """
+        self._epochs.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Gives the state after the batches handed out, whatever was loaded ahead."""
+        return self._epochs.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Makes the next iteration begin where a saved state stands.
+
+        Raises:
+            StateError: the state cannot be read or does not fit, or an iteration is under way.
+        """
+        self._epochs.load_state_dict(state)
+
+    def close(self) -> None:
+        """Ends the thread and the iteration under way. The loader can be used again."""
+        self._epochs.close()
+        if self._stages.last is not None:
+            self._stages.last.close()
+
+    def __enter__(self) -> DeviceLoader:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+@final
+class _Stages:
+    """Makes stages, and knows the last one."""
+
+    def __init__(self, device: torch.device, depth: int, pin_memory: PinMemory) -> None:
+        self._device: Final = device
+        self._depth: Final = depth
+        self._pin_memory: Final = pin_memory
+        self.last: DeviceStage | None = None
+
+    def __call__(self, source: Iterator[Any]) -> DeviceStage:
+        self.last = DeviceStage(source, self._device, depth=self._depth, pin_memory=self._pin_memory)
+        return self.last
+
+
+def current_device() -> torch.device:
+    """Gives the accelerator of this process, or the cpu where there is none."""
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return torch.device("cpu") if found is None else found
