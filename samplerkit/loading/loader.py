@@ -50,7 +50,8 @@ class Loader:
 
     Args:
         dataset: a map-style dataset. If it has `__getitems__`, it gets the ids of a batch as an int64 array.
-        sampler: the recipe.
+        sampler: the recipe; None for the dataset's own order: that of `.shuffle` on a tar dataset, or as it
+            stands.
         batch_size: samples a rank and step.
         num_workers: worker processes.
         tail: what becomes of the last samples, which do not fill a global batch. `pad`: repeat the first ones
@@ -92,7 +93,7 @@ class Loader:
     def __init__(
         self,
         dataset: Any,
-        sampler: Sampler,
+        sampler: Sampler | None = None,
         *,
         batch_size: int,
         num_workers: int = 0,
@@ -113,7 +114,7 @@ class Loader:
         self._run: Final = Run(sampler, dataset, world)
         drops = arguments.boolean("drop_last", dataloader_options.pop("drop_last", False))
         self.dataset: Final = dataset
-        self.sampler: Final = sampler
+        self.sampler: Final = self._run.recipe
         self.batch_size: Final = arguments.positive("batch_size", batch_size)
         self.num_workers: Final = arguments.integer("num_workers", num_workers)
         if self.num_workers < 0:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentTypeError, StateError
+from samplerkit.loading.default_order import default_sampler
 from samplerkit.loading.delivery import Delivery, Tail
 from samplerkit.loading.identity import describe_chain, describe_dataset, seeds_of
 from samplerkit.loading.reading import Reading
@@ -24,7 +25,7 @@ class Run:
     """What a loader and a sampler for torch share.
 
     Args:
-        recipe: the chain of samplers.
+        recipe: the chain of samplers; None for the dataset's own order.
         dataset: what is read; anything that `Sampler.order` takes.
         world: which shard of how many this process reads; None asks the running job at first use.
 
@@ -33,6 +34,7 @@ class Run:
     """
 
     def __init__(self, recipe: Any, dataset: Any, world: Any) -> None:
+        recipe = default_sampler(dataset) if recipe is None else recipe
         if not isinstance(recipe, Sampler):
             raise ArgumentTypeError(
                 "sampler", "must be a samplerkit sampler", recipe, mend="wrap another one in IterSampler"

@@ -29,7 +29,7 @@ class TorchSampler(torch.utils.data.DistributedSampler[int]):
     to the next one; `set_epoch` sets it.
 
     Args:
-        sampler: the recipe.
+        sampler: the recipe; None for the dataset's own order.
         dataset: the dataset that the DataLoader reads; anything that `Sampler.order` takes.
         world: which shard of how many this process reads; None asks the running job at first use. For every
             process to read everything, say World(1, 0).
@@ -48,10 +48,10 @@ class TorchSampler(torch.utils.data.DistributedSampler[int]):
 
     drop_last = False
 
-    def __init__(self, sampler: Sampler, dataset: Any, world: World | None = None) -> None:
+    def __init__(self, sampler: Sampler | None, dataset: Any, world: World | None = None) -> None:
         # torch's constructor asks for a process group, and makes plain numbers of what is a property here.
         self._run = Run(sampler, dataset, world)
-        self.recipe = sampler
+        self.recipe = self._run.recipe
         self.dataset = dataset
         self.epoch = 0
         self._start = 0

@@ -359,6 +359,16 @@ def test_a_sampler_of_torchs_is_refused_with_the_mend():
         sk.Loader([1, 2], sampler=torch.utils.data.SequentialSampler([1, 2]), batch_size=1)
 
 
+def test_without_a_sampler_a_dataset_is_read_in_its_own_order():
+    numbers = Numbers(20)
+    assert sk.Loader(numbers, batch_size=5).ids(1).tolist() == [5, 6, 7, 8, 9]
+    numbers.default_partial_size = 7
+    recipe = sk.RandomSampler(shuffle="partial", partial_size=7)
+    expected = list(recipe.order(20))
+    assert sk.Loader(numbers, batch_size=20).ids(0).tolist() == expected
+    assert list(sk.TorchSampler(None, numbers)) == expected
+
+
 def test_drop_last_means_drop():
     assert numbers_loader(drop_last=True).tail == "drop"
     assert [len(batch) for batch in numbers_loader(drop_last=True)] == [3, 3, 3]
