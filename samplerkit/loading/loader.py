@@ -20,6 +20,7 @@ from samplerkit.loading.request import Answer, BadSamples, Skipped
 from samplerkit.loading.run import Run
 from samplerkit.loading.source import MakeStage, OpenSource, Source
 from samplerkit.loading.state import State
+from samplerkit.loading.stats import LoaderStats, Waits
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
@@ -133,6 +134,8 @@ class Loader:
         )
         self._iteration: object | None = None
         self._next_epoch: int | None = None
+        self._waits = Waits()
+        self._reading_epoch = 0
         self._skipped: list[Skipped] = []
         self._skipped_places: dict[int, list[int]] = {}
         self._epoch = self._start = self._delivered = 0
@@ -171,6 +174,12 @@ class Loader:
     def skipped(self) -> tuple[Skipped, ...]:
         """The samples that could not be read and were left out of the batches handed out so far."""
         return tuple(self._skipped)
+
+    @property
+    def stats(self) -> LoaderStats:
+        """Figures of the iteration under way, or of the last one, for a training log."""
+        of_dataset = getattr(self.dataset, "stats", None) if self.num_workers == 0 else None
+        return self._waits.stats(self._reading_epoch, len(self._skipped), of_dataset)
 
     @property
     def worker_pids(self) -> list[int]:
@@ -283,11 +292,14 @@ class Loader:
         iteration = self._iteration = object()
         opened: OpenSource | None = None
         reading, is_finished = self._reading, False
+        self._waits, self._reading_epoch = Waits(), reading.epoch
         try:
             self._require_agreement()
             opened = self._source.open(reading, make_stage, run_ahead=run_ahead)
             for step in range(reading.steps):
+                self._waits.ask()
                 batch = opened.next()
+                self._waits.got()
                 self._delivered = step + 1
                 yield self._without_skipped(step, batch)
                 if self._iteration is not iteration:

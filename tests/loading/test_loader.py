@@ -369,6 +369,25 @@ def test_without_a_sampler_a_dataset_is_read_in_its_own_order():
     assert list(sk.TorchSampler(None, numbers)) == expected
 
 
+def test_the_figures_of_an_epoch_tell_how_long_the_loop_waited():
+    class Unhurried(Numbers):
+        stats = None
+
+        def __getitem__(self, index):
+            time.sleep(0.005)
+            return index
+
+    loader = sk.Loader(Unhurried(12), sk.SequentialSampler(), batch_size=3)
+    for _ in loader:
+        time.sleep(0.01)
+    stats = loader.stats
+    assert (stats.epoch, stats.batches, stats.skipped) == (0, 4, 0)
+    assert stats.total_wait > 12 * 0.005
+    assert stats.longest_wait + stats.first_wait < stats.total_wait < stats.seconds
+    assert stats.seconds > 12 * 0.005 + 3 * 0.01
+    assert stats.to_dict()["waiting"] == stats.total_wait / stats.seconds
+
+
 def test_drop_last_means_drop():
     assert numbers_loader(drop_last=True).tail == "drop"
     assert [len(batch) for batch in numbers_loader(drop_last=True)] == [3, 3, 3]
