@@ -1,4 +1,4 @@
-"""Arguments that a config writes in a way of its own: arrays, shuffle modes, and `auto`."""
+"""Arguments that a config writes in a way of its own: arrays, paths, shuffle modes, and `auto`."""
 
 from __future__ import annotations
 
@@ -49,6 +49,21 @@ class Inline:
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"anyOf": [handler(schema), {"type": "string", "pattern": r"\.npy$"}]}
+
+
+class Under:
+    """Marks a path, or a list of paths: a relative one starts from the folder of the config."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_wrap_validator_function(self._read, handler(source))
+
+    @staticmethod
+    def _read(value: Any, paths: Any, info: ValidationInfo) -> Any:
+        folder = (info.context or {}).get("folder", Path())
+        checked = paths(value)
+        if isinstance(checked, list):
+            return [str(folder / path) if isinstance(path, str) else path for path in checked]
+        return str(folder / checked) if isinstance(checked, str) else checked
 
 
 class Mode:

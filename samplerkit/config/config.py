@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.order.layout import Layout
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
+from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.tar.dataset import TarDataset
 
 _SECTIONS = ("dataset", "sampler", "loader")
 _EXAMPLE = f"sampler: {SAMPLERS.example}"
@@ -39,7 +42,8 @@ class Config:
     Two configs are equal when they say the same.
 
     Attributes:
-        dataset: the layout, or None where the config leaves it out: pass your own dataset from Python.
+        dataset: the layout, or the dataset itself for the kinds `files` and `tar`, or None where the config
+            leaves it out: pass your own dataset from Python.
         sampler: the chain of samplers.
         loader: the options of the DataLoader.
 
@@ -58,7 +62,7 @@ class Config:
         True
     """
 
-    dataset: Layout | None
+    dataset: Layout | FileDataset | TarDataset | None
     sampler: Sampler
     loader: LoaderOptions
     _written: dict[str, Any] = field(repr=False)
@@ -87,15 +91,16 @@ class Config:
         """
         return copy.deepcopy(self._written)
 
-    def dataloader(self, dataset: Any, world: World | None = None) -> torch.utils.data.DataLoader[Any]:
+    def dataloader(self, dataset: Any = None, world: World | None = None) -> torch.utils.data.DataLoader[Any]:
         """Makes a plain torch DataLoader that reads a dataset in the order of the sampler.
 
         Args:
-            dataset: a map-style dataset. Where the config has a dataset section, that tells the files.
+            dataset: a map-style dataset. Where the config has a dataset section, that tells the files. None
+                for the dataset of the config itself, of kind files or tar.
             world: which shard of how many this process reads; None asks the running job.
 
         Raises:
-            ConfigError: the dataset is not the one of which the config speaks.
+            ConfigError: the dataset is not the one of which the config speaks, or there is none.
 
         Example:
             >>> config = load_config({"sampler": {"kind": "sequential"}, "loader": {"batch_size": 2}})
@@ -103,11 +108,13 @@ class Config:
             [['a', 'b'], ['c']]
         """
         options = self.loader.of_torch()
-        sampler = TorchSampler(self.sampler, placed(dataset, self.dataset), world)
+        joined = placed(dataset, self.dataset)
+        sampler = TorchSampler(self.sampler, joined, world)
         batches = TorchBatchSampler(sampler, options.pop("batch_size"), options.pop("drop_last"))
-        return torch.utils.data.DataLoader(dataset, batch_sampler=batches, **options)
+        read = joined if dataset is None else dataset
+        return torch.utils.data.DataLoader(read, batch_sampler=batches, **options)
 
-    def make_loader(self, dataset: Any, world: World | None = None, **options: Any) -> Loader:
+    def make_loader(self, dataset: Any = None, world: World | None = None, **options: Any) -> Loader:
         """Makes a samplerkit `Loader`: the order of the sampler, with exactly-once state on top.
 
         Args:
@@ -116,7 +123,7 @@ class Config:
             options: of `Loader`, such as `collate_fn`; they take precedence over those of the config.
 
         Raises:
-            ConfigError: the dataset is not the one of which the config speaks.
+            ConfigError: the dataset is not the one of which the config speaks, or there is none.
 
         Example:
             >>> config = load_config({"sampler": {"kind": "sequential"}, "loader": {"batch_size": 2}})
@@ -130,7 +137,7 @@ class Config:
         return self._written == other._written if isinstance(other, Config) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash((self.dataset, self.loader))
+        return hash(json.dumps(self._written, sort_keys=True, default=str))
 
 
 def load_config(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:

@@ -118,6 +118,8 @@ def _as_written(raw: Any, value: Any, folder: Path) -> Any:
         return value.value
     if isinstance(raw, str) and isinstance(value, np.ndarray):
         return str(folder / raw)
+    if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str)):
+        return value  # a path, which starts from the working directory now
     return raw.tolist() if isinstance(raw, np.ndarray) else raw
 
 

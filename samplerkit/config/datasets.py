@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
+from samplerkit.config.arrays import Under
 from samplerkit.config.kinds import Kinds
 from samplerkit.errors import SamplerkitError
 from samplerkit.order.layout import Layout
+from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.source import OnError
 
 DATASETS = Kinds("dataset", example="{kind: size, size: 1000}")
 """All kinds; another one is another function here."""
+
+Paths = Annotated[str | list[str], Under()]
+"""A path, a pattern, or a list of them."""
+
+PathOrLengths = Annotated[str | list[int] | None, Under()]
+"""Samples in each file, or the path of a file that says so."""
 
 
 @DATASETS.kind("size")
@@ -25,3 +36,52 @@ def of_size(size: int) -> Layout:
 def of_files(sizes: Iterable[int], names: Iterable[str] | None = None) -> Layout:
     """Samples in files: how many in each, and what the files are called."""
     return Layout(sizes, names)
+
+
+@DATASETS.kind("files")
+def of_read_files(
+    files: Paths,
+    reader: str,
+    lengths: PathOrLengths = None,
+    max_files: int = 4,
+    max_bytes: int | None = None,
+    read_ahead: int = 1,
+    threads: int = 1,
+) -> FileDataset:
+    """Samples in files that a reader reads; readers of your own are for Python."""
+    return FileDataset(
+        files,
+        reader,
+        lengths,
+        max_files=max_files,
+        max_bytes=max_bytes,
+        read_ahead=read_ahead,
+        threads=threads,
+    )
+
+
+@DATASETS.kind("tar")
+def of_tar_shards(
+    urls: Paths,
+    decode: str | bool | None = None,
+    to_tuple: list[str] | None = None,
+    shuffle: int | None = None,
+    on_error: OnError = "raise",
+    checksums: bool = False,
+) -> TarDataset:
+    """Samples in tar shards, with the steps of its pipeline that need no function of yours.
+
+    Args:
+        urls: a pattern with braces or stars, or a list.
+        decode: how images are decoded, such as `pil` or `torchrgb`; True for all but images.
+        to_tuple: the fields of a sample, in this order.
+        shuffle: the window of the default order.
+        on_error: `raise` or `skip`.
+        checksums: whether each file is compared with the checksum in the index.
+    """
+    dataset = TarDataset(urls, on_error=on_error, checksums=checksums)
+    if decode:
+        dataset = dataset.decode() if decode is True else dataset.decode(decode)
+    if to_tuple is not None:
+        dataset = dataset.to_tuple(*to_tuple)
+    return dataset if shuffle is None else dataset.shuffle(shuffle)

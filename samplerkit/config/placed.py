@@ -8,25 +8,31 @@ from samplerkit.errors import ConfigError, DatasetError
 from samplerkit.order.layout import Layout
 
 
-def placed(dataset: Any, said: Layout | None) -> Any:
-    """Joins a dataset to the layout that a config says.
+def placed(dataset: Any, said: Any) -> Any:
+    """Joins a dataset to what a config says of it.
 
     Args:
-        dataset: what is to be read.
-        said: the layout in the config, or None.
+        dataset: what is to be read; None for the dataset in the config.
+        said: the layout or the dataset in the config, or None.
 
     Returns:
         What a sampler draws from: the dataset, with the layout of the config where that tells the files.
 
     Raises:
-        ConfigError: the two contradict one another.
+        ConfigError: the two contradict one another, or there is nothing that could be read.
 
     Example:
         >>> placed("abc", Layout([1, 2])).layout
         Layout([1, 2])
     """
+    if dataset is None:
+        if said is None or isinstance(said, Layout):
+            problem = "is missing" if said is None else "says only a layout"
+            raise ConfigError("dataset", problem, mend="pass the dataset, or name one of kind files or tar")
+        return said
     if said is None:
         return dataset
+    said = Layout.of(said)
     try:
         found = Layout.of(dataset)
     except DatasetError:

@@ -41,6 +41,10 @@ class Run:
             )
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
+        # A dataset that wants to be read in an order is content now.
+        order_is_given = getattr(dataset, "order_is_given", None)
+        if callable(order_is_given):
+            order_is_given()
         self.recipe: Final[Sampler] = recipe
         self.dataset: Final = dataset
         self._given_world = world

@@ -66,12 +66,15 @@ class TableSchedule:
 
     @property
     def period(self) -> int:
+        """The number of slots."""
         return self.sources.size
 
     def read(self, slots: Ids) -> tuple[Ids, Ids]:
+        """Gives the source that each slot reads, and how often that was read in earlier slots."""
         return self.sources[slots], self.turns[slots]
 
     def slots(self, source: int, turns: Ids) -> Ids:
+        """Gives the slots in which a source of positive weight is read for the turn-th time, from 0."""
         return self.places[source][turns]
 
 
@@ -134,6 +137,7 @@ class TreeSchedule:
             self._parent[branch[inner]] = inner
 
     def read(self, slots: Ids) -> tuple[Ids, Ids]:
+        """Gives the source that each slot reads, and how often that was read in earlier slots."""
         node, turn = np.full(slots.shape, self._root), slots.astype(np.int64)
         going = np.arange(slots.size)[self._first[node] >= 0]
         while going.size:
@@ -146,6 +150,7 @@ class TreeSchedule:
         return node, turn
 
     def slots(self, source: int, turns: Ids) -> Ids:
+        """Gives the slots in which a source of positive weight is read for the turn-th time, from 0."""
         node, turn = source, turns.astype(np.int64)
         while node != self._root:
             parent = int(self._parent[node])

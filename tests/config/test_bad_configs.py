@@ -115,6 +115,8 @@ TEXTS = [
     ("sampler: {kind: random, shuffle: false}", "sampler.shuffle", "use SequentialSampler", "false"),
     ("sampler: {kind: random, replacement: true, shuffle: files}", "sampler.shuffle", "GLOBAL", "files"),
     ("sampler: {kind: random, partial_size: 0}", "sampler.partial_size", "must be positive", 0),
+    ("sampler: {kind: random, pools: 3}", "sampler.pools", "must be 1 or 2", 3),
+    ("sampler: {kind: distributed, pools: two}", "sampler.pools", "must be a valid integer", "two"),
     ("sampler: {kind: random, lanes: 0}", "sampler.lanes", "must be positive", 0),
     ("sampler: {kind: random, algorithm: mt}", "sampler.algorithm", "is not known", "mt"),
     ("sampler: {kind: sequential, start_index: -1}", "sampler.start_index", "must be in [0, 2^63)", -1),

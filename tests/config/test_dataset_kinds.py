@@ -1,0 +1,130 @@
+"""Datasets that a config names by their files: with a reader, or as tar shards."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+import samplerkit as sk
+from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.writer import TarWriter
+
+SIZES = [5, 3, 6]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a config's data, which is not the working directory."""
+    (tmp_path / "data").mkdir()
+    first = 0
+    for number, size in enumerate(SIZES):
+        np.savez(tmp_path / "data" / f"{number}.npz", id=np.arange(first, first + size))
+        first += size
+    with TarWriter(str(tmp_path / "data" / "part-%03d.tar"), samples_per_shard=5) as writer:
+        for number in range(14):
+            writer.write({"__key__": f"{number:03}", "cls": number, "txt": f"number {number}"})
+    return tmp_path
+
+
+def config_of(folder, dataset, rest="sampler: {kind: random, shuffle: files, seed: 2}\n"):
+    (folder / "config.yaml").write_text(f"dataset: {dataset}\n{rest}loader: {{batch_size: 4}}\n")
+    return sk.load_config(folder / "config.yaml")
+
+
+FILES = "{kind: files, files: 'data/*.npz', reader: npz}"
+TAR = "{kind: tar, urls: 'data/part-{000..002}.tar', decode: true, to_tuple: [cls, txt]}"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "kind", "ids"),
+    [
+        (FILES, FileDataset, lambda batch: batch["id"]),
+        (
+            FILES.replace("reader: npz", "reader: npz, lengths: [5, 3, 6]"),
+            FileDataset,
+            lambda batch: batch["id"],
+        ),
+        (
+            "{kind: files, files: [data/0.npz, data/1.npz, data/2.npz], reader: npz}",
+            FileDataset,
+            lambda b: b["id"],
+        ),
+        (TAR, TarDataset, lambda batch: batch[0]),
+    ],
+)
+def test_a_config_reads_its_own_dataset_from_its_own_folder(folder, dataset, kind, ids):
+    config = config_of(folder, dataset)
+    assert isinstance(config.dataset, kind)
+    expected = list(config.sampler.order(config.dataset))
+    assert sorted(expected) == list(range(14))
+    for loader in (config.make_loader(world=sk.World()), config.dataloader(world=sk.World())):
+        assert torch.cat([ids(batch) for batch in loader]).tolist() == expected
+
+
+@pytest.mark.parametrize("dataset", [FILES, TAR])
+def test_what_a_config_says_of_its_dataset_can_be_written_and_read_again(folder, dataset, monkeypatch):
+    config = config_of(folder, dataset)
+    monkeypatch.chdir(folder.parent)
+    again = sk.load_config(config.to_dict())
+    assert again == config
+    assert hash(again) == hash(config)
+    assert len(again.dataset) == 14
+
+
+def test_the_lengths_of_files_may_lie_in_a_file_beside_the_config(folder):
+    config = config_of(folder, FILES)
+    config.dataset.save_lengths(folder / "lengths.json")
+    os.remove(folder / "data" / "1.npz")  # noqa: PTH107  # so it would be an error to count it
+    told = config_of(
+        folder,
+        "{kind: files, files: [data/0.npz, data/1.npz, data/2.npz], reader: npz, lengths: lengths.json}",
+    )
+    assert told.dataset.layout.sizes.tolist() == SIZES
+
+
+def test_the_window_of_a_tar_dataset_is_its_default_order(folder):
+    config = config_of(folder, TAR.replace("decode", "shuffle: 6, decode"))
+    expected = list(sk.RandomSampler(shuffle="partial", partial_size=6).order(config.dataset))
+    loader = sk.Loader(config.dataset, batch_size=14, world=sk.World())
+    assert next(iter(loader))[0].tolist() == expected
+    sampled = torch.utils.data.DataLoader(
+        config.dataset, batch_size=14, sampler=sk.TorchSampler(None, config.dataset, sk.World())
+    )
+    assert next(iter(sampled))[0].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        ("{kind: files, files: 'nothing/*.npz', reader: npz}", "dataset.files: no file matches"),
+        ("{kind: files, files: 'data/*.npz', reader: pickle}", "dataset.reader: is not known"),
+        ("{kind: files, files: 'data/*.npz'}", "dataset.reader: is missing"),
+        ("{kind: files, files: [1], reader: npz}", "dataset.files"),
+        ("{kind: files, files: 'data/*.npz', reader: npz, lengths: [1]}", "dataset.lengths"),
+        ("{kind: files, files: 'data/*.npz', reader: npz, max_files: 0}", "dataset.max_files"),
+        ("{kind: tar, urls: 'data/no-{0..2}.tar'}", "dataset.urls: there is no such file"),
+        ("{kind: tar, urls: 'data/part-{000..002}.tar', on_error: ignore}", "dataset.on_error"),
+        ("{kind: tar, urls: 'data/part-{000..002}.tar', decode: pickle}", "decode"),
+        ("{kind: tar, urls: 'data/part-{000..002}.tar', shuffle: -1}", "dataset.shuffle"),
+    ],
+)
+def test_a_mistake_in_a_dataset_names_its_key(folder, dataset, message):
+    with pytest.raises(sk.ConfigError, match=message):
+        config_of(folder, dataset)
+
+
+@pytest.mark.parametrize("dataset", ["{kind: layout, sizes: [5, 3, 6]}", "null"])
+def test_a_loader_without_a_dataset_says_how_to_give_one(folder, dataset):
+    config = config_of(folder, dataset)
+    for make in (config.make_loader, config.dataloader):
+        with pytest.raises(sk.ConfigError, match="pass the dataset"):
+            make()
