@@ -19,6 +19,7 @@ from samplerkit.errors import (
     WorkerError,
     WorldError,
 )
+from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.loading.worker import sample_rng
@@ -36,6 +37,8 @@ from samplerkit.samplers.random import RandomSampler
 from samplerkit.samplers.sequential import SequentialSampler
 from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
 from samplerkit.samplers.weighted import WeightedRandomSampler
+from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.tar.dataset import TarDataset
 
 __version__ = "0.1.0"
 
@@ -48,8 +51,10 @@ __all__ = [
     "ConfigError",
     "Context",
     "DatasetError",
+    "DeviceLoader",
     "DisagreementError",
     "DistributedSampler",
+    "FileDataset",
     "InverseTooLargeError",
     "IterSampler",
     "Layout",
@@ -69,6 +74,7 @@ __all__ = [
     "StateError",
     "SubsetRandomSampler",
     "SubsetSampler",
+    "TarDataset",
     "TorchBatchSampler",
     "TorchSampler",
     "WeightedRandomSampler",

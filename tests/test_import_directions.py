@@ -44,6 +44,8 @@ LATE_IMPORTS = {
         "cli.demo.data",
         "sklearn.datasets",
     ): "an extra: the command must start without it",
+    ("storage.tar.images", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
+    ("storage.files.readers", "pyarrow.parquet"): "an extra: only parquet files need it",
 }
 """Imports that are not at the top of a module, each with its reason."""
 

@@ -40,15 +40,15 @@ class Points(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         return self.inputs[index], self.targets[index]
 
 
-def accuracy(model: nn.Module, dataset: Points) -> float:
+def accuracy(model: nn.Module, dataset: Points, device: torch.device) -> float:
     """Counts each sample of a dataset exactly once, on whatever number of ranks."""
     # offset=0 deals without padding, so that no sample counts twice. A rank may then have one batch more than
     # another: no collective inside of this loop, one after it.
     sampler = sk.DistributedSampler(shuffle=False, offset=0)
     loader = DataLoader(dataset, batch_size=100, sampler=sk.TorchSampler(sampler, dataset))
     counts = torch.zeros(2)
-    with torch.no_grad():
-        for inputs, targets in loader:
+    with torch.no_grad(), sk.DeviceLoader(loader, device) as batches:
+        for inputs, targets in batches:
             right = (model(inputs).argmax(dim=1) == targets).sum()
             counts += torch.tensor([float(right), len(targets)])
     dist.all_reduce(counts)
@@ -57,13 +57,15 @@ def accuracy(model: nn.Module, dataset: Points) -> float:
 
 def train() -> None:
     """Trains and prints what happened, on rank 0."""
-    network = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 2))
-    model = DistributedDataParallel(network)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-
     dataset, held_out = Points([250] * 8, seed=1), Points([501], seed=2)
     config = sk.load_config(Path(__file__).with_name("own_data.yaml"))
-    loader = config.dataloader(dataset)  # a plain torch DataLoader
+    # A plain torch DataLoader, and around it one that loads and copies the next batches to the GPU, if there
+    # is one, while this one trains. (`config.make_loader(dataset)` can be resumed too: see docs/resume.md.)
+    loader = sk.DeviceLoader(config.dataloader(dataset))
+
+    network = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 2)).to(loader.device)
+    model = DistributedDataParallel(network)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 
     for epoch in range(8):  # each pass reads the next epoch's order; there is no set_epoch to forget
         samples = 0
@@ -72,7 +74,7 @@ def train() -> None:
             nn.functional.cross_entropy(model(inputs), targets).backward()
             optimizer.step()
             samples += len(targets)
-        measured = accuracy(network, held_out)
+        measured = accuracy(network, held_out, loader.device)
         if dist.get_rank() == 0:
             world = dist.get_world_size()
             print(f"epoch {epoch}: {samples} samples on each of {world} ranks, test accuracy {measured:.3f}")

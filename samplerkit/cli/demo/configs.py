@@ -25,8 +25,11 @@ ADAPTIVE_THRESHOLD = 1_000
 
 _TEXT = """\
 dataset:
-  kind: layout
-  sizes: [{sizes}]
+  kind: files
+  files: ../data/digits-*.npz
+  reader: npz
+  lengths: [{sizes}]
+  max_files: 3
 sampler:
   kind: distributed
   shuffle: {shuffle}

@@ -25,8 +25,8 @@ def write_digits(folder: Path) -> tuple[int, ...]:
     for a shuffle which does not mix files.
 
     Args:
-        folder: gets `digits-00.npz` and so on, each with `pixels` (uint8 of shape (samples, 64)) and
-            `labels` (int64 of shape (samples,)), and `test.npz` with the samples held out.
+        folder: gets `digits-00.npz` and so on, each with `pixels` (uint8 of shape (samples, 64)), `labels`
+            and `ids` (int64 of shape (samples,)), and `test.npz` with the samples held out.
 
     Returns:
         The number of samples in each training file.
@@ -40,8 +40,11 @@ def write_digits(folder: Path) -> tuple[int, ...]:
     pixels, labels = pixels[~held_out], labels[~held_out]
     by_label = np.argsort(labels, kind="stable")
     parts = np.array_split(by_label, NUM_FILES)
+    first = 0
     for path, part in zip(training_files(folder), parts, strict=True):
-        np.savez(path, pixels=pixels[part], labels=labels[part])
+        ids = np.arange(first, first + part.size)
+        np.savez(path, pixels=pixels[part], labels=labels[part], ids=ids)
+        first += part.size
     return tuple(part.size for part in parts)
 
 

@@ -15,13 +15,12 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from samplerkit.cli.demo.data import training_files
-from samplerkit.cli.demo.dataset import NpzFiles
 from samplerkit.cli.demo.events import tell
 from samplerkit.cli.demo.rank import run_rank
-from samplerkit.cli.demo.train import LEARNING_RATE, Job, accuracy_of, digit_network
+from samplerkit.cli.demo.train import LEARNING_RATE, Job, accuracy_of, digit_network, scaled
 from samplerkit.loading.loader import Loader
-from samplerkit.order.layout import Layout
 from samplerkit.samplers.distributed import DistributedSampler
+from samplerkit.storage.files.dataset import FileDataset
 
 EPOCHS = 4
 GLOBAL_BATCH = 48
@@ -41,25 +40,25 @@ def train_and_save(job: Job, run: str, killed_in: int) -> None:
     """
     ranks = torch.distributed.get_world_size()
     sizes = json.loads((job.folder / "sizes.json").read_text(encoding="utf-8"))
-    dataset = NpzFiles(training_files(job.folder / "data"), Layout(sizes))
+    dataset = FileDataset(training_files(job.folder / "data"), "npz", sizes)
     sampler = DistributedSampler(shuffle="partial", partial_size=180, seed=7)
     torch.manual_seed(7)
     network = digit_network().to(job.device)
     optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
     step = 0
     with (
-        Loader(dataset, sampler, batch_size=GLOBAL_BATCH // ranks) as loader,
+        Loader(dataset, sampler, batch_size=GLOBAL_BATCH // ranks, device=job.device) as loader,
         (job.folder / f"{run}.{job.rank}.jsonl").open("w", encoding="utf-8") as ledger,
     ):
         _load(job, network, optimizer, loader)
         model = DistributedDataParallel(network)
         while loader.epoch < EPOCHS:
-            for pixels, labels, ids in loader:
-                kept = ids[~torch.from_numpy(loader.pads(loader.step - 1))].tolist()
+            for batch in loader:
+                kept = batch["ids"].cpu()[~torch.from_numpy(loader.pads(loader.step - 1))].tolist()
                 ledger.write(json.dumps({"epoch": loader.epoch, "ids": kept}) + "\n")
                 ledger.flush()
                 optimizer.zero_grad()
-                loss = nn.functional.cross_entropy(model(pixels.to(job.device)), labels.to(job.device))
+                loss = nn.functional.cross_entropy(model(scaled(batch["pixels"])), batch["labels"])
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 step += 1

@@ -11,16 +11,15 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader
 
 from samplerkit.cli.demo.configs import config_path
-from samplerkit.cli.demo.data import training_files
-from samplerkit.cli.demo.dataset import NpzFiles
 from samplerkit.cli.demo.events import EpochCount, Training, epoch_done, tell
 from samplerkit.cli.demo.gather import gather
 from samplerkit.config.config import load_config
 from samplerkit.errors import ConfigError
+from samplerkit.loading.loader import Loader
 from samplerkit.order.shuffle import Shuffle
+from samplerkit.storage.files.dataset import FileDataset
 
 EPOCHS = 10
 """Passes over the training part: few enough that a weak shuffle shows."""
@@ -56,6 +55,7 @@ def train(job: Job, mode: Shuffle, seed: int) -> Training:
         What happened; only rank 0 knows the accuracy, the others say 0.
     """
     dataset, loader = _loaded(job, mode, seed)
+    opened_before = 0
     torch.manual_seed(seed)
     network = digit_network().to(job.device)
     model = DistributedDataParallel(network)
@@ -65,29 +65,35 @@ def train(job: Job, mode: Shuffle, seed: int) -> Training:
     digest, epochs = blake2b(digest_size=8), []
     for _ in range(EPOCHS):
         received = []
-        dataset.files_opened = 0
-        for pixels, labels, ids in loader:
-            received.append(ids.numpy())
+        for batch in loader:  # on the device already, while the step before trained
+            received.append(batch["ids"].cpu().numpy())
             optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(pixels.to(job.device)), labels.to(job.device))
+            loss = nn.functional.cross_entropy(model(scaled(batch["pixels"])), batch["labels"])
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
-        epochs.append(_count(np.concatenate(received), dataset, job.device, digest))
+        opened = dataset.stats.files_read
+        epochs.append(_count(np.concatenate(received), opened - opened_before, dataset, job.device, digest))
+        opened_before = opened
         if job.rank == 0:
             tell(epoch_done(mode.value))
     accuracy = accuracy_of(network, job) if job.rank == 0 else 0.0
     return Training(mode.value, seed, accuracy, digest.hexdigest(), tuple(epochs), str(job.device))
 
 
-def _loaded(job: Job, mode: Shuffle, seed: int) -> tuple[NpzFiles, DataLoader[Any]]:
-    written = load_config(config_path(job.folder / "configs", mode)).to_dict()
+def _loaded(job: Job, mode: Shuffle, seed: int) -> tuple[FileDataset, Loader]:
+    path = config_path(job.folder / "configs", mode)
+    written = load_config(path).to_dict()
     written["sampler"]["seed"] = seed
     config = load_config(written)
-    if config.dataset is None:
-        raise ConfigError("dataset", "is missing", mend="say how many samples each file holds")
-    dataset = NpzFiles(training_files(job.folder / "data"), config.dataset)
-    return dataset, config.dataloader(dataset)
+    if not isinstance(config.dataset, FileDataset):
+        raise ConfigError("dataset", "must be of kind files", config.dataset, mend=f"see {path.name}")
+    return config.dataset, config.make_loader(device=job.device)
+
+
+def scaled(pixels: torch.Tensor) -> torch.Tensor:
+    """Gives pixels in [0, 1], float32, of the numbers 0 to 16 in the files."""
+    return pixels.float() / 16
 
 
 def digit_network() -> nn.Module:
@@ -105,10 +111,10 @@ def digit_network() -> nn.Module:
 
 
 def _count(
-    received: np.ndarray[Any, Any], dataset: NpzFiles, device: torch.device, digest: Any
+    received: np.ndarray[Any, Any], files_opened: int, dataset: FileDataset, device: torch.device, digest: Any
 ) -> EpochCount:
     ids_of_ranks = gather(received, device)
-    opened = gather(np.array([dataset.files_opened]), device)
+    opened = gather(np.array([files_opened]), device)
     for ids in ids_of_ranks:
         digest.update(ids.astype("<i8").tobytes())
     times_seen = np.bincount(np.concatenate(ids_of_ranks), minlength=len(dataset))
@@ -125,7 +131,7 @@ def _count(
 def accuracy_of(network: nn.Module, job: Job) -> float:
     """Gives the share of right answers on the test set, in percent."""
     with np.load(job.folder / "data" / "test.npz", allow_pickle=False) as file:
-        pixels = torch.from_numpy(file["pixels"]).float() / 16
+        pixels = scaled(torch.from_numpy(file["pixels"]))
         labels = torch.from_numpy(file["labels"])
     answers = network(pixels.to(job.device)).argmax(dim=1).cpu()
     return 100 * float((answers == labels).float().mean())
