@@ -115,13 +115,20 @@ class BlockShuffle(Order):
         starts: the first row of each run and the number of rows at the end; int64 of shape (runs + 1,).
         block_size: rows in a block, the last of a run may be shorter; None for one block a run.
         key: block j of run r is shuffled by the words of (r, j).
+        first_size: rows in the first block of each run, at most `block_size`; None for as many as in others.
     """
 
-    def __init__(self, starts: Ids, block_size: int | None, key: Key) -> None:
+    def __init__(
+        self, starts: Ids, block_size: int | None, key: Key, *, first_size: int | None = None
+    ) -> None:
         longest = int(np.diff(starts).max(initial=1))
         self._starts = starts
-        self._block_size = longest if block_size is None else block_size
-        self._blocks_per_run = -(-longest // self._block_size)
+        # No block is longer than its run, and so all sums fit into 64 bits.
+        self._block_size = longest if block_size is None else min(block_size, longest)
+        first = self._block_size if first_size is None else min(first_size, self._block_size)
+        # A first block that is shorter than the others lacks its first rows.
+        self._missing = self._block_size - first
+        self._blocks_per_run = -(-(longest + self._missing) // self._block_size)
         self._key = key
 
     def __len__(self) -> int:
@@ -138,8 +145,11 @@ class BlockShuffle(Order):
         if rows.size == 0:
             return rows
         run = interval_of(self._starts, rows)
-        block = (rows - self._starts[run]) // self._block_size
-        start = self._starts[run] + block * self._block_size
+        block = (rows - self._starts[run] + self._missing) // self._block_size
+        start = block * self._block_size
+        if self._missing:
+            start = np.maximum(start - self._missing, 0)
+        start += self._starts[run]
         numbers, which = _distinct(run * self._blocks_per_run + block)
         blocks = [self._block(number) for number in numbers.tolist()]
         permuted = permute_blocks(blocks, self._key, which, rows - start, inverse=inverse)
@@ -148,8 +158,9 @@ class BlockShuffle(Order):
 
     def _block(self, number: int) -> Block:
         run, block = divmod(number, self._blocks_per_run)
-        rows_left = int(self._starts[run + 1] - self._starts[run]) - block * self._block_size
-        return Block(run, block, min(self._block_size, rows_left))
+        rows = int(self._starts[run + 1] - self._starts[run])
+        end = (block + 1) * self._block_size - self._missing
+        return Block(run, block, min(end, rows) - max(0, end - self._block_size))
 
 
 def _distinct(labels: Ids) -> tuple[Ids, Ids]:

@@ -31,12 +31,15 @@ class Mode:
         partial_size: samples in a block of PARTIAL.
         adaptive_threshold: the largest dataset that ADAPTIVE shuffles GLOBAL.
         lanes: the number of lanes; None for the run's number of shards in the file-aware modes, else 1.
+        pools: the passes of PARTIAL. With 2, blocks have twice the size, and a second pass is shifted by half
+            a block, so that samples cross the borders of blocks.
     """
 
     shuffle: Shuffle
     partial_size: int = DEFAULT_PARTIAL_SIZE
     adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD
     lanes: int | None = None
+    pools: int = 1
 
     def resolve(self, layout: Layout) -> Shuffle:
         """Tells which mode is meant for this layout: ADAPTIVE becomes GLOBAL or PARTIAL.
@@ -85,7 +88,15 @@ class Mode:
         elif shuffle in (Shuffle.FILES, Shuffle.PARTIAL):
             sequence = FileSequence(layout, key("files")) if layout.num_files > 1 else everything
         if shuffle is Shuffle.PARTIAL:
-            blocks = BlockShuffle(lanes.starts, self.partial_size, key("partial"))
+            blocks = BlockShuffle(lanes.starts, self.partial_size * self.pools, key("partial"))
             sequence = compose(blocks, sequence)
+            if self.pools == 2:
+                across = BlockShuffle(
+                    lanes.starts,
+                    2 * self.partial_size,
+                    key("partial-2"),
+                    first_size=self.partial_size,
+                )
+                sequence = compose(across, sequence)
         woven = LaneWeave(lanes) if lanes.count > 1 else everything
         return compose(woven, sequence)

@@ -96,8 +96,11 @@ def choice(place: str, value: Any, names: Sequence[str]) -> str:
     return value
 
 
-def mode(shuffle: Any, partial_size: Any, adaptive_threshold: Any, lanes: Any) -> Mode:
+def mode(shuffle: Any, partial_size: Any, adaptive_threshold: Any, lanes: Any, pools: Any) -> Mode:
     """Takes the arguments of a shuffle mode together."""
+    passes = integer("pools", pools)
+    if passes not in {1, 2}:
+        raise ArgumentRangeError("pools", "must be 1 or 2", passes)
     threshold = integer("adaptive_threshold", adaptive_threshold)
     if threshold < 0:
         raise ArgumentRangeError("adaptive_threshold", "must not be negative", threshold)
@@ -106,6 +109,7 @@ def mode(shuffle: Any, partial_size: Any, adaptive_threshold: Any, lanes: Any) -
         positive("partial_size", partial_size),
         threshold,
         None if lanes is None else positive("lanes", lanes, MOST_LANES),
+        passes,
     )
 
 

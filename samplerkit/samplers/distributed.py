@@ -33,6 +33,8 @@ class DistributedSampler(Sampler):
             gives each what there is and repeats nothing, the first sample to shard o.
         seed: the seed of the order, in [0, 2^64); the same on every shard.
         partial_size: samples in a block of PARTIAL.
+        pools: 1, or 2 for samples that cross the borders of blocks: PARTIAL then shuffles blocks of twice
+            `partial_size`, and a second time those that begin half a block later.
         adaptive_threshold: the largest number of samples that ADAPTIVE shuffles GLOBAL.
         lanes: into how many lanes the order is woven; None for the number of shards at the first start in
             the file-aware modes, so that each shard reads its own files, and 1 in the others.
@@ -42,7 +44,7 @@ class DistributedSampler(Sampler):
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `num_samples` or `seed` is negative, or `algorithm` is not known.
         ArgumentRangeError: `num_shards` is not positive, `shard_id` or `offset` is out of range, or
-            `partial_size` or `lanes` is not positive.
+            `partial_size` or `lanes` is not positive, or `pools` is neither 1 nor 2.
         ShuffleModeError: when the order is asked for: FILES or INFILE over a dataset without files.
 
     Source: `mindspore.dataset.DistributedSampler`; the lanes are what MosaicML streaming calls canonical
@@ -64,14 +66,16 @@ class DistributedSampler(Sampler):
         *,
         seed: int = 0,
         partial_size: int = DEFAULT_PARTIAL_SIZE,
+        pools: int = 1,
         adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD,
         lanes: int | None = None,
         algorithm: str = ALGORITHM,
     ) -> None:
         super().__init__(num_samples)
-        self._mode: Final = arguments.mode(shuffle, partial_size, adaptive_threshold, lanes)
+        self._mode: Final = arguments.mode(shuffle, partial_size, adaptive_threshold, lanes, pools)
         self.shuffle: Final = self._mode.shuffle
         self.partial_size: Final = self._mode.partial_size
+        self.pools: Final = self._mode.pools
         self.adaptive_threshold: Final = self._mode.adaptive_threshold
         self.lanes: Final = self._mode.lanes
         self.num_shards: Final = arguments.optional_integer("num_shards", num_shards)

@@ -31,6 +31,8 @@ class RandomSampler(Sampler):
         shuffle: the shuffle mode, any but FALSE; only GLOBAL and ADAPTIVE with `replacement`.
         seed: the seed of the order, in [0, 2^64).
         partial_size: samples in a block of PARTIAL.
+        pools: 1, or 2 for samples that cross the borders of blocks: PARTIAL then shuffles blocks of twice
+            `partial_size`, and a second time those that begin half a block later.
         adaptive_threshold: the largest number of samples that ADAPTIVE shuffles GLOBAL.
         lanes: into how many lanes the order is woven; None for the number of shards at the first start in
             the file-aware modes, and 1 in the others.
@@ -39,7 +41,7 @@ class RandomSampler(Sampler):
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `num_samples` or `seed` is negative, or `algorithm` is not known.
-        ArgumentRangeError: `partial_size` or `lanes` is not positive.
+        ArgumentRangeError: `partial_size` or `lanes` is not positive, or `pools` neither 1 nor 2.
         ShuffleModeError: `replacement` with a mode that it does not go with; or, when the order is asked
             for, FILES or INFILE over a dataset without files.
 
@@ -59,15 +61,17 @@ class RandomSampler(Sampler):
         *,
         seed: int = 0,
         partial_size: int = DEFAULT_PARTIAL_SIZE,
+        pools: int = 1,
         adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD,
         lanes: int | None = None,
         algorithm: str = ALGORITHM,
     ) -> None:
         super().__init__(num_samples)
         self.replacement: Final = arguments.boolean("replacement", replacement)
-        self._mode: Final = arguments.mode(shuffle, partial_size, adaptive_threshold, lanes)
+        self._mode: Final = arguments.mode(shuffle, partial_size, adaptive_threshold, lanes, pools)
         self.shuffle: Final = self._mode.shuffle
         self.partial_size: Final = self._mode.partial_size
+        self.pools: Final = self._mode.pools
         self.adaptive_threshold: Final = self._mode.adaptive_threshold
         self.lanes: Final = self._mode.lanes
         self.seed: Final = arguments.seed(seed)

@@ -160,6 +160,7 @@ def _mode_arguments(modes: Sequence[Shuffle]) -> dict[str, st.SearchStrategy[Any
         "shuffle": st.sampled_from(modes),
         "seed": seeds,
         "partial_size": st.integers(1, 9),
+        "pools": st.integers(1, 2),
         "adaptive_threshold": st.integers(0, MOST_SAMPLES),
         "lanes": st.none() | st.integers(1, 6),
     }

@@ -105,12 +105,27 @@ def _chains() -> Iterator[Case]:
         yield {"layout": SIZES_OF_FILES, "epoch": 5, "chain": chain[:depth]}
 
 
+def _pools() -> Iterator[Case]:
+    for mode in ("partial", "adaptive"):
+        for lanes, partial_size in ((1, 6), (3, 4), (2, 100)):
+            arguments = {"seed": 7, "lanes": lanes, "partial_size": partial_size, "adaptive_threshold": 40}
+            yield {
+                "layout": SIZES_OF_FILES,
+                "epoch": 2,
+                "chain": [_link("RandomSampler", shuffle=mode, pools=2, **arguments)],
+            }
+    for partial_size in (5000, 2**31, 2**62):
+        root = _link("RandomSampler", shuffle="partial", pools=2, seed=7, lanes=2, partial_size=partial_size)
+        yield {"layout": LARGE_FILES, "epoch": 2, "chain": [root], "positions": _positions(sum(LARGE_FILES))}
+
+
 def orders() -> Iterator[Case]:
     """Every mode over a layout with lanes, every sampler, and chains of them; the first reads the dataset."""
     yield from _modes()
     yield from _samplers()
     yield from _chains()
     yield from _mixtures()
+    yield from _pools()
 
 
 def permuted(case: Case) -> list[int]:

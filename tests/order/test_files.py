@@ -14,6 +14,7 @@ from samplerkit.order.permutation import TABLE_LIMIT, Network, forward, table, w
 
 FILE_AWARE = ["files", "infile", "partial"]
 MODES = [*FILE_AWARE, "global", "false"]
+WITH_POOLS = [*((mode, 1) for mode in MODES), ("partial", 2)]
 
 LAYOUTS = {
     "no file": [],
@@ -51,13 +52,14 @@ def woven(runs):
     return [run[row] for row in range(longest) for run in runs if row < len(run)]
 
 
-def in_blocks(run, size, key, lane):
-    """Shuffles each block of a lane's run."""
-    blocks = [run[start : start + size] for start in range(0, len(run), size)]
+def in_blocks(run, size, key, lane, first=0):
+    """Shuffles each block of a lane's run; the first block may be a shorter one."""
+    borders = [0] * (first > 0) + list(range(first, len(run), size))
+    blocks = [run[start:end] for start, end in pairwise([*borders, len(run)])]
     return [id for number, block in enumerate(blocks) for id in permuted(block, key, lane, number)]
 
 
-def reference(mode, sizes, lanes, partial_size, seed, epoch):
+def reference(mode, sizes, lanes, partial_size, pools, seed, epoch):
     def key(role):
         return Key(seed, epoch, 0, role)
 
@@ -72,32 +74,39 @@ def reference(mode, sizes, lanes, partial_size, seed, epoch):
         sequence = permuted(sequence, key("global"))
     runs = cut(sequence, lanes)
     if mode == "partial":
-        runs = [in_blocks(run, partial_size, key("partial"), lane) for lane, run in enumerate(runs)]
+        size = partial_size * pools
+        runs = [in_blocks(run, size, key("partial"), lane) for lane, run in enumerate(runs)]
+        if pools == 2:
+            runs = [
+                in_blocks(run, size, key("partial-2"), lane, partial_size) for lane, run in enumerate(runs)
+            ]
     return woven(runs)
 
 
-def order_of(mode, sizes, lanes=1, partial_size=10**6, seed=7, epoch=3):
-    sampler = sk.DistributedSampler(1, 0, mode, seed=seed, lanes=lanes, partial_size=partial_size)
+def order_of(mode, sizes, lanes=1, partial_size=10**6, pools=1, seed=7, epoch=3):
+    sampler = sk.DistributedSampler(
+        1, 0, mode, seed=seed, lanes=lanes, partial_size=partial_size, pools=pools
+    )
     return sampler.order(sk.Layout(sizes), epoch)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "pools"), WITH_POOLS)
 @pytest.mark.parametrize("sizes", LAYOUTS.values(), ids=LAYOUTS.keys())
 @pytest.mark.parametrize("lanes", [1, 2, 3, 8, 40])
 @pytest.mark.parametrize("partial_size", [1, 4, 5000, 10**6])
-def test_every_mode_is_what_its_definition_says(mode, sizes, lanes, partial_size):
-    order = order_of(mode, sizes, lanes, partial_size)
-    expected = reference(mode, sizes, lanes, partial_size, seed=7, epoch=3)
+def test_every_mode_is_what_its_definition_says(mode, sizes, lanes, partial_size, pools):
+    order = order_of(mode, sizes, lanes, partial_size, pools)
+    expected = reference(mode, sizes, lanes, partial_size, pools, seed=7, epoch=3)
     assert list(order) == expected
     assert sorted(expected) == list(range(sum(sizes)))
     found = order.positions_of(expected)
     assert found[0].tolist() == found[1].tolist() == list(range(len(expected)))
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_positions_in_any_batch_equal_positions_one_by_one(mode):
+@pytest.mark.parametrize(("mode", "pools"), WITH_POOLS)
+def test_positions_in_any_batch_equal_positions_one_by_one(mode, pools):
     sizes = [5000, 300, 5000, 4097, 0, 5000]
-    order = order_of(mode, sizes, lanes=3, partial_size=4500)
+    order = order_of(mode, sizes, 3, 4500, pools)
     ids = np.asarray(order)
     generator = np.random.default_rng(7)
     for number in (1, 2, 10, 700, 3000, 40_000):
