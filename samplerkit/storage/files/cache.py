@@ -1,0 +1,294 @@
+"""The files in memory: which stay, which go, and which are read ahead."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, final
+
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.shelf import CacheLimits, Shelf
+from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.files.uses import NEVER, Uses
+
+STOP_SECONDS = 1.0
+"""How long `close` waits for threads that are in the middle of a read."""
+
+
+@final
+class FileCache:
+    """The files in memory of one process.
+
+    What is read next is known where `expect` was called: then the file goes whose next use lies furthest in
+    the future (Belady 1966), and the files that are used next are read ahead. Elsewhere the file goes that
+    was used least recently, and the next file is read ahead while files are read one after another.
+
+    Args:
+        read: reads a file, by its number; called from several threads.
+        num_files: the number of files.
+        limits: what the cache may hold.
+        stats: the figures to begin with.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int], FileContent],
+        num_files: int,
+        limits: CacheLimits,
+        stats: FileStats,
+    ) -> None:
+        self._read = read
+        self._num_files = num_files
+        self._limits = limits
+        self.stats = stats
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._shelf = Shelf(limits)
+        self._failures: dict[int, BaseException] = {}
+        self._unused: set[int] = set()  # read ahead, and not wanted yet
+        self._queue: deque[int] = deque()
+        self._held: int | None = None  # what the caller reads from now
+        self._last: int | None = None
+        self._is_sequential = False
+        self._uses: Uses | None = None
+        self._threads: list[threading.Thread] = []
+        self._is_stopped = False
+
+    def expect(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids]) -> None:
+        """Is told what this process will read, batch by batch; forgets what it was told before."""
+        limits = self._limits
+        with self._changed:
+            # So far Belady's choice between the files in memory is exact.
+            self._change_plan(Uses(upcoming, file_of, limits.max_files + limits.read_ahead + 1))
+            self._read_ahead()
+
+    def begin(self, ids: Ids) -> None:
+        """Is told that a batch is read now."""
+        with self._changed:
+            if self._uses is None:
+                return
+            self._uses.begin(ids)
+            if not self._uses.is_right:
+                self._change_plan(None)
+
+    def end(self) -> None:
+        """Is told that the batch is over: its files may go."""
+        with self._changed:
+            self._held = None
+            if self._uses is not None:
+                self._uses.end()
+            self._read_ahead()
+
+    def nearest(self, files: Collection[int]) -> int:
+        """Gives the file that can be had first: one in memory, else one that is being read, else any."""
+        with self._changed:
+            for here in (self._shelf.contents, self._shelf.loading):
+                found = next((file for file in files if file in here), None)
+                if found is not None:
+                    return found
+            return next(iter(files))
+
+    def content(self, file: int) -> FileContent:
+        """Gives a file, read now if it was not read ahead.
+
+        Raises:
+            DatasetError: it cannot be read, also if that was tried ahead; the next call tries again.
+        """
+        with self._changed:
+            self._held = file
+            moves = 0 if self._last is None else file - self._last
+            if moves:
+                self._is_sequential = moves == 1
+                if self._uses is None and not self._is_sequential:
+                    self._unused.clear()
+            self._last = file
+            content = self._shelf.contents.get(file)
+            if content is None:
+                content = self._waited_for(file)
+            else:
+                self.stats = replace(self.stats, hits=self.stats.hits + 1)
+            self._shelf.touch(file)
+            self._unused.discard(file)
+            if self._uses is not None:
+                self._uses.used(file)
+            self._read_ahead()
+            return content
+
+    def stop(self) -> None:
+        """Lets everything go; threads end when they have read what they read now."""
+        if os.getpid() != self._pid:  # the lock may have been held when this process was forked
+            return
+        with self._changed:
+            self._is_stopped = True
+            self._change_plan(None)
+            self._shelf.clear()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Lets everything go, and waits for the threads, for a second at most."""
+        self.stop()
+        end = time.monotonic() + STOP_SECONDS
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, end - time.monotonic()))
+
+    # All below is called with the lock held.
+
+    def _waited_for(self, file: int) -> FileContent:
+        """Gives a file that is not in memory."""
+        begun = time.monotonic()
+        try:
+            while True:
+                if file in self._failures:
+                    raise self._failures.pop(file)
+                if file in self._shelf.contents:
+                    return self._shelf.contents[file]
+                if file in self._queue:  # nobody has begun to read it
+                    self._queue.remove(file)
+                    return self._load(file)
+                if file not in self._shelf.loading and self._make_room():
+                    return self._load(file)
+                # It is being read, or all the room is taken by what is being read.
+                self._changed.wait()
+        finally:
+            waited = self.stats.wait_seconds + time.monotonic() - begun
+            self.stats = replace(self.stats, waits=self.stats.waits + 1, wait_seconds=waited)
+
+    def _load(self, file: int) -> FileContent:
+        """Reads a file for which there is room; the lock is released meanwhile."""
+        self._shelf.loading.add(file)
+        in_memory = max(self.stats.peak_files, self._shelf.num_files)
+        self.stats = replace(self.stats, files_read=self.stats.files_read + 1, peak_files=in_memory)
+        self._changed.release()
+        try:
+            content = self._read(file)
+        finally:
+            self._changed.acquire()
+            self._shelf.loading.discard(file)
+            self._changed.notify_all()
+        self._admit(file, content)
+        return content
+
+    def _admit(self, file: int, content: FileContent) -> None:
+        """Keeps a file that was read."""
+        if self._is_stopped:
+            return
+        self._shelf.put(file, content)
+        self.stats = replace(
+            self.stats,
+            bytes_read=self.stats.bytes_read + content.num_bytes,
+            peak_bytes=max(self.stats.peak_bytes, self._shelf.num_bytes),
+        )
+        while self._shelf.is_too_large:  # the file is larger than was thought
+            self._drop(self._victim())
+
+    def _make_room(self) -> bool:
+        """Drops files until the one that is wanted now fits; tells whether it does."""
+        while self._shelf.is_full:
+            victim = self._victim()
+            if victim is not None:
+                self._drop(victim)
+            elif self._queue:
+                self._forget(self._queue.pop())
+            else:
+                return False
+        return True
+
+    def _make_room_ahead(self, file: int) -> bool:
+        """Drops files until one that is used later fits; tells whether it does.
+
+        What goes is what would have to go then, and not before it was used for the last time: so no file is
+        read more often than without reading ahead (Cao et al. 1995 call that conservative).
+        """
+        while self._shelf.is_full:
+            victim = self._victim() if self._uses is None else self._victim_at(self._uses.next_use(file))
+            if victim is None or victim == self._held or victim in self._unused:
+                return False
+            self._drop(victim)
+        return True
+
+    def _victim(self) -> int | None:
+        """Gives the file whose next use is furthest away; of several, the least recently used."""
+        kept = self._held if self._uses is not None else self._last
+        return self._shelf.furthest(self._next_use, kept)
+
+    def _victim_at(self, batch: float) -> int | None:
+        """Gives the file whose next use after a batch is furthest away, if it is here and not used before."""
+        uses = self._uses
+        if uses is None:
+            return None
+        files = [*self._shelf.contents, *self._shelf.loading]
+        victim = max(files, key=lambda file: (uses.next_use(file, batch), uses.next_use(file) > batch))
+        return victim if victim in self._shelf.contents and uses.next_use(victim) > batch else None
+
+    def _next_use(self, file: int) -> float:
+        return NEVER if self._uses is None else self._uses.next_use(file)
+
+    def _drop(self, file: int | None) -> None:
+        if file is not None:
+            self._shelf.drop(file)
+            self._unused.discard(file)
+
+    def _forget(self, file: int) -> None:
+        """Gives up the place of a file that was to be read ahead."""
+        self._shelf.loading.discard(file)
+        self._unused.discard(file)
+
+    def _change_plan(self, uses: Uses | None) -> None:
+        self._uses = uses
+        while self._queue:
+            self._forget(self._queue.pop())
+        self._unused.clear()
+        self._failures.clear()
+
+    def _read_ahead(self) -> None:
+        """Gives the threads to read what is wanted next, as far as there is room for it."""
+        number = self._limits.read_ahead - len(self._unused)
+        if number <= 0 or self._is_stopped:
+            return
+        for file in self._wanted_next(number):
+            if not self._make_room_ahead(file):
+                return
+            self._shelf.loading.add(file)
+            self._unused.add(file)
+            self._queue.append(file)
+            self._changed.notify_all()
+            if len(self._threads) < self._limits.threads:
+                name = f"samplerkit-read-ahead-{len(self._threads)}"
+                self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
+                self._threads[-1].start()
+
+    def _wanted_next(self, number: int) -> list[int]:
+        """Gives the files that are wanted next and are not here, the first first."""
+        if self._uses is not None:
+            upcoming = self._uses.upcoming_files()
+            return [file for _, file in heapq.nsmallest(number, self._missing(upcoming))]
+        if self._last is None or not self._is_sequential:
+            return []
+        end = min(self._num_files, self._last + 1 + self._limits.read_ahead)
+        following = ((file, file) for file in range(self._last + 1, end))
+        return [file for _, file in self._missing(following)][:number]
+
+    def _missing(self, files: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        return (entry for entry in files if entry[1] not in self._shelf and entry[1] not in self._failures)
+
+    def _work(self) -> None:
+        """What a thread does: it reads ahead until all is over."""
+        with self._changed:
+            while True:
+                while not self._queue and not self._is_stopped:
+                    self._changed.wait()
+                if self._is_stopped:
+                    return
+                file = self._queue.popleft()
+                try:
+                    self._load(file)
+                except BaseException as error:  # raised where the file is wanted
+                    self._unused.discard(file)
+                    self._failures[file] = error

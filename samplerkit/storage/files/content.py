@@ -1,0 +1,120 @@
+"""What a reader gave of one file: columns of one length, or a sequence of samples."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.order.typing import Ids
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FileContent:
+    """The samples of one file, in memory.
+
+    Args:
+        path: the file, for errors.
+        data: a mapping of columns, each with a row a sample, or a sequence of samples.
+        length: the number of samples.
+        num_bytes: the memory that it takes.
+    """
+
+    path: str
+    data: Any
+    length: int
+    num_bytes: int
+
+    @classmethod
+    def of(cls, data: Any, path: str) -> FileContent:
+        """Takes what a reader gave.
+
+        Args:
+            data: a mapping of columns or a sequence. A column is an array, a list, or anything with a `shape`
+                that is indexed by an array of rows, as tensors are. An open `.npz` is read and closed.
+            path: the file, for errors.
+
+        Raises:
+            DatasetError: neither, or columns of different lengths.
+        """
+        if isinstance(data, np.lib.npyio.NpzFile):
+            with data:
+                data = dict(data.items())
+        if not isinstance(data, Mapping):
+            return cls(path, data, _rows(data, path, "what the reader gives"), _num_bytes(data))
+        # A copy, so that lazy mappings are read once, and nobody else changes it.
+        columns = dict(data.items())
+        if not columns:
+            raise DatasetError(path, "holds no array")
+        lengths = {key: _rows(column, path, f"array {key!r}") for key, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise DatasetError(path, "holds arrays of different lengths", lengths)
+        return cls(path, columns, next(iter(lengths.values())), sum(map(_num_bytes, columns.values())))
+
+    def samples(self, rows: Ids) -> list[Any]:
+        """Gives some samples: of columns, a dict of rows each; of a sequence, its items.
+
+        What comes from arrays is a copy, so that whoever changes a sample does not change the file.
+        """
+        if not isinstance(self.data, dict):
+            return list(self._taken(self.data, rows))
+        columns = [self._taken(column, rows) for column in self.data.values()]
+        keys = tuple(self.data)
+        return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def columns(self, rows: Ids) -> dict[Any, np.ndarray[Any, Any]]:
+        """Gives some rows of each column, as arrays.
+
+        Raises:
+            DatasetError: the file is a sequence of samples.
+        """
+        if not isinstance(self.data, dict):
+            raise DatasetError(self.path, "has no columns: its reader gives a sequence of samples")
+        return {key: np.asarray(self._taken(column, rows)) for key, column in self.data.items()}
+
+    def _taken(self, column: Any, rows: Ids) -> Any:
+        if hasattr(column, "shape"):
+            return column[rows]
+        samples = []
+        for row in rows.tolist():
+            try:
+                samples.append(column[row])
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                raise DatasetError(f"{self.path}, row {row}", f"cannot be read ({what})") from error
+        return samples
+
+
+def _rows(data: Any, path: str, what: str) -> int:
+    """Gives the number of rows of an array, a tensor or a sequence."""
+    shape = getattr(data, "shape", None)
+    if shape is not None:
+        if len(shape) == 0:
+            raise DatasetError(path, f"{what} has no rows: it is a single value")
+        return int(shape[0])
+    if isinstance(data, str | bytes) or not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
+        raise DatasetError(path, f"{what} is neither an array nor a sequence, but {type(data).__name__}")
+    return len(data)
+
+
+def _num_bytes(data: Any) -> int:
+    """Gives the memory that an array, or a list and what is in it, takes."""
+    if isinstance(data, np.ndarray):
+        return int(data.nbytes) + (_of_all(data.flat) if data.dtype == object else 0)
+    size = getattr(data, "nbytes", None)
+    if isinstance(size, int):
+        return size
+    return sys.getsizeof(data) + (_of_all(data) if isinstance(data, list | tuple) else 0)
+
+
+def _of_all(items: Iterable[Any]) -> int:
+    total = 0
+    for item in items:
+        size = getattr(item, "nbytes", None)
+        total += size if isinstance(size, int) else sys.getsizeof(item)
+    return total

@@ -1,0 +1,297 @@
+"""Samples in files that a function of the user's reads."""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+import weakref
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, DatasetError, OutOfDatasetError
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.cache import FileCache
+from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.gather import Part, gathered_columns, gathered_samples
+from samplerkit.storage.files.lengths import (
+    COUNTING_THREADS,
+    counted_lengths,
+    given_lengths,
+    save_lengths,
+)
+from samplerkit.storage.files.paths import file_paths, short_names
+from samplerkit.storage.files.reader import FileReader, file_reader
+from samplerkit.storage.files.shelf import CacheLimits
+from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.tar.progress import Progress, progress_of
+
+
+@final
+class FileDataset:
+    """A map-style dataset over files, each read as a whole by a function of yours and kept for a while.
+
+    A sample of a file of arrays is a dict with a row of each; of a file that is a sequence, an item. A
+    `Loader` tells the dataset what comes next: then each file is read once an epoch and rank, before it is
+    needed, as long as `max_files` hold those between which the order goes back and forth. Without one, with
+    a plain DataLoader, the files that were used last are kept.
+
+    Each process has its own files in memory and its own threads: so does each worker of a loader.
+
+    Args:
+        files: a list of paths, in the order given; or a glob pattern, whose matches are sorted by bytes.
+        reader: a function from a path to a mapping of arrays of one length, or to a sequence. It may have a
+            method `count(path)`. One with an argument `get_data` gives `(data, length)` with it, and the
+            length alone without. Or the name of one that comes along: `npz`, `npy`, `parquet`, `text`.
+        lengths: samples in each file: a dict by path or name, or a list, or the path of a JSON file from
+            `save_lengths`; then no file is opened before it is needed. None counts them at first need.
+        max_files: files in memory at most, those that are read ahead included.
+        max_bytes: bytes in memory at most; None for no limit.
+        read_ahead: how many files are read before they are needed, in the background; 0 for none.
+        threads: how many of them at a time; `reader` is then called from several threads.
+        as_columns: hand out batches as a dict of arrays, in place of a list of samples that is collated: many
+            times as fast for small samples. Use `collate_fn=torch.utils.data.default_convert` then.
+        progress: is called while files are counted, with what is done, how many are done, and how many there
+            are; None for a line on the terminal, False for nothing.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: no file, one that is named twice, or lengths that do not fit the files.
+        ArgumentRangeError: `max_files`, `max_bytes` or `threads` is not positive, or `read_ahead` negative.
+        DatasetError: nothing matches the pattern; later, a file cannot be read, has another length than was
+            told, or is larger than `max_bytes`.
+
+    Example:
+        >>> import os, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> for number in range(3):
+        ...     np.savez(os.path.join(folder, f"{number}.npz"), x=np.full((4, 2), number), y=np.arange(4))
+        >>> dataset = FileDataset(os.path.join(folder, "*.npz"), "npz")
+        >>> len(dataset), dataset.layout.names, dataset[5]
+        (12, ('0.npz', '1.npz', '2.npz'), {'x': array([1, 1]), 'y': np.int64(1)})
+    """
+
+    def __init__(
+        self,
+        files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        reader: Callable[..., Any] | str,
+        lengths: Mapping[Any, int] | Sequence[int] | str | os.PathLike[str] | None = None,
+        *,
+        max_files: int = 4,
+        max_bytes: int | None = None,
+        read_ahead: int = 1,
+        threads: int = 1,
+        as_columns: bool = False,
+        progress: Progress | bool | None = None,
+    ) -> None:
+        self._limits: Final = CacheLimits(
+            _integer("max_files", max_files, 1),
+            None if max_bytes is None else _integer("max_bytes", max_bytes, 1),
+            _integer("read_ahead", read_ahead, 0),
+            _integer("threads", threads, 1),
+        )
+        self._reader: Final[FileReader] = file_reader(reader)
+        if not isinstance(as_columns, bool | np.bool_):
+            raise ArgumentTypeError("as_columns", "must be a bool", as_columns)
+        self._as_columns: Final = bool(as_columns)
+        self._progress: Final = progress_of(progress)
+        self.files: Final = file_paths(files)
+        self._names: Final = short_names(self.files)
+        self._layout: Layout | None = None
+        if lengths is not None:
+            self._layout = Layout(given_lengths(lengths, self.files, self._names), self._names)
+        self._processes: dict[int, _Process] = {}
+
+    @property
+    def layout(self) -> Layout:
+        """How many samples lie in which file; counted now if it was not told."""
+        if self._layout is None:
+            process = self._process()
+            with process.lock:
+                if self._layout is None:
+                    self._layout = self._counted(process)
+        return self._layout
+
+    @property
+    def stats(self) -> FileStats:
+        """What was read and waited for in this process, since the dataset was made or the process began."""
+        process = self._process()
+        return process.stats if process.cache is None else process.cache.stats
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def __getitem__(self, index: int) -> Any:
+        """Gives a sample."""
+        if isinstance(index, bool | np.bool_) or not hasattr(index, "__index__"):
+            raise ArgumentTypeError("index", "must be an integer", index)
+        number, size = int(index), len(self)
+        if not -size <= number < size:
+            raise OutOfDatasetError("index", f"outside of a dataset of {size} samples", number)
+        with closing(self._parts(np.array([number % size]))) as parts:
+            return gathered_samples(parts, 1)[0]
+
+    def __getitems__(self, ids: Iterable[int]) -> list[Any] | dict[Any, np.ndarray[Any, Any]]:
+        """Gives a batch, in the order asked for; each file is gone through once.
+
+        Args:
+            ids: of the samples, in [0, len), as a list or an array.
+
+        Returns:
+            A list of samples; with `as_columns`, a dict of arrays.
+
+        Raises:
+            OutOfDatasetError: there is no such sample.
+            DatasetError: a file cannot be read; also if that was found out ahead.
+        """
+        wanted = _ids(ids)
+        self._cache().begin(wanted)
+        with closing(self._parts(wanted)) as parts:
+            return (gathered_columns if self._as_columns else gathered_samples)(parts, wanted.size)
+
+    def expect(self, upcoming: Iterable[Ids]) -> None:
+        """Is told what this process will read, so that files are read ahead and the right ones kept.
+
+        A `Loader` calls it, at the start of each epoch and after a resume.
+
+        Args:
+            upcoming: the ids of each batch to come, int64 arrays; iterated over as far as needed.
+        """
+        self._cache().expect(upcoming, self.layout.file_of)
+
+    def save_lengths(self, path: str | os.PathLike[str]) -> None:
+        """Writes the number of samples of each file as JSON, for `lengths` of a later run.
+
+        Files go by their names below the folder that they share, so the file is right where that is moved.
+        """
+        save_lengths(path, self._names, self.layout.sizes)
+
+    def close(self) -> None:
+        """Ends the threads and lets go of the files in memory. The dataset can be used again."""
+        process = self._process()
+        with process.lock:
+            cache, process.cache = process.cache, None
+            if cache is not None:
+                cache.close()
+                process.stats = cache.stats
+                process.finalizer.detach()
+
+    def __enter__(self) -> FileDataset:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Neither what is in memory nor threads and locks travel to another process.
+        return {**self.__dict__, "_processes": {}}
+
+    def __repr__(self) -> str:
+        samples = "not counted" if self._layout is None else f"{len(self._layout)} samples"
+        return f"FileDataset({len(self.files)} files, {samples})"
+
+    def _parts(self, ids: Ids) -> Generator[Part, None, None]:
+        """Goes through the files that hold some of the ids."""
+        layout, cache = self.layout, self._cache()
+        file = layout.file_of(ids)
+        by_file = np.argsort(file, kind="stable")
+        numbers, first = np.unique(file[by_file], return_index=True)
+        places = dict(zip(numbers.tolist(), np.split(by_file, first[1:]), strict=False))
+        try:
+            # Not sorted once for all: while one file is gone through, another one arrives.
+            while places:
+                number = cache.nearest(places)
+                mine = places.pop(number)
+                yield cache.content(number), ids[mine] - layout.starts[number], mine
+        finally:
+            cache.end()
+
+    def _counted(self, process: _Process) -> Layout:
+        def count(file: int) -> int:
+            return self._reader.count(self.files[file])
+
+        # A reader that cannot count holds a whole file in memory for it.
+        threads = COUNTING_THREADS if self._reader.counts_cheaply else self._limits.max_files
+        progress = partial(self._progress, "files counted:")
+        lengths = counted_lengths(count, len(self.files), min(threads, COUNTING_THREADS), progress)
+        process.stats = replace(process.stats, files_counted=process.stats.files_counted + len(lengths))
+        return Layout(lengths, self._names)
+
+    def _process(self) -> _Process:
+        """What belongs to this process. A child gets its own: locks and threads do not survive a fork."""
+        pid = os.getpid()
+        process = self._processes.get(pid)
+        if process is None:
+            self._processes = {pid: self._processes.setdefault(pid, _Process())}
+            process = self._processes[pid]
+        return process
+
+    def _cache(self) -> FileCache:
+        process = self._process()
+        cache = process.cache
+        if cache is None:
+            layout = self.layout
+            with process.lock:
+                cache = process.cache
+                if cache is None:
+                    # It must not hold the dataset, which ends it when it is garbage.
+                    read = partial(_read_file, self._reader, self.files, layout.sizes)
+                    cache = FileCache(read, layout.num_files, self._limits, process.stats)
+                    process.finalizer = weakref.finalize(self, cache.stop)
+                    process.cache = cache
+        return cache
+
+
+class _Process:
+    """What a dataset has in one process.
+
+    Attributes:
+        lock: held while files are counted, and while the cache is made or let go.
+        cache: the files in memory, from the first use on.
+        finalizer: stops the cache when the dataset is garbage, and at the interpreter's end.
+        stats: the figures of what was before the cache.
+    """
+
+    finalizer: weakref.finalize[Any, Any]
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.cache: FileCache | None = None
+        self.stats = FileStats()
+
+
+def _read_file(reader: FileReader, paths: Sequence[str], sizes: Ids, file: int) -> FileContent:
+    """Reads a file and checks its length."""
+    content, told = reader.read(paths[file]), int(sizes[file])
+    if content.length != told:
+        raise DatasetError(
+            paths[file],
+            f"has {content.length} samples, but {told} were told or counted",
+            mend="correct lengths, or leave them out to have them counted",
+        )
+    return content
+
+
+def _ids(ids: Any) -> Ids:
+    wanted = np.asarray(ids)
+    if wanted.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if wanted.ndim != 1 or wanted.dtype.kind not in "iu":
+        raise ArgumentTypeError("ids", "must be a flat list of integers", ids)
+    return wanted.astype(np.int64, copy=False)
+
+
+def _integer(place: str, value: Any, least: int) -> int:
+    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
+        raise ArgumentTypeError(place, "must be an integer", value)
+    number = operator.index(value)
+    if number < least:
+        problem = "must be positive" if least else "must not be negative"
+        raise ArgumentRangeError(place, problem, number)
+    return number

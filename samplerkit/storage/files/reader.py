@@ -1,0 +1,135 @@
+"""What a reader is: a function of the user's, in one of the forms that are understood."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, final
+
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, SamplerkitError
+from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.readers import READERS
+
+Result = TypeVar("Result")
+
+
+class FileReader(Protocol):
+    """Reads one file, and says how many samples it has."""
+
+    @property
+    def counts_cheaply(self) -> bool:
+        """Whether `count` does not read all of a file."""
+
+    def read(self, path: str) -> FileContent:
+        """Reads a file."""
+
+    def count(self, path: str) -> int:
+        """Tells how many samples a file has."""
+
+
+def file_reader(reader: Any) -> FileReader:
+    """Takes a reader in any form.
+
+    Args:
+        reader: the name of one that comes along (`npz`, `npy`, `parquet`, `text`); or a callable from a path
+            to a mapping of arrays or a sequence, which may have a method `count(path)`; or a callable with
+            an argument `get_data`, that gives `(data, length)` with it and else the length alone.
+
+    Raises:
+        ArgumentTypeError: none of these.
+        ArgumentValueError: an unknown name.
+    """
+    if isinstance(reader, str):
+        if reader not in READERS:
+            known = ", ".join(READERS)
+            raise ArgumentValueError("reader", "is not known", reader, mend=f"known: {known}")
+        reader = READERS[reader]()
+    if isinstance(reader, type) or not callable(reader):
+        raise ArgumentTypeError("reader", "must be a function of a path or a reader's name", reader)
+    return LengthReader(reader) if _has_get_data(reader) else PlainReader(reader)
+
+
+@final
+@dataclass(frozen=True)
+class PlainReader:
+    """A reader from a path to data; it may have a method `count`.
+
+    Args:
+        function: the reader.
+    """
+
+    function: Callable[[str], Any]
+
+    @property
+    def counts_cheaply(self) -> bool:
+        """Whether the reader has a method `count`."""
+        return callable(getattr(self.function, "count", None))
+
+    def read(self, path: str) -> FileContent:
+        """Reads a file."""
+        return _guarded(path, "read", lambda: FileContent.of(self.function(path), path))
+
+    def count(self, path: str) -> int:
+        """Tells how many samples a file has: by the reader's `count`, or by reading it."""
+        if not self.counts_cheaply:
+            return self.read(path).length
+        counting: Any = self.function
+        return _length(_guarded(path, "counted", lambda: counting.count(path)), path)
+
+
+@final
+@dataclass(frozen=True)
+class LengthReader:
+    """A reader with an argument `get_data`, as in Microsoft's PartiallyShuffleDistributedSampler.
+
+    Args:
+        function: gives `(data, length)` with `get_data=True`; with False the length, or `(None, length)`.
+
+    Source: https://github.com/microsoft/PartiallyShuffleDistributedSampler
+    """
+
+    function: Callable[..., Any]
+    counts_cheaply: bool = True
+
+    def read(self, path: str) -> FileContent:
+        """Reads a file; the length that the reader tells must be that of its data."""
+        given = _guarded(path, "read", lambda: self.function(path, get_data=True))
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise DatasetError(path, "the reader must give (data, length) with get_data=True", given)
+        content = _guarded(path, "read", lambda: FileContent.of(given[0], path))
+        if content.length != _length(given[1], path):
+            problem = f"has {content.length} samples, but its reader tells another length"
+            raise DatasetError(path, problem, given[1])
+        return content
+
+    def count(self, path: str) -> int:
+        """Tells how many samples a file has."""
+        given = _guarded(path, "counted", lambda: self.function(path, get_data=False))
+        return _length(given[1] if isinstance(given, tuple) and len(given) == 2 else given, path)
+
+
+def _has_get_data(reader: Any) -> bool:
+    try:
+        parameters = inspect.signature(reader).parameters
+    except (TypeError, ValueError):  # builtins may have no signature
+        return False
+    return "get_data" in parameters
+
+
+def _length(value: Any, path: str) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 0:
+        raise DatasetError(path, "the reader must tell a number of samples", value)
+    return int(value)
+
+
+def _guarded(path: str, what: str, call: Callable[[], Result]) -> Result:
+    """Calls a reader; whatever it raises becomes an error that names the file."""
+    try:
+        return call()
+    except MemoryError:
+        raise
+    except Exception as error:
+        if isinstance(error, SamplerkitError) and path in error.place:
+            raise
+        raise DatasetError(path, f"cannot be {what} ({type(error).__name__}: {error})") from error

@@ -1,0 +1,176 @@
+"""The readers that come along: npz and npy, parquet, and lines of text."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, BinaryIO, Final, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.files.paths import opened
+
+_CHUNK_BYTES = 1 << 20
+
+Array = np.ndarray[Any, Any]
+
+
+@final
+@dataclass(frozen=True)
+class NpzReader:
+    """Reads `.npz` files: a column an array. Never with pickle.
+
+    Args:
+        keys: the arrays to read; None for all.
+
+    Example:
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "a.npz")
+        >>> np.savez(path, x=np.zeros((3, 2)), y=np.arange(3))
+        >>> NpzReader(keys=("y",))(path), NpzReader().count(path)
+        ({'y': array([0, 1, 2])}, 3)
+    """
+
+    keys: tuple[str, ...] | None = None
+
+    def __call__(self, path: str) -> dict[str, Array]:
+        """Reads the arrays of a file."""
+        with opened(path) as file, np.load(file, allow_pickle=False) as arrays:
+            if not isinstance(arrays, np.lib.npyio.NpzFile):
+                raise DatasetError(path, "is no npz file", mend="read it with 'npy'")
+            return {key: arrays[key] for key in self._chosen(arrays.files, path)}
+
+    def count(self, path: str) -> int:
+        """Tells the number of rows from the headers of the arrays."""
+        with opened(path) as file, zipfile.ZipFile(file) as archive:
+            members = {name.removesuffix(".npy"): name for name in archive.namelist()}
+            lengths = {}
+            for key in self._chosen(list(members), path):
+                with archive.open(members[key]) as member:
+                    lengths[key] = _rows_in_header(member, f"{path}: array {key!r}")
+        if len(set(lengths.values())) != 1:
+            raise DatasetError(path, "must hold arrays of one length", lengths)
+        return next(iter(lengths.values()))
+
+    def _chosen(self, there: list[str], path: str) -> list[str]:
+        missing = sorted(set(self.keys or ()) - set(there))
+        if missing:
+            raise DatasetError(path, f"holds no array {missing[0]!r}, but only", sorted(there))
+        return there if self.keys is None else list(self.keys)
+
+
+@final
+@dataclass(frozen=True)
+class NpyReader:
+    """Reads `.npy` files: a sample a row of the array. Never with pickle."""
+
+    def __call__(self, path: str) -> Array:
+        """Reads the array of a file."""
+        with opened(path) as file:
+            array = np.load(file, allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            raise DatasetError(path, "is no npy file", mend="read it with 'npz'")
+        return array
+
+    def count(self, path: str) -> int:
+        """Tells the number of rows from the header."""
+        with opened(path) as file:
+            return _rows_in_header(file, path)
+
+
+@final
+@dataclass(frozen=True)
+class ParquetReader:
+    """Reads `.parquet` files through pyarrow (extra `parquet`): a column an array.
+
+    Args:
+        columns: the columns to read; None for all.
+    """
+
+    columns: tuple[str, ...] | None = None
+
+    def __call__(self, path: str) -> dict[str, Array]:
+        """Reads the columns of a file."""
+        with opened(path) as file:
+            parquet = _parquet().ParquetFile(file)
+            there = parquet.schema_arrow.names
+            missing = sorted(set(self.columns or ()) - set(there))
+            if missing:
+                raise DatasetError(path, f"holds no column {missing[0]!r}, but only", there)
+            table = parquet.read(columns=there if self.columns is None else list(self.columns))
+        return {name: table.column(name).to_numpy() for name in table.column_names}
+
+    def count(self, path: str) -> int:
+        """Tells the number of rows from the metadata."""
+        with opened(path) as file:
+            return int(_parquet().ParquetFile(file).metadata.num_rows)
+
+
+@final
+@dataclass(frozen=True)
+class TextReader:
+    """Reads text files: a sample a line, without its end, which is a newline with or without a return.
+
+    Args:
+        encoding: of the files; one in which the byte of a newline means nothing else, as in UTF-8.
+    """
+
+    encoding: str = "utf-8"
+
+    def __call__(self, path: str) -> list[str]:
+        """Reads the lines of a file."""
+        with opened(path) as file:
+            data = file.read()
+        try:
+            text = data.decode(self.encoding)
+        except UnicodeDecodeError as error:
+            row = data.count(b"\n", 0, error.start)
+            raise DatasetError(f"{path}, row {row}", f"is no text in {self.encoding} ({error})") from error
+        lines = text.split("\n")
+        if not lines[-1]:
+            lines.pop()
+        return [line.removesuffix("\r") for line in lines]
+
+    def count(self, path: str) -> int:
+        """Tells the number of lines, reading the file in pieces."""
+        lines, last = 0, b"\n"
+        with opened(path) as file:
+            while piece := file.read(_CHUNK_BYTES):
+                lines += piece.count(b"\n")
+                last = piece[-1:]
+        return lines + (last != b"\n")
+
+
+READERS: Final[Mapping[str, Callable[[], Any]]] = {
+    "npz": NpzReader,
+    "npy": NpyReader,
+    "parquet": ParquetReader,
+    "text": TextReader,
+}
+"""The readers that can be named."""
+
+
+def _rows_in_header(file: BinaryIO | Any, what: str) -> int:
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    else:
+        # Later versions differ from 2.0 only in the encoding of the names of fields.
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    if dtype.hasobject:
+        raise DatasetError(what, "holds Python objects, which are pickles: they are never loaded")
+    if not shape:
+        raise DatasetError(what, "has no rows: it is a single value")
+    return int(shape[0])
+
+
+def _parquet() -> Any:
+    try:
+        # An extra: only parquet files need it.
+        return import_module("pyarrow.parquet")
+    except ImportError as error:
+        mend = 'install it with: pip install "samplerkit[parquet]"'
+        raise DatasetError("parquet", "needs pyarrow, which is not installed", mend=mend) from error

@@ -1,0 +1,30 @@
+"""What a dataset of files has done so far, in figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FileStats:
+    """What a dataset of files has done so far, in this process.
+
+    Args:
+        files_read: how often a file was read.
+        files_counted: how often a file was opened only to count its samples.
+        bytes_read: the memory that all files that were read took, as the reader gave them.
+        hits: how often a file was wanted and lay in memory.
+        waits: how often a file was wanted and had to be waited for.
+        wait_seconds: for how long, in all.
+        peak_files: the most files in memory at a time, those being read included.
+        peak_bytes: the most bytes in memory at a time; those of a file count once it is read.
+    """
+
+    files_read: int = 0
+    files_counted: int = 0
+    bytes_read: int = 0
+    hits: int = 0
+    waits: int = 0
+    wait_seconds: float = 0.0
+    peak_files: int = 0
+    peak_bytes: int = 0

@@ -1,0 +1,147 @@
+"""Which files a process will use, and when: computed from the ids that it will read, a bounded way ahead."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.order.typing import Ids
+
+NEVER = float("inf")
+"""The next use of a file that is not used again, as far as is known."""
+
+MOST_USES = 1 << 15
+"""Uses that are looked ahead at most; each is one file in one batch."""
+
+MOST_MISTAKES = 8
+"""Batches in a row that were not expected, after which nothing is expected any more."""
+
+_LEAST_IDS = 8192
+_IDS_AHEAD_PER_ID = 16
+
+Mark = tuple[int, ...]
+"""By what a batch is known again: its size, first and last id."""
+
+
+@final
+class Uses:
+    """The uses of files by the batches to come.
+
+    It looks ahead until it knows the next `wanted` files, as far as `MOST_USES` allow. A batch that is read
+    may bring it further by some times its own size only, so that no step waits for a long look ahead.
+
+    Args:
+        upcoming: the ids of each batch to come, computed as it is iterated over.
+        file_of: gives the file of each id.
+        wanted: how many files to know.
+    """
+
+    def __init__(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids], wanted: int) -> None:
+        self._upcoming: Iterator[Any] | None = iter(upcoming)
+        self._file_of = file_of
+        self._wanted = wanted
+        self._batches: deque[tuple[Mark, list[int]]] = deque()
+        self._uses: dict[int, deque[int]] = {}
+        self._known = 0  # batches that were looked at
+        self._now = -1  # the batch that is being read
+        self._files_now: list[int] = []
+        self._num_uses = 0
+        self._mistakes = 0
+        self._look_ahead(_LEAST_IDS)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether what is read is still what was expected."""
+        return self._mistakes < MOST_MISTAKES
+
+    def begin(self, ids: Ids) -> None:
+        """Is told that a batch is read now; one that was not expected changes nothing."""
+        if not self._batches or self._batches[0][0] != _mark(ids):
+            self._mistakes += 1
+            return
+        self._mistakes = 0
+        self.end()
+        self._now += 1
+        self._files_now = self._batches.popleft()[1]
+        self._look_ahead(max(_LEAST_IDS, _IDS_AHEAD_PER_ID * ids.size))
+
+    def used(self, file: int) -> None:
+        """Is told that the batch of now needs a file no more."""
+        uses = self._uses.get(file)
+        while uses and uses[0] <= self._now:
+            uses.popleft()
+            self._num_uses -= 1
+        if uses is not None and not uses:
+            del self._uses[file]
+
+    def end(self) -> None:
+        """Is told that the batch of now is over."""
+        for file in self._files_now:
+            self.used(file)
+        self._files_now = []
+
+    def next_use(self, file: int, after: float = -1) -> float:
+        """Gives the number of the next batch that uses a file, `NEVER` if none is known.
+
+        Args:
+            file: its number.
+            after: only batches after this one.
+        """
+        uses = self._uses.get(file)
+        if not uses or uses[-1] <= after:
+            return NEVER
+        return uses[0] if uses[0] > after else uses[bisect_right(uses, after)]
+
+    def upcoming_files(self) -> Iterator[tuple[int, int]]:
+        """Gives the number of its next batch, and the file, for each that is used; in no order."""
+        return ((uses[0], file) for file, uses in self._uses.items())
+
+    def _look_ahead(self, most_ids: int) -> None:
+        while (
+            self._upcoming is not None
+            and most_ids > 0
+            and (not self._batches or (len(self._uses) < self._wanted and self._num_uses < MOST_USES))
+        ):
+            most_ids -= self._take(min(most_ids, _LEAST_IDS))
+
+    def _take(self, num_ids: int) -> int:
+        """Looks at some more batches; gives the number of their ids."""
+        batches: list[Ids] = []
+        taken = 0
+        while taken < num_ids and self._upcoming is not None:
+            ids = next(self._upcoming, None)
+            if ids is None:
+                self._upcoming = None
+                break
+            batches.append(np.asarray(ids, dtype=np.int64))
+            taken += max(1, batches[-1].size)
+        for ids, files in zip(batches, self._files_of(batches), strict=True):
+            self._batches.append((_mark(ids), files))
+            for file in files:
+                self._uses.setdefault(file, deque()).append(self._known)
+            self._num_uses += len(files)
+            self._known += 1
+        return taken
+
+    def _files_of(self, batches: list[Ids]) -> list[list[int]]:
+        """Gives the distinct files of each batch."""
+        if not batches:
+            return []
+        sizes = [ids.size for ids in batches]
+        file = self._file_of(np.concatenate(batches))
+        if not file.size:
+            return [[] for _ in batches]
+        # Neighbours mostly share a file: of each run one is left, and there is little to sort.
+        label = np.repeat(np.arange(len(batches)), sizes) * (int(file.max()) + 1) + file
+        label = np.unique(label[np.flatnonzero(np.diff(label, prepend=-1))])
+        batch, file = np.divmod(label, int(file.max()) + 1)
+        borders = np.searchsorted(batch, np.arange(1, len(batches)))
+        return [part.tolist() for part in np.split(file, borders)]
+
+
+def _mark(ids: Ids) -> Mark:
+    return (ids.size, int(ids[0]), int(ids[-1])) if ids.size else (0,)

@@ -1,0 +1,157 @@
+"""One archive on disk: its size and time, and the plain tar file that is read for it."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.tar.arrays import atomic
+from samplerkit.storage.tar.cache import Cache, unwritable
+from samplerkit.storage.tar.flaws import Flaw
+
+GZIP = b"\x1f\x8b"
+OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
+"""Compressions that are told from damage by their first bytes."""
+
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An archive as it was when the dataset was made.
+
+    Args:
+        url: the name that the user gave.
+        size: bytes.
+        mtime_ns: when it was last written, in nanoseconds.
+    """
+
+    url: str
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, url: str) -> Archive:
+        """Looks at a file.
+
+        Raises:
+            DatasetError: it cannot be looked at.
+        """
+        try:
+            status = Path(url).stat()
+        except OSError as error:
+            raise DatasetError(url, f"cannot be read ({error.strerror})") from error
+        return cls(url, status.st_size, status.st_mtime_ns)
+
+    def open(self) -> int:
+        """Opens the archive, if it is still the one that it was.
+
+        Returns:
+            A file descriptor.
+
+        Raises:
+            DatasetError: it is gone, or was written since.
+        """
+        descriptor = open_for_reading(self.url, self.url)
+        status = os.fstat(descriptor)
+        if (status.st_size, status.st_mtime_ns) != (self.size, self.mtime_ns):
+            os.close(descriptor)
+            raise self.changed()
+        return descriptor
+
+    def changed(self) -> DatasetError:
+        """Gives the error for an archive that was written since its index was made."""
+        return DatasetError(self.url, "was changed while it was in use", mend="make the dataset anew")
+
+
+def open_for_reading(path: str, shown: str) -> int:
+    """Opens a file.
+
+    Raises:
+        DatasetError: it cannot be opened; `shown` is its name there.
+    """
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise DatasetError(shown, f"cannot be opened ({error.strerror})") from error
+
+
+def is_gzip(descriptor: int, archive: Archive) -> bool:
+    """Whether an archive is compressed by gzip.
+
+    Raises:
+        DatasetError: it is compressed in another way.
+    """
+    start = os.pread(descriptor, 8, 0)
+    for magic, name in OTHERS.items():
+        if start.startswith(magic):
+            mend = "unpack it, or pack it with gzip"
+            raise DatasetError(archive.url, f"is compressed by {name}, which is not supported", mend=mend)
+    return start.startswith(GZIP)
+
+
+def unpack(archive: Archive, cache: Cache) -> tuple[Path, Flaw | None]:
+    """Unpacks a gzip archive into the cache, once; what it holds is checked by gzip's own CRC and length.
+
+    Returns:
+        The path of the plain tar file, and what is wrong with the archive, if anything: then there is none.
+
+    Raises:
+        DatasetError: the cache cannot be written to, or the archive not be read.
+    """
+    target = cache.unpacked_path(archive.url, archive.size, archive.mtime_ns)
+    if target.is_file():
+        return target, None
+    with cache.lock(target):
+        if target.is_file():
+            return target, None
+        descriptor = archive.open()
+        with os.fdopen(descriptor, "rb") as source:
+            try:
+                with atomic(target) as file:
+                    _inflate(source, file)
+            except _GzipError as error:
+                return target, Flaw(archive.url, error.offset, "damaged gzip", str(error))
+            except OSError as error:
+                raise unwritable(cache.folder, error) from error
+        cache.drop_older(target)
+    return target, None
+
+
+class _GzipError(Exception):
+    def __init__(self, offset: int, problem: str) -> None:
+        super().__init__(f"{problem}; the whole archive is in doubt")
+        self.offset = offset
+
+
+def _inflate(source: IO[bytes], target: IO[bytes]) -> None:
+    """Unpacks all gzip members of a file; zlib compares the CRC and the length of each."""
+    unpacker = zlib.decompressobj(wbits=31)
+    offset = 0
+    pending = b""
+    while True:
+        piece = pending or source.read(_PIECE)
+        pending = b""
+        if not piece:
+            break
+        if unpacker.eof:
+            # Padding of zeros is usual on tapes; anything else is the next member.
+            piece, dropped = piece.lstrip(b"\0"), len(piece)
+            offset += dropped - len(piece)
+            if not piece:
+                continue
+            unpacker = zlib.decompressobj(wbits=31)
+        try:
+            while piece:
+                target.write(unpacker.decompress(piece, _PIECE))
+                offset += len(piece) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
+                piece = unpacker.unconsumed_tail
+        except zlib.error as error:
+            raise _GzipError(offset, str(error)) from error
+        pending = unpacker.unused_data if unpacker.eof else b""
+    if not unpacker.eof:
+        raise _GzipError(offset, "the compressed data end early")

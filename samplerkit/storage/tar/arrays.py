@@ -1,0 +1,172 @@
+"""A file of named arrays: written at once or not at all, checked and mapped when it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+MAGIC = b"samplkit"
+VERSION = 1
+
+_PREAMBLE = struct.Struct("<8sII16s")
+_ALIGNMENT = 64
+_DIGEST_BYTES = 16
+_AT_ONCE = 1 << 24
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class UnreadableFileError(Exception):
+    """A file of arrays is damaged, of another version, or no such file."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """An array that is to be written.
+
+    Args:
+        dtype: the type of its numbers.
+        size: how many.
+        parts: gives them, in arrays one after another.
+    """
+
+    dtype: np.dtype[Any]
+    size: int
+    parts: Callable[[], Iterable[Array]]
+
+    @classmethod
+    def of(cls, array: Array) -> Column:
+        """Takes an array as it is."""
+        return cls(array.dtype, array.size, lambda: [array])
+
+
+def narrow(largest: int) -> np.dtype[Any]:
+    """Gives the type for numbers from 0 to `largest`: uint16, uint32 or int64.
+
+    Example:
+        >>> narrow(70_000)
+        dtype('uint32')
+    """
+    if largest < 1 << 16:
+        return np.dtype("<u2")
+    return np.dtype("<u4") if largest < 1 << 32 else np.dtype("<i8")
+
+
+def write_arrays(path: Path, meta: Mapping[str, Any], columns: Mapping[str, Column]) -> None:
+    """Writes a file of arrays: to a temporary file beside it, which then takes its name.
+
+    Args:
+        path: of the file; its folder is made if need be.
+        meta: JSON values.
+        columns: the arrays by name.
+
+    Raises:
+        OSError: the file cannot be written; nothing is left behind.
+    """
+    layout = {}
+    offset = 0
+    for name, column in columns.items():
+        layout[name] = [column.dtype.str, column.size, offset]
+        offset += -(-column.size * column.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+    header = json.dumps({"meta": meta, "arrays": layout, "bytes": offset}).encode()
+    header += b" " * (-(_PREAMBLE.size + len(header)) % _ALIGNMENT)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic(path) as file:
+        digest = hashlib.blake2b(header, digest_size=_DIGEST_BYTES)
+        file.write(bytes(_PREAMBLE.size) + header)
+        for column in columns.values():
+            written = 0
+            for part in column.parts():
+                data = np.ascontiguousarray(part, dtype=column.dtype).tobytes()
+                written += len(data)
+                digest.update(data)
+                file.write(data)
+            padding = bytes(-written % _ALIGNMENT)
+            digest.update(padding)
+            file.write(padding)
+        file.seek(0)
+        file.write(_PREAMBLE.pack(MAGIC, VERSION, len(header), digest.digest()))
+
+
+def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Maps a file of arrays.
+
+    Args:
+        path: of the file.
+        verify: whether the digest of all its bytes is compared; the sizes always are.
+
+    Returns:
+        The meta values, and read-only arrays by name.
+
+    Raises:
+        OSError: there is no such file, or it cannot be read.
+        UnreadableFileError: the file is damaged or of another version.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        preamble = file.read(_PREAMBLE.size)
+        if len(preamble) < _PREAMBLE.size:
+            raise UnreadableFileError("too short")
+        magic, version, header_size, digest = _PREAMBLE.unpack(preamble)
+        if magic != MAGIC or version != VERSION:
+            raise UnreadableFileError("of another kind or version")
+        header = file.read(header_size)
+        start = _PREAMBLE.size + header_size
+        if verify and _digest(header, file) != digest:
+            raise UnreadableFileError("damaged")
+        try:
+            described = json.loads(header)
+            meta, arrays, total = described["meta"], described["arrays"], described["bytes"]
+        except (ValueError, KeyError) as error:
+            raise UnreadableFileError("damaged") from error
+        if size != start + total:
+            raise UnreadableFileError("of the wrong size")
+        mapped = np.memmap(file, dtype=np.uint8, mode="r") if size else np.zeros(0, np.uint8)
+    plain = mapped.view(np.ndarray)
+    found = {}
+    for name, (dtype, count, offset) in arrays.items():
+        begin = start + offset
+        found[name] = plain[begin : begin + count * np.dtype(dtype).itemsize].view(dtype)
+    return meta, found
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[IO[bytes]]:
+    """Opens a temporary file that takes the name `path` when all is written, and vanishes on an error."""
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:64]}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            # mkstemp makes files that only their owner reads.
+            os.fchmod(descriptor, 0o666 & ~_umask())
+            yield file
+        Path(temporary).replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            Path(temporary).unlink()
+        raise
+
+
+def _digest(header: bytes, file: IO[bytes]) -> bytes:
+    digest = hashlib.blake2b(header, digest_size=_DIGEST_BYTES)
+    while data := file.read(_AT_ONCE):
+        digest.update(data)
+    return digest.digest()
+
+
+def _umask() -> int:
+    # There is no way to ask without setting it; Linux tells it in /proc, without a moment in which it is 0.
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return 0o077
+    return next((int(line.split()[1], 8) for line in status.splitlines() if line.startswith("Umask:")), 0o077)

@@ -1,0 +1,127 @@
+"""The joint index of all archives of a dataset: one mapped file, shared by all processes that read it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.order.layout import Layout
+from samplerkit.storage.tar.archive import Archive
+from samplerkit.storage.tar.arrays import (
+    VERSION,
+    Array,
+    UnreadableFileError,
+    read_arrays,
+    write_arrays,
+)
+from samplerkit.storage.tar.cache import Cache
+from samplerkit.storage.tar.flaws import Flaw, Skipped
+from samplerkit.storage.tar.joining import joined, part_of
+from samplerkit.storage.tar.names import short_names
+from samplerkit.storage.tar.progress import Progress
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@final
+@dataclass(frozen=True)
+class Catalogue:
+    """Where the samples of several archives lie.
+
+    Args:
+        archives: as they were when they were indexed.
+        meta: the values that are no arrays: `fields`, `unpacked`, `flaws`, `counts`, `ignored` and
+            `fingerprint`.
+        arrays: those of an `Index`, those of all archives joined, and `samples`: how many samples each
+            archive has.
+        path: the file that is mapped; None where the arrays are in memory only.
+    """
+
+    archives: tuple[Archive, ...]
+    meta: Mapping[str, Any]
+    arrays: Mapping[str, Array]
+    path: Path | None
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How many samples lie in which archive."""
+        names = short_names(tuple(archive.url for archive in self.archives))
+        return Layout(self.arrays["samples"], names)
+
+    @cached_property
+    def fields(self) -> tuple[tuple[str, ...], ...]:
+        """The distinct tuples of fields that samples have."""
+        return tuple(tuple(names) for names in self.meta["fields"])
+
+    @cached_property
+    def skipped(self) -> Skipped:
+        """What was skipped."""
+        flaws = (Flaw(self.archives[number].url, *flaw) for number, *flaw in self.meta["flaws"])
+        return Skipped.of(flaws, self.meta["counts"])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is None:
+            return Catalogue, (self.archives, self.meta, dict(self.arrays), None)
+        return _reopened, (self.archives, self.path, self.meta["fingerprint"])
+
+
+def open_catalogue(
+    archives: tuple[Archive, ...], cache: Cache, *, checksums: bool, progress: Progress
+) -> Catalogue:
+    """Gives the catalogue of some archives, from the cache if it is there; else it is made and kept.
+
+    Raises:
+        DatasetError: an archive cannot be read.
+    """
+    path = cache.catalogue_path(_identity(archives, checksums=checksums))
+    found = _read(archives, path, verify=True)
+    if found is not None:
+        return found
+    parts = []
+    for done, archive in enumerate(archives):
+        progress("indexing archive", done, len(archives))
+        parts.append(part_of(archive, cache, checksums=checksums))
+    progress("indexing archive", len(archives), len(archives))
+    meta, columns = joined(parts, checksums=checksums)
+    try:
+        write_arrays(path, meta, columns)
+    except OSError as error:
+        _LOGGER.warning("the index stays in memory: %s cannot be written to (%s)", cache.folder, error)
+        arrays = {name: np.concatenate([*column.parts()]) for name, column in columns.items()}
+        return Catalogue(archives, meta, arrays, None)
+    made = _read(archives, path, verify=False)
+    if made is None:
+        raise DatasetError("cache", "was changed while it was in use", str(path))
+    return made
+
+
+def _identity(archives: tuple[Archive, ...], *, checksums: bool) -> str:
+    described = [(os.path.realpath(one.url), one.size, one.mtime_ns) for one in archives]
+    return json.dumps([VERSION, checksums, described])
+
+
+def _read(archives: tuple[Archive, ...], path: Path, *, verify: bool) -> Catalogue | None:
+    try:
+        meta, arrays = read_arrays(path, verify=verify)
+    except (OSError, UnreadableFileError):
+        return None
+    return Catalogue(archives, meta, arrays, path)
+
+
+def _reopened(archives: tuple[Archive, ...], path: Path, fingerprint: str) -> Catalogue:
+    """Maps a catalogue in another process."""
+    found = _read(archives, path, verify=False)
+    if found is None or found.meta["fingerprint"] != fingerprint:
+        raise DatasetError(
+            "cache", "has lost an index that is in use", str(path), mend="make the dataset anew"
+        )
+    return found

@@ -1,0 +1,106 @@
+"""What can be wrong with an archive: a place, a reason, and an error that says both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from samplerkit.errors import DatasetError
+
+Reason = Literal[
+    "truncated",
+    "damaged header",
+    "damaged gzip",
+    "data after the end",
+    "link",
+    "device",
+    "unsafe name",
+    "unsupported member",
+    "duplicate key",
+    "duplicate field",
+    "reserved field",
+    "split sample",
+    "incomplete sample",
+]
+"""The kinds of flaws."""
+
+REASONS: tuple[Reason, ...] = get_args(Reason)
+
+MENDS: Mapping[str, str] = MappingProxyType(
+    {
+        "link": "pack the file itself, as `tar --dereference --hard-dereference` does",
+        "split sample": "write all files of a sample into one shard",
+        "duplicate key": "files of one sample must follow one another, and keys must differ within a shard",
+    }
+)
+"""What to do, where that is not to fetch or make the archive anew."""
+
+MEND = "fetch or make the archive anew, or say on_error='skip' to count and skip what is damaged"
+
+MOST_PLACES = 1000
+"""Flaws that are kept one by one, each reason for itself; further ones are only counted."""
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """One place at which an archive is not as it should be.
+
+    Args:
+        archive: the url of the archive.
+        offset: the byte at which the flaw was found: of the header, for a flaw of a member.
+        reason: the kind of flaw.
+        detail: what is wrong there, in a few words.
+    """
+
+    archive: str
+    offset: int
+    reason: Reason
+    detail: str
+
+    def error(self) -> DatasetError:
+        """Gives the error that names the archive, the offset and the mend.
+
+        Example:
+            >>> raise Flaw("train-0.tar", 1536, "damaged header", "the checksum is wrong").error()
+            Traceback (most recent call last):
+            samplerkit.errors.DatasetError: train-0.tar: damaged header at byte 1536: the checksum is wrong; \
+fetch or make the archive anew, or say on_error='skip' to count and skip what is damaged
+        """
+        problem = f"{self.reason} at byte {self.offset}: {self.detail}"
+        return DatasetError(self.archive, problem, mend=MENDS.get(self.reason, MEND))
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """What was skipped of a dataset's archives, and where.
+
+    Args:
+        counts: how many flaws there are of each reason.
+        places: the flaws one by one, at most `MOST_PLACES` of each reason and archive.
+
+    Example:
+        >>> skipped = Skipped.of([Flaw("train-0.tar", 512, "link", "b.cls")])
+        >>> len(skipped), dict(skipped.counts), skipped.places[0].offset
+        (1, {'link': 1}, 512)
+    """
+
+    counts: Mapping[str, int]
+    places: tuple[Flaw, ...]
+
+    @classmethod
+    def of(cls, flaws: Iterable[Flaw], counts: Mapping[str, int] | None = None) -> Skipped:
+        """Counts some flaws.
+
+        Args:
+            flaws: those that are known one by one.
+            counts: how many there are in all, if more than those.
+        """
+        places = tuple(flaws)
+        found: Counter[str] = Counter(flaw.reason for flaw in places)
+        return cls(dict(found) if counts is None else dict(counts), places)
+
+    def __len__(self) -> int:
+        return sum(self.counts.values())

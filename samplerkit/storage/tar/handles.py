@@ -1,0 +1,104 @@
+"""Open archives: few at a time, the least recently used closed first."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, final
+
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
+
+MOST = 256
+"""Open archives of a process, unless said otherwise and if the system allows as many."""
+
+
+def checked_most(most: Any) -> int | None:
+    """Takes a number of open archives, or None.
+
+    Raises:
+        ArgumentTypeError: no integer.
+        ArgumentRangeError: not positive.
+    """
+    if most is None:
+        return None
+    if isinstance(most, bool) or not isinstance(most, int):
+        raise ArgumentTypeError("max_handles", "must be an integer or None", most)
+    if most < 1:
+        raise ArgumentRangeError("max_handles", "must be positive", most)
+    return most
+
+
+@final
+class Handle:
+    """An open file, closed when nobody holds it any more: a thread may still read what was dropped.
+
+    Args:
+        descriptor: the file descriptor.
+    """
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+@final
+class Handles:
+    """Opens files by number, and keeps at most so many open.
+
+    It can be used by several threads, and is copied to other processes empty. A forked process may use the
+    descriptors that it inherits, for reading at a given place does not move them.
+
+    Args:
+        open_file: gives a descriptor for a number.
+        most: how many stay open; None for 256, or a quarter of what the system allows if that is less.
+    """
+
+    def __init__(self, open_file: Callable[[int], int], most: int | None = None) -> None:
+        self._open_file = open_file
+        self._most = most
+        self._limit = most
+        self._held: OrderedDict[int, Handle] = OrderedDict()
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def get(self, number: int) -> Handle:
+        """Gives the open file of a number; hold the handle while reading.
+
+        Raises:
+            DatasetError: the file cannot be opened, or was changed.
+        """
+        if self._process != os.getpid():
+            # Another thread of the parent may have held the lock at the fork.
+            self._lock, self._process = threading.Lock(), os.getpid()
+        with self._lock:
+            handle = self._held.get(number)
+            if handle is not None:
+                self._held.move_to_end(number)
+                return handle
+            limit = self._limit or self._allowed()
+            while len(self._held) >= limit:
+                self._held.popitem(last=False)
+            handle = self._held[number] = Handle(self._open_file(number))
+            return handle
+
+    def close(self) -> None:
+        """Drops all handles."""
+        self._held = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Handles, (self._open_file, self._most)
+
+    def _allowed(self) -> int:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._limit = MOST if soft == resource.RLIM_INFINITY else max(1, min(MOST, soft // 4))
+        return self._limit

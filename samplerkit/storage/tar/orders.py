@@ -1,0 +1,23 @@
+"""The place for the function that orders a shuffled dataset which is iterated over without a loader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+
+DefaultOrder = Callable[[Layout, int, int], Iterator[Ids]]
+"""Takes the layout, the window and how often the dataset was iterated over; gives all ids, in pieces."""
+
+_place: list[DefaultOrder] = []
+
+
+def set_default_order(order: DefaultOrder) -> None:
+    """Puts the function into its place: this room may not know how orders are made."""
+    _place[:] = [order]
+
+
+def default_order() -> DefaultOrder | None:
+    """Gives the function, or None while there is none."""
+    return _place[0] if _place else None

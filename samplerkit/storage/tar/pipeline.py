@@ -1,0 +1,150 @@
+"""A view of a source: which of its samples, and what is done to each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError, SamplerkitError
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+from samplerkit.storage.tar.source import Source
+from samplerkit.storage.tar.steps import Map, Step
+
+AT_ONCE = 256
+"""Samples that a selection looks at in one go."""
+
+
+@final
+@dataclass(frozen=True)
+class View:
+    """Some samples of a source, each taken through some steps.
+
+    Args:
+        source: the archives.
+        steps: what is done to each sample, first things first.
+        selection: which samples; None for all.
+    """
+
+    source: Source
+    steps: tuple[Step, ...] = ()
+    selection: Selection | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """How many samples there are of each archive."""
+        return self.source.catalogue.layout if self.selection is None else self.selection.layout
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the samples, and not with the steps."""
+        if self.selection is not None:
+            return self.selection.fingerprint
+        fingerprint: str = self.source.catalogue.meta["fingerprint"]
+        return fingerprint
+
+    def then(self, step: Step) -> View:
+        """Gives the view with one more step."""
+        return replace(self, steps=(*self.steps, step))
+
+    def source_ids(self, ids: Ids) -> Ids:
+        """Gives the numbers that samples have in the source."""
+        return ids if self.selection is None else self.selection.ids[ids]
+
+    def samples(self, ids: Ids) -> list[Any]:
+        """Reads samples and takes them through the steps.
+
+        Args:
+            ids: each in [0, len(layout)); int64 of shape (n,).
+
+        Raises:
+            DatasetError: an archive cannot be read, or a step failed; then its cause is the error there.
+        """
+        samples: list[Any] = self.source.reader.read(self.source_ids(ids))
+        if not self.steps:
+            return samples
+        return [self._taken(sample, id) for sample, id in zip(samples, ids.tolist(), strict=True)]
+
+    def _taken(self, sample: dict[str, Any], id: int) -> Any:
+        value: Any = sample
+        for step in self.steps:
+            try:
+                value = step(value)
+            except Exception as error:
+                raise failure(sample, id, _described(step), error) from error
+        return value
+
+
+@final
+@dataclass(frozen=True)
+class Selection:
+    """The samples of a view that a user's function lets through; it is asked once, at first use.
+
+    Args:
+        view: the samples to choose from, as they are after its steps.
+        predicate: is given a sample, or its key.
+        by: which of the two.
+    """
+
+    view: View
+    predicate: Callable[[Any], Any]
+    by: str
+
+    @cached_property
+    def ids(self) -> Ids:
+        """The numbers that the samples have in the source, ascending."""
+        whole = np.arange(len(self.view.layout))
+        return self.view.source_ids(whole[self._is_chosen])
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How many samples of each archive there are."""
+        below = self.view.source.catalogue.layout
+        return Layout(np.diff(np.searchsorted(self.ids, below.starts)), below.names)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with what is chosen."""
+        content = self.view.fingerprint.encode() + self.ids.astype("<i8").tobytes()
+        return hashlib.blake2b(content, digest_size=16, person=b"samplerkit").hexdigest()
+
+    @cached_property
+    def _is_chosen(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        total = len(self.view.layout)
+        chosen = np.zeros(total, dtype=bool)
+        progress = self.view.source.progress
+        for start in range(0, total, AT_ONCE):
+            progress("selecting sample", start, total)
+            ids = np.arange(start, min(start + AT_ONCE, total))
+            keys = self.view.source.reader.keys(self.view.source_ids(ids))
+            asked = keys if self.by == "key" else self.view.samples(ids)
+            for id, key, given in zip(ids.tolist(), keys, asked, strict=True):
+                try:
+                    chosen[id] = bool(self.predicate(given))
+                except Exception as error:
+                    url = self.view.source.names[int(self.view.layout.file_of(np.array([id]))[0])]
+                    raise failure({"__url__": url, "__key__": key}, id, "select", error) from error
+        progress("selecting sample", total, total)
+        return chosen
+
+
+def failure(sample: dict[str, Any], id: int, step: str, error: Exception) -> DatasetError:
+    """Gives the error that says at which sample a step failed."""
+    mend = error.mend if isinstance(error, SamplerkitError) else ""
+    text = f"{error.place}: {error.problem}" if mend and isinstance(error, SamplerkitError) else str(error)
+    name = "" if isinstance(error, SamplerkitError) else f" {type(error).__name__}"
+    place = f"{sample['__url__']}: sample {sample['__key__']!r} (id {id})"
+    return DatasetError(place, f"{step} failed:{name} {text}", mend=mend)
+
+
+def _described(step: Step) -> str:
+    if isinstance(step, Map):
+        return f"map({getattr(step.function, '__qualname__', type(step.function).__name__)})"
+    return {"MapDict": "map_dict", "ToTuple": "to_tuple"}.get(
+        type(step).__name__, type(step).__name__.lower()
+    )

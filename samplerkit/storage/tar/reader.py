@@ -1,0 +1,235 @@
+"""Reads samples at any ids: few, large reads where they lie together, one each where they do not."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.order.layout import interval_of
+from samplerkit.order.typing import Ids
+from samplerkit.storage.tar.archive import open_for_reading, unpack
+from samplerkit.storage.tar.arrays import Array
+from samplerkit.storage.tar.cache import Cache
+from samplerkit.storage.tar.catalogue import Catalogue
+from samplerkit.storage.tar.handles import Handle, Handles
+
+TOGETHER = 64 << 10
+"""Bytes of a sample up to which its files are read by one call, and neighbours along with it."""
+
+NEAR = 4 << 10
+"""Bytes between two neighbours that are read along rather than skipped."""
+
+IN_ONE_READ = 64
+"""Neighbours that one call reads at most."""
+
+
+@final
+class Reader:
+    """Reads the samples of a catalogue.
+
+    Args:
+        catalogue: where they lie.
+        cache: where compressed archives are unpacked.
+        max_handles: archives that are open at a time; None for what the system allows.
+    """
+
+    def __init__(self, catalogue: Catalogue, cache: Cache, max_handles: int | None) -> None:
+        self._catalogue = catalogue
+        self._cache = cache
+        self._handles = Handles(partial(_open, catalogue, cache), max_handles)
+        self._max_handles = max_handles
+        self._prepare()
+
+    def _prepare(self) -> None:
+        arrays = self._catalogue.arrays
+        self._keys = np.ascontiguousarray(arrays["keys"]).data
+        self._urls = [archive.url for archive in self._catalogue.archives]
+        self._crc = arrays.get("crc")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Reader, (self._catalogue, self._cache, self._max_handles)
+
+    def read(self, ids: Ids) -> list[dict[str, Any]]:
+        """Reads samples.
+
+        Args:
+            ids: of the samples, each inside the dataset; int64 of shape (n,).
+
+        Returns:
+            For each id a dict with `__key__`, `__url__` and the bytes of each of its files.
+
+        Raises:
+            DatasetError: an archive is gone, changed, too short, or fails its checksum.
+        """
+        if ids.size == 0:
+            return []
+        plan = _Plan.of(self._catalogue, ids)
+        samples = self._follow(plan)
+        if self._crc is not None:
+            self._verify(plan, samples, self._crc)
+        ordered: list[Any] = [None] * len(samples)
+        for place, sample in zip(plan.places, samples, strict=True):
+            ordered[place] = sample
+        return ordered
+
+    def keys(self, ids: Ids) -> list[str]:
+        """Gives the keys of samples."""
+        ends = self._catalogue.arrays["key_end"]
+        return [
+            str(self._keys[begin:end], "utf-8", "surrogateescape")
+            for begin, end in zip(ends[ids].tolist(), ends[ids + 1].tolist(), strict=True)
+        ]
+
+    def lengths(self, ids: Ids) -> Ids:
+        """Gives the bytes from the first file of each sample to its last, headers between them included."""
+        arrays = self._catalogue.arrays
+        last = arrays["first"][ids + 1].astype(np.int64) - 1
+        lengths: Ids = arrays["offset"][last] + arrays["size"][last] - arrays["offset"][arrays["first"][ids]]
+        return lengths
+
+    def _follow(self, plan: _Plan) -> list[dict[str, Any]]:
+        # The innermost loop of all reading: it is flat, because calls in it would cost as much as its work.
+        keys, pread = self._keys, os.pread
+        described = iter(plan.described)
+        extents = zip(plan.begins, plan.ends, strict=True)
+        samples = []
+        current, url = -1, ""
+        handle: Any = None
+        for shard, start, length, count in plan.reads:
+            if shard != current:
+                current, url, handle = shard, self._urls[shard], self._handles.get(shard)
+            if length >= 0:
+                data = pread(handle.descriptor, length, start)
+                if len(data) != length:
+                    raise self._short(shard, start, length, len(data))
+            for key_begin, key_end, fields in islice(described, count):
+                sample: dict[str, Any] = {
+                    "__key__": str(keys[key_begin:key_end], "utf-8", "surrogateescape"),
+                    "__url__": url,
+                }
+                if length >= 0:
+                    for name, (begin, end) in zip(fields, extents, strict=False):
+                        sample[name] = data[begin:end]
+                else:
+                    for name, (begin, end) in zip(fields, extents, strict=False):
+                        sample[name] = self._large(handle, shard, start + begin, end - begin)
+                samples.append(sample)
+        return samples
+
+    def _large(self, handle: Handle, shard: int, start: int, length: int) -> bytes:
+        data = os.pread(handle.descriptor, length, start)
+        if len(data) == length:
+            return data
+        # Linux reads at most 2 GiB by one call.
+        pieces = [data]
+        have = len(data)
+        while have < length and pieces[-1]:
+            pieces.append(os.pread(handle.descriptor, length - have, start + have))
+            have += len(pieces[-1])
+        if have < length:
+            raise self._short(shard, start, length, have)
+        return b"".join(pieces)
+
+    def _short(self, shard: int, start: int, length: int, have: int) -> DatasetError:
+        problem = f"became shorter while in use: of {length} bytes at byte {start} it has {have}"
+        return DatasetError(self._urls[shard], problem, mend="make the dataset anew")
+
+    def _verify(self, plan: _Plan, samples: list[dict[str, Any]], crc: Array) -> None:
+        number = 0
+        for sample, (_, _, fields) in zip(samples, plan.described, strict=True):
+            for name in fields:
+                member = plan.members[number]
+                number += 1
+                if zlib.crc32(sample[name]) != crc[member]:
+                    offset = int(self._catalogue.arrays["offset"][member])
+                    shown = f"{name!r} of {sample['__key__']!r}"
+                    problem = f"damaged data at byte {offset}: {shown} has another checksum"
+                    raise DatasetError(sample["__url__"], problem, mend="fetch or make the archive anew")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be read for some ids, in the order in which it lies on disk.
+
+    Args:
+        places: where each sample stands among the ids.
+        described: of each sample, where its key stands, and its fields.
+        members: the numbers of its files, one after another.
+        begins: where the data of each begin, counted from where their read begins.
+        ends: where they end.
+        reads: of each read the archive, the place, the length, and for how many samples it is; the length
+            is -1 where the files of one large sample are read one by one.
+    """
+
+    places: list[int]
+    described: list[tuple[int, int, tuple[str, ...]]]
+    members: list[int]
+    begins: list[int]
+    ends: list[int]
+    reads: list[tuple[int, int, int, int]]
+
+    @classmethod
+    def of(cls, catalogue: Catalogue, ids: Ids) -> _Plan:
+        """Makes the plan: an archive is opened once, and neighbours are read together."""
+        arrays = catalogue.arrays
+        shards = interval_of(catalogue.layout.starts, ids)
+        first = arrays["first"][ids].astype(np.int64)
+        places = np.lexsort((first, shards))
+        ids, shards, first = ids[places], shards[places], first[places]
+        counts = arrays["first"][ids + 1] - first
+        stops = np.cumsum(counts)
+        members = np.repeat(first - (stops - counts), counts) + np.arange(stops[-1])
+        begins = arrays["offset"][members]
+        ends = begins + arrays["size"][members]
+        begin, end = begins[stops - counts], ends[stops - 1]
+        is_small = end - begin <= TOGETHER
+        gap = begin[1:] - end[:-1]
+        is_joined = (shards[1:] == shards[:-1]) & (gap >= 0) & (gap <= NEAR) & is_small[1:] & is_small[:-1]
+        is_joined &= np.arange(1, ids.size) % IN_ONE_READ != 0
+        heads = np.concatenate([[0], np.flatnonzero(~is_joined) + 1])
+        per_read = np.diff(heads, append=ids.size)
+        start = begin[heads]
+        length = np.where(is_small[heads], end[heads + per_read - 1] - start, -1)
+        base = np.repeat(np.repeat(start, per_read), counts)
+        fields = catalogue.fields
+        key_end = arrays["key_end"]
+        return cls(
+            places.tolist(),
+            list(
+                zip(
+                    key_end[ids].tolist(),
+                    key_end[ids + 1].tolist(),
+                    [fields[number] for number in arrays["signature"][ids].tolist()],
+                    strict=True,
+                )
+            ),
+            members.tolist(),
+            (begins - base).tolist(),
+            (ends - base).tolist(),
+            list(
+                zip(shards[heads].tolist(), start.tolist(), length.tolist(), per_read.tolist(), strict=True)
+            ),
+        )
+
+
+def _open(catalogue: Catalogue, cache: Cache, number: int) -> int:
+    """Opens the plain tar file of an archive, if it is still the one that was indexed."""
+    archive = catalogue.archives[number]
+    size = catalogue.meta["unpacked"][number]
+    if size is None:
+        return archive.open()
+    path, flaw = unpack(archive, cache)
+    if flaw is not None:
+        raise flaw.error()
+    descriptor = open_for_reading(str(path), archive.url)
+    if os.fstat(descriptor).st_size != size:
+        os.close(descriptor)
+        raise DatasetError(archive.url, "its unpacked copy was changed", str(path), mend="delete the copy")
+    return descriptor

@@ -1,0 +1,236 @@
+"""Members of an archive grouped into samples, as webdataset groups them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import final
+
+from samplerkit.storage.tar.flaws import Flaw, Reason
+from samplerkit.storage.tar.header import BLOCK
+from samplerkit.storage.tar.scan import Members
+
+RESERVED = frozenset({"__key__", "__url__"})
+"""Fields that every sample has besides those of its files."""
+
+_META = re.compile(rb"__[^/]*__(?:/|\Z)")
+_UNSAFE = re.compile(rb"/|(?:.*/)?\.\.(?:/|\Z)", re.DOTALL)
+
+
+def split_name(name: bytes) -> tuple[bytes, bytes] | None:
+    """Splits the name of a member into the key of its sample and its extension.
+
+    The key goes up to the first dot of the last part; directories belong to it.
+
+    Returns:
+        Key and extension, or None for a name without an extension.
+
+    Source: the WebDataset format, "The WebDataset Format", section on file names.
+
+    Example:
+        >>> split_name(b"train.v2/n01/0001.seg.png"), split_name(b"README")
+        ((b'train.v2/n01/0001', b'seg.png'), None)
+    """
+    slash = name.rfind(b"/")
+    dot = name.find(b".", slash + 1)
+    if dot < 0:
+        return None
+    if dot > slash + 1:
+        return name[:dot], name[dot + 1 :]
+    # A hidden file: its folder is the key, as webdataset has it, unless that has a dot or there is none.
+    folder = name[:dot]
+    if not folder or b"." in folder[folder.rfind(b"/", 0, -1) + 1 :]:
+        return None
+    return folder, name[dot + 1 :]
+
+
+def is_unsafe(name: bytes) -> bool:
+    """Whether a name is absolute or leads out of its folder.
+
+    Example:
+        >>> is_unsafe(b"/etc/a.txt"), is_unsafe(b"a/../b.txt"), is_unsafe(b"a/..b.txt")
+        (True, True, False)
+    """
+    return _UNSAFE.match(name) is not None
+
+
+@dataclass
+class Samples:
+    """The samples of one archive.
+
+    Args:
+        keys: one a sample.
+        first: the number of each sample's first member, among those that are kept.
+        signatures: the number of each sample's tuple of fields.
+        fields: the distinct tuples of fields, in the order in which their files stand.
+        offsets: where the data of each member that is kept begins.
+        sizes: bytes of data of each.
+        flaws: what is wrong with the archive.
+        ignored: how many files have no extension, or are the format's own (`__name__`).
+    """
+
+    keys: list[bytes] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
+    signatures: list[int] = field(default_factory=list)
+    fields: list[tuple[str, ...]] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    flaws: list[Flaw] = field(default_factory=list)
+    ignored: int = 0
+
+
+def group(members: Members, archive: str) -> Samples:
+    """Groups the members of an archive into samples.
+
+    Files of one sample follow one another. A sample with a flaw is left out as a whole; so is the last one
+    of an archive that ends in a flaw, for more of it may have been lost.
+    """
+    grouping = _Grouping(members, archive)
+    grouping.run()
+    return grouping.finished()
+
+
+@final
+class _Grouping:
+    """Members on their way to samples: `_numbers` and `_fields` have an entry a file, `_keys` a sample."""
+
+    def __init__(self, members: Members, archive: str) -> None:
+        self._members = members
+        self._archive = archive
+        self._flaws: list[Flaw] = []
+        self._keys: list[bytes] = []
+        self._first: list[int] = []
+        self._numbers: list[int] = []
+        self._fields: list[str] = []
+        self._bad: set[int] = set()
+        self._ignored = 0
+
+    def run(self) -> None:
+        """Goes through the members once, and finds samples with flaws."""
+        self._assign()
+        self._first.append(len(self._fields))
+        self._signatures = [
+            tuple(self._fields[begin:end]) for begin, end in zip(self._first, self._first[1:], strict=False)
+        ]
+        self._check_fields()
+        self._check_keys()
+        ends_early = any(flaw.reason != "data after the end" for flaw in self._members.flaws)
+        if ends_early and self._keys:
+            last = len(self._keys) - 1
+            self._flaw(
+                last, self._first[last], "incomplete sample", "more of it may be lost with what follows"
+            )
+
+    def finished(self) -> Samples:
+        """Gives what is kept."""
+        numbers: dict[tuple[str, ...], int] = {}
+        result = Samples(flaws=[*self._members.flaws, *self._flaws], ignored=self._ignored)
+        entries = self._numbers
+        if self._bad:
+            entries, first = [], []
+            for sample in range(len(self._keys)):
+                if sample not in self._bad:
+                    first.append(len(entries))
+                    entries += self._numbers[self._first[sample] : self._first[sample + 1]]
+            result.keys = [key for at, key in enumerate(self._keys) if at not in self._bad]
+            signatures = [names for at, names in enumerate(self._signatures) if at not in self._bad]
+            result.first = first
+        else:
+            result.keys, result.first, signatures = self._keys, self._first[:-1], self._signatures
+        result.signatures = [numbers.setdefault(names, len(numbers)) for names in signatures]
+        result.fields = list(numbers)
+        offsets, sizes = self._members.offsets, self._members.sizes
+        if len(entries) == len(offsets):
+            result.offsets, result.sizes = offsets, sizes
+        else:
+            result.offsets = [offsets[number] for number in entries]
+            result.sizes = [sizes[number] for number in entries]
+        return result
+
+    def _assign(self) -> None:
+        """Gives each member to a sample: the one at hand if the key is the same, else a new one."""
+        names, bad = self._members.names, self._members.bad
+        # One look at all names tells whether each needs to be looked at for what is rare.
+        together = b"\0".join([b"", *names])
+        is_rare = bool(bad) or any(text in together for text in (b"\0/", b"..", b"\0__"))
+        lowered: dict[bytes, str] = {}
+        current: bytes | None = None
+        for number, name in enumerate(names):
+            slash = name.rfind(b"/")
+            dot = name.find(b".", slash + 1)
+            if is_rare or dot <= slash + 1:
+                parts = self._looked_at(number, name)
+                if parts is None:
+                    continue
+                key, extension = parts
+            else:
+                key, extension = name[:dot], name[dot + 1 :]
+            if key != current:
+                current = key
+                self._keys.append(key)
+                self._first.append(len(self._fields))
+            lower = lowered.get(extension)
+            if lower is None:
+                lower = lowered[extension] = extension.decode("utf-8", "surrogateescape").lower()
+            self._fields.append(lower)
+            self._numbers.append(number)
+            if number in bad:
+                reason, what = bad[number]
+                shown = name.decode("utf-8", "replace")
+                self._flaw(len(self._keys) - 1, len(self._fields) - 1, reason, f"{shown!r} is {what}")
+
+    def _looked_at(self, number: int, name: bytes) -> tuple[bytes, bytes] | None:
+        """Takes a name apart; None for one that belongs to no sample."""
+        if is_unsafe(name):
+            # Directories belong to the key, so the sample of such a file has unsafe names only.
+            self._note(number, "unsafe name", repr(name.decode("utf-8", "replace")))
+            return None
+        parts = None if _META.match(name) else split_name(name)
+        if parts is None:
+            self._ignored += 1
+            if number in self._members.bad:
+                self._note(number, *self._members.bad[number])
+        return parts
+
+    def _check_fields(self) -> None:
+        wrong: dict[tuple[str, ...], tuple[int, Reason]] = {}
+        for names in set(self._signatures):
+            reserved = [at for at, name in enumerate(names) if name in RESERVED]
+            twice = [at for at, name in enumerate(names) if name in names[:at]]
+            if reserved:
+                wrong[names] = (reserved[0], "reserved field")
+            elif twice:
+                wrong[names] = (twice[0], "duplicate field")
+        if not wrong:
+            return
+        for sample, names in enumerate(self._signatures):
+            if names in wrong:
+                at, reason = wrong[names]
+                self._flaw(
+                    sample, self._first[sample] + at, reason, f"{names[at]!r} of {self._shown(sample)}"
+                )
+
+    def _check_keys(self) -> None:
+        if len(set(self._keys)) == len(self._keys):
+            return
+        places: dict[bytes, list[int]] = {}
+        for sample, key in enumerate(self._keys):
+            places.setdefault(key, []).append(sample)
+        for samples in places.values():
+            # None of them can be told from a part of the others.
+            self._bad.update(samples if len(samples) > 1 else ())
+            for sample in samples[1:]:
+                detail = f"{self._shown(sample)} stands in two places of the shard"
+                self._flaw(sample, self._first[sample], "duplicate key", detail)
+
+    def _flaw(self, sample: int, entry: int, reason: Reason, detail: str) -> None:
+        """Notes a flaw of a sample, at one of its files."""
+        self._bad.add(sample)
+        self._note(self._numbers[entry], reason, detail)
+
+    def _note(self, member: int, reason: Reason, detail: str) -> None:
+        offset = self._members.offsets[member] - BLOCK
+        self._flaws.append(Flaw(self._archive, offset, reason, detail))
+
+    def _shown(self, sample: int) -> str:
+        return repr(self._keys[sample].decode("utf-8", "replace"))

@@ -1,0 +1,115 @@
+"""What a pipeline does to a sample: one small picklable value a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+
+
+class Step(Protocol):
+    """One step: takes a sample, gives another one, and changes none."""
+
+    def __call__(self, sample: Any, /) -> Any:
+        """Applies the step."""
+
+
+@dataclass(frozen=True)
+class Rename:
+    """Gives fields other names; the other fields stay.
+
+    Args:
+        fields: for each new name the old ones, of which the first that is there is taken.
+    """
+
+    fields: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def __call__(self, sample: Any, /) -> Any:
+        """Applies the step."""
+        renamed = {old for _, olds in self.fields for old in olds}
+        result = {name: value for name, value in sample.items() if name not in renamed}
+        for new, olds in self.fields:
+            result[new] = first_of(sample, olds)
+        return result
+
+
+@dataclass(frozen=True)
+class MapDict:
+    """Applies a function to each of some fields."""
+
+    functions: tuple[tuple[str, Callable[[Any], Any]], ...]
+
+    def __call__(self, sample: Any, /) -> Any:
+        """Applies the step."""
+        result = dict(sample)
+        for name, function in self.functions:
+            result[name] = function(first_of(sample, (name,)))
+        return result
+
+
+@dataclass(frozen=True)
+class Map:
+    """Applies a function to the sample."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, sample: Any, /) -> Any:
+        """Applies the step."""
+        return self.function(sample)
+
+
+@dataclass(frozen=True)
+class ToTuple:
+    """Makes a tuple of some fields."""
+
+    fields: tuple[tuple[str, ...], ...]
+
+    def __call__(self, sample: Any, /) -> Any:
+        """Applies the step."""
+        return tuple(first_of(sample, names) for names in self.fields)
+
+
+def first_of(sample: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    """Gives the first of some fields that a sample has.
+
+    Raises:
+        DatasetError: it has none of them.
+    """
+    for name in names:
+        if name in sample:
+            return sample[name]
+    has = ", ".join(name for name in sample if not name.startswith("__")) or "none"
+    raise DatasetError("sample", f"has no field {' or '.join(names)}", mend=f"its fields are: {has}")
+
+
+def alternatives(place: str, names: Any) -> tuple[str, ...]:
+    """Takes names of fields of which one is meant: `"jpg;png"`, or a list.
+
+    Raises:
+        ArgumentTypeError: neither a string nor a list of strings.
+        ArgumentValueError: a name is empty.
+
+    Example:
+        >>> alternatives("image", "jpg;png")
+        ('jpg', 'png')
+    """
+    listed = names.split(";") if isinstance(names, str) else names
+    if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
+        raise ArgumentTypeError(place, "must be names of fields, as in 'jpg;png'", names)
+    if not listed or not all(listed):
+        raise ArgumentValueError(place, "must not be empty", names)
+    return tuple(listed)
+
+
+def checked_function(place: str, function: Any) -> Callable[..., Any]:
+    """Takes a function.
+
+    Raises:
+        ArgumentTypeError: it cannot be called.
+    """
+    if not callable(function):
+        raise ArgumentTypeError(place, "must be a function", function)
+    called: Callable[..., Any] = function
+    return called

@@ -1,0 +1,244 @@
+"""Writes samples into tar shards."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tarfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any, Self, final
+
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
+from samplerkit.storage.tar.archive import Archive
+from samplerkit.storage.tar.arrays import atomic
+from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
+from samplerkit.storage.tar.encode import encode
+from samplerkit.storage.tar.header import BLOCK, padded
+from samplerkit.storage.tar.index import make_index
+from samplerkit.storage.tar.names import expand_braces
+from samplerkit.storage.tar.samples import is_unsafe, split_name
+
+_NUMBER = re.compile(r"%0?[0-9]*d")
+
+
+@final
+class TarWriter:
+    """Writes samples into numbered tar shards, in the order in which they are given.
+
+    A shard gets its name when it is complete: what is there under that name is never half a shard. When the
+    `with` block is left by an error, the shard at hand is dropped; the ones before stay. The same samples
+    give the same bytes, on every machine.
+
+    Args:
+        shards: the path of the shards, with a place for their number, `train-%06d.tar`; or their paths,
+            `train-{000..127}.tar`.
+        samples_per_shard: samples after which a new shard is begun; None for no limit.
+        bytes_per_shard: bytes that a shard is not to exceed, unless one sample is larger; None for no limit.
+        index: whether the index is written beside each shard, so that nobody has to make it.
+        checksums: whether the index has a CRC-32 of each file.
+        overwrite: whether shards that are there are replaced.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: `shards` has no place for a number and no braces, or does not end in `.tar`.
+        ArgumentRangeError: a limit is not positive.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     with TarWriter(f"{folder}/train-%03d.tar", samples_per_shard=100) as writer:
+        ...         for number in range(250):
+        ...             writer.write({"__key__": f"{number:04}", "txt": "hello", "cls": number % 10})
+        ...     [Path(path).name for path in writer.paths], writer.num_samples
+        (['train-000.tar', 'train-001.tar', 'train-002.tar'], 250)
+    """
+
+    def __init__(
+        self,
+        shards: Any,
+        *,
+        samples_per_shard: int | None = None,
+        bytes_per_shard: int | None = 1 << 30,
+        index: bool = True,
+        checksums: bool = False,
+        overwrite: bool = False,
+    ) -> None:
+        if not isinstance(shards, str | os.PathLike) or not isinstance(os.fspath(shards), str):
+            raise ArgumentTypeError("shards", "must be a path", shards)
+        pattern = os.fspath(shards)
+        if not pattern.endswith(".tar"):
+            problem = "must end in .tar"
+            raise ArgumentValueError("shards", problem, pattern, mend="random access wants plain tar")
+        is_numbered = len(_NUMBER.findall(pattern)) == 1 and pattern.count("%") == 1
+        if not is_numbered and "{" not in pattern:
+            mend = "as in train-%06d.tar or train-{000..127}.tar"
+            raise ArgumentValueError("shards", "must have one place for a number", pattern, mend=mend)
+        self._pattern = pattern
+        self._names = None if is_numbered else expand_braces(pattern)
+        self._most_samples = _limit("samples_per_shard", samples_per_shard)
+        self._most_bytes = _limit("bytes_per_shard", bytes_per_shard)
+        self._index = index
+        self._checksums = checksums
+        self._overwrite = overwrite
+        self._shard: _Shard | None = None
+        self._last_key = ""
+        self.paths: list[str] = []
+        self.num_samples = 0
+
+    def write(self, sample: Mapping[str, Any]) -> None:
+        """Writes one sample.
+
+        Args:
+            sample: `__key__`, and at least one field: an extension, and bytes or what `decode` would give.
+                Other names that begin with `__` are left out.
+
+        Raises:
+            ArgumentTypeError: a value does not go with its extension.
+            ArgumentValueError: the key or an extension cannot be a file's name or was there already, or
+                there is no field.
+            ArgumentRangeError: all shards that were named are full.
+        """
+        key = _checked_key(sample)
+        files = {
+            _checked_field(name): encode(name, value)
+            for name, value in sample.items()
+            if not name.startswith("__")
+        }
+        if not files:
+            raise ArgumentValueError("sample", "has no field", key)
+        size = sum(BLOCK + padded(len(data)) for data in files.values())
+        if self._shard is not None and self._is_full(self._shard, size):
+            self._finish(self._shard)
+        if self._shard is None:
+            self._shard = self._begin()
+        if key in self._shard.keys or key == self._last_key:
+            raise ArgumentValueError("__key__", "is there already", key, mend="keys differ within a shard")
+        for name, data in files.items():
+            self._shard.add(f"{key}.{name}", data)
+        self._shard.keys.add(key)
+        self._last_key = key
+        self.num_samples += 1
+
+    def next_shard(self) -> None:
+        """Completes the shard at hand; the next sample begins another one."""
+        if self._shard is not None:
+            self._finish(self._shard)
+
+    def close(self) -> None:
+        """Completes the shard at hand."""
+        if self._shard is not None:
+            self._finish(self._shard)
+
+    def abort(self) -> None:
+        """Drops the shard at hand."""
+        shard, self._shard = self._shard, None
+        if shard is not None:
+            shard.drop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def _is_full(self, shard: _Shard, size: int) -> bool:
+        return (self._most_samples is not None and len(shard.keys) >= self._most_samples) or (
+            self._most_bytes is not None and shard.size + size + 2 * BLOCK > self._most_bytes
+        )
+
+    def _begin(self) -> _Shard:
+        number = len(self.paths)
+        if self._names is not None and number >= len(self._names):
+            problem = f"names {number} shards, and more are needed"
+            raise ArgumentRangeError("shards", problem, self._pattern, mend="name more, or raise the limits")
+        path = Path(self._pattern % number if self._names is None else self._names[number])
+        if path.exists() and not self._overwrite:
+            mend = "say overwrite=True, or give another path"
+            raise ArgumentValueError("shards", "is there already", str(path), mend=mend)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return _Shard(path)
+
+    def _finish(self, shard: _Shard) -> None:
+        self._shard = None
+        shard.finish()
+        path = str(shard.path)
+        self.paths.append(path)
+        if self._index:
+            index = make_index(Archive.of(path), Cache.of(None), checksums=self._checksums)
+            index.write(Path(path + INDEX_SUFFIX))
+
+
+@final
+class _Shard:
+    """One shard that is being written, under a temporary name."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.keys: set[str] = set()
+        self.size = 0
+        self._stack = ExitStack()
+        self._file: IO[bytes] = self._stack.enter_context(atomic(path))
+        # pax is ustar where that is enough, and has names of any length and letters.
+        self._tar = tarfile.TarFile(fileobj=self._file, mode="w", format=tarfile.PAX_FORMAT)
+
+    def add(self, name: str, data: bytes) -> None:
+        """Writes one file; its owner and time are the same everywhere."""
+        member = tarfile.TarInfo(name)
+        member.size = len(data)
+        self._tar.addfile(member, io.BytesIO(data))
+        self.size = self._tar.offset
+
+    def finish(self) -> None:
+        """Gives the shard its name."""
+        with self._stack:
+            self._tar.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def drop(self) -> None:
+        """Deletes what was written."""
+        error = _DroppedError()
+        self._stack.__exit__(type(error), error, None)
+
+
+class _DroppedError(Exception):
+    """Ends a temporary file."""
+
+
+def _checked_key(sample: Any) -> str:
+    if not isinstance(sample, Mapping) or not all(isinstance(name, str) for name in sample):
+        raise ArgumentTypeError("sample", "must be a dict of names and values", sample)
+    key = sample.get("__key__")
+    if not isinstance(key, str):
+        raise ArgumentTypeError("__key__", "must be a text", key)
+    name = f"{key}.x".encode("utf-8", "surrogateescape")
+    if is_unsafe(name) or "\0" in key or "\n" in key or key.endswith("/"):
+        raise ArgumentValueError("__key__", "cannot be the name of a file below a folder", key)
+    if split_name(name) != (name[:-2], b"x"):
+        mend = "what follows the first dot would be taken for a part of the extension"
+        raise ArgumentValueError("__key__", "must have no dot in its last part", key, mend=mend)
+    if re.match(r"__[^/]*__/", key):
+        raise ArgumentValueError("__key__", "begins with a folder that is left out by readers", key)
+    return key
+
+
+def _checked_field(name: str) -> str:
+    if not name or "/" in name or "\0" in name or name != name.lower():
+        raise ArgumentValueError("field", "must be an extension in lower case", name)
+    return name
+
+
+def _limit(place: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentTypeError(place, "must be an integer or None", value)
+    if value < 1:
+        raise ArgumentRangeError(place, "must be positive", value)
+    return value

@@ -1,0 +1,272 @@
+"""A dataset of files gives the samples that lie in them, however they are asked for."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.storage.files.dataset import FileDataset
+from tests.storage.files.folders import Watching, plain, samples_of, write_npz
+
+MODES = {
+    "false": {},
+    "global": {},
+    "files": {},
+    "infile": {},
+    "partial": {"partial_size": 5},
+    "partial, two pools": {"partial_size": 3, "pools": 2},
+    "adaptive": {"adaptive_threshold": 10, "partial_size": 7},
+}
+
+
+def sampler_of(mode, **arguments):
+    return sk.DistributedSampler(shuffle=mode.partition(",")[0], seed=7, **MODES[mode], **arguments)
+
+
+@pytest.fixture(name="folder", scope="module")
+def fixture_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    write_npz(folder, SIZES)
+    return folder
+
+
+SIZES = [4, 0, 7, 1, 12, 3]
+SAMPLES = samples_of(SIZES)
+
+
+def test_samples_are_dicts_of_rows(folder):
+    with FileDataset(str(folder / "*.npz"), "npz") as dataset:
+        assert len(dataset) == 27
+        assert [plain(dataset[index]) for index in range(27)] == SAMPLES
+        assert plain(dataset[-1]) == SAMPLES[-1]
+        assert plain(dataset[np.int64(3)]) == SAMPLES[3]
+        assert dataset.layout == sk.Layout(SIZES, [f"{number:03}.npz" for number in range(6)])
+        assert [plain(sample) for sample in dataset] == SAMPLES
+
+
+def test_a_batch_comes_in_the_order_asked_for_repeats_included(folder):
+    with FileDataset(str(folder / "*.npz"), "npz") as dataset:
+        ids = [26, 0, 5, 5, 11, 3, 0]
+        assert [plain(sample) for sample in dataset.__getitems__(ids)] == [SAMPLES[id] for id in ids]
+        assert dataset.__getitems__([]) == []
+        assert dataset.__getitems__(np.array([], dtype=np.int64)) == []
+
+
+def test_a_changed_sample_changes_no_other_one(folder):
+    with FileDataset(str(folder / "*.npz"), "npz") as dataset:
+        dataset[5]["pair"][:] = 99
+        dataset.__getitems__([5])[0]["pair"][:] = 99
+        assert plain(dataset[5]) == SAMPLES[5]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("world", [sk.World(1, 0), sk.World(2, 1), sk.World(3, 0)])
+@pytest.mark.parametrize("max_files", [1, 3])
+def test_a_loader_reads_what_the_order_says(folder, mode, world, max_files):
+    sampler = sampler_of(mode)
+    with FileDataset(str(folder / "*.npz"), "npz", max_files=max_files) as dataset:
+        loader = sk.Loader(dataset, sampler, batch_size=4, world=world, collate_fn=list)
+        for epoch in range(2):
+            expected = list(sampler.order(sk.Layout(SIZES), epoch, world=world))
+            received = [sample for batch in loader for sample in batch]
+            assert [plain(sample) for sample in received] == [SAMPLES[id] for id in expected]
+        assert dataset.stats.peak_files <= max_files
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_plain_dataloader_reads_what_the_order_says(folder, mode):
+    torch_data = pytest.importorskip("torch.utils.data")
+    sampler = sampler_of(mode)
+    with FileDataset(str(folder / "*.npz"), "npz", max_files=2) as dataset:
+        bridge = sk.TorchSampler(sampler, dataset, sk.World(2, 0))
+        batches = torch_data.DataLoader(dataset, 4, sampler=bridge, collate_fn=list)
+        received = [plain(sample) for batch in batches for sample in batch]
+    expected = list(sampler.order(sk.Layout(SIZES), world=sk.World(2, 0)))
+    assert received == [SAMPLES[id] for id in expected]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    sizes=st.lists(st.integers(0, 9), min_size=1, max_size=7).filter(any),
+    mode=st.sampled_from(sorted(MODES)),
+    batch_size=st.integers(1, 6),
+    shards=st.integers(1, 3),
+    limits=st.fixed_dictionaries(
+        {
+            "max_files": st.integers(1, 4),
+            "read_ahead": st.integers(0, 3),
+            "threads": st.integers(1, 3),
+            "max_bytes": st.none() | st.just(500),
+        }
+    ),
+)
+def test_any_layout_mode_and_limits_give_the_samples_of_the_order(
+    tmp_path_factory, sizes, mode, batch_size, shards, limits
+):
+    paths = write_npz(tmp_path_factory.mktemp("any"), sizes)
+    samples, sampler = samples_of(sizes), sampler_of(mode)
+    for shard in range(shards):
+        world = sk.World(shards, shard)
+        with FileDataset(paths, "npz", sizes, **limits) as dataset:
+            loader = sk.Loader(dataset, sampler, batch_size=batch_size, world=world, collate_fn=list)
+            received = [plain(sample) for batch in loader for sample in batch]
+            assert received == [samples[id] for id in sampler.order(sk.Layout(sizes), world=world)]
+            assert dataset.stats.peak_files <= limits["max_files"]
+
+
+def test_a_resumed_loader_reads_the_rest(folder):
+    sampler = sampler_of("partial")
+    with FileDataset(str(folder / "*.npz"), "npz", max_files=2) as dataset:
+        loader = sk.Loader(dataset, sampler, batch_size=4, collate_fn=list)
+        batches = iter(loader)
+        first = [plain(sample) for _ in range(3) for sample in next(batches)]
+        state = loader.state_dict()
+        loader.close()
+    with FileDataset(str(folder / "*.npz"), "npz", max_files=2) as dataset:
+        loader = sk.Loader(dataset, sampler, batch_size=5, collate_fn=list)
+        loader.load_state_dict(state)
+        rest = [plain(sample) for batch in loader for sample in batch]
+    assert first + rest == [SAMPLES[id] for id in sampler.order(sk.Layout(SIZES))]
+
+
+def test_it_fits_torchs_own_collate(folder):
+    with FileDataset(str(folder / "*.npz"), "npz") as dataset:
+        batch = next(iter(sk.Loader(dataset, sk.SequentialSampler(), batch_size=5)))
+    assert batch["id"].tolist() == [0, 1, 2, 3, 4]
+    assert batch["pair"].shape == (5, 2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_columns_hold_what_samples_hold(folder, mode):
+    torch_data = pytest.importorskip("torch.utils.data")
+    sampler = sampler_of(mode)
+    with FileDataset(str(folder / "*.npz"), "npz", as_columns=True) as dataset:
+        loader = sk.Loader(dataset, sampler, batch_size=5, collate_fn=torch_data.default_convert)
+        received = [
+            plain({key: column[place] for key, column in batch.items()})
+            for batch in loader
+            for place in range(len(batch["id"]))
+        ]
+        assert plain(dataset[5]) == SAMPLES[5]
+        assert dataset.__getitems__([]) == {}
+    assert received == [SAMPLES[id] for id in sampler.order(sk.Layout(SIZES))]
+
+
+def test_columns_of_texts_are_as_wide_as_the_longest():
+    texts = {"a": np.array(["x", "yy"]), "b": ["a longer one", "z"], "c": np.array(["ü"], dtype=object)}
+    with FileDataset(["a", "b"], lambda path: {"text": texts[path]}, as_columns=True) as dataset:
+        assert dataset.__getitems__([1, 2, 0])["text"].tolist() == ["yy", "a longer one", "x"]
+    with FileDataset(["c", "c2"], lambda path: {"text": texts["c"]}, as_columns=True) as dataset:
+        assert dataset.__getitems__([1, 0])["text"].tolist() == ["ü", "ü"]
+
+
+UNLIKE = {
+    "other columns": ({"x": [1]}, {"y": [1]}),
+    "another shape": ({"x": [[1, 2]]}, {"x": [[1, 2, 3]]}),
+    "another type": ({"x": [1]}, {"x": ["1"]}),
+    "no columns": ({"x": [1]}, [1]),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_columns_of_files_that_are_unlike_are_an_error_that_names_the_file(case):
+    contents = dict(zip(("a", "b"), UNLIKE[case], strict=True))
+    with (
+        FileDataset(["a", "b"], contents.__getitem__, as_columns=True, read_ahead=0) as dataset,
+        pytest.raises(sk.DatasetError, match=r"^(a|b)\b"),
+    ):
+        dataset.__getitems__([0, 1])
+
+
+def test_a_dataset_travels_without_what_it_holds_in_memory(folder):
+    with FileDataset(str(folder / "*.npz"), "npz") as dataset:
+        before = len(pickle.dumps(dataset))
+        assert plain(dataset[5]) == SAMPLES[5]
+        travelled = pickle.loads(pickle.dumps(dataset))  # noqa: S301  # made one line above
+        assert len(pickle.dumps(dataset)) < before + 1000
+        assert travelled.layout == dataset.layout
+        assert travelled.stats == type(travelled.stats)()
+        assert plain(travelled[5]) == SAMPLES[5]
+        travelled.close()
+
+
+def test_paths_may_be_path_objects_and_stay_in_the_order_given(folder):
+    paths = sorted(folder.glob("*.npz"), reverse=True)
+    with FileDataset(paths, "npz") as dataset:
+        assert dataset.layout.sizes.tolist() == SIZES[::-1]
+        assert plain(dataset[0])[1] == 0
+        assert plain(dataset[0])[0] == 24
+
+
+def test_a_glob_is_sorted_by_bytes(tmp_path):
+    for name in ("b", "B", "a10", "a9", "é", "z"):
+        np.savez(tmp_path / f"{name}.npz", x=np.zeros(1))
+    names = FileDataset(str(tmp_path / "*.npz"), "npz").layout.names
+    assert names == ("B.npz", "a10.npz", "a9.npz", "b.npz", "z.npz", "é.npz")
+
+
+def test_names_lie_below_the_folder_that_all_share(tmp_path):
+    for part in ("a/x", "a/y", "b"):
+        write_npz(tmp_path / part, [2])
+    layout = FileDataset(str(tmp_path / "**" / "*.npz"), "npz").layout
+    assert layout.names == ("a/x/000.npz", "a/y/000.npz", "b/000.npz")
+
+
+def test_moving_the_folder_changes_no_layout(tmp_path):
+    write_npz(tmp_path / "here", SIZES)
+    before = FileDataset(str(tmp_path / "here" / "*.npz"), "npz").layout
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert FileDataset(str(tmp_path / "there" / "*.npz"), "npz").layout == before
+
+
+def reader(path):
+    return np.load(path)
+
+
+BAD = [
+    (lambda: FileDataset([], reader), ValueError, "files"),
+    (lambda: FileDataset(None, reader), TypeError, "files"),
+    (lambda: FileDataset(5, reader), TypeError, "files"),
+    (lambda: FileDataset({"a": 1}, reader), TypeError, "files"),
+    (lambda: FileDataset([1], reader), TypeError, "files[0]"),
+    (lambda: FileDataset([b"a"], reader), TypeError, "files[0]"),
+    (lambda: FileDataset(["a", "b", "./a"], reader), ValueError, "twice, got 'a'"),
+    (lambda: FileDataset("/nowhere/at/all/*.npz", reader), RuntimeError, "no file matches"),
+    (lambda: FileDataset(str(Path(__file__).parent), reader), ValueError, "folder/*.npz"),
+    (lambda: FileDataset(["a"], None), TypeError, "reader"),
+    (lambda: FileDataset(["a"], Watching), TypeError, "reader"),
+    (lambda: FileDataset(["a"], "csv"), ValueError, "known: npz, npy, parquet, text"),
+    (lambda: FileDataset(["a"], reader, max_files=0), RuntimeError, "max_files"),
+    (lambda: FileDataset(["a"], reader, max_files=2.0), TypeError, "max_files"),
+    (lambda: FileDataset(["a"], reader, max_files=None), TypeError, "max_files"),
+    (lambda: FileDataset(["a"], reader, max_bytes=0), RuntimeError, "max_bytes"),
+    (lambda: FileDataset(["a"], reader, max_bytes="1G"), TypeError, "max_bytes"),
+    (lambda: FileDataset(["a"], reader, read_ahead=-1), RuntimeError, "read_ahead"),
+    (lambda: FileDataset(["a"], reader, read_ahead=True), TypeError, "read_ahead"),
+    (lambda: FileDataset(["a"], reader, threads=0), RuntimeError, "threads"),
+    (lambda: FileDataset(["a"], reader, as_columns=1), TypeError, "as_columns"),
+    (lambda: FileDataset(["a"], reader, progress=3), TypeError, "progress"),
+    (lambda: FileDataset(["a"], reader, [3])[3], IndexError, "index"),
+    (lambda: FileDataset(["a"], reader, [3])[-4], IndexError, "index"),
+    (lambda: FileDataset(["a"], reader, [3])["a"], TypeError, "index"),
+    (lambda: FileDataset(["a"], reader, [3])[True], TypeError, "index"),
+    (lambda: FileDataset(["a"], reader, [3]).__getitems__([0, 3]), IndexError, "ids"),
+    (lambda: FileDataset(["a"], reader, [3]).__getitems__([-1]), IndexError, "ids"),
+    (lambda: FileDataset(["a"], reader, [3]).__getitems__([0.5]), TypeError, "ids"),
+    (lambda: FileDataset(["nowhere.npz"], reader, [3])[0], RuntimeError, "nowhere.npz"),
+    (lambda: len(FileDataset(["nowhere.npz"], reader)), RuntimeError, "nowhere.npz"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "name"), BAD, ids=[f"{n}-{bad[2]}" for n, bad in enumerate(BAD)])
+def test_a_wrong_argument_is_a_typed_error_that_names_it(call, kind, name):
+    with pytest.raises(sk.SamplerkitError) as caught:
+        call()
+    assert isinstance(caught.value, kind)
+    assert name in str(caught.value)

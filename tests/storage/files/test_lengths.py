@@ -1,0 +1,221 @@
+"""How many samples are in which file: told, counted at first need, or loaded from where they were saved."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.files.dataset import FileDataset
+from tests.storage.files.folders import Watching, plain, samples_of, write_npz
+
+SIZES = [4, 0, 7, 1]
+NAMES = ["000.npz", "001.npz", "002.npz", "003.npz"]
+
+
+@pytest.fixture(name="paths")
+def fixture_paths(tmp_path):
+    return [str(path) for path in write_npz(tmp_path / "data", SIZES)]
+
+
+class Counting(Watching):
+    """A reader that can count without reading."""
+
+    def __init__(self, seconds=0.0):
+        super().__init__(seconds)
+        self.counted: list[str] = []
+
+    def count(self, path):
+        time.sleep(self.seconds)
+        self.counted.append(path)
+        with np.load(path) as arrays:
+            return len(arrays["id"])
+
+
+TOLD = {
+    "a list": lambda paths: SIZES,
+    "a tuple": lambda paths: tuple(SIZES),
+    "an array": lambda paths: np.array(SIZES),
+    "a dict of paths": lambda paths: dict(zip(paths, SIZES, strict=True)),
+    "a dict of names": lambda paths: dict(zip(NAMES, SIZES, strict=True)),
+    "a dict in another order": lambda paths: dict(reversed(list(zip(paths, SIZES, strict=True)))),
+    "a dict of both": lambda paths: {paths[0]: 4, NAMES[1]: 0, NAMES[2]: 7, paths[3]: 1},
+}
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_told_lengths_open_no_file_at_the_start(paths, told):
+    reader = Counting()
+    with FileDataset(paths, reader, TOLD[told](paths)) as dataset:
+        assert len(dataset) == 12
+        assert dataset.layout == sk.Layout(SIZES, NAMES)
+        assert reader.counted == reader.read == []
+        assert plain(dataset[11]) == samples_of(SIZES)[11]
+        assert reader.read == ["003.npz"]
+
+
+def test_told_lengths_do_not_even_need_the_files():
+    with FileDataset([f"/nowhere/{name}" for name in NAMES], "npz", SIZES) as dataset:
+        assert len(dataset) == 12
+        assert list(sk.RandomSampler(shuffle="files", seed=1).order(dataset)) != list(range(12))
+
+
+def test_lengths_are_counted_at_first_need_and_once(paths):
+    reader = Counting()
+    with FileDataset(paths, reader) as dataset:
+        assert reader.counted == []
+        assert repr(dataset) == "FileDataset(4 files, not counted)"
+        assert [len(dataset) for _ in range(3)] == [12, 12, 12]
+        assert dataset.layout.sizes.tolist() == SIZES
+        assert sorted(reader.counted) == sorted(paths)
+        assert reader.read == []
+        assert dataset.stats.files_counted == 4
+        assert repr(dataset) == "FileDataset(4 files, 12 samples)"
+
+
+def test_several_threads_that_need_lengths_count_once(paths):
+    reader = Counting(seconds=0.05)
+    found = []
+    with FileDataset(paths, reader) as dataset:
+        callers = [threading.Thread(target=lambda: found.append(len(dataset))) for _ in range(5)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join(60)
+    assert found == [12] * 5
+    assert len(reader.counted) == 4
+
+
+def test_files_are_counted_several_at_a_time(tmp_path):
+    paths = write_npz(tmp_path, [2] * 32)
+    together = threading.Barrier(8)
+
+    class Together(Watching):
+        def count(self, path):
+            together.wait(30)  # broken unless eight are here at once
+            return 2
+
+    assert len(FileDataset(paths, Together())) == 64
+
+
+def test_a_reader_that_cannot_count_reads_no_more_at_a_time_than_may_be_in_memory(tmp_path):
+    paths = write_npz(tmp_path, [2] * 12)
+    reader = Watching(seconds=0.02)
+    assert len(FileDataset(paths, reader, max_files=3)) == 24
+    assert reader.at_a_time <= 3
+    assert len(reader.read) == 12
+
+
+def test_progress_is_told_file_by_file(paths):
+    told = []
+    FileDataset(paths, "npz", progress=lambda *what: told.append(what)).layout  # noqa: B018
+    assert [entry[1:] for entry in told] == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+    assert all("files" in entry[0] for entry in told)
+
+
+def test_nothing_is_written_where_there_is_no_terminal(paths, capfd):
+    assert len(FileDataset(paths, "npz")) == 12
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_file_that_cannot_be_counted_is_an_error_that_names_it_and_can_be_tried_again(paths):
+    reader = Watching()
+    reader.failing["002.npz"] = error = OSError("the disk is gone")
+    dataset = FileDataset(paths, reader)
+    with pytest.raises(
+        sk.DatasetError, match=r"002\.npz: cannot be read \(OSError: the disk is gone\)"
+    ) as caught:
+        len(dataset)
+    assert caught.value.__cause__ is error
+    reader.failing.clear()
+    assert len(dataset) == 12
+
+
+@pytest.mark.parametrize("wrong", ["3", 1.5, None, True, -1])
+def test_a_count_that_is_no_number_is_an_error_that_names_the_file(paths, wrong):
+    class Wrong(Watching):
+        def count(self, path):
+            return wrong
+
+    with pytest.raises(sk.DatasetError, match=r"\.npz: the reader must tell a number of samples"):
+        len(FileDataset(paths, Wrong()))
+
+
+def test_saved_lengths_are_loaded_by_another_dataset_also_when_the_folder_was_moved(paths, tmp_path):
+    FileDataset(paths, "npz").save_lengths(tmp_path / "lengths.json")
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["lengths.json"]
+    (tmp_path / "data").rename(tmp_path / "moved")
+    moved = [path.replace("data", "moved") for path in paths]
+    reader = Counting()
+    for where in (str(tmp_path / "lengths.json"), tmp_path / "lengths.json"):
+        assert FileDataset(moved, reader, where).layout == sk.Layout(SIZES, NAMES)
+    assert reader.counted == []
+
+
+def test_saving_replaces_what_was_there_or_leaves_it_whole(paths, tmp_path, monkeypatch):
+    target = tmp_path / "lengths.json"
+    FileDataset(paths[:2], "npz").save_lengths(target)
+    before = target.read_bytes()
+    monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        FileDataset(paths, "npz").save_lengths(target)
+    assert target.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["lengths.json"]
+    monkeypatch.undo()
+    FileDataset(paths, "npz").save_lengths(target)
+    assert json.loads(target.read_text(encoding="utf-8"))["lengths"] == dict(zip(NAMES, SIZES, strict=True))
+
+
+def test_a_plain_dict_in_json_does_as_well(paths, tmp_path):
+    (tmp_path / "lengths.json").write_text(json.dumps(dict(zip(paths, SIZES, strict=True))), encoding="utf-8")
+    assert FileDataset(paths, "npz", tmp_path / "lengths.json").layout.sizes.tolist() == SIZES
+
+
+BAD = [
+    ([1, 2, 3], ValueError, "as many as the 4 files, got 3"),
+    ([1, 2, 3, 4, 5], ValueError, "as many as the 4 files, got 5"),
+    ([4, 0, 7, -1], ValueError, "lengths['003.npz']: must not be negative"),
+    ([4, 0, 7.0, 1], TypeError, "lengths['002.npz']: must be an integer"),
+    ([4, 0, "7", 1], TypeError, "lengths['002.npz']"),
+    ([4, 0, True, 1], TypeError, "lengths['002.npz']"),
+    ({}, ValueError, "lacks a file, got '000.npz'"),
+    ({"000.npz": 4, "001.npz": 0, "002.npz": 7}, ValueError, "lacks a file, got '003.npz'"),
+    (
+        {**dict(zip(NAMES, SIZES, strict=True)), "other.npz": 3},
+        ValueError,
+        "not among the files, got 'other.npz'",
+    ),
+    (12, TypeError, "lengths: must be a dict, a list or the path"),
+    ({1, 2}, TypeError, "lengths"),
+    (b"lengths.json", TypeError, "lengths"),
+    ("/nowhere/lengths.json", RuntimeError, "save_lengths"),
+]
+
+
+@pytest.mark.parametrize(("lengths", "kind", "message"), BAD, ids=[str(number) for number in range(len(BAD))])
+def test_lengths_that_do_not_fit_are_typed_errors(paths, lengths, kind, message):
+    with pytest.raises(sk.SamplerkitError) as caught:
+        FileDataset(paths, "npz", lengths)
+    assert isinstance(caught.value, kind)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "3", '{"lengths": [1]}'])
+def test_a_damaged_file_of_lengths_is_a_typed_error(paths, tmp_path, text):
+    (tmp_path / "lengths.json").write_text(text, encoding="utf-8")
+    with pytest.raises(sk.DatasetError, match=r"lengths\.json"):
+        FileDataset(paths, "npz", tmp_path / "lengths.json")
+
+
+@pytest.mark.parametrize("wrong", [6, 8])
+def test_a_length_that_the_file_does_not_have_names_file_told_and_found(paths, wrong):
+    with FileDataset(paths, "npz", [4, 0, wrong, 1]) as dataset:
+        assert plain(dataset[0]) == samples_of(SIZES)[0]
+        with pytest.raises(
+            sk.DatasetError, match=rf"002\.npz: has 7 samples, but {wrong} were told or counted"
+        ):
+            dataset[5]

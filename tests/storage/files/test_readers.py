@@ -1,0 +1,352 @@
+"""Readers: those that come along, on real files, and each form that a user may write."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import sys
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.files.readers import NpyReader, NpzReader, ParquetReader, TextReader
+
+
+def all_of(dataset):
+    with dataset:
+        return dataset.__getitems__(range(len(dataset)))
+
+
+# npz and npy
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("rows", [0, 1, 57])
+def test_npz(tmp_path, save, rows):
+    arrays = {
+        "image": np.random.default_rng(1).integers(0, 255, (rows, 3, 2), dtype=np.uint8),
+        "label": np.arange(rows),
+        "name": np.array([f"é{row}" for row in range(rows)], dtype="<U9"),
+    }
+    save(tmp_path / "a.npz", **arrays)
+    samples = all_of(FileDataset([tmp_path / "a.npz"], "npz"))
+    assert len(samples) == rows == NpzReader().count(str(tmp_path / "a.npz"))
+    for row, sample in enumerate(samples):
+        assert sample.keys() == arrays.keys()
+        assert all(np.array_equal(sample[key], arrays[key][row]) for key in arrays)
+        assert sample["image"].dtype == np.uint8
+
+
+def test_npz_of_some_keys_reads_only_these(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(3), other=np.arange(9))
+    dataset = FileDataset([tmp_path / "a.npz"], NpzReader(keys=("x",)))
+    assert [sample["x"] for sample in all_of(dataset)] == [0, 1, 2]
+    assert dataset.stats.bytes_read == 24
+    with pytest.raises(sk.DatasetError, match=r"a\.npz: holds no array 'y', but only, got \['other', 'x'\]"):
+        all_of(FileDataset([tmp_path / "a.npz"], NpzReader(keys=("y",))))
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (57,), (57, 3, 2), (5, 0)])
+def test_npy(tmp_path, shape):
+    array = np.random.default_rng(1).random(shape)
+    np.save(tmp_path / "a.npy", array)
+    samples = all_of(FileDataset([tmp_path / "a.npy"], "npy"))
+    assert len(samples) == shape[0] == NpyReader().count(str(tmp_path / "a.npy"))
+    assert np.array_equal(np.array(samples).reshape(shape), array)
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_npy_of_every_version_is_counted(tmp_path, version):
+    array = np.zeros(7, dtype=[("é" if version == (3, 0) else "e", "f4")])
+    with (tmp_path / "a.npy").open("wb") as file:
+        np.lib.format.write_array(file, array, version=version)
+    assert NpyReader().count(str(tmp_path / "a.npy")) == 7
+
+
+def test_counting_reads_headers_only(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((1000, 1000)))
+    np.savez(tmp_path / "a.npz", x=np.zeros((1000, 1000)), y=np.zeros(1000))
+    data = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "head.npy").write_bytes(data[:200])
+    assert NpyReader().count(str(tmp_path / "head.npy")) == 1000
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    data[2000:-1000] = bytes(len(data) - 3000)  # what is in between may be anything
+    (tmp_path / "a.npz").write_bytes(data)
+    assert NpzReader(keys=("x",)).count(str(tmp_path / "a.npz")) == 1000
+
+
+class Explodes:
+    """An object whose unpickling would run code."""
+
+    def __reduce__(self):
+        return (sys.exit, ("code in the data was run",))
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+def test_pickles_are_never_loaded(tmp_path, kind):
+    path = tmp_path / f"a.{kind}"
+    (np.savez if kind == "npz" else np.save)(path, np.array([Explodes()] * 3, dtype=object))
+    with pytest.raises(sk.DatasetError, match="Python objects, which are pickles"):
+        len(FileDataset([path], kind))
+    with pytest.raises(sk.DatasetError, match="allow_pickle=False"):
+        all_of(FileDataset([path], kind, [3]))
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+def test_a_pickle_in_place_of_the_file_is_not_loaded_either(tmp_path, kind):
+    path = tmp_path / f"a.{kind}"
+    path.write_bytes(pickle.dumps(Explodes()))
+    for lengths in (None, [3]):
+        with pytest.raises(sk.DatasetError, match=rf"a\.{kind}"):
+            all_of(FileDataset([path], kind, lengths))
+
+
+def test_arrays_of_different_lengths_are_an_error(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros(3), y=np.zeros(4))
+    for lengths in (None, [3]):
+        with pytest.raises(sk.DatasetError, match=r"a\.npz: .*length.*'x': 3, 'y': 4"):
+            all_of(FileDataset([tmp_path / "a.npz"], "npz", lengths))
+
+
+def test_single_values_and_empty_archives_are_errors(tmp_path):
+    np.savez(tmp_path / "single.npz", x=np.float64(3))
+    np.savez(tmp_path / "empty.npz")
+    np.save(tmp_path / "single.npy", np.float64(3))
+    for name, kind in (("single.npz", "npz"), ("empty.npz", "npz"), ("single.npy", "npy")):
+        for lengths in (None, [1]):
+            with pytest.raises(sk.DatasetError, match=name):
+                all_of(FileDataset([tmp_path / name], kind, lengths))
+
+
+def test_npz_read_as_npy_and_the_other_way_round_say_so(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros(3))
+    np.save(tmp_path / "a.npy", np.zeros(3))
+    with pytest.raises(sk.DatasetError, match="read it with 'npz'"):
+        all_of(FileDataset([tmp_path / "a.npz"], "npy", [3]))
+    with pytest.raises(sk.DatasetError, match=r"a\.npy"):
+        all_of(FileDataset([tmp_path / "a.npy"], "npz", [3]))
+
+
+# parquet
+
+
+def test_parquet(tmp_path):
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no parquet here")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"x": np.arange(1000) * 0.5, "text": [f"row {row}" for row in range(1000)]}
+    for number in range(2):
+        table = arrow.table({**columns, "file": np.full(1000, number)})
+        parquet.write_table(table, tmp_path / f"{number}.parquet", row_group_size=300)
+    assert ParquetReader().count(str(tmp_path / "0.parquet")) == 1000
+    with FileDataset(str(tmp_path / "*.parquet"), "parquet") as dataset:
+        assert dataset.layout.sizes.tolist() == [1000, 1000]
+        assert dataset[1003] == {"x": 1.5, "text": "row 3", "file": 1}
+        loader = sk.Loader(dataset, sk.RandomSampler(shuffle="infile", seed=1), batch_size=64)
+        received = [float(x) for batch in loader for x in batch["x"]]
+    assert sorted(received) == sorted([*columns["x"], *columns["x"]])
+    some = all_of(FileDataset([tmp_path / "0.parquet"], ParquetReader(columns=("x",))))
+    assert some[7] == {"x": 3.5}
+    for columns_wanted in (("y",), ("x", "y")):
+        with pytest.raises(sk.DatasetError, match=r"0\.parquet: holds no column 'y', but only"):
+            all_of(FileDataset([tmp_path / "0.parquet"], ParquetReader(columns=columns_wanted)))
+
+
+def test_damaged_parquet_is_an_error_that_names_the_file(tmp_path):
+    pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no parquet here")
+    (tmp_path / "a.parquet").write_bytes(b"PAR1" + bytes(100))
+    for lengths in (None, [3]):
+        with pytest.raises(sk.DatasetError, match=r"a\.parquet"):
+            all_of(FileDataset([tmp_path / "a.parquet"], "parquet", lengths))
+
+
+def test_without_pyarrow_the_error_names_the_extra(tmp_path, monkeypatch):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(sk.DatasetError, match=r"a\.parquet: .*samplerkit\[parquet\]"):
+        all_of(FileDataset([tmp_path / "a.parquet"], "parquet"))
+
+
+# lines of text
+
+TEXTS = {
+    "nothing": ("", []),
+    "one line": ("one", ["one"]),
+    "an end": ("one\n", ["one"]),
+    "no end": ("one\ntwo", ["one", "two"]),
+    "empty lines": ("\n\nthree\n\n", ["", "", "three", ""]),
+    "returns": ("one\r\ntwo\r\n", ["one", "two"]),
+    "returns inside": ("o\rne\n\r\n", ["o\rne", ""]),
+    "other separators": ("a\u2028b\x0bc\x85d\n", ["a\u2028b\x0bc\x85d"]),
+    "umlauts": ("äöü\n漢字 🙂\n", ["äöü", "漢字 🙂"]),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_text_lines(tmp_path, case):
+    text, lines = TEXTS[case]
+    (tmp_path / "a.txt").write_bytes(text.encode())
+    assert TextReader().count(str(tmp_path / "a.txt")) == len(lines)
+    assert all_of(FileDataset([tmp_path / "a.txt"], "text")) == lines
+
+
+def test_text_larger_than_what_is_counted_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("samplerkit.storage.files.readers._CHUNK_BYTES", 7)
+    lines = [f"line {number}" * (number % 5) for number in range(500)]
+    (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8", newline="\n")
+    assert TextReader().count(str(tmp_path / "a.txt")) == 499 + bool(lines[-1])
+    assert all_of(FileDataset([tmp_path / "a.txt"], "text"))[:499] == lines[:499]
+
+
+def test_text_in_another_encoding(tmp_path):
+    (tmp_path / "a.txt").write_bytes("ä\nö\n".encode("latin-1"))
+    assert all_of(FileDataset([tmp_path / "a.txt"], TextReader("latin-1"))) == ["ä", "ö"]
+    with pytest.raises(sk.DatasetError, match=r"a\.txt, row 0: is no text in utf-8"):
+        all_of(FileDataset([tmp_path / "a.txt"], "text"))
+
+
+def test_bad_text_names_file_and_row(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"good\ngood\nb\xffd\ngood\n")
+    with pytest.raises(sk.DatasetError, match=r"a\.txt, row 2: is no text in utf-8"):
+        all_of(FileDataset([tmp_path / "a.txt"], "text"))
+
+
+# readers of the user's
+
+
+def of_arrays(path):
+    return np.load(path)
+
+
+def of_lists(path):
+    with np.load(path) as arrays:
+        return {key: arrays[key].tolist() for key in arrays}
+
+
+def sequence(path):
+    with np.load(path) as arrays:
+        return [{"x": x, "y": y} for x, y in zip(arrays["x"], arrays["y"], strict=True)]
+
+
+def tensors(path):
+    torch = pytest.importorskip("torch")
+    with np.load(path) as arrays:
+        return {key: torch.from_numpy(arrays[key]) for key in arrays}
+
+
+def of_the_readme(filename, get_data=False):
+    """As the README of PartiallyShuffle shows it: the length alone, without the data."""
+    arrays = np.load(filename)
+    data, length = {}, 0
+    for key in arrays:
+        data[key] = arrays[key]
+        if length == 0:
+            length = len(data[key])
+        if not get_data:
+            return length
+    return data, length
+
+
+def with_none(filename, get_data):
+    with np.load(filename) as arrays:
+        return (dict(arrays) if get_data else None), len(arrays["x"])
+
+
+class Method:
+    """A reader that is a method."""
+
+    def read(self, path):
+        return of_lists(path)
+
+
+FORMS = {
+    "an open npz": of_arrays,
+    "lists": of_lists,
+    "a sequence": sequence,
+    "tensors": tensors,
+    "the README's": of_the_readme,
+    "with None for the data": with_none,
+    "a method": Method().read,
+    "a lambda": lambda path: dict(np.load(path)),
+    "a partial": functools.partial(with_none),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_of_a_reader_gives_the_same_samples(tmp_path, form):
+    for number in range(3):
+        np.savez(tmp_path / f"{number}.npz", x=np.arange(4) + 10 * number, y=np.arange(8).reshape(4, 2))
+    dataset = FileDataset(str(tmp_path / "*.npz"), FORMS[form])
+    with dataset:
+        samples = dataset.__getitems__([11, 0, 5])
+    assert [int(sample["x"]) for sample in samples] == [23, 0, 11]
+    assert [np.asarray(sample["y"]).tolist() for sample in samples] == [[6, 7], [0, 1], [2, 3]]
+
+
+def test_a_reader_with_get_data_is_counted_without_its_data(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(4))
+    calls = []
+
+    def reader(filename, get_data=False):
+        calls.append(get_data)
+        return of_the_readme(filename, get_data)
+
+    with FileDataset([tmp_path / "a.npz"], reader) as dataset:
+        assert len(dataset) == 4
+        assert calls == [False]
+        assert dataset[3] == {"x": 3}
+        assert calls == [False, True]
+
+
+WRONG = {
+    "nothing": lambda path: None,
+    "a number": lambda path: 3,
+    "a single value": lambda path: np.float64(3),
+    "text": lambda path: "four",
+    "an iterator": lambda path: iter([1, 2, 3, 4]),
+    "a set": lambda path: {1, 2, 3, 4},
+    "no array": lambda path: {},
+    "a column that is none": lambda path: {"x": 5},
+    "columns of two lengths": lambda path: {"x": [1, 2, 3, 4], "y": [1, 2, 3]},
+    "another length": lambda path: [1, 2, 3],
+    "no pair": lambda path, get_data: [1, 2, 3, 4],
+    "a wrong length beside it": lambda path, get_data: ([1, 2, 3, 4], 5),
+    "no length beside it": lambda path, get_data: ([1, 2, 3, 4], None),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_reader_that_gives_something_else_is_an_error_that_names_the_file(case):
+    with FileDataset(["some/a.bin"], WRONG[case], [4]) as dataset:
+        with pytest.raises(sk.DatasetError, match=r"^some/a\.bin: "):
+            dataset[0]
+        assert dataset.stats.bytes_read == 0
+
+
+def test_a_sequence_that_fails_at_a_row_names_file_and_row():
+    class Rows:
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, row):
+            if row == 2:
+                raise KeyError("broken")
+            return row * 10
+
+    with FileDataset(["some/a.bin"], lambda path: Rows()) as dataset:
+        assert dataset.__getitems__([3, 1]) == [30, 10]
+        with pytest.raises(
+            sk.DatasetError, match=r"^some/a\.bin, row 2: cannot be read \(KeyError: 'broken'\)"
+        ):
+            dataset.__getitems__([0, 1, 2])
+        loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=4, bad_samples="skip")
+        assert [batch.tolist() for batch in loader] == [[0, 10, 30]]
+
+
+def test_strings_and_objects_count_as_memory():
+    words = ["a" * 1000] * 3 + ["b" * 100_000]
+    for data in (words, {"word": np.array(words, dtype=object)}):
+        with FileDataset(["a"], lambda path, data=data: data, [4]) as dataset:
+            dataset[0]
+            assert 100_000 < dataset.stats.bytes_read < 110_000

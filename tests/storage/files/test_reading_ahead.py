@@ -1,0 +1,295 @@
+"""Files are read in the background before they are needed; what goes wrong there shows where it is needed."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.files.dataset import FileDataset
+from tests.storage.files.folders import Watching, plain, reading_threads, samples_of, write_npz
+
+SIZES = [10] * 8
+SAMPLES = samples_of(SIZES)
+
+
+@pytest.fixture(name="paths", scope="module")
+def fixture_paths(tmp_path_factory):
+    return write_npz(tmp_path_factory.mktemp("ahead"), SIZES)
+
+
+def until(condition, seconds=20.0):
+    """Waits until something holds, and fails if it never does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "never came true"
+        time.sleep(0.002)
+
+
+def batches_of(files):
+    return [np.arange(10 * file, 10 * file + 10) for file in files]
+
+
+def test_no_thread_starts_before_the_first_use(paths):
+    dataset = FileDataset(paths, "npz", SIZES, read_ahead=3)
+    assert len(dataset) == 80
+    assert reading_threads() == []
+    dataset.close()
+
+
+def test_the_next_file_is_read_while_the_loop_does_something_else(paths):
+    reader = Watching()
+    with FileDataset(paths, reader, SIZES) as dataset:
+        order = [3, 1, 4, 0, 5]
+        dataset.expect(iter(batches_of(order)))
+        for number, ids in enumerate(batches_of(order)):
+            until(lambda number=number: len(reader.read) > number)
+            dataset.__getitems__(ids)
+        assert reader.read == [f"{file:03}.npz" for file in order]
+        assert reader.threads == {"samplerkit-read-ahead-0"}
+
+
+@pytest.mark.parametrize("read_ahead", [0, 1, 2, 3])
+def test_as_many_files_are_read_ahead_as_were_asked_for(paths, read_ahead):
+    reader = Watching()
+    with FileDataset(paths, reader, SIZES, max_files=6, read_ahead=read_ahead) as dataset:
+        dataset.expect(iter(batches_of(range(8))))
+        dataset.__getitems__(np.arange(10))
+        until(lambda: len(reader.read) == 1 + read_ahead)
+        time.sleep(0.05)
+        assert len(reader.read) == 1 + read_ahead
+        assert (reading_threads() != []) == (read_ahead > 0)
+
+
+def test_several_threads_read_at_a_time(paths):
+    reader = Watching(seconds=0.05)
+    with FileDataset(paths, reader, SIZES, max_files=8, read_ahead=4, threads=3) as dataset:
+        dataset.expect(iter(batches_of(range(8))))
+        for ids in batches_of(range(8)):
+            dataset.__getitems__(ids)
+        assert reader.at_a_time == 3
+        assert sorted(reader.read) == [f"{file:03}.npz" for file in range(8)]
+
+
+def test_files_read_one_after_another_are_read_ahead_without_being_told(paths):
+    reader = Watching()
+    with FileDataset(paths, reader, SIZES) as dataset:
+        dataset.__getitems__([3])
+        dataset.__getitems__([13])
+        until(lambda: len(reader.read) == 3)
+        assert reader.read == ["000.npz", "001.npz", "002.npz"]
+
+
+def test_files_read_here_and_there_are_not_read_ahead_without_being_told(paths):
+    reader = Watching()
+    with FileDataset(paths, reader, SIZES) as dataset:
+        for index in (0, 50, 20, 70, 30):
+            dataset.__getitems__([index])
+        time.sleep(0.05)
+        assert len(reader.read) == 5
+
+
+def test_one_file_in_memory_is_not_thrown_out_while_it_is_gone_through(paths):
+    reader = Watching()
+    with FileDataset(paths, reader, SIZES, max_files=1) as dataset:
+        assert [plain(dataset[index]) for index in range(80)] == SAMPLES
+        assert len(reader.read) == 8
+
+
+def test_an_error_ahead_is_raised_where_the_file_is_needed_and_tried_again_then(paths):
+    reader = Watching()
+    reader.failing["001.npz"] = error = OSError("the disk is gone")
+    with FileDataset(paths, reader, SIZES) as dataset:
+        dataset.expect(iter(batches_of(range(8))))
+        first = dataset.__getitems__(np.arange(10))
+        until(lambda: "001.npz" in reader.read)
+        assert [plain(sample) for sample in first] == SAMPLES[:10]
+        with pytest.raises(
+            sk.DatasetError, match=r"001\.npz: cannot be read \(OSError: the disk is gone\)"
+        ) as caught:
+            dataset.__getitems__(np.arange(10, 20))
+        assert caught.value.__cause__ is error
+        assert reader.read.count("001.npz") == 1
+        reader.failing.clear()
+        again = dataset.__getitems__(np.arange(10, 20))
+        assert [plain(sample) for sample in again] == SAMPLES[10:20]
+        assert [plain(s) for ids in batches_of(range(2, 8)) for s in dataset.__getitems__(ids)] == SAMPLES[
+            20:
+        ]
+        assert len(reader.read) == 9
+
+
+@pytest.mark.parametrize("read_ahead", [0, 1])
+def test_an_error_comes_through_the_loader_at_its_step(paths, read_ahead):
+    reader = Watching()
+    reader.failing["004.npz"] = ValueError("no zip file")
+    with FileDataset(paths, reader, SIZES, read_ahead=read_ahead) as dataset:
+        loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=10)
+        received = []
+        with pytest.raises(sk.DatasetError, match=r"004\.npz") as caught:
+            received.extend(batch["id"][0].item() for batch in loader)
+        assert received == [0, 10, 20, 30]
+        assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_bad_files_can_be_skipped_sample_by_sample(paths):
+    reader = Watching()
+    reader.failing["004.npz"] = ValueError("no zip file")
+    with FileDataset(paths, reader, SIZES) as dataset:
+        loader = sk.Loader(
+            dataset, sk.RandomSampler(seed=1), batch_size=16, bad_samples="skip", collate_fn=list
+        )
+        received = sorted(int(sample["id"]) for batch in loader for sample in batch)
+        assert received == [*range(40), *range(50, 80)]
+        assert sorted(skip.id for skip in loader.skipped) == list(range(40, 50))
+
+
+def test_a_file_that_became_shorter_is_an_error(tmp_path):
+    paths = write_npz(tmp_path, SIZES)
+    with FileDataset(paths, "npz") as dataset:
+        assert len(dataset) == 80
+        write_npz(tmp_path, [10, 9])
+        assert plain(dataset[5]) == SAMPLES[5]
+        with pytest.raises(sk.DatasetError, match=r"001\.npz: has 9 samples, but 10 were told or counted"):
+            dataset[15]
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+def test_every_truncation_of_a_file_is_an_error_and_nothing_worse(tmp_path, kind):
+    whole, cut = tmp_path / f"whole.{kind}", tmp_path / f"cut.{kind}"
+    (np.savez if kind == "npz" else np.save)(whole, np.arange(200).reshape(50, 4))
+    data = whole.read_bytes()
+    for length in range(0, len(data), 13):
+        cut.write_bytes(data[:length])
+        with FileDataset([cut], kind, [50]) as dataset, pytest.raises(sk.DatasetError, match=rf"cut\.{kind}"):
+            dataset[0]
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path):
+    path = tmp_path / "big.npy"
+    np.save(path, np.zeros((1 << 20, 4)))
+
+    class Slow:
+        """A reader that reads half of the file, then the rest."""
+
+        def __call__(self, name):
+            with open(name, "rb") as file:  # noqa: PTH123  # as users write it
+                head = file.read(1 << 20)
+                path.write_bytes(head[:4096])
+                rest = file.read()
+            return np.frombuffer((head + rest)[128:], dtype=np.float64).reshape(-1, 4)
+
+    with FileDataset([path], Slow(), [1 << 20]) as dataset, pytest.raises(sk.DatasetError, match=r"big\.npy"):
+        dataset[(1 << 20) - 1]
+    np.save(path, np.zeros((1 << 20, 4)))
+    with FileDataset([path], "npy", [1 << 20]) as dataset:
+        sample = dataset[(1 << 20) - 1]
+        path.write_bytes(b"")
+        # Nothing is mapped: what is in memory stays readable.
+        assert dataset[(1 << 20) - 1].tolist() == sample.tolist() == [0, 0, 0, 0]
+
+
+def test_close_ends_the_threads_and_the_dataset_can_be_used_again(paths):
+    dataset = FileDataset(paths, "npz", SIZES, read_ahead=2, threads=2, max_files=6)
+    for _ in range(3):
+        dataset.expect(iter(batches_of(range(8))))
+        assert [plain(sample) for sample in dataset.__getitems__(np.arange(10))] == SAMPLES[:10]
+        assert reading_threads() != []
+        dataset.close()
+        assert reading_threads() == []
+    dataset.close()
+    assert dataset.stats.files_read >= 3
+    before = dataset.stats.files_read
+    assert plain(dataset[79]) == SAMPLES[79]
+    assert dataset.stats.files_read == before + 1
+    dataset.close()
+
+
+def test_close_does_not_wait_for_a_reader_that_hangs(paths):
+    go_on = threading.Event()
+
+    def reader(path):
+        if "001" in str(path):
+            go_on.wait(60)
+        return np.load(path)
+
+    dataset = FileDataset(paths, reader, SIZES)
+    dataset.expect(iter(batches_of(range(8))))
+    dataset.__getitems__(np.arange(10))
+    until(lambda: reading_threads() != [])
+    begun = time.monotonic()
+    dataset.close()
+    assert time.monotonic() - begun < 10
+    go_on.set()
+    until(lambda: reading_threads() == [])
+    assert dataset.__getitems__(np.arange(10, 20))[0]["id"] == 10
+    dataset.close()
+
+
+def test_garbage_ends_the_threads(paths):
+    dataset = FileDataset(paths, "npz", SIZES)
+    dataset.expect(iter(batches_of(range(8))))
+    dataset.__getitems__(np.arange(10))
+    until(lambda: reading_threads() != [])
+    gone = weakref.ref(dataset)
+    del dataset
+    gc.collect()
+    assert gone() is None
+    until(lambda: reading_threads() == [])
+
+
+def test_a_loop_that_is_left_leaves_nothing_running_after_close(paths):
+    with FileDataset(paths, "npz", SIZES) as dataset:
+        loader = sk.Loader(dataset, sk.RandomSampler(shuffle="files"), batch_size=4)
+        for _ in itertools.islice(loader, 3):
+            pass
+        # The same dataset goes on where another loader begins.
+        rest = [batch["id"].numel() for batch in sk.Loader(dataset, sk.RandomSampler(), batch_size=4)]
+        assert sum(rest) == 80
+    assert reading_threads() == []
+
+
+def test_many_epochs_leave_memory_and_threads_as_they_are(paths):
+    with FileDataset(paths, "npz", SIZES, max_files=3, read_ahead=2, threads=2) as dataset:
+        loader = sk.Loader(dataset, sk.RandomSampler(shuffle="partial", partial_size=15), batch_size=5)
+        for epoch in range(50):
+            assert sum(batch["id"].numel() for batch in loader) == 80
+            assert len(reading_threads()) <= 2
+            assert dataset.stats.files_read <= 8 * (epoch + 1)
+        assert dataset.stats.peak_files <= 3
+
+
+def test_several_callers_at_a_time_get_their_samples(paths):
+    wrong: list[object] = []
+
+    def call(seed):
+        generator = np.random.default_rng(seed)
+        for _ in range(60):
+            ids = generator.integers(0, 80, 7)
+            if [plain(sample) for sample in dataset.__getitems__(ids)] != [SAMPLES[id] for id in ids]:
+                wrong.append(ids)
+
+    with FileDataset(paths, "npz", SIZES, max_files=2, read_ahead=2, threads=2) as dataset:
+        callers = [threading.Thread(target=call, args=(seed,)) for seed in range(6)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join(60)
+            assert not caller.is_alive()
+    assert wrong == []
+
+
+def test_waits_and_hits_are_counted(paths):
+    with FileDataset(paths, Watching(seconds=0.02), SIZES, read_ahead=0) as dataset:
+        dataset.__getitems__(np.arange(20))
+        dataset.__getitems__(np.arange(20))
+        stats = dataset.stats
+    assert (stats.files_read, stats.waits, stats.hits, stats.peak_files) == (2, 2, 2, 2)
+    assert stats.wait_seconds >= 0.04
+    assert stats.bytes_read == stats.peak_bytes == 2 * 10 * 8 * 4

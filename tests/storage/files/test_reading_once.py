@@ -1,0 +1,264 @@
+"""Each file is read once an epoch and rank, within the limits, and the file that goes is the right one."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.storage.files import uses
+from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.files.uses import NEVER, Uses
+from tests.storage.files.folders import Watching, write_npz
+
+FILES, ROWS, RANKS = 64, 100, 4
+
+
+@pytest.fixture(name="paths", scope="module")
+def fixture_paths(tmp_path_factory):
+    return write_npz(tmp_path_factory.mktemp("sixty-four"), [ROWS] * FILES)
+
+
+def epochs_of_ranks(paths, sampler, number=1, ranks=RANKS, batch_size=16, **limits):
+    """Lets each rank read; gives the figures of each, and how often each sample came."""
+    figures, seen = [], np.zeros(FILES * ROWS, dtype=int)
+    for rank in range(ranks):
+        with FileDataset(paths, "npz", [ROWS] * FILES, **limits) as dataset:
+            loader = sk.Loader(dataset, sampler, batch_size=batch_size, world=sk.World(ranks, rank))
+            for _ in range(number):
+                for batch in loader:
+                    seen += np.bincount(batch["id"].numpy(), minlength=seen.size)
+            figures.append(dataset.stats)
+    return figures, seen
+
+
+IN_FILES = {"shuffle": "files"}
+IN_BLOCKS = {"shuffle": "partial", "partial_size": 150}
+IN_POOLS = {"shuffle": "partial", "partial_size": 50, "pools": 2}
+
+
+@pytest.mark.parametrize("read_ahead", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("mode", [IN_FILES, IN_BLOCKS, IN_POOLS], ids=["files", "partial", "two pools"])
+def test_sixty_four_files_and_four_ranks_read_each_file_once(paths, mode, seed, read_ahead):
+    sampler = sk.DistributedSampler(**mode, seed=seed)
+    figures, seen = epochs_of_ranks(paths, sampler, max_files=4, read_ahead=read_ahead)
+    assert (seen == 1).all()
+    assert sum(stats.files_read for stats in figures) <= FILES + RANKS
+    assert all(stats.peak_files <= 4 for stats in figures)
+    size = max(stats.bytes_read // stats.files_read for stats in figures)
+    assert all(stats.peak_bytes <= 4 * size for stats in figures)
+
+
+@pytest.mark.parametrize("max_files", [1, 2, 3])
+def test_one_file_after_another_needs_no_more_than_one_in_memory(paths, max_files):
+    sampler = sk.DistributedSampler(shuffle="files", seed=5)
+    # Batches that divide a file, so that no batch needs two.
+    figures, seen = epochs_of_ranks(paths, sampler, batch_size=20, max_files=max_files)
+    assert (seen == 1).all()
+    assert [stats.files_read for stats in figures] == [FILES // RANKS] * RANKS
+    assert all(stats.peak_files == max_files for stats in figures)
+
+
+def test_ranks_that_do_not_divide_the_files_share_those_at_the_borders(paths):
+    sampler = sk.DistributedSampler(shuffle="files", seed=5)
+    figures, seen = epochs_of_ranks(paths, sampler, ranks=3, max_files=2)
+    assert np.bincount(seen).tolist() == [0, FILES * ROWS - 2, 2]  # two pads
+    assert FILES < sum(stats.files_read for stats in figures) <= FILES + 3 + 2
+
+
+def test_later_epochs_read_each_file_once_too(paths):
+    sampler = sk.DistributedSampler(shuffle="partial", partial_size=150, seed=1)
+    figures, seen = epochs_of_ranks(paths, sampler, number=3, max_files=4)
+    assert (seen == 3).all()
+    assert sum(stats.files_read for stats in figures) <= 3 * (FILES + RANKS)
+
+
+def test_a_cache_that_holds_all_files_reads_them_in_the_first_epoch_only(paths):
+    sampler = sk.RandomSampler(shuffle="global", seed=1)
+    figures, _ = epochs_of_ranks(paths, sampler, number=3, ranks=1, batch_size=256, max_files=FILES)
+    assert figures[0].files_read == FILES
+
+
+def test_bytes_are_a_limit_as_files_are(paths):
+    sampler = sk.DistributedSampler(shuffle="partial", partial_size=150, seed=1)
+    size = ROWS * 8 * 4
+    figures, seen = epochs_of_ranks(paths, sampler, max_files=64, max_bytes=4 * size + 1)
+    assert (seen == 1).all()
+    assert sum(stats.files_read for stats in figures) <= FILES + RANKS
+    assert all(stats.peak_bytes == 4 * size for stats in figures)
+    assert all(stats.peak_files == 4 for stats in figures)
+
+
+def test_files_of_unequal_size_stay_within_the_bytes(tmp_path):
+    sizes = [40, 400, 10, 390, 200, 30, 500, 20, 350, 60]
+    paths = write_npz(tmp_path, sizes)
+    sampler = sk.RandomSampler(shuffle="partial", partial_size=300, seed=1)
+    limit = 900 * 8 * 4
+    with FileDataset(paths, "npz", max_files=9, max_bytes=limit, read_ahead=2) as dataset:
+        for batch in sk.Loader(dataset, sampler, batch_size=16):
+            assert len(batch["id"]) <= 16
+            assert dataset._cache()._shelf.num_bytes <= limit
+        # A file of unknown size may be over it for the moment in which something else is dropped.
+        assert dataset.stats.peak_bytes <= limit + 500 * 8 * 4
+
+
+def test_a_file_larger_than_all_bytes_is_an_error_that_names_it(paths):
+    with (
+        FileDataset(paths, "npz", max_bytes=ROWS * 8 * 4 - 1) as dataset,
+        pytest.raises(sk.DatasetError, match=r"000\.npz: takes 3200 bytes .* max_bytes=3199") as caught,
+    ):
+        dataset[0]
+    assert "split the file" in str(caught.value)
+
+
+# Which file goes: the one whose next use is furthest in the future.
+
+
+def reads(folder_paths, sequence, *, is_expected, max_files, read_ahead=0, batch=1):
+    """How often files are read when batches of ids are read in a sequence."""
+    batches = [np.array(sequence[start : start + batch]) for start in range(0, len(sequence), batch)]
+    reader = Watching()
+    with FileDataset(
+        folder_paths, reader, [1] * len(folder_paths), max_files=max_files, read_ahead=read_ahead
+    ) as dataset:
+        if is_expected:
+            dataset.expect(iter(batches))
+        for ids in batches:
+            assert [int(sample["id"]) for sample in dataset.__getitems__(ids)] == ids.tolist()
+        assert dataset.stats.files_read == len(reader.read)
+        assert dataset.stats.peak_files <= max_files
+    return len(reader.read)
+
+
+def fewest_reads(sequence, places):
+    """The fewest reads of any policy, by trying all of them."""
+
+    @cache
+    def of_rest(number, here):
+        if number == len(sequence):
+            return 0
+        wanted = sequence[number]
+        if wanted in here:
+            return of_rest(number + 1, here)
+        if len(here) < places:
+            return 1 + of_rest(number + 1, here | {wanted})
+        return 1 + min(of_rest(number + 1, here - {out} | {wanted}) for out in here)
+
+    return of_rest(0, frozenset())
+
+
+@pytest.fixture(name="ones", scope="module")
+def fixture_ones(tmp_path_factory):
+    return write_npz(tmp_path_factory.mktemp("ones"), [1] * 8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sequence=st.lists(st.integers(0, 6), min_size=1, max_size=14), places=st.integers(1, 4))
+def test_no_policy_reads_fewer_files_when_the_order_is_known(ones, sequence, places):
+    known = reads(ones, sequence, is_expected=True, max_files=places)
+    assert known == fewest_reads(tuple(sequence), places)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    sequence=st.lists(st.integers(0, 6), min_size=1, max_size=14),
+    places=st.integers(2, 4),
+    read_ahead=st.integers(1, 3),
+)
+def test_reading_ahead_reads_no_more_files(ones, sequence, places, read_ahead):
+    known = reads(ones, sequence, is_expected=True, max_files=places, read_ahead=read_ahead)
+    assert known == fewest_reads(tuple(sequence), places)
+
+
+def test_without_being_told_a_round_of_files_is_read_over_and_over(ones):
+    """The control: with one file too many, what was used least recently is always the wrong one to drop."""
+    rounds = [0, 1, 2, 3, 4] * 8
+    assert reads(ones, rounds, is_expected=False, max_files=4) == 40
+    assert reads(ones, rounds, is_expected=True, max_files=4) == fewest_reads(tuple(rounds), 4) == 13
+
+
+def test_in_blocks_that_hardly_fit_being_told_saves_reads(paths):
+    sampler = sk.RandomSampler(shuffle="partial", partial_size=700, seed=1)
+    layout = sk.Layout([ROWS] * FILES)
+    batches = list(sampler.order(layout).chunks(16))
+
+    def files_read(is_expected):
+        with FileDataset(paths, "npz", [ROWS] * FILES, max_files=6, read_ahead=0) as dataset:
+            if is_expected:
+                dataset.expect(iter(batches))
+            for ids in batches:
+                dataset.__getitems__(ids)
+            return dataset.stats.files_read
+
+    assert files_read(is_expected=True) < 0.8 * files_read(is_expected=False)
+
+
+# What is known of the future: computed from ids, a bounded way ahead.
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    batches=st.lists(st.lists(st.integers(0, 29), max_size=6), max_size=12),
+    wanted=st.integers(1, 40),
+)
+def test_next_uses_are_those_that_a_scan_of_all_batches_finds(batches, wanted):
+    layout = sk.Layout([3, 0, 10, 7, 10])
+    arrays = [np.array(batch, dtype=np.int64) for batch in batches]
+    known = Uses(iter(arrays), layout.file_of, wanted)
+    files = [set(layout.file_of(ids).tolist()) for ids in arrays]
+    for number, ids in enumerate(arrays):
+        known.begin(ids)
+        assert known.is_right
+        for file in range(5):
+            later = next((n for n in range(number, len(files)) if file in files[n]), NEVER)
+            assert known.next_use(file) == later
+        known.end()
+        assert all(known.next_use(file) > number for file in range(5))
+
+
+def test_batches_that_nobody_expected_end_what_is_known():
+    known = Uses(iter([np.array([0, 1]), np.array([2])]), sk.Layout([3]).file_of, 3)
+    for _ in range(uses.MOST_MISTAKES - 1):
+        known.begin(np.array([1, 2]))
+        assert known.is_right
+    known.begin(np.array([0, 1]))
+    assert known.next_use(0) == 0
+    for _ in range(uses.MOST_MISTAKES):
+        known.begin(np.array([7]))
+    assert not known.is_right
+
+
+@pytest.mark.parametrize("size", [10**6, 10**12])
+def test_what_is_known_is_bounded_however_long_the_epoch(size):
+    layout = sk.Layout([size] * 1000)
+    for mode in ("files", "global"):
+        order = sk.RandomSampler(shuffle=mode, seed=7).order(layout)
+        taken = 0
+
+        def batches(order=order):
+            nonlocal taken
+            for ids in order.chunks(512):
+                taken += ids.size
+                yield ids
+
+        known = Uses(batches(), layout.file_of, wanted=6)
+        for number, ids in enumerate(order.chunks(512)):
+            known.begin(ids)
+            known.end()
+            if number == 300:
+                break
+        assert taken <= 512 * 302 + 300 * 8192 + 8192
+        assert known._num_uses <= uses.MOST_USES + 8192
+
+
+def test_an_order_other_than_expected_is_read_rightly_all_the_same(ones):
+    with FileDataset(ones, "npz", [1] * 8, max_files=2) as dataset:
+        dataset.expect(iter([np.array([id]) for id in range(8)]))
+        for id in [5, 3, 3, 7, 0, 1, 2, 6, 4, 5, 0, 7] * 3:
+            assert int(dataset.__getitems__([id])[0]["id"]) == id
+        assert dataset.stats.peak_files <= 2

@@ -1,0 +1,135 @@
+"""The same shards read by webdataset's own reader: the same keys, fields and bytes, in the same order."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+import numpy as np
+import pytest
+import webdataset
+
+import samplerkit as sk
+from samplerkit.storage.tar.dataset import TarDataset
+from tests.storage.tar.shards import SOURCES, WRITERS, jpeg_tiles, python_sources, read_by_webdataset, write
+
+# Ustar has room for names of 255 bytes in two parts, v7 for 100 bytes.
+TOO_LONG = {("tarfile ustar", "long names"), ("tar ustar", "long names"), ("tar v7", "long names")}
+CASES = [(writer, source) for writer in WRITERS for source in SOURCES if (writer, source) not in TOO_LONG]
+
+
+def ordered(sample):
+    return list(sample.items())
+
+
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tgz"])
+@pytest.mark.parametrize(("writer", "source"), CASES)
+def test_samples_are_the_same_to_the_byte_and_in_the_same_order(tmp_path, writer, source, suffix):
+    path = write(tmp_path / f"shard{suffix}", SOURCES[source](), writer)
+    dataset = TarDataset(path)
+    expected = read_by_webdataset([path])
+    assert len(expected) >= 12
+    assert [ordered(sample) for sample in dataset] == [ordered(sample) for sample in expected]
+    assert dataset.keys() == [sample["__key__"] for sample in expected]
+    assert len(dataset.skipped) == 0
+
+
+def test_samples_of_several_shards_are_read_in_any_order(tmp_path):
+    paths = [
+        write(tmp_path / f"shard-{number}.tar", SOURCES[source](), writer)
+        for number, (source, writer) in enumerate(
+            [("python", "tar pax"), ("jpeg", "webdataset"), ("long names", "tar gnu")]
+        )
+    ]
+    expected = read_by_webdataset(paths)
+    dataset = TarDataset(str(tmp_path / "shard-{0..2}.tar"))
+    assert dataset.layout.sizes.sum() == len(dataset) == len(expected)
+    ids = sk.RandomSampler(seed=7).order(dataset)[:]
+    assert sorted(ids.tolist()) == list(range(len(expected)))
+    assert dataset.__getitems__(ids) == [expected[id] for id in ids.tolist()]
+    assert [dataset[id] for id in ids[:40].tolist()] == [expected[id] for id in ids[:40].tolist()]
+    repeated = np.array([5, 5, 0, 5])
+    assert dataset.__getitems__(repeated) == [expected[id] for id in repeated.tolist()]
+
+
+NAMES = [
+    "plain.txt",
+    "./dotted/start.txt",
+    "train.v2/n01/0001.seg.png",
+    "train.v2/n01/0001.JPG",
+    "upper/KEY.TXT",
+    "upper/KEY.Ünicode",
+    "no_extension",
+    "folder.d/no_extension",
+    ".hidden",
+    "folder/.hidden",
+    "a.b/.hidden",
+    "x/y/.hidden.txt",
+    "ends.",
+    "dots..txt",
+    "space in name.txt",
+    "__meta__/info.json",
+    "__meta__",
+    "__almost__.json",
+    "__almost_/x.json",
+    "deep/__meta__/x.json",
+    "line\nbreak.txt",
+    "back\\slash.txt",
+    "double//slash.txt",
+]
+
+
+@pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_names_are_taken_apart_as_webdataset_does(tmp_path, kind):
+    with tarfile.open(tmp_path / "shard.tar", "w", format=kind) as archive:
+        for name in NAMES:
+            member = tarfile.TarInfo(name)
+            member.size = 3
+            archive.addfile(member, io.BytesIO(b"abc"))
+        folder = tarfile.TarInfo("a_folder.d")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+    expected = read_by_webdataset([tmp_path / "shard.tar"])
+    assert len(expected) > 10
+    assert list(TarDataset(tmp_path / "shard.tar")) == expected
+
+
+def test_names_that_are_no_utf8_are_the_same(tmp_path):
+    with tarfile.open(tmp_path / "shard.tar", "w", format=tarfile.GNU_FORMAT, encoding="latin-1") as archive:
+        for name in ("é/ö.txt", "é/ö.ü"):
+            archive.addfile(tarfile.TarInfo(name), io.BytesIO(b""))
+    expected = read_by_webdataset([tmp_path / "shard.tar"])
+    assert len(expected) == 1
+    assert list(TarDataset(tmp_path / "shard.tar")) == expected
+
+
+def test_a_size_in_base_256_is_read(tmp_path):
+    path = write(tmp_path / "shard.tar", jpeg_tiles(), "tarfile gnu")
+    data = bytearray(path.read_bytes())
+    size = int(data[124:135], 8)
+    data[124:136] = b"\x80" + size.to_bytes(11, "big")
+    data[148:156] = b"%06o\0 " % (sum(data[:148]) + sum(data[156:512]) + 8 * 32)
+    path.write_bytes(data)
+    expected = read_by_webdataset([path])
+    assert list(TarDataset(path)) == expected
+
+
+def test_global_pax_headers_hold_for_all_members(tmp_path):
+    with tarfile.open(tmp_path / "shard.tar", "w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "x"}) as one:
+        for name, data in python_sources():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            one.addfile(member, io.BytesIO(data))
+    assert list(TarDataset(tmp_path / "shard.tar")) == read_by_webdataset([tmp_path / "shard.tar"])
+
+
+def test_our_shards_have_the_same_samples_for_webdataset_as_its_own(tmp_path):
+    ours = write(tmp_path / "ours.tar", jpeg_tiles(), "samplerkit")
+    theirs = write(tmp_path / "theirs.tar", jpeg_tiles(), "webdataset")
+    samples = [read_by_webdataset([path]) for path in (ours, theirs)]
+    for sample in (*samples[0], *samples[1]):
+        del sample["__url__"]
+    assert samples[0] == samples[1]
+    decoded = [webdataset.Decoder([webdataset.imagehandler("pil")])(sample) for sample in samples[0]]
+    assert {sample["jpg"].size for sample in decoded} == {(64, 64)}
+    assert {sample["cls"] for sample in decoded} == {0, 1}

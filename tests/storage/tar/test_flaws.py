@@ -1,0 +1,234 @@
+"""What is no sample in an archive is an error that names archive and byte, or is counted and skipped."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import subprocess
+import tarfile
+
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.flaws import MOST_PLACES
+from samplerkit.storage.tar.header import BLOCK
+from tests.storage.tar.shards import jpeg_tiles, python_sources, read_by_webdataset, write
+
+
+def shard(path, members, kind=tarfile.USTAR_FORMAT):
+    """Writes members: (name, data) for a file, (name, type flag) or (name, type flag, link) for others."""
+    with tarfile.open(path, "w", format=kind) as archive:
+        for name, *what in members:
+            member = tarfile.TarInfo(name)
+            data = what[0] if isinstance(what[0], bytes) and len(what[0]) != 1 else b""
+            if not data and what[0]:
+                member.type = what[0]
+                member.linkname = what[1] if len(what) > 1 else ""
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+GOOD = [("a.txt", b"first"), ("a.cls", b"00"), ("z.txt", b"last"), ("z.cls", b"11")]
+
+FLAWS = {
+    "a symbolic link": ([("m.txt", b"data"), ("m.cls", tarfile.SYMTYPE, "a.cls")], "link", 3),
+    "a hard link": ([("m.txt", b"data"), ("m.cls", tarfile.LNKTYPE, "a.cls")], "link", 3),
+    "a link without an extension": ([("latest", tarfile.SYMTYPE, "a.cls")], "link", 2),
+    "a pipe": ([("m.txt", tarfile.FIFOTYPE)], "device", 2),
+    "a character device": ([("m.txt", tarfile.CHRTYPE)], "device", 2),
+    "a block device": ([("m.txt", tarfile.BLKTYPE)], "device", 2),
+    "an absolute name": ([("/etc/m.txt", b"data")], "unsafe name", 2),
+    "a name that leads out": ([("x/../../m.txt", b"data")], "unsafe name", 2),
+    "a name that begins with ..": ([("../m.txt", b"data")], "unsafe name", 2),
+    "a file that is there twice": ([("m.txt", b"data"), ("m.txt", b"more")], "duplicate field", 3),
+    "two files but for the case": ([("m.txt", b"data"), ("m.TXT", b"more")], "duplicate field", 3),
+    "a key that comes again": ([("m.txt", b"data"), ("n.txt", b"data"), ("m.cls", b"00")], "duplicate key", 4),
+    "a field with a reserved name": ([("m.__key__", b"data")], "reserved field", 2),
+}
+
+
+@pytest.mark.parametrize(("members", "reason", "number"), FLAWS.values(), ids=FLAWS.keys())
+def test_a_flaw_is_an_error_that_names_archive_and_byte(tmp_path, members, reason, number):
+    path = shard(tmp_path / "shard.tar", [*GOOD[:2], *members, *GOOD[2:]])
+    # Each of these files fills two blocks, a link or device one; the flaw is in the last of the first ones.
+    with pytest.raises(sk.DatasetError) as caught:
+        len(TarDataset(path))
+    with tarfile.open(path) as archive:
+        offset = archive.getmembers()[number].offset
+    assert f"{path}: {reason} at byte {offset}: " in str(caught.value)
+    assert caught.value.mend
+
+
+@pytest.mark.parametrize(("members", "reason", "number"), FLAWS.values(), ids=FLAWS.keys())
+def test_a_flaw_is_counted_and_its_sample_skipped(tmp_path, members, reason, number):
+    path = shard(tmp_path / "shard.tar", [*GOOD[:2], *members, *GOOD[2:]])
+    dataset = TarDataset(path, on_error="skip")
+    left = {"a", "z", "n"} if reason == "duplicate key" else {"a", "z"}
+    assert set(dataset.keys()) == left
+    assert dict(dataset.skipped.counts) == {reason: 1}
+    assert len(dataset.skipped) == 1
+    (place,) = dataset.skipped.places
+    assert (place.archive, place.reason) == (str(path), reason)
+    assert dataset[0] == {"__key__": "a", "__url__": str(path), "txt": b"first", "cls": b"00"}
+
+
+def test_a_sample_split_over_shards_is_an_error_or_left_out_of_both(tmp_path):
+    one = shard(tmp_path / "0.tar", [*GOOD, ("m.txt", b"data")])
+    other = shard(tmp_path / "1.tar", [("m.cls", b"00"), ("n.txt", b"data"), ("n.cls", b"00")])
+    with pytest.raises(sk.DatasetError, match=r"1\.tar: split sample at byte 0: 'm' begins in .*0\.tar"):
+        len(TarDataset([one, other]))
+    dataset = TarDataset([one, other], on_error="skip")
+    assert dataset.keys() == ["a", "z", "n"]
+    assert dataset.layout == sk.Layout([2, 1], ["0.tar", "1.tar"])
+    assert [sample["__key__"] for sample in dataset] == ["a", "z", "n"]
+    assert [(f.archive, f.reason) for f in dataset.skipped.places] == [(str(other), "split sample")]
+
+
+def test_keys_that_are_counted_anew_in_each_shard_are_no_split_sample(tmp_path):
+    paths = [shard(tmp_path / f"{number}.tar", [("0.txt", b"one"), ("0.cls", b"22")]) for number in range(3)]
+    dataset = TarDataset(paths)
+    assert dataset.keys() == ["0", "0", "0"]
+    assert dataset.layout.sizes.tolist() == [1, 1, 1]
+
+
+def test_what_follows_the_end_of_an_archive_is_a_flaw(tmp_path):
+    one, two = (
+        shard(tmp_path / f"{name}.tar", [(f"{name}.txt", b"data")]).read_bytes() for name in ("one", "two")
+    )
+    both = tmp_path / "both.tar"
+    both.write_bytes(one + two)
+    with pytest.raises(sk.DatasetError, match=f"data after the end at byte {len(one)}: another archive"):
+        len(TarDataset(both))
+    dataset = TarDataset(both, on_error="skip")
+    assert dataset.keys() == ["one"]
+    assert dict(dataset.skipped.counts) == {"data after the end": 1}
+
+
+def test_more_padding_than_needed_is_no_flaw(tmp_path):
+    path = shard(tmp_path / "shard.tar", GOOD)
+    path.write_bytes(path.read_bytes() + bytes(3 << 20))
+    assert TarDataset(path).keys() == ["a", "z"]
+
+
+def test_an_archive_without_an_end_mark_is_truncated(tmp_path):
+    path = shard(tmp_path / "shard.tar", GOOD)
+    path.write_bytes(path.read_bytes()[: 8 * BLOCK])
+    with pytest.raises(sk.DatasetError, match=r"truncated at byte 4096: the archive ends after 4096 bytes"):
+        len(TarDataset(path))
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 100, b"not a tar file at all" * 100])
+def test_what_is_no_archive_is_an_error(tmp_path, content):
+    path = tmp_path / "shard.tar"
+    path.write_bytes(content)
+    with pytest.raises(sk.DatasetError, match=r"shard\.tar: (truncated|damaged header) at byte 0"):
+        len(TarDataset(path))
+    assert len(TarDataset(path, on_error="skip")) == 0
+
+
+def test_an_empty_archive_has_no_samples(tmp_path):
+    path = shard(tmp_path / "shard.tar", [])
+    dataset = TarDataset([path, shard(tmp_path / "other.tar", GOOD)])
+    assert (len(dataset), dataset.layout.sizes.tolist()) == (2, [0, 2])
+    assert list(TarDataset(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "compress"), [("bzip2", bz2.compress), ("xz", lzma.compress), ("zstandard", None)]
+)
+def test_other_compressions_are_refused_by_name(tmp_path, name, compress):
+    path = shard(tmp_path / "shard.tar", GOOD)
+    data = path.read_bytes()
+    path.write_bytes(compress(data) if compress else b"\x28\xb5\x2f\xfd" + data)
+    with pytest.raises(sk.DatasetError, match=f"is compressed by {name}, which is not supported; unpack it"):
+        len(TarDataset(path))
+
+
+def test_a_sparse_file_is_an_error(tmp_path):
+    with (tmp_path / "m.bin").open("wb") as file:
+        file.seek(1 << 20)
+        file.write(b"end")
+    if (tmp_path / "m.bin").stat().st_blocks * 512 >= 1 << 20:
+        pytest.skip("the file system of the temporary folder keeps no sparse files")
+    for kind in ("gnu", "pax"):
+        command = ["tar", "-C", str(tmp_path), f"--format={kind}", "--sparse", "-cf", f"{tmp_path}/{kind}.tar", "m.bin"]
+        subprocess.run(command, check=True)
+        with pytest.raises(sk.DatasetError, match="unsupported member at byte 0"):
+            len(TarDataset(tmp_path / f"{kind}.tar"))
+
+
+def test_every_truncation_of_a_gzip_archive_is_found(tmp_path):
+    path = write(tmp_path / "shard.tar.gz", python_sources()[:8])
+    data = path.read_bytes()
+    whole = read_by_webdataset([path])
+    for length in [*range(1, len(data), max(1, len(data) // 100)), len(data) - 1, len(data) - 8]:
+        path.write_bytes(data[:length])
+        with pytest.raises(sk.DatasetError, match=r"shard\.tar\.gz: (damaged gzip|damaged header|truncated) at"):
+            len(TarDataset(path))
+        dataset = TarDataset(path, on_error="skip")
+        assert (len(dataset), len(dataset.skipped)) == (0, 1)
+    path.write_bytes(data)
+    assert list(TarDataset(path)) == whole
+
+
+def test_every_flip_in_a_gzip_archive_is_found_or_changes_nothing(tmp_path):
+    path = write(tmp_path / "shard.tar.gz", python_sources()[:6])
+    data = path.read_bytes()
+    whole = read_by_webdataset([path])
+    harmless = []
+    for place in [*range(12), *range(12, len(data) - 8, 17), *range(len(data) - 8, len(data))]:
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :])
+        try:
+            assert list(TarDataset(path)) == whole
+            harmless.append(place)
+        except sk.DatasetError as error:
+            assert str(path) in str(error)
+    # Only the header's time, flags for the compressor and operating system can be anything.
+    assert set(harmless) <= set(range(3, 10))
+
+
+def test_several_gzip_members_and_padding_are_read(tmp_path):
+    path = write(tmp_path / "shard.tar", jpeg_tiles())
+    data = path.read_bytes()
+    whole = list(TarDataset(path))
+    path.write_bytes(gzip.compress(data[:5000]) + gzip.compress(data[5000:]) + bytes(700))
+    assert list(TarDataset(path)) == whole
+    path.write_bytes(gzip.compress(data) + b"garbage")
+    with pytest.raises(sk.DatasetError, match="damaged gzip"):
+        len(TarDataset(path))
+
+
+def test_of_very_many_flaws_all_are_counted_and_some_are_kept(tmp_path):
+    many = MOST_PLACES + 500
+    path = shard(tmp_path / "shard.tar", [(f"{n}.txt", tarfile.SYMTYPE, "x") for n in range(many)])
+    skipped = TarDataset(path, on_error="skip").skipped
+    assert (len(skipped), len(skipped.places)) == (many, MOST_PLACES)
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path):
+    path = write(tmp_path / "shard.tar", jpeg_tiles())
+    dataset = TarDataset(path)
+    last = len(dataset) - 1
+    assert dataset[last]["cls"] == b"1"
+    os.truncate(path, 30_000)
+    with pytest.raises(sk.DatasetError, match=r"shard\.tar: became shorter while in use: of \d+ bytes at byte \d+"):
+        dataset[last]
+    with pytest.raises(sk.DatasetError, match="became shorter while in use"):
+        list(dataset)
+
+
+def test_a_file_that_was_written_since_is_an_error_when_it_is_opened_again(tmp_path):
+    path = write(tmp_path / "shard.tar", jpeg_tiles())
+    dataset = TarDataset(path)
+    len(dataset)
+    write(tmp_path / "shard.tar", python_sources())
+    with pytest.raises(sk.DatasetError, match=r"shard\.tar: was changed while it was in use; make the dataset anew"):
+        dataset[0]
+    path.unlink()
+    with pytest.raises(sk.DatasetError, match=r"cannot be opened \(No such file"):
+        dataset[0]

@@ -1,0 +1,111 @@
+"""Braces, lists and globs."""
+
+from __future__ import annotations
+
+import braceexpand
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.names import archive_names, expand_braces
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "train-{000000..001281}.tar",
+        "{0..9}.tar",
+        "{08..11}.tar",
+        "{9..1}.tar",
+        "{0..10..2}.tar",
+        "{000..010..5}-{a,b}.tar",
+        "{a,b}{1..3}.tar",
+        "{a,b{1..2},c}.tar",
+        "{x,y}/{0..1}/{00..02}.tar",
+        "{a..e}.tar",
+        "{a,}.tar",
+        "{train,val}-{0..1}.{tar,tgz}",
+        "plain.tar",
+    ],
+)
+def test_braces_mean_what_they_mean_to_webdataset(pattern):
+    assert expand_braces(pattern) == list(braceexpand.braceexpand(pattern))
+
+
+@pytest.mark.parametrize("pattern", ["{0..3.tar", "{}.tar", "{abc}.tar", "{0..3..0}.tar", "{a,{b}.tar"])
+def test_wrong_braces_are_refused(pattern):
+    with pytest.raises(sk.ArgumentValueError, match=r"^urls: "):
+        expand_braces(pattern)
+
+
+def test_too_many_names_are_refused():
+    with pytest.raises(sk.ArgumentValueError, match="more than 10000000"):
+        expand_braces("{0..99999999}.tar")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for name in ("b-1.tar", "b-10.tar", "b-9.tar", "B-2.tar", "sub/c.tar", "b-1.tar.skidx", "odd{1}.tar"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_globs_are_sorted_by_bytes_and_leave_indexes_out(folder):
+    assert archive_names("[bB]-*") == ("B-2.tar", "b-1.tar", "b-10.tar", "b-9.tar")
+    assert archive_names("**/*.tar")[-1] == "sub/c.tar"
+    assert archive_names(f"{folder}/{{b,B}}-?.tar") == tuple(
+        f"{folder}/{name}.tar" for name in ("b-1", "b-9", "B-2")
+    )
+
+
+def test_lists_are_taken_in_their_order_and_may_repeat(folder):
+    assert archive_names(["b-9.tar", folder / "b-1.tar", "b-9.tar"]) == (
+        "b-9.tar",
+        f"{folder}/b-1.tar",
+        "b-9.tar",
+    )
+    assert archive_names(name for name in ["b-9.tar"]) == ("b-9.tar",)
+
+
+def test_a_file_whose_name_has_braces_is_taken_as_it_is(folder):
+    assert archive_names("odd{1}.tar") == ("odd{1}.tar",)
+
+
+@pytest.mark.parametrize(
+    ("urls", "error", "text"),
+    [
+        ("c-*.tar", sk.DatasetError, "no file matches, got 'c-\\*.tar'; check"),
+        ("b-{9..11}.tar", sk.DatasetError, "there is no such file, got 'b-11.tar'"),
+        ("sub", sk.DatasetError, "is a folder, got 'sub'; give its archives"),
+        ([], sk.ArgumentValueError, "must not be empty"),
+        (b"b-1.tar", sk.ArgumentTypeError, "must be a path or a list of paths"),
+        (None, sk.ArgumentTypeError, "must be a path or a list of paths"),
+        ({"b-1.tar"}, sk.ArgumentTypeError, "must be a path or a list of paths"),
+        ([3], sk.ArgumentTypeError, "must hold paths only"),
+        ([b"b-1.tar"], sk.ArgumentTypeError, "must hold paths only"),
+    ],
+)
+def test_what_names_no_archives_is_an_error(folder, urls, error, text):
+    with pytest.raises(error, match=f"^urls: {text}"):
+        TarDataset(urls)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"on_error": "ignore"}, sk.ArgumentValueError),
+        ({"on_error": None}, sk.ArgumentTypeError),
+        ({"max_handles": 0}, sk.ArgumentRangeError),
+        ({"max_handles": 2.0}, sk.ArgumentTypeError),
+        ({"max_handles": True}, sk.ArgumentTypeError),
+        ({"checksums": "yes"}, sk.ArgumentTypeError),
+        ({"cache": 3}, sk.ArgumentTypeError),
+        ({"progress": True}, sk.ArgumentTypeError),
+    ],
+)
+def test_bad_arguments_are_refused_before_any_file_is_opened(folder, arguments, error):
+    with pytest.raises(error) as caught:
+        TarDataset("b-1.tar", **arguments)
+    assert caught.value.place == next(iter(arguments))
