@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
 
 DIGEST_BYTES = 8
+FINGERPRINT_DIGITS = 12
 LONGEST_DESCRIPTION = 1200
 
 _LEFT_OUT = frozenset({"seed", "algorithm"})
@@ -31,6 +33,33 @@ def digest(*parts: str | bytes) -> str:
         state.update(len(encoded).to_bytes(8, "little"))
         state.update(encoded)
     return state.hexdigest()
+
+
+def fingerprint(
+    *, algorithm: str, seed: Sequence[int], dataset: str, sampler: str, lanes: int, limit: int | None
+) -> str:
+    """Gives the short name of the orders of all epochs of a run: two runs with one name read by the same.
+
+    It is no part of a state: it follows from the fields of one. Neither ranks nor batch sizes are in it.
+
+    Args:
+        algorithm: the id of the algorithm.
+        seed: the seeds along the chain, outermost first.
+        dataset: from `describe_dataset`.
+        sampler: from `describe_chain`.
+        lanes: the number of lanes that the first start fixed.
+        limit: the limit of samples that the first start fixed; None for all.
+
+    Returns:
+        12 hexadecimal digits.
+
+    Example:
+        >>> same = {"algorithm": "a", "dataset": "7 samples", "sampler": "s", "lanes": 1, "limit": None}
+        >>> fingerprint(seed=[3], **same), fingerprint(seed=[4], **same)
+        ('4d32d3e97430', '657b2cb67ac2')
+    """
+    parts = [algorithm, list(seed), dataset, sampler, lanes, limit]
+    return digest("order", json.dumps(parts))[:FINGERPRINT_DIGITS]
 
 
 def describe_dataset(dataset: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 import warnings
@@ -20,9 +21,8 @@ BUSY_SHARE = 0.25
 HELD_SHARE = 0.5
 """Share of a load in which others wait for the interpreter, from which on it is said to hold it."""
 
-PROBED_SECONDS = 0.03
+PROBED_SECONDS = 0.1
 _NAP_SECONDS = 0.0005
-_LATE_SECONDS = 0.002
 
 HOLDS_INTERPRETER: Final = (
     "loading in this process computes in Python, and takes the interpreter from the training loop: "
@@ -48,15 +48,16 @@ class Watch:
         self._since = 0.0
         self._computed = 0.0
         self._random: dict[str, Any] = {}
+        self._drawn: list[str] = []
         self._probe: _Probe | None = None
         self._probed = self._held = 0.0
         self._is_judged = False
 
     def begin(self) -> None:
         """A load begins."""
-        if self._loads == 0:
+        if self._loads == 0 or (self._loads == 1 and self._drawn):
             self._random = _random_states()
-        elif self._loads == 1:
+        if self._loads == 1:
             self._since, self._computed = time.perf_counter(), 0.0
         elif self._loads > JUDGED_LOADS and not self._is_judged:
             self._probe = _Probe()
@@ -72,10 +73,14 @@ class Watch:
         """
         self._loads += 1
         self._computed += computed
-        if self._loads == 1:
-            drawn = _drawn(self._random)
+        if self._random:
+            # In the first load, the loop does nothing but wait, but a sampler may draw its whole epoch. In
+            # the second one, the loop may draw as well. What draws in both is the dataset.
+            drawn = _drawn(self._random, but_a_seed=self._loads == 1)
+            self._drawn = drawn if self._loads == 1 else [name for name in drawn if name in self._drawn]
             self._random = {}
-            return (DRAWS_RANDOM.format(", ".join(drawn)),) if drawn else ()
+            if self._loads == 2 and self._drawn:
+                return (DRAWS_RANDOM.format(", ".join(self._drawn)),)
         if self._loads == JUDGED_LOADS + 1:
             self._is_judged = self._computed < BUSY_SHARE * (time.perf_counter() - self._since)
         return self._judge() if self._probe is not None else ()
@@ -128,11 +133,13 @@ class _Probe:
         return self._held, time.perf_counter() - self._started
 
     def _run(self) -> None:
+        # Who holds the interpreter keeps it for this long at least; an operating system's delays are shorter.
+        interval = 0.9 * sys.getswitchinterval()
         while not self._is_over:
             asked = time.perf_counter()
             time.sleep(_NAP_SECONDS)
             late = time.perf_counter() - asked - _NAP_SECONDS
-            if late >= _LATE_SECONDS:
+            if late >= interval:
                 self._held += late
 
 
@@ -146,15 +153,15 @@ def _random_states() -> dict[str, Any]:
     }
 
 
-def _drawn(before: dict[str, Any]) -> list[str]:
-    """The generators that were drawn from in the first load, in which the loop does nothing but wait."""
+def _drawn(before: dict[str, Any], *, but_a_seed: bool) -> list[str]:
+    """The generators that were drawn from since."""
     after = _random_states()
     found = [name for name in ("numpy", "random") if before[name] != after[name]]
-    # torch's own random sampler draws one seed at the start of an epoch, always at the same point.
     if not torch.equal(before["torch"], after["torch"]):
+        # torch's own random sampler draws one seed at the start of an epoch, always at the same point.
         generator = torch.Generator()
         generator.set_state(before["torch"])
         torch.empty((), dtype=torch.int64).random_(generator=generator)
-        if not torch.equal(generator.get_state(), after["torch"]):
+        if not (but_a_seed and torch.equal(generator.get_state(), after["torch"])):
             found.insert(0, "torch")
     return found

@@ -38,6 +38,7 @@ class Epochs:
         self._loader: Final = loader
         self._progress: Final[Progress] = progress_of(loader)
         self._stage: DeviceStage | None = None
+        self._late_stage: DeviceStage | None = None
         self._iteration: object | None = None
         self._epoch = 0
         self._next_epoch: int | None = None
@@ -93,6 +94,10 @@ class Epochs:
         self._drop_stage()
 
     def _begin(self, *, run_ahead: bool) -> Iterator[Any]:
+        if self._late_stage is not None:
+            # Two threads must not read from one loader.
+            self._late_stage.close(None)
+            self._late_stage = None
         if self._must_tell:
             tell_epoch(self._loader, self._epoch)
             self._must_tell = False
@@ -153,7 +158,7 @@ class Epochs:
     def _drop_stage(self) -> None:
         stage, self._stage = self._stage, None
         if stage is not None:
-            stage.close()
+            self._late_stage = None if stage.close() else stage
             self._must_tell = True
 
 

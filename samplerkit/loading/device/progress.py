@@ -86,8 +86,7 @@ class Snapshots:
         self._state = note
 
     def forget(self) -> None:
-        """A snapshot is of an epoch that is not read any more."""
-        self._state = None
+        """Nothing: what the loader makes of the epoch that its sampler is told is its own affair."""
 
     def state(self, epoch: int) -> dict[str, Any]:
         """The snapshot of the batch handed out last; before the first one, the loader's own state."""

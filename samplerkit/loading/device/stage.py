@@ -118,9 +118,10 @@ class DeviceStage(Iterator[Any]):
         """
         if self._is_over:
             raise StopIteration
+        asked = time.perf_counter()
         self._require_usable()
         self._receiver.release()
-        queued, asked = len(self._channel), time.perf_counter()
+        queued = len(self._channel)
         item = self._channel.get()
         if not isinstance(item, Batch):
             return self._border_or_end(item)
@@ -134,20 +135,21 @@ class DeviceStage(Iterator[Any]):
             warn_once(item.findings, stacklevel=2)
         return value
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> bool:
+    def close(self, seconds: float | None = CLOSE_SECONDS) -> bool:
         """Ends the stage; batches under way are dropped.
 
         Args:
-            seconds: how long to wait for the thread, which first finishes the batch that it loads.
+            seconds: how long to wait for the thread, which first finishes the batch that it loads; None has
+                no limit.
 
         Returns:
             Whether the thread has ended.
         """
         self._channel.close()
-        self._receiver.release()
         if self._process != os.getpid():
-            # The thread is in the process that this one was forked from.
+            # The thread, and the device, are those of the process that this one was forked from.
             return True
+        self._receiver.release()
         thread, producer = self._thread, self._producer
         if thread is None:
             self._producer = None

@@ -36,8 +36,12 @@ class Streams(Protocol):
         """Gives a leaf in pinned memory, or as it is where that cannot be."""
         ...
 
-    def side(self) -> AbstractContextManager[Any]:
-        """Makes the side stream the current one."""
+    def side(self, sources: Iterable[Any]) -> AbstractContextManager[Any]:
+        """Makes the side stream the current one.
+
+        Args:
+            sources: what will be copied; the side stream waits for work of this thread that makes it.
+        """
         ...
 
     def copy(self, leaf: Any) -> Any:
@@ -89,7 +93,7 @@ class BlockingMoves:
         """Pins for the accelerator that there is."""
         return pinned(leaf)
 
-    def side(self) -> AbstractContextManager[Any]:
+    def side(self, sources: Iterable[Any]) -> AbstractContextManager[Any]:
         """Nothing: there is no side stream."""
         return contextlib.nullcontext()
 
@@ -137,16 +141,16 @@ class DeviceStreams:
         """Pins what is on the host and can be pinned."""
         return pinned(leaf)
 
-    def side(self) -> AbstractContextManager[Any]:
+    def side(self, sources: Iterable[Any]) -> AbstractContextManager[Any]:
         """The context of the device module."""
+        if any(isinstance(source, torch.Tensor) and self._is_there(source) for source in sources):
+            # A loader that works on the device does so on this thread's own stream.
+            self._side.wait_stream(self._module.current_stream(self._device))
         context: AbstractContextManager[Any] = self._module.stream(self._side)
         return context
 
     def copy(self, leaf: Any) -> Any:
         """Begins a copy that does not block."""
-        if isinstance(leaf, torch.Tensor) and leaf.device.type == self._device.type:
-            # It was made by work on this thread's own stream, which the side stream knows nothing of.
-            self._side.wait_stream(self._module.default_stream(leaf.device))
         return move(leaf, self._device, non_blocking=True)
 
     def record_ready(self) -> Any:
@@ -158,7 +162,7 @@ class DeviceStreams:
         stream = self._module.current_stream(self._device)
         stream.wait_event(ready)
         for storage in storages:
-            if not isinstance(storage, torch.Tensor) or storage.device.type == self._device.type:
+            if not isinstance(storage, torch.Tensor) or self._is_there(storage):
                 storage.record_stream(stream)
         return stream
 
@@ -175,6 +179,9 @@ class DeviceStreams:
     def wait(self, event: Any) -> None:
         """Waits without the interpreter's lock."""
         event.synchronize()
+
+    def _is_there(self, tensor: torch.Tensor) -> bool:
+        return tensor.device.type == self._device.type
 
 
 def streams_for(device: torch.device) -> Streams:
@@ -201,10 +208,14 @@ def require_available(device: torch.device) -> None:
     """
     if device.type in {"cpu", "meta"}:
         return
+    if device.type == "mps" and torch.backends.mps.is_available():
+        return
     try:
         module = torch.get_device_module(device)
     except RuntimeError as error:
         raise ArgumentValueError("device", "is not known to torch", str(device)) from error
+    if not hasattr(module, "Stream"):
+        raise ArgumentValueError("device", "has no streams that torch knows of", str(device))
     if not module.is_available() or (device.index or 0) >= module.device_count():
         raise ArgumentValueError(
             "device", "is not available here", str(device), mend="None takes the one that is"

@@ -68,7 +68,7 @@ class Sender:
         self._forget_sources()
         # An object may move itself in place: then only its tensors still know where they came from.
         sources = [storage for leaf in leaves(host) for storage in (leaf, *storages(leaf))]
-        with streams.side():
+        with streams.side(sources):
             try:
                 value = map_leaves(streams.copy, host)
             finally:

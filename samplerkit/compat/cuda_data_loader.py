@@ -1,0 +1,132 @@
+"""`CudaDataLoader`: the class that people know, with its signature and its endless epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, final
+
+import torch
+
+from samplerkit.loading.device.loader import DeviceLoader
+
+
+@final
+class CudaDataLoader:
+    """Loads batches to a device in the background, epoch after epoch.
+
+    It is its own iterator. An epoch ends with `StopIteration`, and the next one is being loaded by then: a
+    sampler with `set_epoch` is told its number. After an early break, the next `for` begins the epoch anew.
+
+    What is different from the class of that name: the loop waits for the copy before it uses a batch, errors
+    of the loader are raised in the loop, batches keep the classes of what they are nested in, `None` and
+    numbers may be in them, and no thread is left behind. It works on any device.
+
+    Args:
+        loader: a `DataLoader` or any iterable of batches.
+        device: where batches go.
+        queue_size: how many batches are loaded ahead.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentRangeError: `queue_size` is not positive.
+        ArgumentValueError: the device is not there.
+
+    Example:
+        >>> loader = CudaDataLoader(torch.utils.data.DataLoader(torch.arange(4), batch_size=2), "cpu")
+        >>> for epoch in range(2):
+        ...     for batch in loader:
+        ...         print(epoch, batch)
+        0 tensor([0, 1])
+        0 tensor([2, 3])
+        1 tensor([0, 1])
+        1 tensor([2, 3])
+        >>> loader.close()
+    """
+
+    def __init__(self, loader: Iterable[Any], device: torch.device | str, queue_size: int = 2) -> None:
+        self._loader: Final = DeviceLoader(loader, device, depth=queue_size, run_ahead=True)
+        self._batches: Iterator[Any] | None = None
+
+    @property
+    def loader(self) -> Any:
+        """The loader that was given."""
+        return self._loader.loader
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches go."""
+        return self._loader.device
+
+    @property
+    def queue_size(self) -> int:
+        """How many batches are loaded ahead."""
+        return self._loader.depth
+
+    @property
+    def sampler(self) -> Any:
+        """The loader's sampler."""
+        return self._loader.sampler
+
+    @property
+    def batch_sampler(self) -> Any:
+        """The loader's batch sampler."""
+        return self._loader.batch_sampler
+
+    @property
+    def dataset(self) -> Any:
+        """The loader's dataset."""
+        return self._loader.dataset
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        return len(self._loader)
+
+    def __iter__(self) -> CudaDataLoader:
+        self._batches = iter(self._loader)
+        return self
+
+    def __next__(self) -> Any:
+        """Gives the next batch, of a new epoch after the end of one.
+
+        Raises:
+            StopIteration: the epoch is over.
+        """
+        if self._batches is None:
+            self._batches = iter(self._loader)
+        try:
+            return next(self._batches)
+        except BaseException:
+            self._batches = None
+            raise
+
+    def next(self) -> Any:
+        """Gives the next batch, as `next(loader)` does."""
+        return next(self)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that the next iteration reads; what was loaded ahead of another one is dropped."""
+        self._loader.set_epoch(epoch)
+
+    def reset(self) -> None:
+        """Begins the current epoch anew at the next batch."""
+        self._loader.close()
+        self._batches = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Gives the state after the batches handed out; see `DeviceLoader`."""
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Makes the next iteration begin where a saved state stands."""
+        self.reset()
+        self._loader.load_state_dict(state)
+
+    def close(self) -> None:
+        """Ends the thread. The loader can be used again."""
+        self.reset()
+
+    def __enter__(self) -> CudaDataLoader:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

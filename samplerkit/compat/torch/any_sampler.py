@@ -1,0 +1,215 @@
+"""Any torch sampler, dealt to the ranks of a job: the same draws everywhere, disjoint shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any, Final, final
+
+import torch.utils.data
+
+from samplerkit.compat.torch.draws import Drawn, read_draws, require_undealt
+from samplerkit.compat.torch.epoch_sampler import EpochSampler, Opened
+from samplerkit.compat.torch.lent_randomness import lent_randomness
+from samplerkit.compat.torch.part import Part
+from samplerkit.loading.agreement import job_agreement
+from samplerkit.loading.state import State
+from samplerkit.loading.world import detect_world
+from samplerkit.order.deal import Deal
+from samplerkit.order.permutation import CHUNK
+from samplerkit.order.typing import Ids
+from samplerkit.order.world import World
+from samplerkit.samplers import arguments
+
+ALGORITHM: Final = "torch"
+"""The id in the state: what is drawn hangs on torch's generators, and so on its version."""
+
+
+def distributed(
+    sampler: Any,
+    num_replicas: int | None = None,
+    rank: int | None = None,
+    *,
+    seed: int = 0,
+    drop_last: bool = False,
+    agreement_seconds: float = 10.0,
+) -> ShardedSampler:
+    """Deals what any torch sampler draws to the ranks of the job: see `ShardedSampler`.
+
+    Example:
+        >>> weighted = torch.utils.data.WeightedRandomSampler([1.0, 2.0, 3.0], num_samples=6)
+        >>> shares = [list(distributed(weighted, num_replicas=2, rank=rank)) for rank in range(2)]
+        >>> [len(share) for share in shares]
+        [3, 3]
+    """
+    return ShardedSampler(
+        sampler, num_replicas, rank, seed=seed, drop_last=drop_last, agreement_seconds=agreement_seconds
+    )
+
+
+@final
+class ShardedSampler(EpochSampler[Any]):
+    """One rank's share of what another sampler draws.
+
+    Every rank draws everything, from the same randomness: while the sampler draws, the generators that it
+    may use (those of torch, numpy and Python, and its own) are seeded from `seed` and the epoch, and get
+    their former state back afterwards. So the draws hang on no rank and on no call before, and the seed that
+    a generator was given does not matter: say `seed=`. The draws are then dealt like cards.
+
+    What the sampler yields may be ids, or anything else, such as the batches of a `BatchSampler`: these are
+    dealt whole, and the result is a `batch_sampler` for a DataLoader.
+
+    A sampler must draw by its arguments, its `set_epoch` and these generators alone. Where ranks leave both
+    numbers to a job with a process group, they compare what they drew through its store, without a
+    collective, when an epoch begins.
+
+    Args:
+        sampler: a torch sampler, or another iterable that can be iterated more than once. If it has
+            `set_epoch`, that is called before it draws.
+        num_replicas: the number of ranks; None asks the running job at first use, as `TorchSampler` does.
+        rank: this process's rank; None asks the running job.
+        seed: the same on all ranks, in [0, 2^64).
+        drop_last: whether the last draws, which do not fill a row of all ranks, are left out; else the first
+            ones are repeated to fill it.
+        agreement_seconds: how long ranks wait for one another to compare what they drew.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type, or the sampler can be iterated only once.
+        ArgumentValueError: `seed` is out of range.
+        ArgumentRangeError: when it is first used: the numbers do not fit.
+        CompositionError: the sampler deals to ranks already.
+        DatasetError: when it is read: the sampler does not end.
+        DisagreementError: when it is read: another rank drew something else.
+    """
+
+    def __init__(
+        self,
+        sampler: Any,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        *,
+        seed: int = 0,
+        drop_last: bool = False,
+        agreement_seconds: float = 10.0,
+    ) -> None:
+        # torch's constructor asks for a process group, and makes plain numbers of what is a property here.
+        require_undealt(sampler)
+        self.sampler: Final = sampler
+        self.dataset = sampler
+        self.seed = arguments.seed(seed)
+        self.drop_last = arguments.boolean("drop_last", drop_last)
+        self.epoch = 0
+        self._given: Final = Deal(
+            arguments.optional_integer("num_replicas", num_replicas),
+            arguments.optional_integer("rank", rank),
+        )
+        self._agreement_seconds: Final = agreement_seconds
+        self._noted = Drawn(-1, 0, "")
+
+    @cached_property
+    def _world(self) -> World:
+        is_given = not self._given.asks_the_job
+        return self._given.world(None if is_given else detect_world())
+
+    @property
+    def num_replicas(self) -> int:  # type: ignore[override]  # torch has a plain attribute
+        """The number of ranks."""
+        return self._world.num_shards
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]  # torch has a plain attribute
+        """The rank of this process."""
+        return self._world.shard_id
+
+    @property
+    def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
+        """How many items this rank reads; needs a sampler with a length."""
+        return len(Part.of(len(self.sampler), self._world, drop_last=self.drop_last))
+
+    @property
+    def total_size(self) -> int:  # type: ignore[override]  # torch has a plain attribute
+        """How many items all ranks read, repeats included."""
+        return self.num_samples * self.num_replicas
+
+    @property
+    def shuffle(self) -> bool:  # type: ignore[override]  # torch has a plain attribute
+        """Whether two epochs may differ: not for a sequential sampler or a list."""
+        return self._is_shuffled
+
+    @property
+    def batch_size(self) -> int | None:
+        """The batch size of the sampler, if it makes batches: trainers ask for it."""
+        size: int | None = getattr(self.sampler, "batch_size", None)
+        return size
+
+    @property
+    def _is_shuffled(self) -> bool:
+        inner = self.sampler
+        while isinstance(inner, torch.utils.data.BatchSampler):
+            inner = inner.sampler
+        return not isinstance(inner, torch.utils.data.SequentialSampler | list | tuple | range)
+
+    def _size(self, epoch: int) -> int:
+        return self._about(epoch).size
+
+    def _open(self, start: int) -> Callable[[], Opened]:
+        return partial(self._read_part, self.epoch, start)
+
+    def _read_part(self, epoch: int, start: int) -> Opened:
+        drawn = self._draw(epoch)
+        self._require_agreement(epoch)
+        part = Part.of(len(drawn), self._world, drop_last=self.drop_last, start=start)
+        if isinstance(drawn, list):
+            return len(part), iter([part.of_list(drawn)])
+        return len(part), (chunk.tolist() for chunk in part.of_array(drawn).chunks(CHUNK))
+
+    def _draw(self, epoch: int) -> Ids | list[Any]:
+        """Draws an epoch, and notes what came out."""
+        with lent_randomness(self.sampler, self.seed, epoch):
+            if callable(getattr(self.sampler, "set_epoch", None)):
+                self.sampler.set_epoch(epoch)
+            drawn = read_draws(self.sampler)
+        self._noted = Drawn.of(epoch, drawn)
+        return drawn
+
+    def _about(self, epoch: int) -> Drawn:
+        """Tells what came out of an epoch; draws it where it was not the last one drawn."""
+        if self._noted.epoch != epoch:
+            self._draw(epoch)
+        return self._noted
+
+    @property
+    def _kind(self) -> str:
+        return f"{type(self.sampler).__module__}.{type(self.sampler).__qualname__}"
+
+    def _state(self, epoch: int, position: int) -> State:
+        drawn = self._about(epoch)
+        return State(
+            algorithm=ALGORITHM,
+            seed=(self.seed,),
+            epoch=epoch,
+            position=position,
+            lanes=1,
+            limit=None,
+            tail="drop" if self.drop_last else "pad",
+            dataset=f"{drawn.size} drawn",
+            sampler=f"{self._kind}, drew {drawn.digest}",
+            num_shards=None,
+        )
+
+    def _require_agreement(self, epoch: int) -> None:
+        # Ranks with numbers of their own may mean to read alone.
+        agreement = job_agreement() if self._given == Deal() else None
+        if agreement is not None:
+            identity = {
+                "dataset": f"{self._about(epoch).size} drawn",
+                "sampler": self._kind,
+                "seed": self.seed,
+                "drop_last": self.drop_last,
+                "epoch": epoch,
+                "draws": self._about(epoch).digest,
+            }
+            agreement.require(identity, self._agreement_seconds)
+
+    def __len__(self) -> int:
+        return self.num_samples

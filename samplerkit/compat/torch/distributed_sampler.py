@@ -1,0 +1,225 @@
+"""torch's `DistributedSampler`, with the same indices in less memory, or with our order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed
+
+from samplerkit.compat.torch.epoch_sampler import EpochSampler, Opened
+from samplerkit.compat.torch.part import Part
+from samplerkit.errors import (
+    ArgumentRangeError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    DatasetError,
+    WorldError,
+)
+from samplerkit.loading.identity import describe_chain, describe_dataset
+from samplerkit.loading.state import State
+from samplerkit.order.keys import ALGORITHM
+from samplerkit.order.order import Order
+from samplerkit.order.permutation import CHUNK
+from samplerkit.order.sequences import Range
+from samplerkit.order.typing import Ids
+from samplerkit.order.world import World
+from samplerkit.samplers import arguments
+from samplerkit.samplers.distributed import DistributedSampler as Recipe
+
+REPLAY = "torch"
+"""The id of the algorithm that gives torch's own indices."""
+
+
+class DistributedSampler(EpochSampler[int]):
+    """Takes the place of torch's `DistributedSampler`: one rank's share of a dataset, as indices.
+
+    With `algorithm="torch"` the indices are torch's, bit for bit, for every size, rank, seed and epoch.
+    torch's permutation is drawn when the first index is asked for, and only this rank's share of it is
+    kept. With `algorithm="samplerkit-1"` nothing is drawn at all: the order is that of
+    `samplerkit.DistributedSampler(seed=seed)`, in memory of a constant size.
+
+    As in torch, the epoch stays until `set_epoch` names another one, with either algorithm. When a shuffled
+    epoch that was read to its end begins again because nobody did, a warning says so, once.
+
+    Args:
+        dataset: anything with a length.
+        num_replicas: the number of ranks; None asks the process group.
+        rank: this process's rank; None asks the process group.
+        shuffle: whether to shuffle.
+        seed: the same on all ranks; in [-2^63, 2^64) for torch's algorithm, in [0, 2^64) for ours.
+        drop_last: whether the last samples, which do not fill a row of all ranks, are left out; else the
+            first ones of the order are repeated to fill it.
+        algorithm: `torch` or `samplerkit-1`.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: `rank`, `seed` or `algorithm` is out of range, or a number is left to the
+            process group and none is initialised.
+        WorldError: a number is left to the process group and torch was built without.
+        DatasetError: when it is read: the dataset has another length now, and torch would stop too.
+
+    Source: `torch.utils.data.distributed.DistributedSampler`.
+
+    Example:
+        >>> sampler = DistributedSampler(range(5), num_replicas=2, rank=1, seed=7)
+        >>> torchs = torch.utils.data.DistributedSampler(range(5), num_replicas=2, rank=1, seed=7)
+        >>> list(sampler) == list(torchs)
+        True
+        >>> large = DistributedSampler(range(10**15), 8, 3, seed=7, algorithm="samplerkit-1")
+        >>> large.order[10**12 : 10**12 + 256].shape
+        (256,)
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        *,
+        algorithm: str = REPLAY,
+    ) -> None:
+        self.algorithm = arguments.choice("algorithm", algorithm, (REPLAY, ALGORITHM))
+        world = _world(num_replicas, rank)
+        if not hasattr(dataset, "__len__"):
+            raise ArgumentTypeError("dataset", "must have a length", dataset)
+        super().__init__(dataset, world.num_shards, world.shard_id, shuffle, self._checked(seed), drop_last)
+        # torch divides in floating point, which is the same below 2^53 samples.
+        self.num_samples = len(Part.of(len(dataset), world, drop_last=bool(drop_last)))
+        self.total_size = self.num_samples * world.num_shards
+
+    def _checked(self, seed: Any) -> int:
+        if self.algorithm == ALGORITHM:
+            return arguments.seed(seed)
+        return _torchs_seed("seed", arguments.integer("seed", seed))
+
+    def _checked_epoch(self, epoch: Any) -> int:
+        # torch takes negative epochs, since it only adds them to the seed.
+        return arguments.integer("epoch", epoch) if self.algorithm == REPLAY else arguments.epoch(epoch)
+
+    @property
+    def order(self) -> Order:
+        """What the next iteration reads, with random access: from the position of a loaded state on.
+
+        With torch's algorithm this draws the whole permutation each time, and keeps this rank's share.
+        """
+        return self._draw(0 if self._yielded else self._start)()
+
+    def _draw(self, start: int) -> Callable[[], Order]:
+        """Fixes epoch, seed and part now; calling the result draws."""
+        size, part = len(self.dataset), self._part(start)
+        if not self.shuffle:
+            return partial(part.of_order, Range(0, size))
+        if self.algorithm == REPLAY:
+            return partial(_torchs, part, size, _torchs_seed("seed and epoch", self.seed + self.epoch))
+        return partial(_ours, part, size, self.seed, self.epoch)
+
+    def _part(self, start: int) -> Part:
+        size = len(self.dataset)
+        if start:
+            return Part.of(size, self._world, drop_last=bool(self.drop_last), start=start)
+        # torch fixes the total size when the sampler is made, and then takes fewer samples than that (they
+        # are repeated) or, with drop_last, more (they are left out).
+        fits = size >= self.total_size if self.drop_last else size <= self.total_size
+        if not fits or (size == 0 and self.total_size):
+            raise DatasetError(
+                "dataset",
+                f"has another length than when the sampler was made for {self.total_size} in all",
+                size,
+                mend="make a new sampler",
+            )
+        return Part(0, self.total_size, self._world)
+
+    @property
+    def _world(self) -> World:
+        return World(self.num_replicas, self.rank)
+
+    @property
+    def _is_shuffled(self) -> bool:
+        return bool(self.shuffle)
+
+    def _size(self, epoch: int) -> int:
+        return len(self.dataset)
+
+    def _open(self, start: int) -> Callable[[], Opened]:
+        draw = self._draw(start)
+
+        def read() -> Opened:
+            order = draw()
+            return len(order), _lists(order)
+
+        return read
+
+    _described: tuple[int, str] = (-1, "")
+
+    def _description(self) -> str:
+        """Describes the dataset; once for each length, since a state may be asked for with each batch."""
+        if self._described[0] != len(self.dataset):
+            self._described = (len(self.dataset), describe_dataset(self.dataset))
+        return self._described[1]
+
+    def _state(self, epoch: int, position: int) -> State:
+        # The description of our own recipe, so that a `Loader` or a `TorchSampler` takes over the state.
+        recipe = Recipe(self.num_replicas, self.rank, shuffle=bool(self.shuffle))
+        return State(
+            algorithm=self.algorithm,
+            seed=(self.seed,),
+            epoch=epoch,
+            position=position,
+            lanes=self.num_replicas,
+            limit=None,
+            tail="drop" if self.drop_last else "pad",
+            dataset=self._description(),
+            sampler=describe_chain(recipe),
+            num_shards=None,
+        )
+
+
+def _torchs_seed(place: str, number: int) -> int:
+    if not -(2**63) <= number < 2**64:
+        raise ArgumentValueError(place, "must be, also added together, in [-2^63, 2^64)", number)
+    return number
+
+
+def _torchs(part: Part, size: int, seed: int) -> Order:
+    generator = torch.Generator()
+    generator.manual_seed(seed)
+    return part.of_array(torch.randperm(size, generator=generator).numpy())
+
+
+def _ours(part: Part, size: int, seed: int, epoch: int) -> Order:
+    return part.of_order(Recipe(1, 0, seed=seed).undealt_order(size, epoch))
+
+
+def _lists(order: Order) -> Iterator[list[int]]:
+    chunk: Ids
+    for chunk in order.chunks(CHUNK):
+        yield np.asarray(chunk).tolist()
+
+
+def _world(num_replicas: Any, rank: Any) -> World:
+    """Takes the two numbers, or asks the process group, as torch does."""
+    group = torch.distributed
+    if num_replicas is None or rank is None:
+        place = "num_replicas" if num_replicas is None else "rank"
+        mend = "initialise it first, or give num_replicas and rank"
+        if not group.is_available():
+            raise WorldError(place, "is left to the process group, which this torch was built without")
+        if not group.is_initialized():
+            raise ArgumentValueError(
+                place, "is left to the process group, and none is initialised", None, mend=mend
+            )
+    ranks = arguments.integer(
+        "num_replicas", group.get_world_size() if num_replicas is None else num_replicas
+    )
+    number = arguments.integer("rank", group.get_rank() if rank is None else rank)
+    try:
+        return World(ranks, number)
+    except ArgumentRangeError:
+        raise ArgumentValueError("rank", f"must be in [0, {ranks})", number) from None

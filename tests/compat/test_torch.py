@@ -1,0 +1,502 @@
+"""`samplerkit.compat.torch.DistributedSampler` against the installed torch."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import pickle
+import random
+
+import pytest
+import torch
+from torch.utils.data import ConcatDataset, DataLoader
+from torch.utils.data import DistributedSampler as Torchs
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import samplerkit as sk
+from samplerkit.compat.torch import DistributedSampler
+
+ALGORITHMS = ["torch", "samplerkit-1"]
+CONFIGURATIONS = 6000
+
+
+class Sized:
+    """A dataset of any length, which may change."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        return index
+
+
+def configuration(drawn):
+    """Draws sizes from none to a few hundred, often near a multiple of the number of ranks."""
+    ranks = drawn.choice([1, 2, 3, 4, 5, 7, 8, 13, 64])
+    size = drawn.choice([drawn.randrange(12), drawn.randrange(300), drawn.randrange(4) * ranks])
+    return {
+        "dataset": range(max(0, size + drawn.choice([-1, 0, 0, 1]))),
+        "num_replicas": ranks,
+        "rank": drawn.randrange(ranks),
+        "shuffle": drawn.random() < 0.8,
+        "seed": drawn.choice([0, drawn.randrange(1000), drawn.randrange(2**63), -drawn.randrange(2**62)]),
+        "drop_last": drawn.random() < 0.5,
+    }
+
+
+def test_the_indices_are_torchs_for_random_configurations_and_epochs():
+    drawn, epochs, shorter_than_ranks = random.Random(2026), 0, 0
+    for _ in range(CONFIGURATIONS):
+        chosen = configuration(drawn)
+        ours, torchs = DistributedSampler(**chosen), Torchs(**chosen)
+        assert (len(ours), ours.total_size) == (len(torchs), torchs.total_size)
+        for epoch in (0, drawn.randrange(1, 10**6)):
+            ours.set_epoch(epoch)
+            torchs.set_epoch(epoch)
+            assert list(ours) == list(torchs), (chosen, epoch)
+            epochs += 1
+        shorter_than_ranks += len(chosen["dataset"]) < chosen["num_replicas"]
+    print(f"{CONFIGURATIONS} configurations, {epochs} epochs: the same as torch {torch.__version__}")
+    assert shorter_than_ranks > 500
+
+
+@pytest.mark.parametrize("size", [32_767, 32_768, 32_769, 1_000_003])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_the_indices_are_torchs_beyond_one_chunk(size, drop_last):
+    chosen = {"num_replicas": 3, "rank": 2, "seed": 5, "drop_last": drop_last}
+    assert list(DistributedSampler(range(size), **chosen)) == list(Torchs(range(size), **chosen))
+    one = {"num_replicas": 1, "rank": 0, "drop_last": drop_last}
+    assert list(DistributedSampler(range(size), **one)) == list(Torchs(range(size), **one))
+
+
+def test_the_comparison_sees_another_seed_and_another_deal():
+    ours = list(DistributedSampler(range(100), 2, 0, seed=1))
+    assert ours == list(Torchs(range(100), 2, 0, seed=1))
+    assert ours != list(Torchs(range(100), 2, 0, seed=2))
+    assert ours != list(Torchs(range(100), 2, 1, seed=1))
+
+
+def test_the_indices_are_plain_integers():
+    for algorithm in ALGORITHMS:
+        assert {type(index) for index in DistributedSampler(range(5), 2, 0, algorithm=algorithm)} == {int}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_no_global_randomness_is_touched(algorithm):
+    before = torch.get_rng_state()
+    list(DistributedSampler(range(50), 2, 0, algorithm=algorithm))
+    assert torch.get_rng_state().equal(before)
+
+
+def test_attributes_are_torchs_and_may_be_changed_later():
+    ours, torchs = DistributedSampler(range(10), 4, 1), Torchs(range(10), 4, 1)
+    assert {name: getattr(ours, name) for name in vars(torchs)} == vars(torchs)
+    for sampler in (ours, torchs):
+        sampler.seed, sampler.epoch = 9, 3
+    assert list(ours) == list(torchs)
+    for sampler in (ours, torchs):
+        sampler.shuffle = False
+    assert list(ours) == list(torchs)
+
+
+def test_a_subclass_written_for_torchs_class_reads_what_it_read():
+    def subclass_of(base):
+        class Reversed(base):
+            def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True):
+                super().__init__(dataset, num_replicas=num_replicas, rank=rank)
+                self.shuffle = shuffle
+
+            def __iter__(self):
+                return iter(list(super().__iter__())[::-1])
+
+        return Reversed
+
+    ours, torchs = (subclass_of(base)(range(11), 2, 1) for base in (DistributedSampler, Torchs))
+    assert list(ours) == list(torchs)
+    assert len(ours) == len(torchs) == 6
+
+
+def test_an_iteration_belongs_to_the_epoch_that_was_set_when_it_was_made():
+    ours, torchs = DistributedSampler(range(20), 2, 0), Torchs(range(20), 2, 0)
+    made = [(iter(ours), iter(torchs))]
+    for sampler in (ours, torchs):
+        sampler.set_epoch(1)
+    made.append((iter(ours), iter(torchs)))
+    for mine, theirs in made:
+        assert list(mine) == list(theirs)
+
+
+@pytest.mark.parametrize(("drop_last", "size"), [(False, 7), (True, 7), (False, 2), (True, 13), (False, 10)])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_dataset_that_changes_its_length_is_read_as_torch_does(drop_last, size, shuffle):
+    dataset = Sized(10 if not drop_last else 6)
+    chosen = {"num_replicas": 3, "rank": 1, "drop_last": drop_last, "shuffle": shuffle}
+    ours, torchs = DistributedSampler(dataset, **chosen), Torchs(dataset, **chosen)
+    dataset.size = size
+    assert list(ours) == list(torchs)
+
+
+@pytest.mark.parametrize(("drop_last", "size"), [(False, 13), (True, 5), (False, 0)])
+def test_where_torch_stops_at_a_changed_length_ours_says_why(drop_last, size):
+    dataset = Sized(10 if not drop_last else 6)
+    chosen = {"num_replicas": 3, "rank": 1, "drop_last": drop_last}
+    ours, torchs = DistributedSampler(dataset, **chosen), Torchs(dataset, **chosen)
+    dataset.size = size
+    with pytest.raises((AssertionError, ZeroDivisionError)):
+        list(torchs)
+    with pytest.raises(sk.DatasetError, match=f"another length.* got {size}"):
+        list(ours)
+
+
+BAD_ARGUMENTS = {
+    "no process group": ({}, sk.ArgumentValueError, ValueError),
+    "no process group for the rank": ({"num_replicas": 2}, sk.ArgumentValueError, ValueError),
+    "no process group for the ranks": ({"rank": 0}, sk.ArgumentValueError, ValueError),
+    "rank too large": ({"num_replicas": 2, "rank": 2}, sk.ArgumentValueError, ValueError),
+    "negative rank": ({"num_replicas": 2, "rank": -1}, sk.ArgumentValueError, ValueError),
+    "no ranks": ({"num_replicas": 0, "rank": 0}, sk.ArgumentValueError, ValueError),
+    "rank as text": ({"num_replicas": 2, "rank": "1"}, sk.ArgumentTypeError, TypeError),
+    "rank as float": ({"num_replicas": 2, "rank": 1.0}, sk.ArgumentTypeError, TypeError),
+    "ranks as float": ({"num_replicas": 2.0, "rank": 1}, sk.ArgumentTypeError, TypeError),
+    "no length": ({"dataset": iter([]), "num_replicas": 2, "rank": 1}, sk.ArgumentTypeError, TypeError),
+    "seed too large": ({"num_replicas": 2, "rank": 1, "seed": 2**64}, sk.ArgumentValueError, ValueError),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ARGUMENTS)
+def test_bad_arguments_raise_torchs_class_when_the_sampler_is_made(case):
+    chosen, error, torchs_error = BAD_ARGUMENTS[case]
+    chosen = {"dataset": range(10), **chosen}
+    with pytest.raises(torchs_error):
+        list(Torchs(**chosen))
+    with pytest.raises(error) as raised:
+        DistributedSampler(**chosen)
+    assert isinstance(raised.value, torchs_error)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "error"),
+    [
+        ({"algorithm": "pcg"}, sk.ArgumentValueError),
+        ({"algorithm": 1}, sk.ArgumentTypeError),
+        ({"seed": -1, "algorithm": "samplerkit-1"}, sk.ArgumentValueError),
+        ({"seed": 1.5}, sk.ArgumentTypeError),  # torch: RuntimeError, and only when it is read
+    ],
+)
+def test_what_is_ours_alone_is_checked_too(chosen, error):
+    with pytest.raises(error):
+        DistributedSampler(range(10), 2, 0, **chosen)
+
+
+def test_an_epoch_that_carries_the_seed_out_of_torchs_range_is_refused():
+    for epoch, error in ((0, None), (1, ValueError)):
+        ours, torchs = (kind(range(10), 2, 0, seed=2**64 - 1) for kind in (DistributedSampler, Torchs))
+        ours.set_epoch(epoch)
+        torchs.set_epoch(epoch)
+        if error is None:
+            assert list(ours) == list(torchs)
+            continue
+        with pytest.raises(error):
+            list(torchs)
+        with pytest.raises(sk.ArgumentValueError, match="seed and epoch"):
+            list(ours)
+
+
+def test_a_torch_without_distributed_is_said_so(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_available", lambda: False)
+    with pytest.raises(RuntimeError):
+        Torchs(range(10))
+    with pytest.raises(sk.WorldError, match="num_replicas"):
+        DistributedSampler(range(10))
+    assert len(DistributedSampler(range(10), 2, 0)) == 5
+
+
+# Our order.
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("size", [0, 1, 5, 12, 103, 40_001])
+def test_our_order_is_a_permutation_that_is_dealt_and_padded_by_torchs_rules(size, drop_last):
+    undealt = list(sk.RandomSampler(seed=3).order(size, epoch=4))
+    for ranks in (1, 2, 7):
+        for rank in range(ranks):
+            sampler = DistributedSampler(
+                range(size), ranks, rank, seed=3, drop_last=drop_last, algorithm="samplerkit-1"
+            )
+            sampler.set_epoch(4)
+            total = size // ranks * ranks if drop_last else -(-size // ranks) * ranks
+            expected = [undealt[position % size] for position in range(rank, total, ranks)]
+            assert list(sampler) == expected
+            assert len(sampler) == len(expected) == len(sampler.order)
+
+
+def test_our_order_is_that_of_the_samplers_of_samplerkit():
+    dataset = ConcatDataset([range(30), range(41)])
+    ours = DistributedSampler(dataset, 4, 3, seed=3, algorithm="samplerkit-1")
+    assert list(ours) == list(sk.DistributedSampler(4, 3, seed=3).order(dataset))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_the_order_has_random_access_and_an_inverse(algorithm, drop_last):
+    sampler = DistributedSampler(range(11), 4, 3, drop_last=drop_last, algorithm=algorithm)
+    whole = list(sampler)
+    assert sampler.order[::-1].tolist() == whole[::-1]
+    for index in range(11):
+        at = [position for position, found in enumerate(whole) if found == index]
+        assert sampler.order.positions_of(index).tolist() == at
+
+
+def test_a_dataset_of_10_to_the_18_samples_costs_nothing():
+    sampler = DistributedSampler(range(10**18 + 1), 1024, 1023, algorithm="samplerkit-1")
+    assert len(sampler) == len(sampler.order) == 10**18 // 1024 + 1
+    assert len(list(itertools.islice(sampler, 10))) == 10
+
+
+# Epochs that repeat.
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_an_epoch_that_repeats_is_told_once(algorithm):
+    sampler = DistributedSampler(range(10), 2, 0, algorithm=algorithm)
+    first = list(sampler)
+    with pytest.warns(UserWarning, match="set_epoch") as told:
+        assert list(sampler) == list(sampler) == first
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_nothing_is_told_where_it_is_meant_or_does_not_matter(algorithm):
+    sampler = DistributedSampler(range(10), 2, 0, algorithm=algorithm)
+    for epoch in (0, 1, 1, 0):
+        sampler.set_epoch(epoch)
+        list(sampler)
+    in_order = DistributedSampler(range(10), 2, 0, shuffle=False, algorithm=algorithm)
+    assert list(in_order) == list(in_order) == [0, 2, 4, 6, 8]
+    peeked = DistributedSampler(range(10), 2, 0, algorithm=algorithm)
+    next(iter(peeked))
+    list(peeked)
+
+
+def test_a_dataloader_tells_it_too():
+    loader = DataLoader(range(10), batch_size=2, sampler=DistributedSampler(range(10), 2, 0))
+    list(loader)
+    with pytest.warns(UserWarning, match="reads epoch 0 again"):
+        list(loader)
+
+
+# States.
+
+
+def made(algorithm="torch", ranks=2, rank=0, size=41, **chosen):
+    return DistributedSampler(range(size), ranks, rank, **{"seed": 3, "algorithm": algorithm, **chosen})
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("new_ranks", [1, 2, 3, 5])
+def test_a_state_goes_on_with_any_number_of_ranks(algorithm, shuffle, drop_last, new_ranks):
+    chosen = {"algorithm": algorithm, "shuffle": shuffle, "drop_last": drop_last}
+    for cut in range(20):
+        received = []
+        for rank in range(2):
+            sampler = made(rank=rank, **chosen)
+            sampler.set_epoch(6)
+            received += itertools.islice(sampler, cut)
+            state = json.loads(json.dumps(sampler.state_dict()))
+        assert len(json.dumps(state)) < 1000
+        rests = []
+        for rank in range(new_ranks):
+            sampler = made(ranks=new_ranks, rank=rank, **chosen)
+            sampler.load_state_dict(state)
+            rests.append(list(sampler))
+        left = 41 - 2 * cut
+        rows = left // new_ranks if drop_last else -(-left // new_ranks)
+        assert [len(rest) for rest in rests] == [rows] * new_ranks
+        received += [index for row in zip(*rests, strict=True) for index in row][:left]
+        assert len(set(received)) == len(received) == (41 - left % new_ranks if drop_last else 41)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("size", [2, 5, 41])
+def test_the_same_rank_goes_on_where_it_was_pads_included(algorithm, drop_last, size):
+    for ranks, rank in [(1, 0), (2, 1), (7, 6)]:
+        chosen = {"algorithm": algorithm, "ranks": ranks, "rank": rank, "size": size, "drop_last": drop_last}
+        whole = list(made(**chosen))
+        for cut in range(len(whole)):
+            sampler, resumed = made(**chosen), made(**chosen)
+            assert list(itertools.islice(sampler, cut)) == whole[:cut]
+            resumed.load_state_dict(sampler.state_dict())
+            assert list(resumed) == whole[cut:]
+
+
+def test_our_states_are_taken_over_by_torch_sampler_and_loader():
+    dataset = list(range(100, 141))
+    sampler = DistributedSampler(dataset, 1, 0, seed=3, algorithm="samplerkit-1")
+    whole = list(sampler)
+    sampler.set_epoch(0)
+    list(itertools.islice(sampler, 12))
+    recipe, world = sk.DistributedSampler(seed=3), sk.World(1, 0)
+    torch_sampler = sk.TorchSampler(recipe, dataset, world)
+    torch_sampler.load_state_dict(sampler.state_dict())
+    assert list(torch_sampler) == whole[12:]
+    loader = sk.Loader(dataset, recipe, batch_size=4, world=world)
+    loader.load_state_dict(sampler.state_dict())
+    assert [value - 100 for batch in loader for value in batch.tolist()] == whole[12:]
+
+
+def loader_of(algorithm, workers, drop_last=False):
+    sampler = made(algorithm, drop_last=drop_last)
+    return StatefulDataLoader(range(41), 4, sampler=sampler, num_workers=workers, collate_fn=list)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("workers", "cut"), [(0, 0), (0, 1), (0, 5), (2, 3)])
+def test_torchdatas_loader_resumes_exactly(algorithm, workers, cut):
+    loader = loader_of(algorithm, workers)
+    loader.sampler.set_epoch(2)
+    whole = list(loader)
+    loader.sampler.set_epoch(2)
+    batches = iter(loader)
+    assert [next(batches) for _ in range(cut)] == whole[:cut]
+    state = loader.state_dict()
+    resumed = loader_of(algorithm, workers)
+    resumed.sampler.set_epoch(2)
+    resumed.load_state_dict(state)
+    assert list(resumed) == whole[cut:]
+    resumed.sampler.set_epoch(3)
+    fresh = loader_of(algorithm, 0)
+    fresh.sampler.set_epoch(3)
+    assert list(resumed) == list(fresh)
+    del batches
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("saved", ["in the loop", "after the loop"])
+def test_a_run_that_is_saved_at_the_end_of_an_epoch_repeats_and_skips_none(algorithm, saved):
+    """The usual loop over epochs around torchdata's loader, which loads a state only when it is iterated."""
+
+    def run(first, state=None, last=4):
+        loader = loader_of(algorithm, 0)
+        if state is not None:
+            loader.load_state_dict(state)
+        for epoch in range(first, last):
+            loader.sampler.set_epoch(epoch)
+            for step, batch in enumerate(loader):
+                received.append((epoch, batch))
+                if epoch == 1 and step == 5 and state is None and saved == "in the loop":
+                    return epoch, loader.state_dict()
+            if epoch == 1 and state is None and saved == "after the loop":
+                return epoch + 1, loader.state_dict()
+        return None
+
+    received = []
+    first, state = run(0)
+    run(first, state)
+    expected = []
+    for epoch in range(4):
+        loader = loader_of(algorithm, 0)
+        loader.sampler.set_epoch(epoch)
+        expected += [(epoch, batch) for batch in loader]
+    assert received == expected
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_after_the_last_index_the_state_is_the_beginning_of_what_comes_next(algorithm):
+    sampler, resumed = made(algorithm), made(algorithm)
+    sampler.set_epoch(5)
+    list(sampler)
+    resumed.load_state_dict(sampler.state_dict())
+    assert (resumed.epoch, len(list(resumed))) == (6, 21)
+    untold = made(algorithm)
+    whole = list(untold)
+    resumed.load_state_dict(untold.state_dict())
+    assert list(resumed) == whole
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_set_epoch_keeps_the_restored_position_of_the_restored_epoch_only(algorithm):
+    sampler = made(algorithm)
+    sampler.set_epoch(5)
+    whole = list(sampler)
+    sampler.set_epoch(5)
+    list(itertools.islice(sampler, 4))
+    state = sampler.state_dict()
+    for epoch, expected in ((5, 17), (6, 21)):
+        resumed = made(algorithm)
+        resumed.load_state_dict(state)
+        resumed.set_epoch(epoch)
+        rest = list(resumed)
+        assert len(rest) == expected
+        assert (rest == whole[4:]) == (epoch == 5)
+
+
+def test_an_older_iteration_does_not_count_for_a_newer_one():
+    sampler = made()
+    older = iter(sampler)
+    next(older)
+    newer = iter(sampler)
+    next(newer)
+    state = sampler.state_dict()
+    next(older)
+    assert sampler.state_dict() == state
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"seed": 4}, "seed"),
+        ({"size": 40}, "dataset"),
+        ({"algorithm": "samplerkit-1"}, "algorithm"),
+        ({"shuffle": False}, "sampler"),
+        ({"drop_last": True}, "tail"),
+    ],
+)
+def test_a_state_of_another_run_is_refused_by_field(changed, field):
+    with pytest.raises(sk.StateError) as raised:
+        made(**changed).load_state_dict(made().state_dict())
+    assert raised.value.field == field
+
+
+@pytest.mark.parametrize("broken", [{}, {"yielded": 3}, None, {"samplerkit": "loader", "schema": 99}])
+def test_what_is_no_state_is_refused(broken):
+    with pytest.raises(sk.StateError):
+        made().load_state_dict(broken)
+
+
+def test_a_damaged_state_is_refused_and_changes_nothing():
+    sampler = made()
+    state = {**sampler.state_dict(), "position": 10}
+    with pytest.raises(sk.StateError, match="checksum"):
+        sampler.load_state_dict(state)
+    assert len(list(sampler)) == 21
+
+
+# Other things that trainers do.
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_trainers_see_torchs_class_and_can_copy_it(algorithm):
+    sampler = made(algorithm)
+    assert isinstance(sampler, Torchs)
+    for copied in (copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):  # noqa: S301  # our own
+        assert list(copied) == list(made(algorithm))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataloader_reads_what_it_read_with_torchs_sampler(workers):
+    def batches(sampler):
+        loader = DataLoader(range(100), batch_size=8, sampler=sampler, num_workers=workers)
+        read = []
+        for epoch in range(2):
+            sampler.set_epoch(epoch)
+            read += [batch.tolist() for batch in loader]
+        return read
+
+    assert batches(DistributedSampler(range(100), 3, 1)) == batches(Torchs(range(100), 3, 1))

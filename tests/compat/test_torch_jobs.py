@@ -1,0 +1,147 @@
+"""The drop-ins in real jobs: under torchrun, in torch's own test of padding, and in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RANKS, SAMPLES, EPOCHS = 2, 103, 3
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+
+
+def finished(*command):
+    """Runs a command to its end, with all that it starts; gives what it printed."""
+    with subprocess.Popen(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, errors = process.communicate(timeout=240)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, errors
+    return printed
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """What each of two ranks under torchrun read: one launch for all tests."""
+    folder = tmp_path_factory.mktemp("job")
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+    finished(*launcher, f"--nproc-per-node={RANKS}", "-m", "tests.compat.torch_job", str(folder))
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
+
+
+def dealt_back(shares):
+    return [item for row in itertools.zip_longest(*shares) for item in row]
+
+
+def test_before_the_process_group_is_there_the_numbers_must_be_given(job):
+    for rank in job:
+        assert rank["before the group"].startswith("num_replicas: is left to the process group")
+
+
+def test_the_usual_wiring_reads_what_it_read_with_torchs_sampler(job):
+    for rank in job:
+        assert rank["ours"] == rank["torch"]
+        assert len(rank["ours"]) == EPOCHS
+    assert job[0]["ours"] != job[1]["ours"]
+
+
+@pytest.mark.parametrize("use", ["train", "evaluate", "merged", "alone"])
+def test_the_factory_of_the_documentation_reads_what_it_read_with_torchs_sampler(job, use):
+    for rank in job:
+        assert rank["factory, ours"][use] == rank["factory, torch"][use]
+    read = [[sum(batches, []) for batches in rank["factory, ours"][use]] for rank in job]
+    if use == "alone":
+        assert read == [[list(range(SAMPLES))] * EPOCHS] * RANKS
+        return
+    for shares in zip(*read, strict=True):
+        together = dealt_back(shares)
+        if use == "evaluate":
+            assert together == [*range(SAMPLES), 0]
+        elif use == "train":
+            assert sorted(together[:SAMPLES]) == list(range(SAMPLES))
+        else:
+            assert sorted(together) == sorted([*range(SAMPLES)] * 4)
+
+
+@pytest.mark.parametrize("name", ["random", "subset", "weighted", "weighted, own generator", "batches"])
+def test_any_sampler_is_dealt_from_the_same_draws(job, name):
+    wholes = [rank["whole"][name] for rank in job]
+    assert wholes[0] == wholes[1]
+    for epoch, whole in enumerate(wholes[0]):
+        shares = [rank["dealt"][name][epoch] for rank in job]
+        assert dealt_back(shares) == [*whole, *whole[: len(whole) % RANKS]]
+    assert wholes[0][0] != wholes[0][1]
+
+
+def test_without_the_drop_in_the_ranks_draw_differently(job):
+    """The negative control: the process-wide generators of the ranks do differ."""
+    assert job[0]["plain"] != job[1]["plain"]
+
+
+def test_ranks_that_draw_differently_are_told_so(job):
+    for rank in job:
+        assert "draws" in rank["disagreeing"]
+
+
+def test_a_rank_that_reads_alone_does_not_wait_for_ever(job):
+    assert job[0]["alone"] == [0, 2, 4, 6, 8]
+
+
+def test_torchs_own_test_of_padding_passes_with_ours_in_its_place():
+    """In real processes; two planted samplers show that the test runs and can fail."""
+    told = json.loads(finished("-m", "tests.compat.official_padding").splitlines()[-1])
+    passed = {
+        "torch": True,
+        "ours": True,
+        "ours, samplerkit-1": True,
+        "one too many": False,
+        "one too few": False,
+    }
+    for name, expected in passed.items():
+        assert told[name] == {str(ranks): [expected] * ranks for ranks in (1, 2, 3, 7)}, name
+
+
+PEAK = """
+import resource, sys
+import torch.utils.data
+from samplerkit.compat.torch import DistributedSampler
+kind, ranks = sys.argv[1], int(sys.argv[2])
+size = 10**7
+if kind == "torchs":
+    sampler = torch.utils.data.DistributedSampler(range(size), ranks, 0)
+else:
+    sampler = DistributedSampler(range(size), ranks, 0, algorithm=kind)
+list(torch.utils.data.DistributedSampler(range(10), 1, 0))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+count = sum(1 for _ in sampler)
+assert count == -(-size // ranks)
+print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 8])
+def test_ten_million_samples_take_less_memory_than_torchs(ranks):
+    taken = {
+        kind: int(finished("-c", PEAK, kind, str(ranks))) for kind in ("torchs", "torch", "samplerkit-1")
+    }
+    print(f"10^7 samples on {ranks} ranks:", {kind: f"{peak / 1e6:.0f} MB" for kind, peak in taken.items()})
+    assert taken["torch"] < taken["torchs"] / 2
+    assert taken["samplerkit-1"] < 20e6

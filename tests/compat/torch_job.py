@@ -1,0 +1,132 @@
+"""A job under torchrun that wires the drop-ins as people do; each rank writes what it read.
+
+Run as `torchrun --nproc-per-node RANKS -m tests.compat.torch_job FOLDER`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from torch.utils.data import DistributedSampler as Torchs
+
+import samplerkit as sk
+from samplerkit.compat.torch import DistributedSampler, distributed
+
+FACTORY = Path(__file__).parents[2] / "docs" / "examples" / "build_dataloader.py"
+SAMPLES, EPOCHS = 103, 3
+SAMPLERS = {
+    "random": lambda: RandomSampler(range(SAMPLES)),
+    "subset": lambda: SubsetRandomSampler(range(10, 61)),
+    "weighted": lambda: WeightedRandomSampler([1.0, 2.0, 3.0] * 20, 51),
+    "weighted, own generator": lambda: WeightedRandomSampler(
+        [1.0, 2.0, 3.0] * 20, 51, generator=torch.Generator().manual_seed(torch.distributed.get_rank())
+    ),
+    "batches": lambda: BatchSampler(RandomSampler(range(SAMPLES)), 8, drop_last=False),
+}
+
+
+def factory():
+    """Imports the example of the documentation, which is no package."""
+    specification = importlib.util.spec_from_file_location("build_dataloader", FACTORY)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def read(loader, epochs=EPOCHS):
+    batches = []
+    for epoch in range(epochs):
+        if hasattr(loader.sampler, "set_epoch"):
+            loader.sampler.set_epoch(epoch)
+        batches.append([batch.tolist() for batch in loader])
+    return batches
+
+
+def wired(kind):
+    """The wiring of torch's own documentation."""
+    dataset = range(SAMPLES)
+    return read(DataLoader(dataset, batch_size=8, sampler=kind(dataset), num_workers=1))
+
+
+def by_the_factory(example, sampler):
+    """Training, evaluation and one long epoch, by the example with one of the two classes in it."""
+    example.DistributedSampler = sampler
+    config = {"samples": SAMPLES}
+    built = {
+        "train": example.build_dataloader(config, 8, dist=True, workers=1, training=True),
+        "evaluate": example.build_dataloader(config, 8, dist=True, workers=1, training=False),
+        "merged": example.build_dataloader(
+            config, 8, dist=True, training=True, merge_all_iters_to_one_epoch=True, total_epochs=4
+        ),
+        "alone": example.build_dataloader(config, 8, dist=False, training=False),
+    }
+    return {name: read(loader) for name, (_, loader, _) in built.items()}
+
+
+def dealt(make, **chosen):
+    sampler = distributed(make(), **chosen)
+    epochs = []
+    for epoch in range(EPOCHS):
+        sampler.set_epoch(epoch)
+        epochs.append(list(sampler))
+    return epochs
+
+
+def disagreeing(rank):
+    """Ranks with other weights."""
+    try:
+        list(distributed(WeightedRandomSampler([1.0, 2.0 + rank, 3.0] * 20, 50)))
+    except sk.DisagreementError as error:
+        return str(error)
+    return None
+
+
+def main(folder: Path) -> None:
+    results = {}
+    try:
+        DistributedSampler(range(5))
+    except ValueError as error:
+        results["before the group"] = str(error)
+    torch.distributed.init_process_group("gloo")
+    rank = torch.distributed.get_rank()
+    # As in real jobs, the process-wide generators of the ranks stand elsewhere.
+    torch.manual_seed(rank)
+    random.seed(rank)
+    np.random.seed(rank)  # noqa: NPY002  # the generator that users draw from
+    before = torch.get_rng_state()
+    results["torch"], results["ours"] = wired(Torchs), wired(DistributedSampler)
+
+    def torchs(*positional, algorithm=None, **named):
+        return Torchs(*positional, **named)
+
+    example = factory()
+    results["factory, torch"] = by_the_factory(example, torchs)
+    results["factory, ours"] = by_the_factory(example, DistributedSampler)
+    results["dealt"] = {name: dealt(make) for name, make in SAMPLERS.items()}
+    results["whole"] = {name: dealt(SAMPLERS[name], num_replicas=1, rank=0) for name in SAMPLERS}
+    torch.set_rng_state(before)
+    results["plain"] = list(RandomSampler(range(SAMPLES)))
+    results["disagreeing"] = disagreeing(rank)
+    torch.distributed.barrier()
+    # An evaluation on rank 0 alone: nothing waits for ever.
+    results["alone"] = list(distributed(range(9), agreement_seconds=0.2)) if rank == 0 else None
+    (folder / f"{rank}.json").write_text(json.dumps(results))
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,190 @@
+"""What a batch may be, and what becomes of it on its way to a device."""
+
+from __future__ import annotations
+
+import collections
+import types
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
+
+from samplerkit.loading.device.batch import is_opaque, leaves, map_leaves, storages
+from samplerkit.loading.device.stage import DeviceStage
+
+META = torch.device("meta")
+"""A device that is there everywhere, and is not the cpu."""
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+@dataclass
+class Plain:
+    image: Any
+    name: str = "cat"
+
+
+@dataclass(frozen=True)
+class Frozen:
+    image: Any
+    half: Any = field(init=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "half", self.image[:1])
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    image: Any
+
+
+@dataclass
+class Unset:
+    image: Any
+    later: Any = field(init=False)
+
+
+class Tagged(list):
+    tag = None
+
+
+class Table(collections.UserDict):
+    pass
+
+
+class Mask(torch.Tensor):
+    pass
+
+
+class Movable:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def to(self, device, non_blocking=False):
+        return Movable(self.tensor.to(device, non_blocking=non_blocking))
+
+
+class Simple:
+    """Its `to` knows a device and no more."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def to(self, device):
+        self.tensor = self.tensor.to(device)
+        return self
+
+
+def tensor():
+    return torch.arange(3)
+
+
+def moved(batch):
+    return next(DeviceStage(iter([batch]), META))
+
+
+HOLDERS = {
+    "a tensor": (tensor(), lambda b: b),
+    "a list": ([1, tensor()], lambda b: b[1]),
+    "a tuple": ((tensor(), "x"), lambda b: b[0]),
+    "a named tuple": (Point(tensor(), 2), lambda b: b.x),
+    "a dict": ({"x": tensor()}, lambda b: b["x"]),
+    "a nest": ({"x": [(Point(0, {"y": tensor()}),)]}, lambda b: b["x"][0][0].y["y"]),
+    "an ordered dict": (collections.OrderedDict(x=tensor()), lambda b: b["x"]),
+    "a default dict": (collections.defaultdict(list, x=tensor()), lambda b: b["x"]),
+    "a user's dict": (Table(x=tensor()), lambda b: b["x"]),
+    "a read-only mapping": (types.MappingProxyType({"x": tensor()}), lambda b: b["x"]),
+    "a subclass of list": (Tagged([tensor()]), lambda b: b[0]),
+    "a dataclass": (Plain(tensor()), lambda b: b.image),
+    "a frozen dataclass": (Frozen(tensor()), lambda b: b.half),
+    "a dataclass with slots": (Slotted(tensor()), lambda b: b.image),
+    "a dataclass with a field that is not set": (Unset(tensor()), lambda b: b.image),
+    "a packed sequence": (pack_sequence([tensor(), tensor()[:2]]), lambda b: b.data),
+    "an object with to": (Movable(tensor()), lambda b: b.tensor),
+    "an object whose to takes a device only": (Simple(tensor()), lambda b: b.tensor),
+    "a subclass of tensor": (torch.zeros(2).as_subclass(Mask), lambda b: b),
+    "a sparse tensor": (torch.eye(2).to_sparse(), lambda b: b),
+}
+
+
+@pytest.mark.parametrize(("batch", "inside"), HOLDERS.values(), ids=HOLDERS.keys())
+def test_tensors_are_moved_wherever_they_are_and_holders_keep_their_class(batch, inside):
+    result = moved(batch)
+    assert inside(result).device == META
+    assert type(result) is type(batch)
+
+
+@pytest.mark.parametrize("name", set(HOLDERS) - {"an object whose to takes a device only"})
+def test_the_batch_on_the_host_stays_as_it_was(name):
+    batch, inside = HOLDERS[name]
+    moved(batch)
+    assert inside(batch).device.type == "cpu"
+
+
+def test_a_default_factory_and_attributes_are_kept():
+    batch = collections.defaultdict(list, x=tensor())
+    assert moved(batch)["new"] == []
+    tagged = Tagged([tensor()])
+    tagged.tag = "train"
+    assert moved(tagged).tag == "train"
+
+
+PASSING = [
+    None,
+    "text",
+    b"bytes",
+    3,
+    2.5,
+    True,
+    1j,
+    np.arange(3),
+    np.float32(1),
+    [],
+    (),
+    {},
+    [None, ["a", {"b": 1}]],
+    object(),
+    torch.Size([2, 3]),
+    Plain,
+    Movable,
+    {1, 2},
+]
+
+
+@pytest.mark.parametrize("batch", PASSING, ids=[str(type(batch).__name__) for batch in PASSING])
+def test_everything_else_passes_as_the_same_object(batch):
+    assert moved(batch) is batch
+
+
+def test_on_the_cpu_a_batch_that_is_there_is_not_copied():
+    batch = {"x": [tensor(), Point(tensor(), None)]}
+    assert next(DeviceStage(iter([batch]), "cpu")) is batch
+
+
+def test_a_detection_batch_keeps_its_shape():
+    samples = [(torch.zeros(3, 2, 2), {"boxes": torch.ones(n, 4), "id": n}) for n in range(3)]
+    images, targets = moved(tuple(zip(*samples, strict=True)))
+    assert [image.shape for image in images] == [(3, 2, 2)] * 3
+    assert [target["boxes"].device for target in targets] == [META] * 3
+    assert [target["id"] for target in targets] == [0, 1, 2]
+
+
+def test_every_tensor_of_a_batch_is_found_for_the_allocator():
+    one, two, three, four = (torch.tensor([n]) for n in range(4))
+    batch = [one, {"x": Movable([two, {"y": three}])}, PackedSequence(four, torch.tensor([1])), None]
+    found = [storage for leaf in leaves(batch) for storage in storages(leaf)]
+    assert [found[k].item() for k in range(4)] == [0, 1, 2, 3]
+    # Others might hold tensors where nobody finds them.
+    assert [is_opaque(leaf) for leaf in leaves(batch)] == [False, True, False]
+
+
+def test_a_leaf_is_seen_once_and_in_order():
+    seen = []
+    map_leaves(lambda leaf: seen.append(leaf.item()), {"a": torch.tensor(1), "b": (torch.tensor(2), 3)})
+    assert seen == [1, 2]

@@ -1,0 +1,110 @@
+"""What is measured of loading in a thread, and when it is said."""
+
+from __future__ import annotations
+
+import random
+import time
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from samplerkit.loading.device import cautions
+from samplerkit.loading.device.cautions import LoadingThreadWarning
+from samplerkit.loading.device.loader import DeviceLoader
+
+
+@pytest.fixture(autouse=True)
+def nothing_said(monkeypatch):
+    monkeypatch.setattr(cautions, "_SAID", set())
+
+
+class Made(torch.utils.data.Dataset):
+    """Sample i is whatever a function makes of it."""
+
+    def __init__(self, make, size=30):
+        self.make, self.size = make, size
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        self.make()
+        return index
+
+
+def said(make, step=lambda: None, **options):
+    """What is said of two epochs."""
+    loader = DeviceLoader(torch.utils.data.DataLoader(Made(make), batch_size=1, **options), "cpu")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            for _ in loader:
+                step()
+    found = [w for w in caught if issubclass(w.category, LoadingThreadWarning)]
+    assert all(w.filename.endswith("epochs.py") or w.filename == __file__ for w in found)
+    return [str(w.message) for w in found]
+
+
+def in_python():
+    until = time.thread_time() + 0.015
+    while time.thread_time() < until:
+        sum(range(100))
+
+
+ROWS = torch.rand(600, 600)
+
+
+def in_torch():
+    until = time.thread_time() + 0.015
+    while time.thread_time() < until:
+        ROWS @ ROWS
+
+
+def test_a_load_in_pure_python_is_warned_of_once():
+    (message,) = said(in_python, lambda: time.sleep(0.002))
+    assert "takes the interpreter" in message
+    assert "num_workers" in message
+
+
+FREE = {
+    "a load that waits": (lambda: time.sleep(0.005), {}),
+    "a load that computes in torch": (in_torch, {}),
+    "pure Python in a worker": (in_python, {"num_workers": 1}),
+    "pure Python of which there is little": (lambda: sum(range(100)), {}),
+    "torch's own shuffle": (lambda: None, {"shuffle": True}),
+    "a sampler that draws its epoch": (
+        lambda: None,
+        {"sampler": torch.utils.data.WeightedRandomSampler([1.0] * 30, 30)},
+    ),
+    "a generator of one's own": (lambda: random.Random(3).random(), {}),
+    "random numbers in a worker": (random.random, {"num_workers": 1}),
+}
+
+
+@pytest.mark.parametrize(("make", "options"), FREE.values(), ids=FREE.keys())
+def test_there_is_no_false_alarm(make, options):
+    assert said(make, lambda: time.sleep(0.002), **options) == []
+
+
+@pytest.mark.parametrize(
+    ("draw", "name"),
+    [
+        (lambda: torch.rand(2), "torch"),
+        (np.random.rand, "numpy"),  # what user code does
+        (random.random, "random"),
+    ],
+)
+def test_drawing_from_a_process_wide_generator_in_the_thread_is_warned_of_once(draw, name):
+    (message,) = said(draw, shuffle=True)
+    assert f"random generator of {name}," in message
+
+
+def test_the_loops_own_draws_are_no_reason_to_warn():
+    def step():
+        torch.rand(3)
+        random.random()
+        np.random.rand()  # noqa: NPY002  # likewise
+
+    assert said(lambda: time.sleep(0.001), step) == []

@@ -1,0 +1,74 @@
+"""Nothing is left behind, and nothing grows."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import tracemalloc
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+from samplerkit.compat.cuda_data_loader import CudaDataLoader
+from samplerkit.loading.device.loader import DeviceLoader
+from tests.loading.device.threads import loading_threads, wait_until
+
+ENDS = {
+    "read to the end": list,
+    "left early": lambda loader: next(iter(loader)),
+    "left and closed": lambda loader: (next(iter(loader)), loader.close()),
+    "never read": iter,
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
+@pytest.mark.parametrize("kind", [DeviceLoader, CudaDataLoader])
+def test_no_thread_is_left_over_fifty_loaders(kind, end):
+    before = threading.active_count()
+    for _ in range(50):
+        end(kind(DataLoader(range(20), 2), "cpu"))
+    gc.collect()
+    wait_until(lambda: threading.active_count() == before)
+    assert loading_threads() == []
+
+
+def test_no_loader_that_runs_ahead_over_samplerkits_own_leaves_a_thread():
+    for _ in range(50):
+        loader = DeviceLoader(sk.Loader(range(20), sk.RandomSampler(), batch_size=2), "cpu", run_ahead=True)
+        list(loader)
+        next(iter(loader))
+        loader.close()
+    gc.collect()
+    wait_until(lambda: loading_threads() == [])
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0  # noqa: PTH112, PTH208  # a count
+
+
+@pytest.mark.parametrize("run_ahead", [False, True])
+@pytest.mark.parametrize("make", [lambda: list(torch.arange(6).split(2)), lambda: DataLoader(range(6), 2)])
+def test_nothing_grows_over_a_thousand_epochs(make, run_ahead):
+    loader = DeviceLoader(make(), "cpu", run_ahead=run_ahead)
+
+    def epochs(count):
+        for _ in range(count):
+            assert sum(1 for _ in loader) == 3
+        gc.collect()
+
+    epochs(50)
+    tracemalloc.start()
+    try:
+        epochs(20)
+        threads, files, (memory, _) = threading.active_count(), descriptors(), tracemalloc.get_traced_memory()
+        epochs(1000)
+        grown = tracemalloc.get_traced_memory()[0] - memory
+    finally:
+        tracemalloc.stop()
+    assert threading.active_count() == threads
+    assert descriptors() == files
+    assert grown < 64 * 1024
+    loader.close()

@@ -1,0 +1,152 @@
+"""Whole processes: exit, signals and forks while the loading thread is at work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PREPARED = """
+import os, signal, sys, threading, time
+import torch
+from samplerkit.loading.device.loader import DeviceLoader
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 1000
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        return torch.full((8,), index)
+
+def loader(workers=0, **options):
+    batches = torch.utils.data.DataLoader(Slow(), batch_size=2, num_workers=workers)
+    return DeviceLoader(batches, "cpu", **options)
+"""
+
+SECONDS = 30
+"""More than any of these takes by far."""
+
+
+def run(code):
+    command = [sys.executable, "-c", PREPARED + code]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
+
+
+ENDS = {
+    "a loop that is left": "kept = loader()\nfor batch in kept:\n    break",
+    "an iterator that is kept": "kept = iter(loader())\nnext(kept)",
+    "an iterator in a cycle": "kept = [iter(loader())]\nnext(kept[0])\nkept.append(kept)",
+    "run ahead": "kept = iter(loader(run_ahead=True))\nnext(kept)",
+    "workers": "kept = iter(loader(workers=2))\nnext(kept)",
+    "sys.exit": "kept = iter(loader())\nnext(kept)\nsys.exit(0)",
+    "a thread that is never started": "kept = iter(loader())",
+    "two loaders": "kept = [iter(loader()), iter(loader())]\nfor one in kept: next(one)",
+}
+
+
+@pytest.mark.parametrize("code", ENDS.values(), ids=ENDS.keys())
+def test_the_interpreter_exits_at_once_and_quietly(code):
+    ended = run(code + "\nprint('done')" if "exit" not in code else code.replace("sys", "print('done')\nsys"))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")
+
+
+def test_an_exception_in_the_loop_ends_the_process_with_its_own_traceback_only():
+    ended = run("for batch in loader():\n    raise ValueError('mine')")
+    assert ended.returncode == 1
+    assert ended.stderr.rstrip().endswith("ValueError: mine")
+    assert ended.stderr.count("Traceback") == 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_process_that_waits_for_a_batch(number, workers):
+    code = f"""
+class Stuck(Slow):
+    def __getitem__(self, index):
+        if index >= 4:
+            time.sleep(1.5)
+        return torch.zeros(1)
+batches = torch.utils.data.DataLoader(Stuck(), batch_size=2, num_workers={workers})
+for number, batch in enumerate(DeviceLoader(batches, "cpu")):
+    print(number, flush=True)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PREPARED + code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "0\n"
+    assert process.stdout.readline() == "1\n"
+    time.sleep(0.2)
+    started = time.monotonic()
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert time.monotonic() - started < 10
+    assert process.returncode in {-number, 128 + number, 1}
+    if number == signal.SIGINT:
+        assert errors.rstrip().endswith("KeyboardInterrupt")
+        assert errors.count("Traceback") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+def test_a_forked_child_iterates_anew_and_closes_without_waiting():
+    ended = run("""
+running = loader()
+iterator = iter(running)
+next(iterator)
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            next(iterator)
+        except Exception as error:
+            assert "belongs to the process that began it" in str(error), error
+        else:
+            os._exit(3)
+        assert next(iter(running))[:, 0].tolist() == [0, 1]
+        running.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+assert next(iterator)[:, 0].tolist() == [2, 3]
+print("done")
+""")
+    assert (ended.stdout, ended.stderr) == ("done\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+def test_a_forked_child_exits_quietly_through_the_interpreters_exit():
+    ended = run("""
+running = loader(run_ahead=True)
+iterator = iter(running)
+next(iterator)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+next(iterator)
+print("done")
+""")
+    assert (ended.stdout, ended.stderr) == ("done\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+def test_other_loaders_start_workers_by_fork_while_a_thread_loads():
+    ended = run("""
+first = iter(loader())
+next(first)
+for _ in range(3):
+    second = torch.utils.data.DataLoader(Slow(), batch_size=2, num_workers=2, multiprocessing_context="fork")
+    assert next(iter(second))[:, 0].tolist() == [0, 1]
+    next(first)
+print("done")
+""")
+    assert (ended.stdout, ended.stderr) == ("done\n", "")
+
+
+def test_importing_starts_no_thread():
+    ended = run("print(threading.active_count())")
+    assert ended.stdout == "1\n"

@@ -1,0 +1,138 @@
+"""What the driver of a device asks of torch's device module, and in which order.
+
+The module here only notes the calls; tests/gpu runs the real one where there is a device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+
+import pytest
+import torch
+
+from samplerkit.loading.device import streams
+from samplerkit.loading.device.stage import DeviceStage
+from samplerkit.loading.device.streams import BlockingMoves, DeviceStreams, streams_for
+
+
+class Module:
+    """A device module by the names that cuda, xpu and npu share."""
+
+    def __init__(self, *, takes_blocking):
+        module = self
+        self.calls = []
+        self.current = "the loop's stream"
+
+        class Event:
+            def __init__(self, **options):
+                if options and not takes_blocking:
+                    raise TypeError("unexpected keyword argument 'blocking'")
+
+            def record(self, stream):
+                module.calls.append(("record", str(stream)))
+
+            def query(self):
+                return True
+
+            def synchronize(self):
+                module.calls.append(("synchronize",))
+
+        class Stream:
+            def __init__(self, device):
+                self.device = device
+
+            def __str__(self):
+                return "the side stream"
+
+            def wait_stream(self, stream):
+                module.calls.append(("wait_stream", str(stream)))
+
+        self.Event, self.Stream = Event, Stream
+
+    def set_device(self, device):
+        self.calls.append(("set_device", str(device)))
+
+    @contextlib.contextmanager
+    def stream(self, stream):
+        self.calls.append(("enter", str(stream)))
+        yield
+        self.calls.append(("leave", str(stream)))
+
+    def current_stream(self, device):
+        module = self
+
+        class Current:
+            def wait_event(self, event):
+                module.calls.append(("wait_event",))
+
+            def __str__(self):
+                return module.current
+
+        return Current()
+
+
+class Leaf:
+    def __init__(self, calls):
+        self.calls = calls
+
+    def to(self, device, non_blocking=False):
+        self.calls.append(("copy", str(device), non_blocking))
+        return self
+
+    def record_stream(self, stream):
+        self.calls.append(("record_stream", str(stream)))
+
+
+@pytest.mark.parametrize("takes_blocking", [True, False], ids=["as cuda", "as xpu"])
+def test_a_batch_is_copied_on_the_side_and_the_loops_stream_waits_for_it(monkeypatch, takes_blocking):
+    module = Module(takes_blocking=takes_blocking)
+    monkeypatch.setattr(torch, "get_device_module", lambda device: module)
+    driver = DeviceStreams(torch.device("meta"))
+    stage = DeviceStage(
+        (Leaf(module.calls) for _ in range(3)), "meta", depth=1, pin_memory=False, streams=driver
+    )
+    next(stage)
+    stage.close()
+    sent = [("enter", "the side stream"), ("copy", "meta", True), ("record", "the side stream")]
+    received = [("wait_event",), ("record_stream", "the loop's stream")]
+    assert module.calls[:5] == [("set_device", "meta"), *sent, ("leave", "the side stream")]
+    assert [call for call in module.calls if call in received] == received
+    # Its end records the fence of the batch in the loop's hands.
+    assert ("record", "the loop's stream") in module.calls
+    assert ("synchronize",) not in module.calls[: module.calls.index(("wait_event",))]
+
+
+def test_the_side_stream_waits_for_a_loader_that_works_on_the_device(monkeypatch):
+    module = Module(takes_blocking=True)
+    module.current = "the loading thread's stream"
+    monkeypatch.setattr(torch, "get_device_module", lambda device: module)
+    driver = DeviceStreams(torch.device("meta"))
+    there, elsewhere = torch.zeros(1, device="meta"), torch.zeros(1)
+    with driver.side([elsewhere, None]):
+        pass
+    assert ("wait_stream", "the loading thread's stream") not in module.calls
+    with driver.side([there, elsewhere]):
+        pass
+    assert module.calls.count(("wait_stream", "the loading thread's stream")) == 1
+
+
+@pytest.mark.parametrize("name", ["cuda", "xpu"])
+def test_the_names_that_the_driver_uses_are_those_of_torch(name):
+    module = torch.get_device_module(name)
+    for used in ("Event", "Stream", "stream", "current_stream", "set_device", "current_device"):
+        assert callable(getattr(module, used))
+    assert "device" in inspect.signature(module.Stream.__new__).parameters
+    for used in ("wait_event", "wait_stream"):
+        assert callable(getattr(module.Stream, used))
+    for used in ("record", "query", "synchronize"):
+        assert callable(getattr(module.Event, used))
+
+
+def test_the_cpu_moves_within_the_thread():
+    assert type(streams_for(torch.device("cpu"))) is BlockingMoves
+
+
+def test_devices_that_torch_only_names_are_refused():
+    with pytest.raises(streams.ArgumentValueError):
+        streams_for(torch.device("vulkan"))

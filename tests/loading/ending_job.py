@@ -1,0 +1,77 @@
+"""A process that iterates with workers and ends in some way.
+
+Run as `python -m tests.loading.ending_job END OPTIONS`; OPTIONS are those of the loader, as JSON. It prints
+the process ids of its workers, then `read` when the end may come, and last what it knows.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from typing import Any
+
+import torch
+
+import samplerkit as sk
+
+SIZE, BATCH_SIZE, STEPS = 10_000, 2, 5
+
+
+class Slow:
+    """Each sample takes a while, so that workers are at work when the end comes."""
+
+    def __len__(self) -> int:
+        return SIZE
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.02)
+        return torch.full((4096,), index)
+
+
+def leave(*_: Any) -> None:
+    sys.exit(0)
+
+
+def main(end: str, options: dict[str, Any]) -> None:
+    """Reads until the end comes."""
+    if end == "SIGTERM with a handler":
+        signal.signal(signal.SIGTERM, leave)
+    loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=BATCH_SIZE, num_workers=2, **options)
+    received: list[int] = []
+    try:
+        for batch in loader:
+            received += batch[:, 0].tolist()
+            if loader.step == 1:
+                print(json.dumps(loader.worker_pids), flush=True)
+            if loader.step == STEPS:
+                print("read", flush=True)
+                if end == "break":
+                    break
+                if end == "exception":
+                    raise ValueError("of the loop")
+                if end == "sys.exit":
+                    leave()
+    finally:
+        print(json.dumps([received, loader.state_dict()]), flush=True)
+    time.sleep(60)  # after a break, the process lives on
+
+
+def end_of_the_script(options: dict[str, Any]) -> None:
+    """Leaves an iterator behind that nobody ends."""
+    loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=BATCH_SIZE, num_workers=2, **options)
+    batches = iter(loader)
+    received = next(batches)[:, 0].tolist()
+    print(json.dumps(loader.worker_pids), "read", json.dumps([received, loader.state_dict()]), sep="\n")
+    sys.stdout.flush()
+    left_behind.append(batches)
+
+
+left_behind: list[Any] = []
+
+if __name__ == "__main__":
+    if sys.argv[1] == "the end of the script":
+        end_of_the_script(json.loads(sys.argv[2]))
+    else:
+        main(sys.argv[1], json.loads(sys.argv[2]))

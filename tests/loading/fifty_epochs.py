@@ -1,0 +1,67 @@
+"""Reads fifty epochs with few descriptors to spare, and prints what the process held after each of them.
+
+Run as `python -m tests.loading.fifty_epochs OPTIONS LEAK`: OPTIONS are those of the loader, as JSON; LEAK is
+`nothing`, `memory`, `threads` or `descriptors`, of which a little is kept on purpose after each epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import threading
+from pathlib import Path
+
+import torch
+
+import samplerkit as sk
+
+EPOCHS, SAMPLES, DESCRIPTORS = 50, 64, 64
+LEAKED_BYTES = 256 << 10
+PAGE = resource.getpagesize()
+
+
+class Rows:
+    """Sample i is a row of numbers."""
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((1024,), index)
+
+
+def resident(pid: int | str) -> int:
+    """The bytes of a process that lie in memory."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+
+
+def main() -> None:
+    """Reads the epochs and prints, for each thing that could grow, its amount after each epoch."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    options, leak = json.loads(sys.argv[1]), sys.argv[2]
+    kept, forever = [], threading.Event()
+    held = {"memory": [], "worker_memory": [], "threads": [], "descriptors": []}
+    with sk.Loader(Rows(), sk.RandomSampler(seed=3), batch_size=8, **options) as loader:
+        for _ in range(EPOCHS):
+            received = sum(len(batch) for batch in loader)
+            assert received == SAMPLES
+            if leak == "memory":
+                kept.append(b"1" * LEAKED_BYTES)
+            elif leak == "descriptors":
+                kept.append(os.dup(0))
+            elif leak == "threads":
+                kept.append(threading.Thread(target=forever.wait, daemon=True))
+                kept[-1].start()
+            workers = loader.worker_pids if options.get("persistent_workers") else []
+            held["memory"].append(resident("self"))
+            held["worker_memory"].append(sum(map(resident, workers)))
+            held["threads"].append(len(list(Path("/proc/self/task").iterdir())))
+            held["descriptors"].append(len(list(Path("/proc/self/fd").iterdir())))
+    forever.set()
+    print(json.dumps(held))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""A dataset that changed is refused, even if it has as many samples as before."""
+
+from __future__ import annotations
+
+import pytest
+from torch.utils.data import ConcatDataset
+
+import samplerkit as sk
+
+
+class Data:
+    """Twelve samples in files, that may tell what they are."""
+
+    def __init__(self, sizes=(3, 4, 5), names=("a", "b", "c"), **fingerprint):
+        self.layout = sk.Layout(list(sizes), list(names))
+        vars(self).update(fingerprint)
+
+    def __len__(self):
+        return len(self.layout)
+
+    def __getitem__(self, index):
+        return index
+
+
+def loader(dataset):
+    return sk.Loader(dataset, sk.RandomSampler(seed=3), batch_size=2, world=sk.World(1, 0))
+
+
+CHANGES = {
+    "a sample went to another file": (Data(), Data((4, 3, 5))),
+    "two files changed places": (Data(), Data((3, 5, 4), ("a", "c", "b"))),
+    "a file was renamed": (Data(), Data(names=("a", "b", "d"))),
+    "two files became one": (Data(), Data((3, 9), ("a", "b"))),
+    "the fingerprint changed": (Data(fingerprint="1"), Data(fingerprint="2")),
+    "a fingerprint came": (Data(), Data(fingerprint="1")),
+    "a Hugging Face fingerprint changed": (Data(_fingerprint="1"), Data(_fingerprint="2")),
+    "files became plain samples": (Data(), range(12)),
+    "the parts have other sizes": (ConcatDataset([range(5), range(7)]), ConcatDataset([range(7), range(5)])),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_dataset_of_the_same_length_that_changed_is_refused_with_the_difference(change):
+    before, after = CHANGES[change]
+    assert len(before) == len(after) == 12
+    state = loader(before).state_dict(step=2)
+    with pytest.raises(sk.StateError) as caught:
+        loader(after).load_state_dict(state)
+    assert caught.value.field == "dataset"
+    assert caught.value.saved == state["dataset"]
+    assert caught.value.current == loader(after).state_dict()["dataset"] != state["dataset"]
+    assert state["dataset"] in str(caught.value)
+
+
+@pytest.mark.parametrize("make", [Data, lambda: Data(fingerprint="1"), lambda: range(12)])
+def test_the_same_dataset_made_anew_is_not_refused(make):
+    again = loader(make())
+    again.load_state_dict(loader(make()).state_dict(step=2))
+    assert again.state_dict()["position"] == 4
+
+
+def test_a_content_that_changed_without_a_fingerprint_cannot_be_seen():
+    """The limit that docs/resume.md states: only sizes and names are known then."""
+
+    class Other(Data):
+        def __getitem__(self, index):
+            return -index
+
+    again = loader(Other())
+    again.load_state_dict(loader(Data()).state_dict(step=2))
+    assert again.state_dict()["position"] == 4

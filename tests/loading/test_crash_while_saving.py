@@ -1,0 +1,158 @@
+"""A crash while a checkpoint is saved leaves the old one or the new one; a part is never taken for a whole.
+
+Ranks that load checkpoints of different steps all the same are told when they begin to iterate.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import socket
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+import samplerkit as sk
+from tests.loading.disagreeing_ranks import CASES, RANKS, SAMPLES
+
+ROOT = Path(__file__).parents[2]
+KILLS = 40
+
+
+def loader():
+    return sk.Loader(range(100), sk.RandomSampler(seed=3), batch_size=4)
+
+
+STATE = loader().state_dict(step=3)
+TEXT = json.dumps(STATE)
+
+
+@pytest.fixture(scope="module", params=["replace", "in_place"])
+def saving(request, tmp_path_factory):
+    """How checkpoints were saved, and what was found after the kills."""
+    command = [sys.executable, "-m", "tests.loading.killed_saving"]
+    command += [str(tmp_path_factory.mktemp(request.param)), request.param, str(KILLS)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    print(f"killed while saving, {request.param}: {done.stdout.strip()}")
+    return request.param, json.loads(done.stdout)
+
+
+def test_sigkill_at_any_time_leaves_the_old_or_the_new_checkpoint_and_it_loads(saving):
+    how, outcomes = saving
+    found = outcomes["at_random"]
+    assert sum(found.values()) == KILLS
+    if how == "replace":
+        assert set(found) == {"old", "new"}
+    else:  # the control: written in place, checkpoints break
+        assert found["broken"] > 0
+
+
+def test_a_kill_at_each_byte_leaves_the_old_or_the_new_checkpoint(saving):
+    how, outcomes = saving
+    found = outcomes["at_each_byte"]
+    assert found["new"] == 1
+    assert set(found) == {"new", "old" if how == "replace" else "broken"}
+    assert sum(found.values()) > (300 if how == "replace" else 15)
+
+
+def test_a_text_that_was_cut_anywhere_is_no_json():
+    for length in range(len(TEXT)):
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(TEXT[:length])
+
+
+def test_a_file_of_torch_that_was_cut_anywhere_is_not_loaded():
+    file = io.BytesIO()
+    torch.save({"loader": STATE}, file)
+    whole = file.getvalue()
+    for length in range(len(whole)):
+        with pytest.raises((RuntimeError, EOFError, pickle.UnpicklingError)):
+            torch.load(io.BytesIO(whole[:length]), weights_only=True)
+    assert torch.load(io.BytesIO(whole), weights_only=True) == {"loader": STATE}
+
+
+@pytest.mark.parametrize("byte", ["", "0", "9", "a", "}", ",", "-"], ids=lambda byte: byte or "removed")
+def test_a_text_with_another_byte_anywhere_is_refused_or_says_the_same(byte):
+    refusals = Counter()
+    for place in range(len(TEXT)):
+        damaged = TEXT[:place] + byte + TEXT[place + 1 :]
+        resumed = loader()
+        try:
+            resumed.load_state_dict(json.loads(damaged))
+        except (json.JSONDecodeError, sk.StateError) as error:
+            refusals[type(error)] += 1
+        else:
+            assert (
+                resumed.state_dict() == STATE
+            )  # a blank between two fields is gone, or the byte was this one
+    assert refusals[sk.StateError] > 100
+    assert refusals.total() > 0.9 * len(TEXT)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, value in STATE.items() if isinstance(value, str)] + ["seed", "position"]
+)
+def test_a_value_that_was_cut_is_refused(name):
+    cut = {str: lambda text: text[:-1], list: lambda values: values[:-1], int: lambda number: number // 10}
+    resumed = loader()
+    with pytest.raises(sk.StateError):
+        resumed.load_state_dict({**STATE, name: cut[type(STATE[name])](STATE[name])})
+    assert resumed.state_dict()["position"] == 0
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """What each of three ranks was told in each case."""
+    folder, port = tmp_path_factory.mktemp("ranks"), str(free_port())
+    command = [sys.executable, "-m", "tests.loading.disagreeing_ranks"]
+    ranks = [
+        subprocess.Popen(
+            [*command, str(rank), str(folder), port],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        for rank in range(RANKS)
+    ]
+    try:
+        printed = [rank.communicate(timeout=120) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [-9, 0, 0], printed
+    return [json.loads(out) for out, _ in printed]
+
+
+@pytest.mark.parametrize("field", [name for name in CASES if name != "same"])
+def test_a_rank_that_loads_something_else_is_named_to_every_rank_when_iteration_begins(outcomes, field):
+    last = RANKS - 1
+    for rank, cases in enumerate(outcomes):
+        assert cases[field].get("error") == "DisagreementError", cases[field]
+        message = cases[field]["message"]
+        assert f"rank {rank} reads by {{'{field}': " in message
+        assert f"rank {last} by {{'{field}': " in message or rank == last
+        assert cases[field]["seconds"] < 10  # it did not wait for the time limit
+
+
+def test_ranks_that_load_the_same_go_on_exactly_once(outcomes):
+    received = Counter(sample for cases in outcomes for sample in cases["same"]["received"])
+    order = sk.RandomSampler(seed=0).order(SAMPLES)
+    assert received == Counter(order[6:].tolist())
+
+
+def test_a_job_whose_first_rank_is_dead_is_an_error_and_no_hang(outcomes):
+    for cases in outcomes[1:]:
+        assert cases["killed"].get("error") == "DistNetworkError", cases["killed"]
+        assert cases["killed"]["seconds"] < 10

@@ -1,0 +1,91 @@
+"""However an iteration ends, its workers are gone soon, nothing is left behind, and the state is right."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import samplerkit as sk
+from tests.loading.ending_job import BATCH_SIZE, SIZE
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 4
+"""A little less than torch takes by itself to notice that the parent is gone."""
+
+SIGNALS = {
+    "SIGINT": signal.SIGINT,
+    "SIGTERM": signal.SIGTERM,
+    "SIGTERM with a handler": signal.SIGTERM,
+    "SIGKILL": signal.SIGKILL,
+}
+# The signals go to the main process alone, or to its whole group, as Ctrl-C and Slurm send them.
+CASES = [
+    ("break", {}, None),
+    ("exception", {"persistent_workers": True}, None),
+    ("sys.exit", {"run_ahead": True}, None),
+    ("the end of the script", {"persistent_workers": True}, None),
+    ("SIGINT", {}, os.killpg),
+    ("SIGINT", {"persistent_workers": True}, os.kill),
+    ("SIGTERM", {}, os.kill),
+    ("SIGTERM with a handler", {}, os.kill),
+    ("SIGTERM with a handler", {}, os.killpg),
+    ("SIGKILL", {}, os.kill),
+    ("SIGKILL", {"multiprocessing_context": "spawn"}, os.kill),
+]
+
+
+def alive(pids):
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def shared_memory_of(pids):
+    """What torch's processes have left in shared memory: its names hold their process ids."""
+    names = [path.name for path in Path("/dev/shm").iterdir()]  # noqa: S108  # looked at, not written to
+    return [name for name in names for pid in pids if str(pid) in name.split("_")]
+
+
+@pytest.mark.parametrize(("end", "options", "send"), CASES, ids=str)
+def test_workers_are_gone_soon_and_the_state_is_what_was_received(tmp_path, end, options, send):
+    command = [sys.executable, "-m", "tests.loading.ending_job", end, json.dumps(options)]
+    errors = tmp_path / "errors"
+    with (
+        errors.open("w") as written,
+        subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=written, text=True, start_new_session=True
+        ) as process,
+    ):
+        try:
+            workers = json.loads(process.stdout.readline())
+            assert len(workers) == 2
+            assert process.stdout.readline() == "read\n"
+            start = time.monotonic()
+            if send is not None:
+                send(process.pid, SIGNALS[end])
+            while alive(workers) and time.monotonic() < start + SECONDS:
+                time.sleep(0.01)
+            print(f"{end}: workers gone after {time.monotonic() - start:.2f} s")
+            assert not alive(workers)
+            if end == "break":
+                assert process.poll() is None
+                process.kill()
+            process.wait(SECONDS)
+            printed = process.stdout.read()
+        finally:
+            process.kill()
+    assert shared_memory_of([process.pid, *workers]) == []
+    if printed:
+        received, state = json.loads(printed.splitlines()[-1])
+        assert received == list(range(len(received)))
+        assert state["position"] == len(received) > 0
+        resumed = sk.Loader(range(SIZE), sk.SequentialSampler(), batch_size=BATCH_SIZE)
+        resumed.load_state_dict(state)
+        assert next(iter(resumed)).tolist() == [len(received), len(received) + 1]
+    else:
+        assert end in {"SIGTERM", "SIGKILL"}, errors.read_text()

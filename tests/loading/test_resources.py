@@ -1,0 +1,138 @@
+"""Fifty epochs hold no more than ten did, with few descriptors; a fork in mid-epoch works on both sides."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.loading.fifty_epochs import DESCRIPTORS, EPOCHS
+
+ROOT = Path(__file__).parents[2]
+MARGINS = {"memory": 2 << 20, "worker_memory": 3 << 20, "threads": 2, "descriptors": 6}
+"""What the median of the last ten epochs may be above that of epochs 10 to 20: bytes, or a number.
+
+A thread that watched over workers ends a moment after the epoch, and three descriptors with it.
+"""
+
+
+def fifty_epochs(leak="nothing", **options):
+    command = [sys.executable, "-m", "tests.loading.fifty_epochs", json.dumps(options), leak]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+
+
+def growth(done):
+    """How much the medians grew, by what grew."""
+    assert done.returncode == 0, done.stderr
+    held = json.loads(done.stdout)
+    assert {len(amounts) for amounts in held.values()} == {EPOCHS}
+    return {
+        name: statistics.median(amounts[40:50]) - statistics.median(amounts[10:20])
+        for name, amounts in held.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_workers": 0},
+        {"num_workers": 2},
+        {"num_workers": 2, "persistent_workers": True},
+        {"num_workers": 2, "run_ahead": True},
+    ],
+    ids=["no workers", "new workers each epoch", "persistent workers", "run ahead"],
+)
+def test_fifty_epochs_with_64_descriptors_keep_memory_threads_and_descriptors_flat(options):
+    grown = growth(fifty_epochs(**options))
+    print(f"{options}: grown between epochs 10 to 20 and 40 to 50: {grown}")
+    for name, margin in MARGINS.items():
+        assert grown[name] <= margin, (name, grown)
+
+
+@pytest.mark.parametrize("leak", ["memory", "threads", "descriptors"])
+def test_a_leak_of_one_a_loop_would_show(leak):
+    grown = growth(fifty_epochs(leak, num_workers=0))
+    assert grown[leak] > 2 * MARGINS[leak]
+
+
+def test_a_leak_of_descriptors_beside_workers_would_meet_the_limit():
+    done = fifty_epochs("descriptors", num_workers=2, persistent_workers=True)
+    assert done.returncode != 0
+    assert "Too many open files" in done.stderr
+    assert DESCRIPTORS == 64
+
+
+FORKED = """
+import json, multiprocessing, os, sys, time
+import samplerkit as sk
+
+SECONDS, STEP = 20, 10
+how, child_workers = sys.argv[1], int(sys.argv[2])
+
+def ids_of(loader):
+    return [sample for batch in loader for sample in batch.tolist()]
+
+def read_own():
+    with sk.Loader(range(100), sk.RandomSampler(seed=2), batch_size=4, num_workers=child_workers) as own:
+        read = ids_of(own)
+    os._exit(0 if read == list(sk.RandomSampler(seed=2).order(100)) else 5)
+
+def wait_for_ever():
+    time.sleep(600)
+
+def code_of(pid):
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return "took too long"
+
+def fork():
+    if how == "multiprocessing":
+        child = multiprocessing.get_context("fork").Process(target=read_own)
+        child.start()
+        return child.pid
+    pid = os.fork()
+    if pid == 0:
+        try:
+            read_own() if how == "fork" else wait_for_ever()
+        finally:
+            os._exit(6)
+    return pid
+
+if how == "hangs":
+    SECONDS = 1
+received = []
+loader = sk.Loader(range(200), sk.RandomSampler(seed=1), batch_size=4, num_workers=2)
+for batch in loader:
+    received += batch.tolist()
+    if loader.step == STEP:
+        code = code_of(fork())
+print(json.dumps([code, received == list(sk.RandomSampler(seed=1).order(200)), loader.epoch]))
+"""
+
+
+def forked(how, child_workers):
+    """The child's exit code, whether the parent received its whole epoch, and the epoch that it is in."""
+    command = [sys.executable, "-c", FORKED, how, str(child_workers)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("child_workers", [0, 2])
+@pytest.mark.parametrize("how", ["fork", "multiprocessing"])
+def test_a_fork_in_mid_epoch_reads_a_loader_of_its_own_and_the_parent_goes_on(how, child_workers):
+    assert forked(how, child_workers) == [0, True, 1]
+
+
+def test_a_child_that_hangs_would_be_noticed():
+    assert forked("hangs", 0) == ["took too long", True, 1]

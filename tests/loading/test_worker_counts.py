@@ -1,0 +1,56 @@
+"""The number of workers is in nothing that the loop receives: not with slow workers, not across a resume."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+
+SIZE, BATCH_SIZE, CUT = 60, 3, 7
+
+
+class Uneven:
+    """Every twelfth sample takes long, so that workers finish out of turn."""
+
+    def __len__(self):
+        return SIZE
+
+    def __getitem__(self, index):
+        if index % 12 == 0:
+            time.sleep(0.05)
+        return index
+
+
+def loader(workers):
+    return sk.Loader(Uneven(), sk.RandomSampler(seed=3), batch_size=BATCH_SIZE, num_workers=workers)
+
+
+@pytest.mark.parametrize(("workers", "new_workers"), [(0, 3), (1, 2), (2, 0), (3, 1)])
+def test_a_resume_with_other_workers_goes_on_in_the_same_order(workers, new_workers):
+    received = []
+    with loader(workers) as first:
+        for batch in first:
+            received.append(batch.tolist())
+            assert received[-1] == first.ids(first.step - 1).tolist()
+            assert first.state_dict()["position"] == BATCH_SIZE * len(received)
+            if len(received) == CUT:
+                break
+        state = first.state_dict()
+    with loader(new_workers) as second:
+        second.load_state_dict(state)
+        received += [batch.tolist() for batch in second]
+    assert sum(received, []) == np.asarray(sk.RandomSampler(seed=3).order(SIZE)).tolist()
+
+
+def test_workers_that_hand_out_batches_as_they_come_would_give_another_order():
+    """The control: torch has such an option, and the slow samples do make it show."""
+    order = np.asarray(sk.RandomSampler(seed=3).order(SIZE)).tolist()
+    batches = [order[first : first + BATCH_SIZE] for first in range(0, SIZE, BATCH_SIZE)]
+    as_they_come = DataLoader(Uneven(), batch_sampler=batches, num_workers=3, in_order=False)
+    received = [batch.tolist() for batch in as_they_come]
+    assert sorted(received) == sorted(batches)
+    assert received != batches
