@@ -297,11 +297,7 @@ class Loader:
             self._require_agreement()
             opened = self._source.open(reading, make_stage, run_ahead=run_ahead)
             for step in range(reading.steps):
-                self._waits.ask()
-                batch = opened.next()
-                self._waits.got()
-                self._delivered = step + 1
-                yield self._without_skipped(step, batch)
+                yield self._next(opened, step)  # no name here: the loop alone decides how long a batch lives
                 if self._iteration is not iteration:
                     raise StateError("iteration", "was ended by a newer one or by close()")
             is_finished = True
@@ -316,6 +312,13 @@ class Loader:
                 if self._next_epoch is not None and self._next_epoch != self._epoch:
                     self._begin_epoch(self._next_epoch)
                 self._next_epoch = None
+
+    def _next(self, opened: OpenSource, step: int) -> Any:
+        self._waits.ask()
+        batch = opened.next()
+        self._waits.got()
+        self._delivered = step + 1
+        return self._without_skipped(step, batch)
 
     def _require_agreement(self) -> None:
         agreement = job_agreement() if self.world.num_shards > 1 else None

@@ -13,7 +13,6 @@ from samplerkit.loading.identity import describe_chain, describe_dataset, seeds_
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.state import State
 from samplerkit.loading.world import detect_world
-from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.order import Order
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
@@ -81,7 +80,7 @@ class Run:
 
     def reading(self, epoch: int, start: int, batch_size: int, tail: Tail) -> Reading:
         """Gives what this process reads from a position of an epoch on."""
-        deal = self.recipe.deal
+        deal = self.recipe.deal_over(self.dataset)
         order = self.undealt(epoch)
         delivery = Delivery(
             total=len(order),
@@ -98,7 +97,7 @@ class Run:
         """Gives the state of this run at a position of an epoch."""
         dataset, sampler = self._described
         return State(
-            algorithm=ALGORITHM,
+            algorithm=self.recipe.chain_algorithm,
             seed=tuple(seeds_of(self.recipe)),
             epoch=epoch,
             position=position,

@@ -93,7 +93,7 @@ class Source:
             self.release(opened)
         if self._dataloader is None:
             self._dataloader = self._torch_loader()
-        self._requests.make = partial(self._requests_of, reading, run_ahead=run_ahead)
+        self._requests.make = partial(_requests, reading, self._reading if run_ahead else None)
         keeps_workers = bool(self._options.get("persistent_workers"))
         self._open = OpenSource(Watched(iter(self._dataloader)), make_stage, keeps_workers=keeps_workers)
         return self._open
@@ -109,14 +109,6 @@ class Source:
         opened, self._open, self._dataloader = self._open, None, None
         if opened is not None:
             opened.close()
-
-    def _requests_of(self, reading: Reading, *, run_ahead: bool) -> Iterator[Request]:
-        while reading.steps:
-            for step, ids in reading.batches():
-                yield Request(reading.epoch, reading.start, step, ids)
-            if not run_ahead:
-                return
-            reading = self._reading(reading.epoch + 1, 0)
 
     def _check_options(self) -> None:
         """Lets torch say now what it would say at the first batch."""
@@ -210,6 +202,19 @@ class OpenSource:
         if self.end():
             self._keeps_workers = False
             self._watched.close()
+
+
+def _requests(reading: Reading, after: Callable[[int, int], Reading] | None) -> Iterator[Request]:
+    """Gives the requests of a reading, and then of the epochs after it.
+
+    No method: a stage's thread holds it, and must not hold what would end the stage when it is garbage.
+    """
+    while reading.steps:
+        for step, ids in reading.batches():
+            yield Request(reading.epoch, reading.start, step, ids)
+        if after is None:
+            return
+        reading = after(reading.epoch + 1, 0)
 
 
 class _Requests:

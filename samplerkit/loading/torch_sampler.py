@@ -143,12 +143,13 @@ class TorchSampler(torch.utils.data.DistributedSampler[int]):
 
     @property
     def _tail(self) -> str:
-        deal = self.recipe.deal
+        deal = self.recipe.deal_over(self.dataset)
         return "pad" if deal is None or deal.offset < 0 else "ragged"
 
     def _order_from(self, position: int) -> Order:
         if not self._run.deals_below_the_root:
-            return (self.recipe.deal or Deal()).shard(self._run.undealt(self.epoch), self.world, position)
+            deal = self.recipe.deal_over(self.dataset) or Deal()
+            return deal.shard(self._run.undealt(self.epoch), self.world, position)
         order = self.recipe.order(self.dataset, self.epoch, world=self.world)
         return Shard(order, 1, 0, padded=False, start=position // self.world.num_shards)
 

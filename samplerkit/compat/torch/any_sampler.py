@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 import torch.utils.data
 
-from samplerkit.compat.torch.draws import Drawn, read_draws, require_undealt
+from samplerkit.compat.torch.draws import Drawn, nested, read_draws, require_undealt
 from samplerkit.compat.torch.epoch_sampler import EpochSampler, Opened
 from samplerkit.compat.torch.lent_randomness import lent_randomness
 from samplerkit.compat.torch.part import Part
@@ -64,8 +64,8 @@ class ShardedSampler(EpochSampler[Any]):
     collective, when an epoch begins.
 
     Args:
-        sampler: a torch sampler, or another iterable that can be iterated more than once. If it has
-            `set_epoch`, that is called before it draws.
+        sampler: a torch sampler, or another iterable that can be iterated more than once. If it, or
+            the sampler in it, has `set_epoch`, that is called before it draws.
         num_replicas: the number of ranks; None asks the running job at first use, as `TorchSampler` does.
         rank: this process's rank; None asks the running job.
         seed: the same on all ranks, in [0, 2^64).
@@ -144,10 +144,8 @@ class ShardedSampler(EpochSampler[Any]):
 
     @property
     def _is_shuffled(self) -> bool:
-        inner = self.sampler
-        while isinstance(inner, torch.utils.data.BatchSampler):
-            inner = inner.sampler
-        return not isinstance(inner, torch.utils.data.SequentialSampler | list | tuple | range)
+        *_, innermost = nested(self.sampler)
+        return not isinstance(innermost, torch.utils.data.SequentialSampler | list | tuple | range)
 
     def _size(self, epoch: int) -> int:
         return self._about(epoch).size
@@ -166,8 +164,9 @@ class ShardedSampler(EpochSampler[Any]):
     def _draw(self, epoch: int) -> Ids | list[Any]:
         """Draws an epoch, and notes what came out."""
         with lent_randomness(self.sampler, self.seed, epoch):
-            if callable(getattr(self.sampler, "set_epoch", None)):
-                self.sampler.set_epoch(epoch)
+            for inner in nested(self.sampler):
+                if callable(getattr(inner, "set_epoch", None)):
+                    inner.set_epoch(epoch)
             drawn = read_draws(self.sampler)
         self._noted = Drawn.of(epoch, drawn)
         return drawn

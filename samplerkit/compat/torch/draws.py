@@ -51,9 +51,7 @@ def require_undealt(sampler: Any) -> None:
             sampler,
             mend="give an object whose __iter__ starts anew",
         )
-    inner, seen = sampler, set()
-    while inner is not None and id(inner) not in seen:
-        seen.add(id(inner))
+    for inner in nested(sampler):
         if isinstance(inner, torch.utils.data.DistributedSampler) and inner.num_replicas != 1:
             raise CompositionError(
                 "sampler",
@@ -61,7 +59,21 @@ def require_undealt(sampler: Any) -> None:
                 inner,
                 mend="give the sampler that is not distributed",
             )
-        inner = getattr(inner, "sampler", None)
+
+
+def nested(sampler: Any) -> Iterator[Any]:
+    """Gives a sampler and what it draws from: the `sampler` of a `BatchSampler`, and so on.
+
+    Example:
+        >>> order = torch.utils.data.SequentialSampler(range(4))
+        >>> [type(link).__name__ for link in nested(torch.utils.data.BatchSampler(order, 2, False))]
+        ['BatchSampler', 'SequentialSampler']
+    """
+    seen: set[int] = set()
+    while sampler is not None and id(sampler) not in seen:
+        seen.add(id(sampler))
+        yield sampler
+        sampler = getattr(sampler, "sampler", None)
 
 
 def read_draws(sampler: Iterable[Any]) -> Ids | list[Any]:

@@ -63,10 +63,9 @@ class Count:
     """Adds up the figures of the batches that are handed out. Only the loop's thread uses it."""
 
     def __init__(self) -> None:
-        self._batches = 0
-        self._waits = [0.0, 0.0, 0.0]
-        self._queued = 0
-        self._work = Work(0.0, 0.0, 0.0)
+        self._batches = self._queued = 0
+        self._first = self._total = self._longest = 0.0
+        self._load = self._load_cpu = self._copy = 0.0
 
     def add(self, wait: float, queued: int, work: Work) -> None:
         """Counts a batch.
@@ -76,28 +75,27 @@ class Count:
             queued: batches that were there when the loop asked.
             work: what it cost.
         """
-        first, total, longest = self._waits
         if self._batches == 0:
-            self._waits = [wait, wait, 0.0]
-        else:
-            self._waits = [first, total + wait, max(longest, wait)]
+            self._first = wait
+        elif wait > self._longest:
+            self._longest = wait
         self._batches += 1
+        self._total += wait
         self._queued += queued
-        sums = self._work
-        self._work = Work(sums.load + work.load, sums.load_cpu + work.load_cpu, sums.copy + work.copy)
+        self._load += work.load
+        self._load_cpu += work.load_cpu
+        self._copy += work.copy
 
     @property
     def stats(self) -> DeviceStats:
         """The figures so far."""
-        first, total, longest = self._waits
-        work = self._work
         return DeviceStats(
             batches=self._batches,
-            first_wait=first,
-            total_wait=total,
-            longest_wait=longest,
+            first_wait=self._first,
+            total_wait=self._total,
+            longest_wait=self._longest,
             mean_queue_depth=self._queued / self._batches if self._batches else 0.0,
-            load_seconds=work.load,
-            copy_seconds=work.copy,
-            cpu_share=work.load_cpu / work.load if work.load > 0 else 0.0,
+            load_seconds=self._load,
+            copy_seconds=self._copy,
+            cpu_share=self._load_cpu / self._load if self._load > 0 else 0.0,
         )

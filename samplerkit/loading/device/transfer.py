@@ -38,10 +38,14 @@ class Sent:
     Args:
         value: the batch on the device.
         ready: the event behind its copies.
+        storages: what of it the allocator must be told of.
+        opaque: leaves that may hold more than those.
     """
 
     value: Any
     ready: Any
+    storages: list[Any]
+    opaque: list[Any]
 
 
 @final
@@ -74,7 +78,10 @@ class Sender:
             finally:
                 ready = streams.record_ready()
                 self._sources.append((ready, sources))
-        return Sent(value, ready)
+        # The tree is walked here, in the loading thread, rather than in the loop.
+        found = leaves(value)
+        used = [storage for leaf in found for storage in storages(leaf)]
+        return Sent(value, ready, used, [leaf for leaf in found if is_opaque(leaf)])
 
     def finish(self) -> None:
         """Waits for the copies that are under way: their sources must live until then."""
@@ -110,9 +117,7 @@ class Receiver:
     def receive(self, sent: Sent) -> tuple[Any, Room]:
         """Gives a batch that the caller's stream may use, and the room that it leaves behind."""
         room, self._room = self._room, Room()
-        found = leaves(sent.value)
-        used = [storage for leaf in found for storage in storages(leaf)]
-        self._stream = self._streams.receive(sent.ready, used)
+        self._stream = self._streams.receive(sent.ready, sent.storages)
         # What the allocator was not told of lives as long as the loop's work on it.
-        self._lent = [leaf for leaf in found if is_opaque(leaf)]
+        self._lent = sent.opaque
         return sent.value, room

@@ -1,0 +1,42 @@
+"""MindSpore's samplers by their own names: same arguments, same seed, same ids.
+
+Example:
+    >>> from samplerkit.compat import mindspore as ds
+    >>> ds.config.set_seed(7)
+    >>> sampler = ds.DistributedSampler(num_shards=2, shard_id=0)
+    >>> sampler.order(10).positions_of(5)
+    array([2])
+"""
+
+from samplerkit.compat.mindspore import config
+from samplerkit.compat.mindspore.config import get_seed, set_seed
+from samplerkit.compat.mindspore.dataset_arguments import dataset_sampler
+from samplerkit.compat.mindspore.samplers import (
+    DistributedSampler,
+    PKSampler,
+    RandomSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from samplerkit.order.shuffle import Shuffle
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.iterable import IterSampler
+from samplerkit.samplers.sequential import SequentialSampler
+from samplerkit.samplers.subset import SubsetSampler
+
+__all__ = [
+    "DistributedSampler",
+    "IterSampler",
+    "PKSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "Shuffle",
+    "SubsetRandomSampler",
+    "SubsetSampler",
+    "WeightedRandomSampler",
+    "config",
+    "dataset_sampler",
+    "get_seed",
+    "set_seed",
+]

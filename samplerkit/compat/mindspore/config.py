@@ -1,0 +1,40 @@
+"""The seed that MindSpore's samplers share."""
+
+from __future__ import annotations
+
+from samplerkit.errors import ArgumentValueError
+from samplerkit.samplers import arguments
+
+DEFAULT_SEED = 5489
+"""The seed before anybody sets one. MindSpore has the same number, and where it finds it, draws another."""
+
+_seed = DEFAULT_SEED
+
+
+def set_seed(seed: int) -> None:
+    """Sets the seed of all samplers of this module that are made from now on.
+
+    Args:
+        seed: an integer in [0, 2^32).
+
+    Raises:
+        ArgumentTypeError: no integer.
+        ArgumentValueError: outside of the range.
+
+    Source: `mindspore.dataset.config.set_seed`.
+
+    Example:
+        >>> set_seed(1000)
+        >>> get_seed()
+        1000
+    """
+    global _seed  # noqa: PLW0603  # MindSpore's interface is a seed of the process
+    number = arguments.seed(seed)
+    if number >= 2**32:
+        raise ArgumentValueError("seed", "must be in [0, 2^32)", seed)
+    _seed = number
+
+
+def get_seed() -> int:
+    """Gives the seed that was set last."""
+    return _seed

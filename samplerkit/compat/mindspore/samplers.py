@@ -1,0 +1,207 @@
+"""MindSpore's random samplers: those of samplerkit with MindSpore's algorithm, and its seed of the process.
+
+Each function makes a sampler of samplerkit. `seed` left out is what `set_seed` set; `quirks` switches on
+what is a bug of MindSpore's. All samplers of a chain must agree on `quirks`. The arguments and the errors are
+those of the samplerkit class of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from samplerkit.compat.mindspore.config import get_seed
+from samplerkit.order.shuffle import (
+    DEFAULT_ADAPTIVE_THRESHOLD,
+    DEFAULT_PARTIAL_SIZE,
+    Shuffle,
+)
+from samplerkit.order.typing import Ids
+from samplerkit.samplers import arguments, distributed, pk, random, subset, weighted
+from samplerkit.samplers.algorithms.known import MINDSPORE, MINDSPORE_QUIRKS
+
+
+def RandomSampler(  # noqa: N802  # MindSpore's name
+    replacement: bool = False,
+    num_samples: int | None = None,
+    shuffle: Shuffle | str | bool = Shuffle.GLOBAL,
+    *,
+    seed: int | None = None,
+    quirks: bool = False,
+    partial_size: int = DEFAULT_PARTIAL_SIZE,
+    adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD,
+) -> random.RandomSampler:
+    """Reads samples in MindSpore's random order.
+
+    Args:
+        replacement: as of `samplerkit.RandomSampler`, like all that follow but two.
+        num_samples: how many samples.
+        shuffle: the shuffle mode.
+        seed: in [0, 2^32); None for the seed that was set.
+        quirks: whether to do as well what is a bug of MindSpore's.
+        partial_size: samples in a block of PARTIAL; a million in MindSpore.
+        adaptive_threshold: the largest number of samples that ADAPTIVE shuffles GLOBAL.
+
+    Source: `mindspore.dataset.RandomSampler`.
+
+    Example:
+        >>> list(RandomSampler(seed=1).order(10))
+        [9, 0, 2, 5, 7, 4, 6, 3, 1, 8]
+    """
+    return random.RandomSampler(
+        replacement,
+        num_samples,
+        shuffle,
+        seed=_seed(seed),
+        partial_size=partial_size,
+        adaptive_threshold=adaptive_threshold,
+        algorithm=_algorithm(quirks),
+    )
+
+
+def DistributedSampler(  # noqa: N802  # MindSpore's name
+    num_shards: int | None = None,
+    shard_id: int | None = None,
+    shuffle: Shuffle | str | bool = True,
+    num_samples: int | None = None,
+    offset: int = -1,
+    *,
+    seed: int | None = None,
+    quirks: bool = False,
+    partial_size: int = DEFAULT_PARTIAL_SIZE,
+    adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD,
+) -> distributed.DistributedSampler:
+    """Deals samples to shards as MindSpore does.
+
+    Args:
+        num_shards: as of `samplerkit.DistributedSampler`, like all that follow but two.
+        shard_id: the shard of this process.
+        shuffle: the shuffle mode. True means GLOBAL; MindSpore reads more than 10^8 samples in files by
+            ADAPTIVE then, so say ADAPTIVE there.
+        num_samples: how many samples a shard reads at most.
+        offset: -1 pads; over a ConcatDataset it is 0, whatever is said here.
+        seed: in [0, 2^32); None for the seed that was set.
+        quirks: whether to do as well what is a bug of MindSpore's.
+        partial_size: samples in a block of PARTIAL; a million in MindSpore.
+        adaptive_threshold: the largest number of samples that ADAPTIVE shuffles GLOBAL.
+
+    Source: `mindspore.dataset.DistributedSampler`.
+
+    Example:
+        >>> list(DistributedSampler(2, 0, seed=1).order(10))
+        [5, 3, 8, 6, 7]
+    """
+    return distributed.DistributedSampler(
+        num_shards,
+        shard_id,
+        shuffle,
+        num_samples,
+        offset,
+        seed=_seed(seed),
+        partial_size=partial_size,
+        adaptive_threshold=adaptive_threshold,
+        algorithm=_algorithm(quirks),
+    )
+
+
+def SubsetRandomSampler(  # noqa: N802  # MindSpore's name
+    indices: Sequence[int] | Ids,
+    num_samples: int | None = None,
+    *,
+    seed: int | None = None,
+    quirks: bool = False,
+) -> subset.SubsetRandomSampler:
+    """Reads the listed samples in MindSpore's random order.
+
+    Args:
+        indices: as of `samplerkit.SubsetRandomSampler`.
+        num_samples: how many of them, from the first.
+        seed: in [0, 2^32); None for the seed that was set.
+        quirks: whether every epoch shuffles by the same seed, as in MindSpore; else epoch e by seed + e.
+
+    Source: `mindspore.dataset.SubsetRandomSampler`.
+
+    Example:
+        >>> list(SubsetRandomSampler([9, 7, 5, 3, 1], seed=1).order(10))
+        [7, 9, 5, 3, 1]
+    """
+    return subset.SubsetRandomSampler(indices, num_samples, seed=_seed(seed), algorithm=_algorithm(quirks))
+
+
+def WeightedRandomSampler(  # noqa: N802  # MindSpore's name
+    weights: Sequence[float] | np.ndarray[Any, Any],
+    num_samples: int | None = None,
+    replacement: bool = True,
+    *,
+    seed: int | None = None,
+    quirks: bool = False,
+) -> weighted.WeightedRandomSampler:
+    """Draws samples by weight as MindSpore does.
+
+    Args:
+        weights: as of `samplerkit.WeightedRandomSampler`.
+        num_samples: how many draws.
+        replacement: whether a sample may be drawn again.
+        seed: in [0, 2^32); None for the seed that was set.
+        quirks: whether every epoch has the same draws, as in MindSpore; else epoch e draws by seed + e.
+
+    Source: `mindspore.dataset.WeightedRandomSampler`.
+
+    Example:
+        >>> list(WeightedRandomSampler([1.0] * 10, seed=1).order(10))
+        [9, 9, 1, 9, 2, 3, 3, 6, 9, 8]
+    """
+    return weighted.WeightedRandomSampler(
+        weights, num_samples, replacement, seed=_seed(seed), algorithm=_algorithm(quirks)
+    )
+
+
+def PKSampler(  # noqa: N802  # MindSpore's name
+    num_val: int,
+    num_class: int | None = None,
+    shuffle: bool = False,
+    class_column: str = pk.DEFAULT_COLUMN,
+    num_samples: int | None = None,
+    *,
+    seed: int | None = None,
+    quirks: bool = False,
+    labels: Sequence[Any] | np.ndarray[Any, Any] | None = None,
+) -> pk.PKSampler:
+    """Draws samples of each class as MindSpore does.
+
+    Args:
+        num_val: as of `samplerkit.PKSampler`.
+        num_class: not supported.
+        shuffle: whether the classes come in a random order, the same in every epoch.
+        class_column: where the dataset has its labels.
+        num_samples: how many samples, from the first.
+        seed: in [0, 2^32); None for the seed that was set.
+        quirks: changes nothing here; the samplers of a chain must agree on it.
+        labels: the label of each sample, in place of asking the dataset.
+
+    Source: `mindspore.dataset.PKSampler`.
+
+    Example:
+        >>> list(PKSampler(1, labels=[0, 0, 1, 1, 2, 2, 2, 2], seed=7).order(8))
+        [0, 2, 7]
+    """
+    return pk.PKSampler(
+        num_val,
+        num_class,
+        shuffle,
+        class_column,
+        num_samples,
+        seed=_seed(seed),
+        labels=labels,
+        algorithm=_algorithm(quirks),
+    )
+
+
+def _seed(seed: int | None) -> int:
+    return get_seed() if seed is None else seed
+
+
+def _algorithm(quirks: Any) -> str:
+    return MINDSPORE_QUIRKS if arguments.boolean("quirks", quirks) else MINDSPORE

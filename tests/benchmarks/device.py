@@ -1,0 +1,213 @@
+"""Benchmark of the device loader on the cpu: what a step costs, in units of the longer of load and step.
+
+Run it with `python -m tests.benchmarks.device`; `--picture` also draws docs/images/device.png, for which
+matplotlib is needed. It prints Markdown, as it stands in docs/device.md. All parts of a row are measured in
+one run, in turns: machines are shared, and times do not carry over. `--only` measures some tables, and
+`--results` collects them in a file, from which a later call draws them all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import platform
+import statistics
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+from torch.utils.data import DataLoader
+
+import samplerkit
+from samplerkit.loading.device.cautions import LoadingThreadWarning
+from samplerkit.loading.device.loader import DeviceLoader
+from tests.benchmarks.device_cases import (
+    WORK,
+    Case,
+    Loads,
+    PublishedDesign,
+    amounts_per_second,
+    published_cases,
+)
+
+STEPS = 120
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "device.png"
+
+Ratios = dict[str, dict[str, float]]
+"""By case and by loader: total / max(T_load, T_train)."""
+
+TABLES: dict[str, tuple[str, list[Case]]] = {
+    "sleep": ("Loads and steps that sleep", published_cases("sleep")),
+    "torch": ("Loads and steps of torch operations", published_cases("torch")),
+    "python": (
+        "Loads of pure Python, steps of torch dispatches",
+        [Case("1.000", "Python", "dispatches", 0.02, 0.02)],
+    ),
+}
+
+LOADERS: dict[str, tuple[int, Callable[[DataLoader], Iterable[torch.Tensor]]]] = {
+    "plain, 0 workers": (0, lambda batches: batches),
+    "plain, 2 workers": (2, lambda batches: batches),
+    "published design": (0, lambda batches: PublishedDesign(batches, "cpu")),
+    "DeviceLoader, 0 workers": (0, lambda batches: DeviceLoader(batches, "cpu")),
+    "DeviceLoader, 2 workers": (2, lambda batches: DeviceLoader(batches, "cpu")),
+}
+
+
+def epoch_seconds(batches: Iterable[object], step: Callable[[], None] | None) -> float:
+    """How long one epoch takes."""
+    started = time.perf_counter()
+    for _ in batches:
+        if step is not None:
+            step()
+    return time.perf_counter() - started
+
+
+def ratios(case: Case, rates: dict[str, float], repeats: int) -> dict[str, float]:
+    """The medians of total / max(T_load, T_train), T_load and T_train each alone and without a worker."""
+    found: dict[str, list[float]] = {name: [] for name in LOADERS}
+    dataset = Loads(case.kind, case.load * rates[case.kind], STEPS)
+
+    def step() -> None:
+        WORK[case.step_kind](case.step * rates[case.step_kind])
+
+    for _ in range(repeats):
+        longer = max(epoch_seconds(DataLoader(dataset, 1), None), epoch_seconds(range(STEPS), step))
+        for name, (workers, wrap) in LOADERS.items():
+            # The thread of the published design never ends; it waits for ever in front of its full queue.
+            batches = wrap(DataLoader(dataset, 1, num_workers=workers, persistent_workers=workers > 0))
+            if workers:
+                # Starting them is no part of a step; the next section has what an epoch's start takes.
+                epoch_seconds(batches, step)
+            found[name].append(epoch_seconds(batches, step) / longer)
+            del batches
+            gc.collect()
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def print_ratios(title: str, cases: list[Case], rates: dict[str, float], repeats: int) -> Ratios:
+    """Measures some cases and prints their table."""
+    found = {case.name: ratios(case, rates, repeats) for case in cases}
+    print(f"\n### {title}\n")
+    print(f"| T_load / T_train | {' | '.join(LOADERS)} |")
+    print(f"|---|{'---|' * len(LOADERS)}")
+    for name, values in found.items():
+        print(f"| {name} | {' | '.join(f'{value:.3f}' for value in values.values())} |", flush=True)
+    return found
+
+
+class Uneven(torch.utils.data.Dataset):
+    """Every sixth batch takes five times as long as the others; counts how many are alive at once."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.alive = self.peak = 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.025 if index % 6 == 5 else 0.005)
+        batch = torch.full((64,), index)
+        self.alive += 1
+        self.peak = max(self.peak, self.alive)
+        weakref.finalize(batch, self._gone)
+        return batch
+
+    def _gone(self) -> None:
+        self.alive -= 1
+
+
+def print_depths(repeats: int) -> None:
+    """Memory against wait."""
+    print("\n### Depth: memory against wait\n")
+    print("Loads of 5 ms, every sixth of 25 ms; steps of 10 ms; 120 batches.\n")
+    print("| depth | batches alive at the peak | wait for a batch, mean | longest |")
+    print("|---|---|---|---|")
+    for depth in (1, 2, 4):
+        rows = []
+        for _ in range(repeats):
+            dataset = Uneven(STEPS)
+            loader = DeviceLoader(DataLoader(dataset, batch_size=None), "cpu", depth=depth)
+            epoch_seconds(loader, lambda: time.sleep(0.01))
+            stats = loader.stats
+            mean = (stats.total_wait - stats.first_wait) / (stats.batches - 1)
+            rows.append((dataset.peak, mean * 1e3, stats.longest_wait * 1e3))
+        peak, mean, longest = (statistics.median(column) for column in zip(*rows, strict=True))
+        print(f"| {depth} | {peak:.0f} | {mean:.2f} ms | {longest:.1f} ms |", flush=True)
+
+
+def print_borders(repeats: int) -> None:
+    """How long the loop waits for the first batch of an epoch."""
+    print("\n### The first batch of an epoch\n")
+    print("12 batches an epoch, loads and steps of 10 ms; epochs after the first.\n")
+    print("| loader | wait |")
+    print("|---|---|")
+    for name, workers, persistent, run_ahead in (
+        ("plain, 2 workers", 2, False, None),
+        ("plain, 2 persistent workers", 2, True, None),
+        ("DeviceLoader, 0 workers", 0, False, False),
+        ("DeviceLoader, 0 workers, run_ahead", 0, False, True),
+        ("DeviceLoader, 2 persistent workers, run_ahead", 2, True, True),
+    ):
+        dataset = Loads("sleep", 0.01, 12)
+        batches = DataLoader(dataset, 1, num_workers=workers, persistent_workers=persistent)
+        loader = batches if run_ahead is None else DeviceLoader(batches, "cpu", run_ahead=run_ahead)
+        waits = []
+        for _ in range(3 * repeats + 1):
+            asked = time.perf_counter()
+            for number, _ in enumerate(loader):
+                if number == 0:
+                    waits.append(time.perf_counter() - asked)
+                time.sleep(0.01)
+        print(f"| {name} | {statistics.median(waits[1:]) * 1e3:.1f} ms |", flush=True)
+        if isinstance(loader, DeviceLoader):
+            loader.close()
+
+
+def main() -> None:
+    """Measures and prints everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    everything = [*TABLES, "depth", "borders"]
+    parser.add_argument("--only", nargs="+", choices=everything, default=everything)
+    parser.add_argument("--results", type=Path, help="a JSON file, to which the tables are added")
+    parser.add_argument("--picture", action="store_true", help=f"draw {PICTURE.name}")
+    options = parser.parse_args()
+    # The row of pure Python without workers is there to show what the warning says.
+    warnings.simplefilter("ignore", LoadingThreadWarning)
+    warnings.filterwarnings("ignore", "This DataLoader will create")
+    # One core for the load and one for the step, on a machine that may have no more.
+    torch.set_num_threads(1)
+    rates = amounts_per_second()
+    print(
+        f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, torch {torch.__version__}, "
+        f"samplerkit {samplerkit.__version__}, {platform.machine()}, no accelerator used; "
+        f"{STEPS} steps, medians of {options.repeats}"
+    )
+    found: dict[str, Ratios] = {}
+    if options.results and options.results.exists():
+        found = json.loads(options.results.read_text())
+    for name, (title, cases) in TABLES.items():
+        if name in options.only:
+            found[title] = print_ratios(title, cases, rates, options.repeats)
+    if "depth" in options.only:
+        print_depths(options.repeats)
+    if "borders" in options.only:
+        print_borders(options.repeats)
+    if options.results:
+        options.results.write_text(json.dumps(found, indent=1))
+    if options.picture:
+        # matplotlib is no dependency: only this option needs it, and says so when it is missing.
+        from tests.benchmarks.device_picture import draw  # noqa: PLC0415
+
+        draw({title: found[title] for title, _ in TABLES.values() if title in found}, PICTURE)
+
+
+if __name__ == "__main__":
+    main()

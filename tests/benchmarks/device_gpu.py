@@ -1,0 +1,151 @@
+"""Benchmark of the device loader on a cuda device: seconds a step, beside the longer of load and step.
+
+Run it with `python -m tests.benchmarks.device_gpu`. It trains a convolutional network in bfloat16 on batches
+whose loading takes a given share of a step. Without a cuda device it says so and ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+from torch.utils.data import DataLoader
+
+import samplerkit
+from samplerkit.loading.device.loader import DeviceLoader
+from tests.benchmarks.device_cases import PublishedDesign
+
+RATIOS = (0.655, 0.855, 1.0)
+STEPS = 100
+IMAGES = (64, 3, 224, 224)
+
+
+class Images(torch.utils.data.Dataset):
+    """Whole batches of images; loading one takes as long as is asked for."""
+
+    def __init__(self, load: float) -> None:
+        self.load = load
+        self.images = torch.randint(0, 256, IMAGES, dtype=torch.uint8)
+
+    def __len__(self) -> int:
+        return STEPS
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        started = time.perf_counter()
+        images = self.images.to(torch.bfloat16)
+        time.sleep(max(0.0, self.load - (time.perf_counter() - started)))
+        return images
+
+
+def network() -> torch.nn.Module:
+    """Some convolutions, enough for a step of about 20 ms."""
+    layers: list[torch.nn.Module] = []
+    for inner, outer in ((3, 64), (64, 128), (128, 256), (256, 512)):
+        layers += [torch.nn.Conv2d(inner, outer, 3, stride=2, padding=1), torch.nn.ReLU()]
+        layers += [torch.nn.Conv2d(outer, outer, 3, padding=1), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+
+
+class Training:
+    """A model and its step."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.model = network().to(device, torch.bfloat16, memory_format=torch.channels_last)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
+
+    def step(self, images: torch.Tensor) -> None:
+        images = images.to(memory_format=torch.channels_last) / 255
+        self.model(images).float().square().mean().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+def seconds_per_step(batches: Iterable[torch.Tensor], step: Callable[[torch.Tensor], None]) -> float:
+    """Of one epoch; the device has done its work by the end."""
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    for images in batches:
+        step(images)
+    torch.cuda.synchronize()
+    return (time.perf_counter() - started) / STEPS
+
+
+def loaders(images: Images, device: torch.device) -> dict[str, Callable[[], Iterable[torch.Tensor]]]:
+    """What is compared."""
+
+    def plain(workers: int) -> DataLoader:
+        return DataLoader(images, batch_size=None, num_workers=workers)
+
+    return {
+        "sequential": lambda: (batch.to(device) for batch in plain(0)),
+        "published design": lambda: PublishedDesign(plain(0), str(device)),
+        "DeviceLoader, 0 workers": lambda: DeviceLoader(plain(0), device),
+        "DeviceLoader, 1 worker": lambda: DeviceLoader(plain(1), device),
+        "DeviceLoader, 4 workers": lambda: DeviceLoader(plain(4), device),
+    }
+
+
+def print_table(device: torch.device, repeats: int) -> None:
+    """Measures all ratios, every row in turns."""
+    training = Training(device)
+    there = torch.randint(0, 256, IMAGES, dtype=torch.uint8, device=device).to(torch.bfloat16)
+    for _ in range(3):
+        step_seconds = seconds_per_step([there] * STEPS, training.step)
+    names = list(loaders(Images(0), device))
+    print(f"\n| T_load / T_train | T_load | T_train | {' | '.join(names)} |")
+    print(f"|---|---|---|{'---|' * len(names)}")
+    for ratio in RATIOS:
+        images = Images(ratio * step_seconds)
+        parts: list[tuple[float, float]] = []
+        taken: dict[str, list[float]] = {name: [] for name in names}
+        for _ in range(repeats):
+            load = seconds_per_step(DataLoader(images, batch_size=None), lambda _: None)
+            step = seconds_per_step([there] * STEPS, training.step)
+            parts.append((load, step))
+            for name, make in loaders(images, device).items():
+                taken[name].append(seconds_per_step(make(), training.step) / max(load, step))
+                gc.collect()
+        load, step = (statistics.median(column) for column in zip(*parts, strict=True))
+        cells = " | ".join(f"{statistics.median(values):.3f}" for values in taken.values())
+        print(f"| {ratio} | {load * 1e3:.1f} ms | {step * 1e3:.1f} ms | {cells} |", flush=True)
+
+
+def commit() -> str:
+    """The commit of the checkout, if it is one."""
+    asked = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],  # noqa: S607  # whichever git the user has
+        cwd=Path(__file__).parent,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return asked.stdout.strip() or "no checkout"
+
+
+def main() -> None:
+    """Measures and prints, or says that it cannot."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("There is no GPU here: nothing was measured.")
+        return
+    device = torch.device("cuda", torch.cuda.current_device())
+    print(
+        f"{datetime.now(UTC):%Y-%m-%d}, {torch.cuda.get_device_name(device)}, torch {torch.__version__}, "
+        f"Python {platform.python_version()}, samplerkit {samplerkit.__version__}, commit {commit()}; "
+        f"{STEPS} steps, medians of {options.repeats}; total / max(T_load, T_train)"
+    )
+    print_table(device, options.repeats)
+
+
+if __name__ == "__main__":
+    main()
