@@ -1,11 +1,12 @@
 """torch's own test of padding, with another `DistributedSampler` in the place of torch's.
 
-Run as `python -m tests.compat.official_padding`: it prints a JSON line that tells, for each sampler and number
-of ranks, on which ranks the test passed. The ranks are processes of a gloo group.
+Run as `python -m tests.compat.official_padding`: it prints a JSON line that tells, for each sampler and
+number of ranks, on which ranks the test passed. The ranks are processes of a gloo group.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import multiprocessing
@@ -16,19 +17,9 @@ from pathlib import Path
 
 import torch.distributed
 
-# torch's module asks for these when it is imported.
-os.environ.setdefault("BACKEND", "gloo")
-os.environ.setdefault("TEMP_DIR", tempfile.gettempdir())
-os.environ.setdefault("WORLD_SIZE", "2")
-
-from torch.testing._internal.distributed import distributed_test as official  # noqa: E402  # after the variables
-
-from samplerkit.compat.torch import DistributedSampler  # noqa: E402  # likewise
+from samplerkit.compat.torch import DistributedSampler
 
 WORLD_SIZES = [1, 2, 3, 7]
-
-# The decorators of the test skip it where there is no GPU for each rank.
-TEST = inspect.unwrap(official.DistributedTest._DistTestBase.test_DistributedSampler_padding)
 
 
 class OneTooMany(DistributedSampler):
@@ -68,6 +59,13 @@ class StandIn(unittest.TestCase):
     rank = "cpu"
 
 
+def official():
+    """Imports torch's module of tests: late, since it asks for variables and pytest collects this module."""
+    for name, value in {"BACKEND": "gloo", "TEMP_DIR": tempfile.gettempdir(), "WORLD_SIZE": "2"}.items():
+        os.environ.setdefault(name, value)
+    return importlib.import_module("torch.testing._internal.distributed.distributed_test")
+
+
 def passes(sampler):
     """Runs torch's test in this rank with a sampler in place of torch's; tells whether it passed."""
     made = []
@@ -76,9 +74,12 @@ def passes(sampler):
         made.append(sampler(*positional, **named))
         return made[-1]
 
-    official.DistributedSampler = counted
+    module = official()
+    module.DistributedSampler = counted
+    # Its decorators skip the test where there is no GPU for each rank.
+    test = inspect.unwrap(module.DistributedTest._DistTestBase.test_DistributedSampler_padding)
     try:
-        TEST(StandIn())
+        test(StandIn())
     except AssertionError:
         return False
     # It ran to its end: it makes three samplers, and the last is of a tiny dataset.
@@ -99,7 +100,7 @@ def rank_of_a_group(rank, world_size, folder):
 
 def main():
     results = {name: {} for name in SAMPLERS}
-    # A forked process has torch's large module of tests already.
+    official()  # a forked process then has torch's large module already
     context = multiprocessing.get_context("fork")
     for world_size in WORLD_SIZES:
         with tempfile.TemporaryDirectory() as temporary:

@@ -110,7 +110,8 @@ def main(folder: Path) -> None:
     before = torch.get_rng_state()
     results["torch"], results["ours"] = wired(Torchs), wired(DistributedSampler)
 
-    def torchs(*positional, algorithm=None, **named):
+    def torchs(*positional, **named):
+        named.pop("algorithm", None)
         return Torchs(*positional, **named)
 
     example = factory()

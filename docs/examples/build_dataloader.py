@@ -1,0 +1,105 @@
+"""A factory of DataLoaders for training and evaluation, on one process or many, around the drop-in sampler.
+
+python docs/examples/build_dataloader.py
+torchrun --standalone --nproc-per-node 2 docs/examples/build_dataloader.py
+
+The only line to change in a factory of this kind is the import of `DistributedSampler`. With
+`ALGORITHM = "torch"` the run reads the very indices that it read before; with `"samplerkit-1"` it needs no
+permutation in memory.
+"""
+# ruff: noqa: T201  # an example prints
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+import torch.distributed
+from torch.utils.data import DataLoader
+
+from samplerkit.compat.torch import DistributedSampler
+
+ALGORITHM = "torch"
+
+
+class Numbers(torch.utils.data.Dataset):
+    """Sample i is i, for as many samples as the config says; stands for your dataset."""
+
+    def __init__(self, config: dict[str, int]) -> None:
+        self.samples = config["samples"]
+        self.epochs_in_one = 1
+
+    def merge_all_iters_to_one_epoch(self, merge: bool = True, epochs: int = 1) -> None:
+        """Makes one long epoch of several: the workers then start once."""
+        self.epochs_in_one = epochs if merge else 1
+
+    def __len__(self) -> int:
+        return self.samples * self.epochs_in_one
+
+    def __getitem__(self, index: int) -> int:
+        return index % self.samples
+
+
+def build_dataloader(
+    dataset_cfg: dict[str, int],
+    batch_size: int,
+    dist: bool,
+    workers: int = 0,
+    training: bool = True,
+    merge_all_iters_to_one_epoch: bool = False,
+    total_epochs: int = 0,
+) -> tuple[Numbers, DataLoader[int], DistributedSampler | None]:
+    """Builds dataset, loader and sampler.
+
+    Args:
+        dataset_cfg: what the dataset is made of.
+        batch_size: samples of one process in a step.
+        dist: whether this is one of several processes, and the process group is initialised.
+        workers: worker processes of the loader.
+        training: shuffle; else read in order.
+        merge_all_iters_to_one_epoch: make one long epoch of all.
+        total_epochs: how many epochs that is.
+
+    Returns:
+        (dataset, loader, sampler); the sampler is None in a single process.
+    """
+    dataset = Numbers(dataset_cfg)
+    if merge_all_iters_to_one_epoch:
+        # Before the sampler is made: it takes the length now.
+        dataset.merge_all_iters_to_one_epoch(merge=True, epochs=total_epochs)
+    sampler = None
+    if dist and training:
+        sampler = DistributedSampler(dataset, algorithm=ALGORITHM)
+    elif dist:
+        rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        sampler = DistributedSampler(dataset, world_size, rank, shuffle=False)
+    options: dict[str, Any] = {"num_workers": workers, "pin_memory": torch.cuda.is_available()}
+    loader = DataLoader(
+        dataset, batch_size=batch_size, sampler=sampler, shuffle=(sampler is None) and training, **options
+    )
+    return dataset, loader, sampler
+
+
+def main(epochs: int = 2) -> None:
+    """Reads some epochs, and then the samples for evaluation."""
+    rank = os.environ.get("RANK")
+    dist = rank is not None
+    if dist:
+        torch.distributed.init_process_group("gloo")
+    _, loader, sampler = build_dataloader({"samples": 12}, batch_size=3, dist=dist)
+    for epoch in range(epochs):
+        if sampler is not None:
+            sampler.set_epoch(epoch)
+        batches = [batch.tolist() for batch in loader]
+        print(f"epoch {epoch}, rank {rank or 0}: {batches}", flush=True)
+    _, loader, _ = build_dataloader({"samples": 12}, batch_size=3, dist=dist, training=False)
+    batches = [batch.tolist() for batch in loader]
+    print(f"evaluation, rank {rank or 0}: {batches}", flush=True)
+    if dist:
+        torch.distributed.barrier()  # a rank that ends before another has connected would take it along
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
