@@ -19,6 +19,7 @@ BLOCKS = {page.name: BLOCK.findall(page.read_text(encoding="utf-8")) for page in
 COMPARED = {
     "README.md": 3,
     "device.md": 1,
+    "files.md": 3,
     "migration.md": 3,
     "resume.md": 1,
     "samplers.md": 3,

@@ -149,12 +149,15 @@ class FileCache:
                     raise self._failures.pop(file)
                 if file in self._shelf.contents:
                     return self._shelf.contents[file]
+                # What is waited for is not ahead any more: the one after it can be begun.
+                self._unused.discard(file)
                 if file in self._queue:  # nobody has begun to read it
                     self._queue.remove(file)
                     return self._load(file)
                 if file not in self._shelf.loading and self._make_room():
                     return self._load(file)
                 # It is being read, or all the room is taken by what is being read.
+                self._read_ahead()
                 self._changed.wait()
         finally:
             waited = self.stats.wait_seconds + time.monotonic() - begun
@@ -165,6 +168,7 @@ class FileCache:
         self._shelf.loading.add(file)
         in_memory = max(self.stats.peak_files, self._shelf.num_files)
         self.stats = replace(self.stats, files_read=self.stats.files_read + 1, peak_files=in_memory)
+        self._read_ahead()
         self._changed.release()
         try:
             content = self._read(file)

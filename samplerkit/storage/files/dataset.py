@@ -30,7 +30,7 @@ from samplerkit.storage.files.paths import file_paths, short_names
 from samplerkit.storage.files.reader import FileReader, file_reader
 from samplerkit.storage.files.shelf import CacheLimits
 from samplerkit.storage.files.stats import FileStats
-from samplerkit.storage.tar.progress import Progress, progress_of
+from samplerkit.storage.tar.progress import Progress, progress_of, silence
 
 
 @final
@@ -189,8 +189,8 @@ class FileDataset:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Neither what is in memory nor threads and locks travel to another process.
-        return {**self.__dict__, "_processes": {}}
+        # Neither what is in memory nor threads, locks and the user's terminal travel to another process.
+        return {**self.__dict__, "_processes": {}, "_progress": silence}
 
     def __repr__(self) -> str:
         samples = "not counted" if self._layout is None else f"{len(self._layout)} samples"
