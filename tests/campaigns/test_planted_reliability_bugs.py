@@ -1,0 +1,105 @@
+"""Whether the tests of single failures would notice: bugs for rows of docs/reliability.md.
+
+Run it with `pytest -m campaign tests/campaigns/test_planted_reliability_bugs.py`. The other bugs that the
+page names are in `test_planted_bugs.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.campaigns.test_planted_bugs import LOADER, Bug, notices
+
+pytestmark = pytest.mark.campaign
+
+BUGS = [
+    Bug(
+        "a state is loaded in the middle of an iteration",
+        "loading/loader.py",
+        "        if self._iteration is not None:\n            raise",
+        "        if self._iteration is False:\n            raise",
+        f"{LOADER}::test_a_state_cannot_be_loaded_while_an_iteration_is_under_way",
+    ),
+    Bug(
+        "a break is answered by the other choice",
+        "loading/loader.py",
+        'again if self._after_break == "continue" else 0',
+        '0 if self._after_break == "continue" else again',
+        f"{LOADER}::test_after_an_early_break_the_epoch_begins_anew_or_goes_on",
+    ),
+    Bug(
+        "workers hand out batches as they come",
+        "loading/source.py",
+        "            num_workers=self._num_workers,\n            worker_init_fn",
+        "            num_workers=self._num_workers,\n            in_order=False,\n            worker_init_fn",
+        "tests/loading/test_worker_counts.py",
+    ),
+    Bug(
+        "only the number of samples makes a dataset",
+        "loading/identity.py",
+        "_portable(layout.sizes), *(layout.names or ())",
+        "str(len(layout))",
+        "tests/loading/test_changed_datasets.py",
+    ),
+    Bug(
+        "a mixture starts over",
+        "loading/loader.py",
+        "self._begin_epoch(saved.epoch, saved.position)",
+        "self._begin_epoch(saved.epoch)",
+        "tests/samplers/test_mixture.py::test_a_mixture_goes_on_with_other_ranks_after_a_source_has_ended",
+    ),
+    Bug(
+        "padded ranks are uneven",
+        "loading/delivery.py",
+        "return -(-left // self.num_shards)\n",
+        "return left // self.num_shards + (self._seat(shard) < left % self.num_shards)\n",
+        "tests/loading/test_uneven_ranks.py",
+    ),
+    Bug(
+        "the first pad is taken for a sample",
+        "loading/reading.py",
+        "return self.positions(step) >= len(self.order)",
+        "return self.positions(step) > len(self.order)",
+        "tests/loading/test_uneven_ranks.py",
+    ),
+    Bug(
+        "nobody watches over the workers",
+        "loading/watch.py",
+        "            watch.start()\n",
+        "",
+        "tests/loading/test_dead_workers.py",
+    ),
+    Bug(
+        "workers do not look after their parent",
+        "loading/worker.py",
+        "    if parent is None:\n",
+        "    if parent is not None:\n",
+        "tests/loading/test_endings.py",
+    ),
+    Bug(
+        "nobody ends the workers",
+        "loading/watch.py",
+        "        self._batches._shutdown_workers()\n",
+        "",
+        f"{LOADER}::test_closing_and_breaking_end_the_workers",
+    ),
+    Bug(
+        "a signal that ends the loop takes a batch back",
+        "loading/loader.py",
+        "self._delivered = step + 1",
+        "self._delivered = step",
+        "tests/loading/test_endings.py",
+    ),
+    Bug(
+        "ids travel in 32 bits",
+        "loading/reading.py",
+        "np.concatenate(positions) % len(self.order))",
+        "np.concatenate(positions) % len(self.order)).astype(np.int32).astype(np.int64)",
+        "tests/loading/test_huge_datasets.py",
+    ),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_tests_of_its_row_notice_a_planted_bug(tmp_path, bug):
+    assert notices(tmp_path, bug)

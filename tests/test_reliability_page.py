@@ -1,0 +1,80 @@
+"""What docs/reliability.md names exists: its tests, its planted bugs, and all of its forty rows."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+PAGE = (TESTS.parent / "docs" / "reliability.md").read_text(encoding="utf-8")
+CAMPAIGNS = ["campaigns/test_planted_bugs.py", "campaigns/test_planted_reliability_bugs.py"]
+
+ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]*)\| ([^|]*)\|$", re.MULTILINE)
+NAMED_TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
+NAMED_BUG = re.compile(r'planted bug "([^"]+)"')
+LATER = "comes with"
+
+
+@cache
+def tree_of(path):
+    return ast.parse((TESTS / path).read_text(encoding="utf-8"))
+
+
+def has_test(path, name):
+    if not (TESTS / path).is_file():
+        return False
+    return any(isinstance(node, ast.FunctionDef) and node.name == name for node in ast.walk(tree_of(path)))
+
+
+def planted_bugs():
+    calls = [node for path in CAMPAIGNS for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    made = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Bug"]
+    return {ast.literal_eval(call.args[0]) for call in made}
+
+
+def missing(text):
+    """What a page names that does not exist."""
+    tests = [f"{path}::{name}" for path, name in NAMED_TEST.findall(text) if not has_test(path, name)]
+    return tests + [name for name in NAMED_BUG.findall(text) if name not in planted_bugs()]
+
+
+def test_all_tests_and_planted_bugs_that_the_page_names_exist():
+    assert len(NAMED_TEST.findall(PAGE)) > 40
+    assert missing(PAGE) == []
+
+
+def test_the_page_has_all_forty_rows_each_with_a_test_and_a_control_or_a_word_on_when_they_come():
+    rows = ROW.findall(PAGE)
+    assert [int(number) for number, *_ in rows] == list(range(1, 41))
+    for number, _, answer, shown_by, control in rows:
+        if answer.startswith(LATER):
+            assert shown_by.strip() == control.strip() == "", number
+        else:
+            assert NAMED_TEST.search(shown_by), number
+            assert NAMED_TEST.search(control) or NAMED_BUG.search(control), number
+
+
+def test_every_planted_bug_of_a_row_is_named():
+    (path,) = CAMPAIGNS[1:]
+    calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    names = [
+        ast.literal_eval(c.args[0]) for c in calls if isinstance(c.func, ast.Name) and c.func.id == "Bug"
+    ]
+    assert names
+    assert set(names) <= set(NAMED_BUG.findall(PAGE))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "`loading/test_loader.py::test_that_nobody_wrote`",
+        "`loading/test_that_is_not_there.py::test_pads_can_be_told_from_samples`",
+        'planted bug "that nobody planted"',
+    ],
+)
+def test_what_does_not_exist_is_found(wrong):
+    assert len(missing(f"| 1 | failure | answer | {wrong} | |")) == 1
