@@ -33,6 +33,7 @@ AfterBreak = Literal["restart", "continue"]
 REFUSED = {
     "shuffle": "give the sampler a shuffle mode",
     "batch_sampler": "say batch_size; the loader makes the batches",
+    "in_order": "batches come in the order of the sampler",
 }
 """Options of a DataLoader that a loader does not take, and what to do in place of them."""
 
@@ -74,8 +75,8 @@ class Loader:
 
     Raises:
         ArgumentTypeError: an argument has the wrong type, or the dataset is iterable-style.
-        ArgumentValueError: `shuffle` or `batch_sampler` is given, a choice is not known, or `num_workers`
-            is negative.
+        ArgumentValueError: `shuffle`, `batch_sampler` or `in_order` is given, a choice is not known, or
+            `num_workers` is negative.
         ArgumentRangeError: `batch_size` is not positive.
 
     Example:
@@ -289,15 +290,20 @@ class Loader:
         if self._delivered:
             again = self._reading.delivery.position_after(self._delivered)
             self._begin_epoch(self._epoch, again if self._after_break == "continue" else 0)
-        iteration = self._iteration = object()
         opened: OpenSource | None = None
         reading, is_finished = self._reading, False
         self._waits, self._reading_epoch = Waits(), reading.epoch
+        iteration = object()
+        self._iteration = iteration
         try:
             self._require_agreement()
             opened = self._source.open(reading, make_stage, run_ahead=run_ahead)
             for step in range(reading.steps):
-                yield self._next(opened, step)  # no name here: the loop alone decides how long a batch lives
+                batch = self._next(opened, step)
+                # Nothing is called between these two lines, so no signal handler can come between them.
+                self._delivered = step + 1
+                yield batch
+                del batch
                 if self._iteration is not iteration:
                     raise StateError("iteration", "was ended by a newer one or by close()")
             is_finished = True
@@ -317,7 +323,6 @@ class Loader:
         self._waits.ask()
         batch = opened.next()
         self._waits.got()
-        self._delivered = step + 1
         return self._without_skipped(step, batch)
 
     def _require_agreement(self) -> None:

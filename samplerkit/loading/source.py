@@ -16,7 +16,7 @@ from samplerkit.loading.reading import Reading
 from samplerkit.loading.request import BadSamples, Request, RequestedDataset, SkippingCollate
 from samplerkit.loading.run import Run
 from samplerkit.loading.watch import Watched
-from samplerkit.loading.worker import end_with_parent
+from samplerkit.loading.worker import end_with_parent, prepare_for_workers
 
 _STAGE_SECONDS = 1.0
 """How long a stage may take to end by itself before the workers that it waits for are ended."""
@@ -93,6 +93,8 @@ class Source:
             self.release(opened)
         if self._dataloader is None:
             self._dataloader = self._torch_loader()
+            if self._num_workers:
+                prepare_for_workers()
         self._requests.make = partial(_requests, reading, self._reading if run_ahead else None)
         keeps_workers = bool(self._options.get("persistent_workers"))
         self._open = OpenSource(Watched(iter(self._dataloader)), make_stage, keeps_workers=keeps_workers)

@@ -7,6 +7,7 @@ import multiprocessing.connection
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any, Final, final
 
@@ -37,6 +38,7 @@ class Watched(Iterator[Any]):
         self._workers: Final[list[Any]] = list(getattr(batches, "_workers", ()))
         self._wake: int | None = None
         if self._workers:
+            _running.add(self)
             self._take_over()
             woken, self._wake = os.pipe()
             sentinels = [os.dup(worker.sentinel) for worker in self._workers]
@@ -86,6 +88,7 @@ class Watched(Iterator[Any]):
     def end(self) -> None:
         """Stops watching; the workers may end from now on."""
         if self._wake is not None:
+            os.write(self._wake, b".")  # closing alone is not seen while a forked process holds a copy
             os.close(self._wake)
             self._wake = None
 
@@ -100,6 +103,14 @@ class Watched(Iterator[Any]):
         self._batches._shutdown_workers()
         late.cancel()
 
+    def forget(self) -> None:
+        """Leaves the workers to the process that this one was forked from."""
+        self._batches._shutdown = True  # else torch tells them to stop when this copy is garbage
+        self._workers.clear()
+        if self._wake is not None:
+            os.close(self._wake)
+            self._wake = None
+
     def _take_over(self) -> None:
         """Takes the workers out of torch's own watch, which would raise its error outside of the loop."""
         with contextlib.suppress(AttributeError, OSError):
@@ -109,6 +120,18 @@ class Watched(Iterator[Any]):
             if not self._batches._pin_memory:
                 # The main process never writes results, and while it could, it would not see the pipe's end.
                 self._batches._worker_result_queue._writer.close()
+
+
+_running: weakref.WeakSet[Watched] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for watched in list(_running):
+        watched.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 def _kill(pids: list[int]) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.util
 import os
 import random
+import shutil
+import signal
 import struct
 import threading
 
@@ -54,10 +57,19 @@ def seed_worker(seed: int, epoch: int, rank: int, worker: int) -> None:
     np.random.seed(third % 2**32)  # noqa: NPY002  # the legacy state is what other people's code draws from
 
 
+def prepare_for_workers() -> None:
+    """Makes the folder for the sockets of this process and its workers, which share one that exists.
+
+    A worker's own would stay behind when the worker is killed.
+    """
+    multiprocessing.util.get_temp_dir()
+
+
 def end_with_parent() -> None:
     """Ends this worker process as soon as the process that started it is gone, however that ended.
 
-    torch's own check takes up to five seconds.
+    torch's own check takes up to five seconds. And nothing else ends it: where a queue sends SIGTERM to all
+    processes of a job, as Slurm does, the workers go on, so that the loop can finish its step and save.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -65,6 +77,18 @@ def end_with_parent() -> None:
 
     def wait() -> None:
         multiprocessing.connection.wait([parent.sentinel])
+        folder = multiprocessing.current_process()._config.get("tempdir")  # type: ignore[attr-defined]
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
 
+    def end_if_parent_asks() -> None:
+        while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent.pid:
+            pass
+        os._exit(128 + signal.SIGTERM)
+
+    if hasattr(signal, "sigwaitinfo"):
+        # First of all: a thread that is there before would still be ended by the signal.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=end_if_parent_asks, name="samplerkit-sigterm", daemon=True).start()
     threading.Thread(target=wait, name="samplerkit-parent", daemon=True).start()

@@ -175,7 +175,7 @@ BUGS = [
     Bug(
         "ranks are never compared",
         "loading/agreement.py",
-        "self._refuse(others, identity)",
+        "self._refuse(others, turn, identity)",
         "pass",
         AGREEMENT,
     ),

@@ -18,7 +18,10 @@ EVALUATION = {"dataset": "4 samples", "sampler": "SequentialSampler()", "seed": 
 
 
 def run_ranks(*begun, seconds=0.3):
-    """Lets each rank begin its orders in turn; gives each rank's error, or None, and the seconds taken."""
+    """Lets each rank begin its orders in turn; gives each rank's error, or None, and the seconds taken.
+
+    A number among the orders of a rank is a pause in seconds.
+    """
     store = torch.distributed.HashStore()
     outcomes = [None] * len(begun)
 
@@ -26,7 +29,10 @@ def run_ranks(*begun, seconds=0.3):
         agreement = Agreement(store, number, len(begun))
         try:
             for identity in begun[number]:
-                agreement.require(identity, seconds)
+                if isinstance(identity, float):
+                    time.sleep(identity)
+                else:
+                    agreement.require(identity, seconds)
         except sk.DisagreementError as error:
             outcomes[number] = error
 
@@ -67,6 +73,55 @@ def test_an_evaluation_on_one_rank_goes_on_after_the_time_limit_with_a_warning(c
     assert outcomes == [None, None]
     assert 0.3 <= seconds < 5
     assert "World(1, 0)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        # Rank 0 looks at a batch alone, and later comes late to the next epoch.
+        ([ORDER, ORDER, 0.3, {**ORDER, "epoch": 1}], [0.5, ORDER, {**ORDER, "epoch": 1}]),
+        # Rank 0 evaluates on the dataset of the training alone.
+        (
+            [ORDER, {**EVALUATION, "dataset": ORDER["dataset"]}, 0.3, {**ORDER, "epoch": 1}],
+            [ORDER, 0.5, {**ORDER, "epoch": 1}],
+        ),
+    ],
+)
+def test_a_rank_that_has_read_alone_does_not_stop_the_others_later(first, second):
+    outcomes, seconds = run_ranks(first, second)
+    assert outcomes == [None, None]
+    assert seconds < 5
+
+
+def test_ranks_that_disagreed_can_mend_it_and_try_again():
+    store, later = torch.distributed.HashStore(), []
+    both_were_told = threading.Barrier(2)
+
+    def rank(number, first, pause):
+        agreement = Agreement(store, number, 2)
+        with pytest.raises(sk.DisagreementError):
+            agreement.require(first, 30)
+        both_were_told.wait()
+        time.sleep(pause)
+        agreement.require(ORDER, 30)
+        later.append(number)
+
+    threads = [
+        threading.Thread(target=rank, args=(0, ORDER, 0)),
+        threading.Thread(target=rank, args=(1, {**ORDER, "position": 5}, 0.3)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert sorted(later) == [0, 1]
+
+
+def test_hundreds_of_ranks_find_the_one_that_differs():
+    ranks = [[ORDER]] * 99 + [[{**ORDER, "seed": [1]}]]
+    outcomes, _ = run_ranks(*ranks, seconds=5)
+    assert "seed" in str(outcomes[99])
+    assert any("rank 99 by" in str(outcome) for outcome in outcomes)
 
 
 def test_ranks_that_begin_two_loaders_in_another_order_do_not_hang():

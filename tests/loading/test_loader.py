@@ -318,7 +318,7 @@ def test_fifty_epochs_leave_no_thread_and_no_descriptor_behind():
 
 @pytest.mark.parametrize(
     ("option", "mend"),
-    [("shuffle", "shuffle mode"), ("batch_sampler", "batch_size")],
+    [("shuffle", "shuffle mode"), ("batch_sampler", "batch_size"), ("in_order", "order of the sampler")],
 )
 def test_options_that_the_sampler_decides_are_refused_with_the_mend(option, mend):
     with pytest.raises(ValueError, match=mend):

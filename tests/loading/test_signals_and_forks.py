@@ -1,0 +1,138 @@
+"""Signals at any moment, and processes forked in the middle: no batch is lost, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import samplerkit as sk
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # while a generator is closed
+def test_an_interrupt_on_entry_of_any_function_takes_no_batch_away():
+    wrong = []
+    for number in range(1, 100_000):
+        loader = sk.Loader(range(12), sk.SequentialSampler(), batch_size=2, collate_fn=list)
+        received, calls = [], 0
+
+        def interrupt(*_, at=number):
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+
+        before = sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            for batch in loader:
+                received += batch
+                if len(received) == 8:
+                    break
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        if loader.state_dict()["position"] != len(received):
+            wrong.append((number, loader.state_dict()["position"], len(received)))
+        if calls < number:
+            break  # the loop has made fewer calls than that
+    assert number > 100
+    assert wrong == []
+
+
+def run(program, **options):
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        **options,
+    )
+
+
+FORKED = """
+import os, sys, samplerkit as sk
+loader = sk.Loader(range(200), sk.SequentialSampler(), batch_size=4, num_workers=2)
+received = []
+for batch in loader:
+    received += batch.tolist()
+    if loader.step == 10:
+        child = os.fork()
+        if child == 0:
+            try:
+                loader.close() if sys.argv[1] == "close" else loader.__dict__.clear()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+print(received == list(range(200)))
+"""
+
+
+@pytest.mark.parametrize("how", ["close", "drop"])
+def test_a_forked_child_that_ends_the_loader_leaves_the_workers_to_the_parent(how):
+    program = f"import sys; sys.argv = ['', {how!r}]\n{FORKED}"
+    assert run(program).stdout == "True\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "options"), [("SIGKILL", {}), ("the end of the script", {"persistent_workers": True})]
+)
+def test_nothing_is_left_in_the_temporary_folder(tmp_path, end, options):
+    command = [sys.executable, "-m", "tests.loading.ending_job", end, json.dumps(options)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        workers = json.loads(process.stdout.readline())
+        assert process.stdout.readline() == "read\n"
+        if end == "SIGKILL":
+            process.kill()
+        process.wait()
+        until = time.monotonic() + 10
+        while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < until:
+            time.sleep(0.01)
+    assert workers
+    assert list(tmp_path.iterdir()) == []
+
+
+REQUEUED = """
+import os, signal, time, samplerkit as sk
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+class Slow:
+    def __len__(self): return 1000
+    def __getitem__(self, index):
+        time.sleep(0.2)
+        return index
+with sk.Loader(Slow(), sk.SequentialSampler(), batch_size=2, num_workers=2) as loader:
+    for batch in loader:
+        print("step", flush=True)
+        if asked:
+            print("saved", loader.state_dict()["position"] == 2 * loader.step, flush=True)
+            break
+"""
+
+
+def test_a_sigterm_to_all_processes_of_the_job_lets_the_loop_finish_its_step_and_save():
+    with subprocess.Popen(
+        [sys.executable, "-c", REQUEUED],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        for _ in range(4):
+            assert process.stdout.readline() == "step\n"
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.stdout.read().splitlines()[-1:] == ["saved True"], process.stderr.read()[-300:]
