@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "samplers": ["errors", "order"],
     "loading": ["errors", "order", "samplers"],
     "storage": ["errors", "order.layout", "order.typing"],
-    "config": [*CORE, "storage"],
+    "config": [*CORE, "storage", "inspect.quality"],
     "compat": CORE,
     "inspect": CORE,
     "testing": CORE,
@@ -44,6 +44,7 @@ LATE_IMPORTS = {
         "cli.demo.data",
         "sklearn.datasets",
     ): "an extra: the command must start without it",
+    ("inspect.pictures.canvas", "matplotlib.figure"): "an extra: all else works without pictures",
     ("storage.tar.images", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
     ("storage.files.readers", "pyarrow.parquet"): "an extra: only parquet files need it",
 }

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
 from samplerkit import __version__
+from samplerkit.cli.at import at
+from samplerkit.cli.check import check
 from samplerkit.cli.demo.command import demo
 from samplerkit.cli.demo.errors import LaunchError
+from samplerkit.cli.plan import plan
+from samplerkit.cli.plot import plot
+from samplerkit.cli.schema import schema
+from samplerkit.cli.state import state
+from samplerkit.cli.storage import index, pack
+from samplerkit.cli.validate import validate
+from samplerkit.cli.when import when
 from samplerkit.errors import SamplerkitError
+
+# The commands stand in the order in which they are met.
+_COMMANDS = (demo, validate, schema, plan, plot, check, at, when, state, pack, index)
+
+# typer has it from click, or from its own copy of click, and does not name it.
+_UsageError: Any = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     help="The data order of a training run, as a value.",
@@ -36,13 +52,25 @@ def _options(
     """The data order of a training run, as a value."""
 
 
-app.command()(demo)
+for _command in _COMMANDS:
+    app.command()(_command)
 
 
 def main() -> None:
-    """Runs the command line; a mistake of the user's is one line that says how to mend it."""
+    """Runs the command line; a mistake of the user's is one line that says how to mend it.
+
+    Exits with 0 if all is well, 1 if something was found or refused, 2 if the command cannot be run as asked.
+    """
     try:
-        app()
+        with warnings.catch_warnings():
+            # The machine that plans a job is seldom the one that runs it.
+            warnings.filterwarnings("ignore", "This DataLoader will create")
+            sys.exit(app(prog_name="samplerkit", standalone_mode=False) or 0)
+    except typer.Abort:
+        sys.exit(130)
+    except _UsageError as error:
+        _show_usage_error(error)
+        sys.exit(2)
     except LaunchError as error:
         typer.echo(f"{error.report.rstrip()}\n\nsamplerkit: {error}", err=True)
         sys.exit(1)
@@ -51,6 +79,15 @@ def main() -> None:
         line = "; ".join([f"samplerkit: {error}", *getattr(error, "__notes__", [])])
         typer.echo(line, err=True)
         sys.exit(2)
+
+
+def _show_usage_error(error: Any) -> None:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    command = "samplerkit" if error.ctx is None else error.ctx.command_path
+    message = " ".join(error.format_message().split())
+    typer.echo(f"samplerkit: {message.removesuffix('.')}; see {command} --help", err=True)
 
 
 if __name__ == "__main__":

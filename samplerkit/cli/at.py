@@ -1,0 +1,69 @@
+"""The command `samplerkit at`: what a rank reads in a step."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, StatePath, opened
+from samplerkit.cli.printing import counted, print_facts, print_json, print_table
+from samplerkit.inspect.time_machine import at as read_at
+from samplerkit.order.typing import Ids
+
+_MOST_FILES = 12
+_MOST_IDS = 64
+
+
+def at(
+    config: ConfigPath,
+    epoch: Annotated[int, typer.Option(min=0, help="The epoch, from 0.")],
+    step: Annotated[int, typer.Option(min=0, help="The step, from 0.")],
+    rank: Annotated[int, typer.Option(min=0, help="The rank, from 0.")] = 0,
+    world: NumRanks = None,
+    state: StatePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what a rank reads in a step, without a log of the run."""
+    read = read_at(opened(config, world, state)[1], epoch, step, rank)
+    if as_json:
+        print_json(read.to_dict())
+        return
+    positions = read.positions
+    between = f"{positions.min():,} to {positions.max():,}" if positions.size > 1 else f"{positions[0]:,}"
+    pads = int(read.pads.sum())
+    facts = [
+        ("read", f"epoch {epoch}, step {step:,} of {read.num_steps:,}, rank {rank} of {read.num_ranks}"),
+        ("order", read.fingerprint),
+        ("positions", between),
+        (
+            "samples",
+            counted(len(read.ids), "sample") + (f", {counted(pads, 'pad')} among them" if pads else ""),
+        ),
+        ("ids", _listed(read.ids)),
+    ]
+    if pads:
+        facts.append(("pads", _listed(read.ids[read.pads])))
+    print_facts(facts)
+    if read.files is not None:
+        _print_files(read.files, read.names)
+
+
+def _listed(ids: Ids) -> str:
+    more = f" and {len(ids) - _MOST_IDS} more; --json lists all" if len(ids) > _MOST_IDS else ""
+    return " ".join(map(str, ids[:_MOST_IDS].tolist())) + more
+
+
+def _print_files(read: Ids, names: tuple[str, ...] | None) -> None:
+    files, counts = np.unique(read, return_counts=True)
+    most = np.argsort(-counts, kind="stable")
+    rows = [
+        (files[index], counts[index], names[files[index]] if names else "") for index in most[:_MOST_FILES]
+    ]
+    if files.size > _MOST_FILES:
+        rest = most[_MOST_FILES:]
+        rows.append((f"and {rest.size} more", counts[rest].sum(), ""))
+    columns = ("file", "samples", *(("name",) if names else ()))
+    typer.echo()
+    print_table(columns, [row[: len(columns)] for row in rows], left=len(columns) - 2)

@@ -1,0 +1,81 @@
+"""The command `samplerkit check`: the doctor, on a config or on what a function makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from samplerkit.cli.opening import AsJson, NumRanks
+from samplerkit.cli.printing import counted, print_facts, print_json
+from samplerkit.config.config import load_config
+from samplerkit.errors import SamplerkitError
+from samplerkit.inspect.doctor.agreement import disagreement
+from samplerkit.inspect.doctor.check import RULES, RULES_ON_ORDERS
+from samplerkit.inspect.doctor.check import check as look
+from samplerkit.inspect.doctor.finding import Finding
+from samplerkit.inspect.doctor.patient import Patient
+from samplerkit.inspect.doctor.probe import appearance
+from samplerkit.inspect.doctor.second_process import function_named, seen_there
+from samplerkit.inspect.view import loader_of
+from samplerkit.order.world import World
+
+_ELSEWHERE = "in another process, which hashes strings otherwise"
+
+
+def check(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONFIG|MODULE:FUNCTION", help="A config, or a function that makes a DataLoader."
+        ),
+    ],
+    world: NumRanks = None,
+    rank: Annotated[int, typer.Option(min=0, help="Which of them this is.")] = 0,
+    epoch: Annotated[
+        int | None, typer.Option(min=0, help="The epoch of training; 0 for a loader that is new.")
+    ] = None,
+    saves_state: Annotated[
+        bool, typer.Option("--saves-state", help="The run saves the state of its sampler.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look for mistakes in how data are loaded: samplerkit's, or anyone's torch DataLoader."""
+    job = None if world is None else World(world, rank)
+    found: list[Finding] = []
+    is_config = Path(target).is_file() or ":" not in target
+    source: Any = loader_of(load_config(target), job) if is_config else function_named(target)
+    found += look(source, world=job, epoch=epoch, saves_state=saves_state)
+    if not is_config:
+        found += _seen_elsewhere(target, source, found)
+    if as_json:
+        print_json({"target": target, "findings": [asdict(finding) for finding in found]})
+    else:
+        ranks = "" if world is None else f" on {counted(world, 'rank')}"
+        rules = len(RULES) + len(RULES_ON_ORDERS)
+        heading = counted(len(found), "finding") if found else f"nothing found by {rules} rules"
+        typer.echo(f"{target}{ranks}: {heading}")
+        for finding in found:
+            typer.echo()
+            print_facts([(finding.severity, finding.code), ("", finding.what), ("mend", finding.mend)])
+    if found:
+        raise typer.Exit(1)
+
+
+def _seen_elsewhere(target: str, make: Callable[[], Any], found: list[Finding]) -> list[Finding]:
+    if any(finding.code in ("ranks-disagree", "refused") for finding in found):
+        return []
+    there = seen_there(target)
+    if there is None:
+        typer.echo(
+            f"samplerkit: {target} does not run in another process, and was looked at here only", err=True
+        )
+        return []
+    try:
+        here = appearance(Patient.of(loader_of(make(), None)))
+    except SamplerkitError:
+        return []
+    return list(disagreement(here, there, _ELSEWHERE))

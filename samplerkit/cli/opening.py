@@ -1,0 +1,111 @@
+"""What the commands take: a config, the number of ranks, epochs; and the loader that they look at."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from samplerkit.config.config import Config, load_config
+from samplerkit.errors import StateError
+from samplerkit.inspect.view import loader_of
+from samplerkit.loading.loader import Loader
+from samplerkit.order.world import World
+
+ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="The config, a YAML file.")]
+NumRanks = Annotated[
+    int | None,
+    typer.Option("--world", min=1, help="Ranks of the job; else what the config says, or the running job."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+StatePath = Annotated[
+    Path | None, typer.Option("--state", help="A checkpoint from which the run goes on: JSON, or torch.save.")
+]
+
+
+def opened(path: Path, world: int | None, state: Path | None = None) -> tuple[Config, Loader]:
+    """Reads a config and makes its loader; nothing of the dataset but its sizes is read.
+
+    Args:
+        path: of the config.
+        world: the number of ranks; None asks the config, then the running job.
+        state: a checkpoint that the loader loads.
+
+    Raises:
+        ConfigError: the config has a mistake.
+        StateError: the state does not fit, or there are none or several in the file.
+    """
+    config = load_config(path)
+    loader: Loader = loader_of(config, None if world is None else World(world, 0))
+    if state is not None:
+        found = states_in(state)
+        if len(found) != 1:
+            raise StateError(
+                str(state), f"holds {len(found)} states of a loader", mend="name a file with one"
+            )
+        loader.load_state_dict(found[0][1])
+    return config, loader
+
+
+def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Finds the states of loaders in a file, wherever in a checkpoint they stand.
+
+    Args:
+        path: of a JSON file, or one from `torch.save`, which is read without running code of its own.
+
+    Returns:
+        For each, where it stands and what it says.
+
+    Raises:
+        StateError: there is no such file, or it is neither.
+    """
+    try:
+        content = path.read_bytes()[:1]
+    except OSError as error:
+        raise StateError(str(path), f"cannot be read ({error.strerror})") from None
+    try:
+        # Tensors are not wanted: on the meta device they take no memory.
+        saved = (
+            json.loads(path.read_text(encoding="utf-8"))
+            if content in (b"{", b"[", b" ", b"\n")
+            else torch.load(path, map_location="meta", weights_only=True)
+        )
+    except (ValueError, RuntimeError, EOFError, pickle.UnpicklingError, KeyError) as error:
+        reason = str(error).partition("\n")[0][:80]
+        raise StateError(
+            str(path), f"is neither JSON nor a checkpoint that is safe to read ({reason})"
+        ) from None
+    return list(_states(saved, "", 0))
+
+
+def parsed_epochs(text: str) -> range:
+    """Understands `3`, `0:10` (ten epochs) and `0:100:10`.
+
+    Raises:
+        BadParameter: it is none of these.
+
+    Example:
+        >>> parsed_epochs("0:10"), parsed_epochs("3")
+        (range(0, 10), range(3, 4))
+    """
+    try:
+        numbers = [int(part) for part in text.split(":")]
+        epochs = range(numbers[0], numbers[0] + 1) if len(numbers) == 1 else range(*numbers)
+    except (ValueError, TypeError):
+        raise typer.BadParameter(f"{text!r} is no epoch; write 3, or 0:10 for ten of them") from None
+    if not epochs or min(epochs) < 0:
+        raise typer.BadParameter(f"{text!r} holds no epochs; write for instance 0:10 for the first ten")
+    return epochs
+
+
+def _states(value: Any, place: str, depth: int) -> list[tuple[str, dict[str, Any]]]:
+    if isinstance(value, dict) and value.get("samplerkit") == "loader":
+        return [(place or "the file itself", value)]
+    if depth > 8 or not isinstance(value, dict | list | tuple):
+        return []
+    entries = value.items() if isinstance(value, dict) else enumerate(value)
+    return [found for name, entry in entries for found in _states(entry, f"{place}/{name}", depth + 1)]

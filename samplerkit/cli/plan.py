@@ -1,0 +1,108 @@
+"""The command `samplerkit plan`: what a run will read, what that costs, and how well it mixes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, opened
+from samplerkit.cli.printing import counted, print_facts, print_json, seconds_of, size_of
+from samplerkit.inspect.plan import Plan
+from samplerkit.inspect.plan import plan as planned
+from samplerkit.inspect.quality.figure import shown
+from samplerkit.inspect.quality.recommend import Recommendation, recommend
+from samplerkit.inspect.view import RunView
+
+
+def plan(
+    config: ConfigPath,
+    world: NumRanks = None,
+    mixing: Annotated[
+        float, typer.Option(help="The mixing that is wanted of a recommendation, in (0, 1].")
+    ] = 0.5,
+    cache_files: Annotated[int | None, typer.Option(min=1, help="Files that a rank can hold.")] = None,
+    cache_samples: Annotated[int | None, typer.Option(min=1, help="Samples that a rank can hold.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what each rank will read, what that costs, and how well it mixes, before anything is read."""
+    loader = opened(config, world)[1]
+    found, mode = planned(loader), RunView.of(loader).mode
+    advice = recommend(
+        loader.dataset,
+        found.global_batch,
+        mixing=mixing,
+        cache_files=cache_files,
+        cache_samples=cache_samples,
+        lanes=(mode and mode.lanes) or found.num_ranks,
+    )
+    if as_json:
+        print_json({**found.to_dict(), "recommendation": advice.to_dict()})
+        return
+    print_facts([*_facts(found), *_quality(found), ("advice", _in_words(advice))])
+
+
+def _facts(plan: Plan) -> list[tuple[str, str]]:
+    mode = "none" if plan.mode is None else plan.mode.upper()
+    files = f" in {counted(plan.num_files, 'file')}" if plan.num_files else ""
+    steps = f"{plan.steps:,} a rank"
+    if plan.fewest_steps != plan.steps:
+        steps += f", {plan.fewest_steps:,} on some"
+    facts = [
+        ("order", plan.fingerprint),
+        ("sampler", plan.chain),
+        ("mode", f"{mode}: {plan.reason}"),
+        ("dataset", counted(plan.num_samples, "sample") + files),
+        ("epoch", counted(plan.epoch_samples, "sample") + _tail(plan)),
+        (
+            "ranks",
+            f"{plan.num_ranks}, batches of {plan.batch_size:,}, {plan.global_batch:,} samples a step"
+            + (f", {plan.lanes} lanes" if plan.lanes > 1 else ""),
+        ),
+        ("steps", steps),
+        ("pads", f"{plan.pads}" + (f", at most {plan.most_pads_of_a_rank} a rank" if plan.pads else "")),
+    ]
+    if plan.files_of_a_rank is not None:
+        least = "" if plan.is_counted else "at least "
+        facts.append(
+            ("files", f"{least}{plan.files_of_a_rank:,} a rank, {plan.files_of_a_batch or 0:.1f} a batch")
+        )
+    return [
+        *facts,
+        ("start", f"{seconds_of(plan.start_seconds)} to the first batch of ids"),
+        (
+            "memory",
+            f"{size_of(plan.order_bytes)}; a list of all ids would take {size_of(plan.list_bytes)} a rank",
+        ),
+    ]
+
+
+def _quality(plan: Plan) -> list[tuple[str, str]]:
+    facts = []
+    if plan.mixing is not None:
+        weakest, error = plan.mixing.weakest, plan.mixing.standard_error
+        precision = "" if plan.mixing.exact else f" +- {shown(error)}"
+        told = f"{shown(plan.mixing.value)}{precision}; 1 is a full shuffle; weakest {shown(weakest.value)}"
+        facts.append(("mixing", f"{told} in windows of {weakest.window:,} samples"))
+    if plan.effective_batch is not None:
+        # A batch that takes evenly from all files can be worth more than a random one.
+        worth = counted(round(min(plan.effective_batch.value, plan.global_batch)), "random one")
+        facts.append(("batch", f"{plan.global_batch:,} samples, worth {worth} if those of a file are alike"))
+    return facts
+
+
+def _in_words(advice: Recommendation) -> str:
+    if advice.chosen is None:
+        return advice.reason
+    said = ", ".join(f"{name}: {value}" for name, value in advice.chosen.arguments.items())
+    files = f"{counted(advice.chosen.files, 'file')} and " if advice.chosen.files else ""
+    return (
+        f"for a mixing of {shown(advice.wanted)}, {said} is the cheapest: mixing "
+        f"{shown(advice.chosen.mixing)}, a rank holds {files}{counted(advice.chosen.samples, 'sample')}"
+    )
+
+
+def _tail(plan: Plan) -> str:
+    if plan.tail == "drop":
+        return f", {plan.dropped:,} dropped by tail drop"
+    return f", tail {plan.tail}"

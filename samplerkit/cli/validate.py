@@ -1,0 +1,37 @@
+"""The command `samplerkit validate`: whether a config can be used."""
+
+from __future__ import annotations
+
+import typer
+
+from samplerkit.cli.opening import AsJson, ConfigPath
+from samplerkit.cli.printing import print_json
+from samplerkit.config.config import load_config
+from samplerkit.errors import SamplerkitError
+from samplerkit.order.layout import Layout
+
+
+def validate(config: ConfigPath, as_json: AsJson = False) -> None:
+    """Tell whether a config is right: its keys, its values, its nesting, and that its order can be made."""
+    problem: SamplerkitError | None = None
+    try:
+        read = load_config(config)
+        if read.dataset is not None:
+            constants = read.sampler.run_constants()
+            read.sampler.undealt_order(Layout.of(read.dataset), constants=constants)
+    except SamplerkitError as error:
+        problem = error
+    if as_json:
+        print_json({"config": str(config), "is_valid": problem is None, "problem": _told(problem)})
+    elif problem is None:
+        typer.echo(f"{config}: valid")
+    else:
+        typer.echo(f"samplerkit: {config}: {problem}", err=True)
+    if problem is not None:
+        raise typer.Exit(1)
+
+
+def _told(problem: SamplerkitError | None) -> dict[str, str] | None:
+    if problem is None:
+        return None
+    return {"place": problem.place, "message": str(problem), "mend": problem.mend}

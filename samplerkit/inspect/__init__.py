@@ -1,0 +1,18 @@
+"""See an order and trust it: the time machine, the doctor, quality figures and pictures.
+
+Example:
+    >>> import samplerkit as sk
+    >>> from samplerkit import inspect
+    >>> loader = sk.Loader(range(1000), sk.RandomSampler(seed=7), batch_size=10, world=sk.World(2, 0))
+    >>> inspect.check(loader)
+    ()
+    >>> sample = inspect.at(loader, epoch=3, step=40, rank=1).ids[0]
+    >>> inspect.when(loader, sample, epochs=3)[0].occurrences[0].step
+    40
+"""
+
+from samplerkit.inspect.doctor.check import check
+from samplerkit.inspect.doctor.finding import Finding
+from samplerkit.inspect.time_machine import EpochOfSample, Occurrence, StepRead, at, when
+
+__all__ = ["EpochOfSample", "Finding", "Occurrence", "StepRead", "at", "check", "when"]

@@ -1,0 +1,67 @@
+"""What the start of an epoch costs, and how many files it opens: measured and counted, nothing is read."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+import numpy as np
+
+from samplerkit.inspect.view import RunView
+
+COUNTED_SAMPLES = 1 << 22
+"""Up to this many samples an epoch, the files of every rank are counted; above, some steps are looked at."""
+
+_STEPS_LOOKED_AT = 64
+_IDS_LOOKED_AT = 1 << 18
+
+
+def cost_of_a_start(view: RunView, epoch: int) -> tuple[float, int]:
+    """Measures the first batch of ids: seconds, and bytes at most, apart, since one slows the other down."""
+    seconds = 0.0
+    for _ in range(2):
+        started = time.perf_counter()
+        _first_ids(view, epoch)
+        seconds = time.perf_counter() - started
+    was_tracing = tracemalloc.is_tracing()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    _first_ids(view, epoch)
+    peak = tracemalloc.get_traced_memory()[1] - before
+    if not was_tracing:
+        tracemalloc.stop()
+    return seconds, max(0, peak)
+
+
+def _first_ids(view: RunView, epoch: int) -> None:
+    run = view.run
+    order = run.recipe.undealt_order(run.dataset, epoch, constants=run.constants)
+    order[: min(len(order), view.batch_size * view.num_ranks) : view.num_ranks]
+
+
+def files_of_a_rank(view: RunView, epoch: int) -> tuple[int | None, bool]:
+    """Counts the most files that a rank reads, and tells whether all of the epoch was looked at."""
+    if not view.layout.has_files:
+        return None, True
+    is_counted = len(view.run.undealt(epoch)) <= COUNTED_SAMPLES
+    ranks = range(view.num_ranks) if is_counted else sorted({0, view.num_ranks // 2, view.num_ranks - 1})
+    found = 0
+    for rank in ranks:
+        reading = view.reading(epoch, rank)
+        stride = 1 if is_counted else max(1, reading.steps * view.batch_size // _IDS_LOOKED_AT)
+        seen = np.zeros(view.layout.num_files, dtype=bool)
+        for _, ids in reading.batches(0, stride):
+            seen[view.layout.file_of(ids)] = True
+        found = max(found, int(seen.sum()))
+    return found, is_counted
+
+
+def files_of_a_batch(view: RunView, epoch: int) -> float | None:
+    """Gives the mean number of files in a batch of rank 0, over steps evenly apart."""
+    reading = view.reading(epoch)
+    if not view.layout.has_files or reading.steps == 0:
+        return None
+    steps = np.unique(np.linspace(0, reading.steps - 1, _STEPS_LOOKED_AT).astype(np.int64))
+    counts = [np.unique(view.layout.file_of(reading.ids(step))).size for step in steps.tolist()]
+    return float(np.mean(counts))

@@ -1,0 +1,61 @@
+"""What the doctor says: findings, each with its mend, and the codes that there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+Severity = Literal["error", "warning"]
+"""An error trains on wrong data, hangs or fails; a warning costs quality, time or memory."""
+
+CODES: dict[str, str] = {
+    "double-sharding": "the samples are dealt to the ranks twice, so that most are never read",
+    "not-sharded": "every rank reads all samples, each in a random order of its own",
+    "other-world": "samples are dealt to another rank, or to another number of ranks, than the job has",
+    "epoch-frozen": "`set_epoch` was not called, so that each epoch has the order of the first one",
+    "epoch-in-workers": "persistent workers keep their copy of the dataset, and never see its `set_epoch`",
+    "padded-evaluation": "an evaluation reads some samples twice, and counts them twice",
+    "uneven-steps": "ranks have different numbers of steps, so that a collective of the last step hangs",
+    "seed-from-clock": "the seed looks like the time of day, so that it differs from rank to rank",
+    "random-from-process": "the order comes from the process-wide random state, which differs between ranks",
+    "ranks-disagree": "the same function makes another order in another process",
+    "partial-size-in-file": "each block of PARTIAL lies inside one file, so that no files are mixed",
+    "few-files": "there are fewer files than ranks x workers, so that several open the same one",
+    "lanes-do-not-divide": "neither lanes nor ranks divide the other, so that a rank reads more files",
+    "materialises": "the sampler builds a list of all samples in the memory of every rank",
+    "too-many-weights": "torch refuses to draw from more than 2^24 weights",
+    "python-lists": "each worker comes to own a copy of the dataset's long Python lists",
+    "drops-everything": "the last, incomplete batch is dropped, and it is the only one",
+    "batch-larger-than-shard": "a batch is larger than all that a rank reads in an epoch",
+    "workers-repeat": "each worker reads the whole stream, so that samples come once a worker",
+    "ranks-repeat": "each rank reads the whole stream",
+    "idle-workers": "the stream has fewer shards than ranks x workers, so that some read nothing",
+    "resume-inexact": "the saved state is ahead of what the loop received, so that a resume skips samples",
+    "refused": "the sampler does not go with the dataset",
+}
+"""What there is to find, and what it means."""
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """A mistake in how a loader is set up.
+
+    Args:
+        code: which one, a key of `CODES`.
+        severity: `error` or `warning`.
+        what: what is wrong here, with its numbers.
+        mend: what to do about it.
+
+    Example:
+        >>> print(Finding("few-files", "warning", "2 files for 8 ranks", "write more files"))
+        few-files: 2 files for 8 ranks; write more files
+    """
+
+    code: str
+    severity: Severity
+    what: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.what}; {self.mend}"

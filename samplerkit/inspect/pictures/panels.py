@@ -1,0 +1,164 @@
+"""The four pictures of a run: its order, its files side by side, its mixing, the files of a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from samplerkit.inspect.pictures.canvas import Theme, dress, legend
+from samplerkit.inspect.pictures.shown import EPOCHS, MOST_PARTS, WINDOW_BATCHES, Shown
+
+_MOST_RANKS = 8
+_MOST_BORDERS = 100
+_LARGEST_RATIO = 3
+"""Of co-occurrence, as a power of two."""
+
+
+def draw_orders(figure: Any, runs: list[Shown], theme: Theme) -> None:
+    """Draws step against sample id, coloured by rank, with the borders of files; a run a column."""
+    for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
+        steps, ids, ranks = run.points
+        layout = run.view.layout
+        many = run.view.num_ranks > _MOST_RANKS
+        for rank in range(min(run.view.num_ranks, _MOST_RANKS)):
+            mine = ranks * _MOST_RANKS // run.view.num_ranks == rank if many else ranks == rank
+            label = _rank_label(rank, run.view.num_ranks) if many else str(rank)
+            axes.scatter(
+                steps[mine], ids[mine], s=2, color=theme.lines[rank], linewidths=0, label=label, alpha=0.8
+            )
+        if 1 < layout.num_files <= _MOST_BORDERS:
+            for border in layout.starts[1:-1].tolist():
+                axes.axhline(border, color=theme.faint, linewidth=0.6, zorder=0)
+        dress(axes, theme, f"{run.name}: {_mode(run)}", "step", "sample id")
+        axes.xaxis.set_major_formatter(_thousands)
+        axes.yaxis.set_major_formatter(_thousands)
+        axes.set_ylim(-0.01 * layout.num_samples, 1.01 * layout.num_samples)
+        title = "ranks" if many else "rank"
+        legend(
+            axes,
+            theme,
+            title=title,
+            markerscale=5,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.13),
+            ncols=4 if many else _MOST_RANKS,
+            columnspacing=1.2,
+            handletextpad=0.2,
+        )
+    _heading(figure, theme, f"Which samples are read when (epoch {runs[0].epoch}; lines: borders of files)")
+
+
+def draw_together(figure: Any, runs: list[Shown], theme: Theme) -> None:
+    """Draws how often files are read together, against a full shuffle; a run a column."""
+    image = None
+    # One square alone would be lost in the middle of a wide figure.
+    place = figure if len(runs) > 1 else figure.subfigures(1, 2)[0]
+    place.set_facecolor(theme.background)
+    columns = _columns(place, len(runs))
+    for axes, run in zip(columns, runs, strict=True):
+        values = np.clip(run.together, -_LARGEST_RATIO, _LARGEST_RATIO)
+        image = axes.imshow(
+            values,
+            cmap=theme.diverging,
+            vmin=-_LARGEST_RATIO,
+            vmax=_LARGEST_RATIO,
+            origin="lower",
+            interpolation="nearest",
+            aspect="auto",
+        )
+        # The layout knows of a box's aspect, and not of an image's.
+        axes.set_box_aspect(1)
+        part = run.part if run.layout.num_files <= MOST_PARTS else f"group of {run.part}s"
+        dress(axes, theme, run.name, part, part)
+        # Files have no halves.
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.yaxis.get_major_locator().set_params(integer=True)
+    if image is not None:
+        bar = place.colorbar(image, ax=columns, shrink=0.85, ticks=range(-_LARGEST_RATIO, _LARGEST_RATIO + 1))
+        bar.ax.set_yticklabels(["1/8 or less", "1/4", "1/2", "as often", "2x", "4x", "8x or more"])
+        bar.ax.tick_params(colors=theme.text, labelsize=8)
+        bar.outline.set_edgecolor(theme.faint)
+    _heading(
+        figure,
+        theme,
+        f"How often files meet within {WINDOW_BATCHES} steps, against a full shuffle ({EPOCHS} epochs)",
+    )
+
+
+def draw_mixing(figure: Any, runs: list[Shown], theme: Theme) -> None:
+    """Draws the mixing against the size of the window, all runs in one."""
+    axes = _columns(figure, 1)[0]
+    axes.axhline(1.0, color=theme.faint, linewidth=1, linestyle="--", label="a full shuffle")
+    for number, run in enumerate(runs):
+        if run.mixing is None:
+            continue
+        points = run.mixing.curve
+        axes.errorbar(
+            [point.window for point in points],
+            [point.value for point in points],
+            yerr=[2 * point.standard_error for point in points],
+            color=theme.lines[number % len(theme.lines)],
+            marker="o",
+            markersize=4,
+            linewidth=1.6,
+            capsize=2,
+            label=f"{run.name}: {run.mixing.value:.2f} in the mean",
+        )
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(_thousands)
+    axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6)
+    axes.set_ylim(0, 1.12)
+    dress(axes, theme, "", "window, samples (the smallest is one global batch)", "mixing, from 0 to 1")
+    legend(axes, theme, loc="lower right")
+    _heading(figure, theme, "Mixing: how close a window comes to a full shuffle (bars: 2 standard errors)")
+
+
+def draw_files_of_batches(figure: Any, runs: list[Shown], theme: Theme) -> None:
+    """Draws the number of files in a batch over the epoch, all runs with files in one."""
+    axes = _columns(figure, 1)[0]
+    shuffled: dict[float, list[str]] = {}
+    for number, run in enumerate(runs):
+        if not run.view.layout.has_files:
+            continue
+        steps, counts = run.files_of_batches
+        colour = theme.lines[number % len(theme.lines)]
+        axes.plot(
+            steps, counts, color=colour, linewidth=1.6, label=f"{run.name}: {counts.mean():.1f} in the mean"
+        )
+        shuffled.setdefault(round(run.files_of_a_shuffled_batch, 1), []).append(run.name)
+    for count, names in shuffled.items():
+        of = "" if len(shuffled) == 1 else f" of {', '.join(names)}"
+        label = f"a full shuffle{of}: {count}"
+        axes.axhline(count, color=theme.text, linewidth=1, linestyle="--", zorder=0, label=label)
+    axes.set_ylim(bottom=0)
+    axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6)
+    dress(axes, theme, "", "step", "files in a batch of one rank")
+    legend(axes, theme, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    _heading(figure, theme, "How many files a batch is read from (mean over ranks)")
+
+
+def _columns(figure: Any, count: int) -> list[Any]:
+    return list(figure.subplots(1, count, squeeze=False)[0])
+
+
+def _thousands(value: float, _: Any) -> str:
+    if abs(value) < 1e7:
+        return f"{value:,.0f}"
+    power = 12 if abs(value) >= 1e12 else 9 if abs(value) >= 1e9 else 6
+    return f"{value / 10**power:g}e{power}"
+
+
+def _heading(figure: Any, theme: Theme, text: str) -> None:
+    figure.suptitle(text, color=theme.text, fontsize=11, fontweight="bold", x=0.01, ha="left")
+
+
+def _mode(run: Shown) -> str:
+    mode = run.view.mode
+    return "no shuffle mode" if mode is None else mode.resolve(run.view.layout).value.upper()
+
+
+def _rank_label(group: int, ranks: int) -> str:
+    first = -(-group * ranks // _MOST_RANKS)
+    last = -(-(group + 1) * ranks // _MOST_RANKS) - 1
+    return str(first) if first == last else f"{first} to {last}"

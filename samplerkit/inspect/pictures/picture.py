@@ -1,0 +1,194 @@
+"""All pictures of some runs in one PNG file, or in one HTML page that stands alone."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from samplerkit.errors import ArgumentValueError
+from samplerkit.inspect.pictures import panels
+from samplerkit.inspect.pictures.canvas import DARK, LIGHT, Theme, new_figure, png_of
+from samplerkit.inspect.pictures.shown import Shown, shown_all
+
+KINDS = (".png", ".html")
+MOST_RUNS = 4
+"""Runs side by side; more would be too small to see."""
+
+Draw = Callable[[Any, list[Shown], Theme], None]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One of the pictures.
+
+    Args:
+        draw: draws it on a figure.
+        height: in inches.
+        caption: what there is to see, a sentence or two.
+        by_column: whether each run has a column of its own, so that more runs need more width.
+        needs_files: whether a run without files has nothing to show.
+    """
+
+    draw: Draw
+    height: float
+    caption: str
+    by_column: bool
+    needs_files: bool = False
+
+
+PANELS = (
+    Panel(
+        panels.draw_orders,
+        4.6,
+        "Each point is a sample that a rank reads. A full shuffle is an even cloud; stairs and bands are "
+        "files that are read one after another.",
+        by_column=True,
+    ),
+    Panel(
+        panels.draw_together,
+        3.9,
+        "Which files meet in neighbouring batches. An even field is a full shuffle; a strong diagonal means "
+        "that batches hold one file at a time.",
+        by_column=True,
+    ),
+    Panel(
+        panels.draw_mixing,
+        3.6,
+        "The curve to look at: where it is low, samples of such a window resemble one another as they do in "
+        "storage.",
+        by_column=False,
+    ),
+    Panel(
+        panels.draw_files_of_batches,
+        3.0,
+        "What reading costs: each file of a batch has to be open, or in the cache.",
+        by_column=False,
+        needs_files=True,
+    ),
+)
+"""From the top to the bottom."""
+
+
+def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
+    """Draws runs side by side into a file.
+
+    Args:
+        runs: at most 4 loaders or configs, by the names that the pictures give them.
+        path: ends in `.png`, or in `.html` for a page with pictures for light and for dark screens.
+        epoch: the epoch that is shown.
+
+    Raises:
+        ArgumentValueError: the file has another ending, or there are no or too many runs.
+        MissingMatplotlibError: matplotlib is not installed.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in KINDS:
+        raise ArgumentValueError("path", f"must end in {' or '.join(KINDS)}", str(path))
+    if not 1 <= len(runs) <= MOST_RUNS:
+        raise ArgumentValueError("runs", f"must be 1 to {MOST_RUNS}", len(runs))
+    shown = shown_all(runs, epoch)
+    if path.suffix.lower() == ".png":
+        path.write_bytes(_one_picture(shown, LIGHT))
+    else:
+        path.write_text(_page(shown), encoding="utf-8")
+
+
+def _panels_of(runs: list[Shown]) -> list[Panel]:
+    has_files = any(run.view.layout.has_files for run in runs)
+    return [panel for panel in PANELS if has_files or not panel.needs_files]
+
+
+def _width(runs: list[Shown]) -> float:
+    return max(8.0, 4.4 * len(runs))
+
+
+def _one_picture(runs: list[Shown], theme: Theme) -> bytes:
+    chosen = _panels_of(runs)
+    heights = [panel.height for panel in chosen]
+    figure = new_figure(_width(runs), sum(heights), theme)
+    parts = figure.subfigures(len(chosen), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for part, panel in zip(parts, chosen, strict=True):
+        part.set_facecolor(theme.background)
+        panel.draw(part, runs, theme)
+    return png_of(figure)
+
+
+def _page(runs: list[Shown]) -> str:
+    sections = [_section(panel, runs) for panel in _panels_of(runs)]
+    names = ", ".join(html.escape(run.name) for run in runs)
+    rows = "".join(_row(run) for run in runs)
+    return _PAGE.format(names=names, rows=rows, sections="\n".join(sections))
+
+
+def _section(panel: Panel, runs: list[Shown]) -> str:
+    sources = []
+    for theme in (DARK, LIGHT):
+        figure = new_figure(_width(runs) if panel.by_column else 8.0, panel.height, theme)
+        panel.draw(figure, runs, theme)
+        sources.append(f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode()}")
+    caption = html.escape(panel.caption)
+    return _SECTION.format(dark=sources[0], light=sources[1], caption=caption)
+
+
+def _row(run: Shown) -> str:
+    layout, reading = run.view.layout, run.view.reading(run.epoch)
+    mode = run.view.mode
+    cells = (
+        run.name,
+        run.view.fingerprint,
+        "" if mode is None else mode.resolve(layout).value.upper(),
+        f"{layout.num_samples:,}",
+        f"{layout.num_files:,}",
+        f"{run.view.num_ranks:,}",
+        f"{run.view.batch_size:,}",
+        f"{run.view.steps(reading):,}",
+        "" if run.mixing is None else f"{run.mixing.value:.3f}",
+    )
+    return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>\n"
+
+
+_SECTION = """<figure>
+<picture>
+<source media="(prefers-color-scheme: dark)" srcset="{dark}">
+<img alt="{caption}" src="{light}">
+</picture>
+<figcaption>{caption}</figcaption>
+</figure>"""
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Data order: {names}</title>
+<style>
+:root {{ color-scheme: light dark; --back: #ffffff; --text: #1f2328; --faint: #c4ccd4; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --back: #0d1117; --text: #e6edf3; --faint: #3d444d; }} }}
+body {{ background: var(--back); color: var(--text); font: 16px/1.5 system-ui, sans-serif;
+  max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
+img {{ width: 100%; min-width: 40rem; height: auto; }}
+figure {{ margin: 2rem 0; overflow-x: auto; }}
+figcaption {{ max-width: 60ch; }}
+.wide {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--faint); text-align: right; }}
+th:first-child, td:first-child {{ text-align: left; }}
+</style>
+</head>
+<body>
+<h1>Data order: {names}</h1>
+<div class="wide">
+<table>
+<tr><th>run</th><th>order</th><th>mode</th><th>samples</th><th>files</th><th>ranks</th>
+<th>batch size</th><th>steps</th><th>mixing</th></tr>
+{rows}</table>
+</div>
+{sections}
+</body>
+</html>
+"""

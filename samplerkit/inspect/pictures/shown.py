@@ -1,0 +1,152 @@
+"""What pictures show of a run: numbers only, no drawing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from samplerkit.inspect.quality.figure import Figure
+from samplerkit.inspect.quality.mixing import mixing
+from samplerkit.inspect.view import RunView
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+
+MOST_POINTS = 24_000
+"""Points of a scatter plot; more only make it black."""
+
+MOST_PARTS = 48
+"""Files that a matrix shows; more are joined with their neighbours."""
+
+WINDOW_BATCHES = 4
+"""Samples are seen together within this many global batches."""
+
+EPOCHS = 32
+"""Epochs that are looked at to see which files meet."""
+
+_PARTS_WITHOUT_FILES = 32
+_WINDOWS = 512
+_STEPS = 240
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A run, and the name by which pictures call it.
+
+    Args:
+        name: in titles and legends.
+        view: the run.
+        epoch: the epoch that is shown.
+    """
+
+    name: str
+    view: RunView
+    epoch: int = 0
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The files; of a dataset without files, parts of equal size in their place."""
+        layout = self.view.layout
+        if layout.has_files and np.count_nonzero(layout.sizes) > 0:
+            return layout
+        size = layout.num_samples
+        parts = min(_PARTS_WITHOUT_FILES, max(1, size))
+        return Layout(np.diff(np.arange(parts + 1) * size // parts))
+
+    @property
+    def part(self) -> str:
+        """What the parts of the layout are called."""
+        return "file" if self.view.layout.has_files else "part"
+
+    @cached_property
+    def points(self) -> tuple[Ids, Ids, Ids]:
+        """Steps, sample ids and ranks, evenly thinned out: three int64 arrays of one length."""
+        ranks = self.view.num_ranks
+        readings = [self.view.reading(self.epoch, rank) for rank in range(min(ranks, MOST_POINTS // 4))]
+        each = max(1, MOST_POINTS // max(1, len(readings)))
+        found: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
+        for rank, reading in enumerate(readings):
+            steps = _spread_over(reading.steps, each)
+            per_step = max(1, each // max(1, steps.size))
+            for step in steps.tolist():
+                ids = reading.ids(step)
+                chosen = ids[_spread_over(ids.size, per_step)]
+                found.append((np.full(chosen.size, step), chosen, np.full(chosen.size, rank)))
+        steps_, ids_, ranks_ = (np.concatenate(column) for column in zip(*found, strict=True))
+        return steps_, ids_, ranks_
+
+    @cached_property
+    def together(self) -> npt.NDArray[np.float64]:
+        """How much more often files are read together than in a full shuffle: log2, NaN where none can be.
+
+        Shape (parts, parts); both samples of a pair lie in one window of `WINDOW_BATCHES` global batches.
+        """
+        layout = self.layout
+        parts, group = _joined(layout)
+        pairs = np.zeros((parts, parts))
+        places = np.random.default_rng(self.epoch)
+        for epoch in range(self.epoch, self.epoch + EPOCHS):
+            order = self.view.run.undealt(epoch)
+            window = min(WINDOW_BATCHES * self.view.reading(epoch).delivery.global_batch, len(order))
+            # Elsewhere in each epoch, or files that are always read between two windows would be missed.
+            for start in places.integers(0, len(order) - window + 1, _WINDOWS // EPOCHS).tolist():
+                seen = group[layout.file_of(order[start : start + window])]
+                counts = np.bincount(seen, minlength=parts).astype(np.float64)
+                pairs += np.outer(counts, counts) - np.diag(counts)
+        sizes = np.bincount(group, weights=layout.sizes, minlength=parts)
+        wanted = np.outer(sizes, sizes) - np.diag(sizes)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = (pairs / pairs.sum()) / (wanted / wanted.sum())
+            return np.where(wanted > 0, np.log2(ratio), np.nan)
+
+    @cached_property
+    def mixing(self) -> Figure | None:
+        """The mixing and its curve over windows; None of a dataset of less than a few batches."""
+        batch = self.view.num_ranks * self.view.batch_size
+        if self.view.layout.num_samples < 4 * batch:
+            return None
+        return mixing(self.view.run.recipe, self.view.run.dataset, batch, world=self.view.run.world)
+
+    @cached_property
+    def files_of_batches(self) -> tuple[Ids, npt.NDArray[np.float64]]:
+        """Steps, and the mean number of files in a rank's batch of each."""
+        readings = [
+            self.view.reading(self.epoch, rank) for rank in _spread_over(self.view.num_ranks, 8).tolist()
+        ]
+        steps = _spread_over(min(reading.steps for reading in readings), _STEPS)
+        counts = [
+            [np.unique(self.view.layout.file_of(reading.ids(step))).size for reading in readings]
+            for step in steps.tolist()
+        ]
+        return steps, np.array(counts, dtype=np.float64).reshape(steps.size, -1).mean(axis=1)
+
+    @property
+    def files_of_a_shuffled_batch(self) -> float:
+        """The number of files in a batch that is expected of a full shuffle."""
+        share = self.view.layout.sizes / max(1, self.view.layout.num_samples)
+        return float((1 - (1 - share) ** self.view.batch_size).sum())
+
+
+def shown_all(runs: dict[str, Any], epoch: int = 0) -> list[Shown]:
+    """Takes loaders, configs or views by the names that pictures give them."""
+    return [
+        Shown(name, run if isinstance(run, RunView) else RunView.of(run), epoch) for name, run in runs.items()
+    ]
+
+
+def _spread_over(count: int, most: int) -> Ids:
+    """Gives at most so many numbers of [0, count), evenly apart, the first and the last among them."""
+    if count <= most:
+        return np.arange(count)
+    return np.arange(most) * (count - 1) // max(1, most - 1)
+
+
+def _joined(layout: Layout) -> tuple[int, Ids]:
+    """Joins neighbouring files where there are many; gives how many groups, and the group of each file."""
+    files = layout.num_files
+    parts = min(files, MOST_PARTS)
+    return parts, np.arange(files) * parts // files

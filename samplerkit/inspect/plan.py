@@ -1,0 +1,206 @@
+"""The plan of a run: what each rank will read, and what that costs, before anything is read."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentRangeError, DatasetError
+from samplerkit.inspect.costs import cost_of_a_start
+from samplerkit.inspect.costs import files_of_a_batch as mean_files
+from samplerkit.inspect.costs import files_of_a_rank as most_files
+from samplerkit.inspect.quality.figure import Figure
+from samplerkit.inspect.quality.labels import effective_batch
+from samplerkit.inspect.quality.mixing import mixing
+from samplerkit.inspect.seats import pads_of, seats_of
+from samplerkit.inspect.view import RunView
+from samplerkit.order.modes import Mode
+from samplerkit.order.shuffle import Shuffle
+from samplerkit.samplers.base import Sampler
+
+LISTED_BYTES = 49
+"""What a sample costs in a Python list made of a permutation, measured: 4.6 GiB for 1e8 samples."""
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """What a run will read in an epoch.
+
+    Args:
+        fingerprint: the short name of the run's orders.
+        chain: the samplers in words.
+        mode: the shuffle mode of the sampler that reads the dataset, ADAPTIVE resolved; None without one.
+        reason: why it is that one, a sentence.
+        num_samples: samples in the dataset.
+        num_files: files in the dataset; 0 without.
+        epoch_samples: samples that all ranks read in an epoch, pads not counted.
+        num_ranks: of the job.
+        batch_size: samples a rank and step.
+        global_batch: samples a step.
+        tail: what becomes of the last samples.
+        lanes: into how many lanes the order is woven.
+        steps: batches a rank; the largest number, where ranks differ.
+        fewest_steps: the smallest.
+        pads: samples read twice to fill the last batches, of all ranks together.
+        most_pads_of_a_rank: the most that one rank reads.
+        dropped: samples that the tail leaves out.
+        files_of_a_rank: the most files that a rank reads in an epoch; None without files.
+        files_of_a_batch: the mean number of files in a rank's batch; None without files.
+        is_counted: whether all of an epoch was looked at for these; else they are lower bounds.
+        start_seconds: how long the first batch of ids took, measured here.
+        order_bytes: the most memory that took, measured here.
+        list_bytes: what a list of all ids would take on each rank.
+        mixing: how close the order comes to a full shuffle; None of a dataset too small to tell.
+        effective_batch: the samples of a random batch that says as much as one of this order, if all samples
+            of a file were alike; None without files.
+    """
+
+    fingerprint: str
+    chain: str
+    mode: str | None
+    reason: str
+    num_samples: int
+    num_files: int
+    epoch_samples: int
+    num_ranks: int
+    batch_size: int
+    global_batch: int
+    tail: str
+    lanes: int
+    steps: int
+    fewest_steps: int
+    pads: int
+    most_pads_of_a_rank: int
+    dropped: int
+    files_of_a_rank: int | None
+    files_of_a_batch: float | None
+    is_counted: bool
+    start_seconds: float
+    order_bytes: int
+    list_bytes: int
+    mixing: Figure | None
+    effective_batch: Figure | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives plain data, for JSON."""
+        figures = {"mixing": self.mixing, "effective_batch": self.effective_batch}
+        told = {name: None if figure is None else figure.to_dict() for name, figure in figures.items()}
+        return {**asdict(self), **told}
+
+
+def plan(source: Any, *, epoch: int = 0, world: int | None = None) -> Plan:
+    """Tells what each rank will read in an epoch, and what that costs.
+
+    Args:
+        source: a `Loader`, a `Config` with a dataset, or a torch DataLoader with a `TorchSampler`.
+        epoch: which one; the numbers of samples are those of any, the files are counted in this one.
+        world: of how many ranks a config is started on; None asks the sampler, then the running job.
+
+    Raises:
+        ArgumentTypeError: `source` is something else.
+        ShuffleModeError: the mode needs files, and the dataset has none.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> sampler = sk.RandomSampler(shuffle="adaptive", seed=7)
+        >>> planned = plan(sk.Loader(range(10**9 + 1), sampler, batch_size=256, world=sk.World(8, 0)))
+        >>> planned.mode, planned.steps, planned.pads
+        ('partial', 488282, 7)
+    """
+    view = RunView.of(source, world)
+    start_seconds, order_bytes = cost_of_a_start(view, epoch)
+    reading = view.reading(epoch)
+    delivery, total = reading.delivery, len(reading.order)
+    pads = seats_of(delivery, pads_of(delivery, np.arange(min(total, view.num_ranks))))
+    # Two neighbouring seats differ where any do: the first rank dealt to, and the last.
+    readings = [
+        view.reading(epoch, rank % view.num_ranks) for rank in (delivery.rotation, delivery.rotation - 1)
+    ]
+    steps = [view.steps(one) for one in readings]
+    whole = total // delivery.global_batch * delivery.global_batch
+    files_of_a_rank, is_counted = most_files(view, epoch)
+    layout, mode = view.layout, view.mode
+    return Plan(
+        fingerprint=view.fingerprint,
+        chain=_in_words(view.run.recipe),
+        mode=None if mode is None else mode.resolve(layout).value,
+        reason=_reason(mode, view),
+        num_samples=layout.num_samples,
+        num_files=layout.num_files,
+        epoch_samples=total if delivery.tail != "drop" else whole,
+        num_ranks=view.num_ranks,
+        batch_size=view.batch_size,
+        global_batch=delivery.global_batch,
+        tail=delivery.tail,
+        lanes=view.lanes,
+        steps=max(steps),
+        fewest_steps=min(steps),
+        pads=pads.ranks.size,
+        most_pads_of_a_rank=int(np.unique(pads.ranks, return_counts=True)[1].max(initial=0)),
+        dropped=total - whole if delivery.tail == "drop" else 0,
+        files_of_a_rank=files_of_a_rank,
+        files_of_a_batch=mean_files(view, epoch),
+        is_counted=is_counted,
+        start_seconds=start_seconds,
+        order_bytes=order_bytes,
+        list_bytes=LISTED_BYTES * layout.num_samples,
+        mixing=_quality(mixing, view, delivery.global_batch),
+        effective_batch=_quality(effective_batch, view, delivery.global_batch),
+    )
+
+
+def _quality(figure: Callable[..., Figure], view: RunView, global_batch: int) -> Figure | None:
+    """Gives a figure, where this dataset has enough samples, or files, for it."""
+    if global_batch > view.layout.num_samples:
+        return None
+    try:
+        return figure(view.run.recipe, view.run.dataset, global_batch, world=view.run.world)
+    except (ArgumentRangeError, DatasetError):
+        return None
+
+
+def _in_words(recipe: Sampler) -> str:
+    """Names the samplers of a chain, outermost first, with the arguments that are not as by default."""
+    links: list[str] = []
+    link: Sampler | None = recipe
+    while link is not None:
+        defaults = inspect.signature(type(link).__init__).parameters
+        said = [
+            f"{name}={_short(value)}"
+            for name, value in link.arguments().items()
+            if name in defaults and _differs(value, defaults[name].default)
+        ]
+        links.append(f"{type(link).__name__}({', '.join(said)})")
+        link = link.get_child()
+    return " <- ".join(links)
+
+
+def _differs(value: Any, default: Any) -> bool:
+    if isinstance(value, np.ndarray | list | tuple):
+        return True
+    if isinstance(value, Shuffle) and isinstance(default, bool):
+        return value is not Shuffle.parse(default)
+    return bool(value != default)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Shuffle):
+        return value.value
+    if isinstance(value, np.ndarray | list | tuple) and len(value) > 6:
+        return f"<{len(value)} values>"
+    return repr(value.tolist() if isinstance(value, np.ndarray) else value)
+
+
+def _reason(mode: Mode | None, view: RunView) -> str:
+    if mode is None:
+        return "the sampler has no shuffle mode"
+    if mode.shuffle is not Shuffle.ADAPTIVE:
+        return "the sampler says so"
+    size, threshold = view.layout.num_samples, mode.adaptive_threshold
+    side = "at most" if size <= threshold else "more than"
+    return f"adaptive, and {size:,} samples are {side} adaptive_threshold, {threshold:,}"

@@ -1,0 +1,133 @@
+"""Closed forms: what the shuffle modes mix, from the sizes of files and blocks alone.
+
+File mixing is (1 - P) / (1 - P0): P is the chance that two samples of one window share a file, P0 the same
+for two samples of the whole epoch. Spread is the mean distance of the ids of two samples of one window, over
+that of two samples of the epoch. Both are 1 for a full shuffle.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from samplerkit.inspect.quality.blocks import Blocks
+from samplerkit.inspect.quality.estimate import Estimate
+from samplerkit.inspect.quality.pairs import (
+    Numbers,
+    distance_between_files,
+    pair_weight,
+    random_distance,
+    same_pairs,
+)
+from samplerkit.inspect.quality.runs import Runs
+from samplerkit.inspect.quality.subject import Plain
+from samplerkit.order.shuffle import Shuffle
+
+EPOCHS = 64
+"""How many epochs' sequences of files are looked at where they matter; an eighth where they hardly do."""
+
+MANY_FILES = 1000
+ALIKE = 0.05
+"""The relative deviation of file sizes below which their sequence matters little."""
+
+MOST_UNLIKE = 0.04
+"""The largest relative deviation of file sizes, over the root of their number, for a closed spread."""
+
+
+def closed_file_mixing(plain: Plain, windows: tuple[int, ...]) -> Estimate | None:
+    """Gives the file mixing at each window; None where there is no closed form.
+
+    Args:
+        plain: a mode over a layout of at least two files.
+        windows: their sizes.
+    """
+    if plain.shuffle is Shuffle.GLOBAL:
+        return Estimate(np.ones(len(windows)))
+    sums = _same_file(plain, windows)
+    if sums is None:
+        return None
+    chance = 1 - same_pairs(plain.layout.sizes)
+    total = _total(plain, windows)
+    return Estimate.mean_of([(1 - weight / total) / chance for weight, _ in sums])
+
+
+def closed_spread(plain: Plain, windows: tuple[int, ...]) -> Estimate | None:
+    """Gives the spread at each window; None where there is no closed form.
+
+    Where the files are shuffled, two samples of different files are, on average over epochs, as far apart as
+    any two of different files: right where files are of one size, and close where they are not too unlike.
+    """
+    size = len(plain.layout)
+    if plain.shuffle is Shuffle.GLOBAL:
+        return Estimate(np.ones(len(windows)))
+    if not plain.shuffles_files:
+        return (
+            None if plain.lanes > 1 or plain.mode.pools > 1 else Estimate(_spread_in_sequence(plain, windows))
+        )
+    sums = None if _unlike(plain) else _same_file(plain, windows)
+    if sums is None:
+        return None
+    apart = distance_between_files(plain.layout.sizes)
+    total = _total(plain, windows)
+    each = [(distance + (total - weight) * apart) / total for weight, distance in sums]
+    return Estimate.mean_of(each).scaled(1 / random_distance(size))
+
+
+def _unlike(plain: Plain) -> bool:
+    """Whether sizes differ so much, for so few files, that two of them are not like any two."""
+    return _deviation(plain) > MOST_UNLIKE * math.sqrt(plain.layout.sizes.size)
+
+
+def _deviation(plain: Plain) -> float:
+    sizes = plain.layout.sizes
+    return float(sizes.std() / sizes.mean())
+
+
+def _epochs(plain: Plain) -> int:
+    """Tells how many epochs' sequences of files are looked at."""
+    sizes = plain.layout.sizes
+    runs_only = plain.shuffle is Shuffle.FILES and plain.lanes == 1
+    if not plain.shuffles_files or runs_only or sizes.min() == sizes.max():
+        return 1
+    return EPOCHS // 8 if sizes.size > MANY_FILES or _deviation(plain) < ALIKE else EPOCHS
+
+
+def _total(plain: Plain, windows: tuple[int, ...]) -> Numbers:
+    return np.array([float(pair_weight(len(plain.layout), window)) for window in windows])
+
+
+def _same_file(plain: Plain, windows: tuple[int, ...]) -> list[tuple[Numbers, Numbers]] | None:
+    """Sums over the pairs that share a file: their weights, and weights times distances; for each epoch."""
+    is_partial = plain.shuffle is Shuffle.PARTIAL
+    if (is_partial and plain.mode.pools > 1) or not _lanes_stay_apart(plain, max(windows)):
+        return None
+    sums = []
+    for epoch in range(_epochs(plain)):
+        block = plain.mode.partial_size if is_partial else 1
+        blocks = Blocks.of(plain.file_sizes(epoch), plain.lane_starts, block)
+        each = [blocks.same_file(window, plain.lanes) for window in windows]
+        sums.append((np.array([weight for weight, _ in each]), np.array([apart for _, apart in each])))
+    return sums
+
+
+def _lanes_stay_apart(plain: Plain, window: int) -> bool:
+    """Whether no window holds rows of one file from two lanes: the end of one and the start of the next."""
+    if plain.lanes == 1:
+        return True
+    moved = 2 * plain.mode.partial_size if plain.shuffle is Shuffle.PARTIAL else 0
+    between = len(plain.layout) // plain.lanes - int(plain.layout.sizes.max()) - moved
+    return between * plain.lanes >= window + plain.lanes
+
+
+def _spread_in_sequence(plain: Plain, windows: tuple[int, ...]) -> Numbers:
+    """The spread where shuffled runs of rows follow one another as they lie: FALSE, INFILE, PARTIAL."""
+    size = len(plain.layout)
+    runs = Runs(np.ones(1), size)
+    if plain.shuffle is Shuffle.INFILE:
+        runs = Runs(plain.layout.sizes, 1)
+    elif plain.shuffle is Shuffle.PARTIAL:
+        whole, rest = divmod(size, plain.mode.partial_size)
+        runs = Runs(np.array([plain.mode.partial_size]), whole, rest)
+    distances = [runs.distance(window) for window in windows]
+    return np.array(distances) / _total(plain, windows) / random_distance(size)

@@ -1,0 +1,83 @@
+"""What a figure is: a value with its standard error and its curve over windows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+
+@final
+@dataclass(frozen=True)
+class Point:
+    """A figure at one size of window.
+
+    Args:
+        window: samples in the window.
+        value: the figure: 1 for a full shuffle, 0 where nothing is mixed.
+        standard_error: of the value; 0 for a closed form.
+    """
+
+    window: int
+    value: float
+    standard_error: float = 0.0
+
+
+@final
+@dataclass(frozen=True)
+class Figure:
+    """A quality figure of an order.
+
+    Args:
+        name: which figure: `mixing`, `file_mixing`, `spread`, `label_mixing`, `storage_mixing` or
+            `effective_batch`.
+        value: the mean over the windows; for `effective_batch`, samples.
+        standard_error: of the value, by the differences between epochs; 0 for a closed form.
+        exact: whether closed forms gave it, and nothing was sampled.
+        curve: the figure at each window, the smallest window first.
+        parts: for `mixing`, the figures of which it is the smallest.
+
+    Example:
+        >>> figure = Figure("spread", 0.5, 0.0, True, (Point(32, 0.25), Point(64, 0.75)))
+        >>> print(figure)
+        spread .500 (exact; weakest .250 in windows of 32)
+        >>> figure.to_dict()["curve"][0]
+        {'window': 32, 'value': 0.25, 'standard_error': 0.0}
+    """
+
+    name: str
+    value: float
+    standard_error: float
+    exact: bool
+    curve: tuple[Point, ...]
+    parts: tuple[Figure, ...] = ()
+
+    @property
+    def weakest(self) -> Point:
+        """The point of the curve with the smallest value."""
+        return min(self.curve, key=lambda point: point.value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives plain data, for JSON."""
+        plain = asdict(self)
+        plain["curve"] = list(plain["curve"])
+        plain["parts"] = [part.to_dict() for part in self.parts]
+        return plain
+
+    def __str__(self) -> str:
+        precision = "exact" if self.exact else f"standard error {shown(self.standard_error)}"
+        weakest = self.weakest
+        return (
+            f"{self.name} {shown(self.value)} "
+            f"({precision}; weakest {shown(weakest.value)} in windows of {weakest.window})"
+        )
+
+
+def shown(value: float) -> str:
+    """Writes a figure with three decimals, without a zero before the point.
+
+    Example:
+        >>> shown(0.5), shown(1.0), shown(-0.25)
+        ('.500', '1.000', '-.250')
+    """
+    text = f"{value:.3f}"
+    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text

@@ -1,0 +1,109 @@
+"""One look at an order: closed forms where there are any, and windows at random for the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentRangeError
+from samplerkit.inspect.quality.closed import closed_file_mixing, closed_spread
+from samplerkit.inspect.quality.estimate import Estimate
+from samplerkit.inspect.quality.figure import Figure
+from samplerkit.inspect.quality.pairs import random_distance, same_pairs
+from samplerkit.inspect.quality.sampled import Plan, Statistic, distance, sampled, sharing
+from samplerkit.inspect.quality.subject import Subject
+from samplerkit.inspect.quality.windows import window_sizes
+from samplerkit.order.order import Order
+from samplerkit.order.world import World
+from samplerkit.samplers import arguments
+from samplerkit.samplers.base import Sampler
+
+_CLOSED = {"file_mixing": closed_file_mixing, "spread": closed_spread}
+
+
+@final
+@dataclass(frozen=True)
+class Look:
+    """What is looked at, and how much of it.
+
+    Args:
+        subject: the orders.
+        plan: the windows, and how many of them are read.
+    """
+
+    subject: Subject
+    plan: Plan
+
+    @classmethod
+    def at(
+        cls,
+        order: Sampler | Order,
+        dataset: Any,
+        batch_size: int,
+        world: World | None,
+        epochs: int,
+        windows: int,
+        seed: int,
+    ) -> Look:
+        """Takes the arguments of a figure, as `mixing` names them."""
+        return cls.on(Subject.of(order, dataset, world), batch_size, epochs, windows, seed)
+
+    @classmethod
+    def on(cls, subject: Subject, batch_size: int, epochs: int = 64, windows: int = 8, seed: int = 0) -> Look:
+        """Looks at a subject, other arguments as for `at`."""
+        batch_size = arguments.positive("batch_size", batch_size)
+        epochs, windows = arguments.positive("epochs", epochs), arguments.positive("windows", windows)
+        if epochs < 2:
+            raise ArgumentRangeError("epochs", "must be at least 2, for a standard error", epochs)
+        sizes = window_sizes(subject.length, batch_size)
+        return cls(subject, Plan(sizes, epochs, windows, arguments.seed(seed)))
+
+    @property
+    def has_files(self) -> bool:
+        """Whether there are files that could be mixed."""
+        return int(np.count_nonzero(self.subject.layout.sizes)) > 1
+
+    def mixing(self) -> Figure:
+        """Gives the mixing, with its parts."""
+        parts = self.figures("file_mixing", "spread") if self.has_files else self.figures("spread")
+        return replace(min(parts, key=lambda part: part.value), name="mixing", parts=tuple(parts))
+
+    def figures(self, *names: str) -> list[Figure]:
+        """Gives the file mixing, the spread, or both."""
+        closed = {name: self._closed(name) for name in names}
+        missing = [name for name in names if closed[name] is None]
+        found = dict(zip(missing, self._sampled(missing), strict=True)) if missing else {}
+        return [
+            (closed[name] or found[name]).figure(name, self.plan.windows, exact=closed[name] is not None)
+            for name in names
+        ]
+
+    def _closed(self, name: str) -> Estimate | None:
+        if self.subject.is_shuffled:
+            return Estimate(np.ones(len(self.plan.windows)))
+        plain = self.subject.plain
+        return None if plain is None else _CLOSED[name](plain, self.plan.windows)
+
+    def _sampled(self, names: list[str]) -> list[Estimate]:
+        subject = self.subject
+        statistics: dict[str, Statistic] = {
+            "file_mixing": sharing(subject.layout.file_of),
+            "spread": distance,
+        }
+        # Where each epoch holds all samples once, what two of them share is known.
+        plan = replace(self.plan, whole=subject.plain is None)
+        found = sampled(subject, plan, [statistics[name] for name in names])
+        estimates = []
+        for name, (windows, whole) in zip(names, found, strict=True):
+            reference = whole or Estimate(np.array([self._known(name)]))
+            if name == "file_mixing":
+                estimates.append(windows.scaled(-1, 1).over(reference.scaled(-1, 1)))
+            else:
+                estimates.append(windows.over(reference))
+        return estimates
+
+    def _known(self, name: str) -> float:
+        layout = self.subject.layout
+        return same_pairs(layout.sizes) if name == "file_mixing" else random_distance(len(layout))

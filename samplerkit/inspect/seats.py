@@ -1,0 +1,122 @@
+"""The inverse of a delivery: which rank reads a position, in which step, at which place. Arithmetic only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from samplerkit.loading.delivery import Delivery
+from samplerkit.order.typing import Ids
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Seats:
+    """Where positions are read: four int64 arrays of one length.
+
+    Args:
+        positions: those that are read; from the length of the order on, they are pads.
+        ranks: who reads each.
+        steps: in which step, counted from the start of the delivery.
+        places: at which place of the rank's batch.
+    """
+
+    positions: Ids
+    ranks: Ids
+    steps: Ids
+    places: Ids
+
+
+def pads_of(delivery: Delivery, positions: Ids) -> Ids:
+    """Gives the pads that repeat what stands at some positions.
+
+    Args:
+        delivery: how the rest of an epoch is dealt.
+        positions: int64 of shape (m,), each in [0, total).
+
+    Returns:
+        Positions from `total` on, int64.
+
+    Example:
+        >>> delivery = Delivery(total=10, start=0, num_shards=4, batch_size=3, tail="pad")
+        >>> pads_of(delivery, np.array([0, 1, 2])).tolist()
+        [10, 11]
+    """
+    left = delivery.total - delivery.start
+    if delivery.tail != "pad" or left == 0:
+        return np.zeros(0, dtype=np.int64)
+    end = delivery.total + -left % delivery.num_shards
+    times = np.maximum(0, -((positions - end) // delivery.total) - 1)
+    # The n-th time that the order wraps around, for each position as often as it fits.
+    turns = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times) + 1
+    pads: Ids = np.repeat(positions, times) + turns * delivery.total
+    return pads
+
+
+def seats_of(delivery: Delivery, positions: Ids) -> Seats:
+    """Finds out who reads some positions, and when: the inverse of `Delivery.positions`.
+
+    Args:
+        delivery: how the rest of an epoch is dealt.
+        positions: int64 of shape (m,), none negative.
+
+    Returns:
+        The seats of those that are read; positions before the start, and those that the tail drops, are not.
+
+    Example:
+        >>> delivery = Delivery(total=10, start=0, num_shards=2, batch_size=3, tail="pad")
+        >>> delivery.positions(shard=1, step=0).tolist()
+        [1, 3, 5]
+        >>> seats = seats_of(delivery, np.array([5]))
+        >>> seats.ranks.tolist(), seats.steps.tolist(), seats.places.tolist()
+        ([1], [0], [2])
+    """
+    positions = positions[positions >= delivery.start]
+    if delivery._fits_lanes:
+        row, seat = np.divmod(positions - delivery.start, delivery.num_shards)
+        step, place = np.divmod(row, delivery.batch_size)
+    else:
+        step, seat, place = _in_lane_order(delivery, positions)
+    rank = (seat + delivery.rotation) % delivery.num_shards
+    read = step * delivery.batch_size + place < _samples(delivery, seat)
+    return Seats(positions[read], rank[read], step[read], place[read])
+
+
+def _samples(delivery: Delivery, seat: Ids) -> Ids:
+    """How many samples the ranks on some seats get, pads included."""
+    first = delivery.rotation % delivery.num_shards
+    most = delivery.samples(first)
+    if delivery.tail != "ragged":
+        return np.full(seat.shape, most)
+    whole, rest = divmod(delivery.total - delivery.start, delivery.num_shards)
+    return whole + (seat < rest)
+
+
+def _in_lane_order(delivery: Delivery, positions: Ids) -> tuple[Ids, Ids, Ids]:
+    """Finds steps, seats and places where each step is dealt in the order of lanes, pads last."""
+    ranks, lanes, total = delivery.num_shards, delivery.lanes, delivery.total
+    # Pads are dealt in the step of the last sample, wherever their positions lie.
+    step = (np.minimum(positions, total - 1) - delivery.start) // delivery.global_batch
+    first = delivery.start + step * delivery.global_batch
+    covered = np.minimum(total - first, delivery.global_batch)
+    lane = positions % lanes
+    before = _in_earlier_lanes(first + covered, lane, lanes) - _in_earlier_lanes(first, lane, lanes)
+    in_lane = (positions - first - (lane - first) % lanes) // lanes
+    turn = np.where(positions < total, before + in_lane, covered + positions - total)
+    if delivery.tail == "pad":
+        smaller, larger = -(-covered // ranks), np.zeros_like(covered)
+    else:
+        smaller, larger = np.divmod(covered, ranks)
+    # The first seats get one more than the others, where there is a rest.
+    border = larger * (smaller + 1)
+    seat = np.where(turn < border, turn // (smaller + 1), larger + (turn - border) // np.maximum(1, smaller))
+    place = turn - seat * smaller - np.minimum(seat, larger)
+    return step, seat, place
+
+
+def _in_earlier_lanes(end: Ids, lane: Ids, lanes: int) -> Ids:
+    """How many of the positions in [0, end) lie in lanes before this one."""
+    rounds, rest = np.divmod(end, lanes)
+    return rounds * lane + np.minimum(rest, lane)

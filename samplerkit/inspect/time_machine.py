@@ -1,0 +1,207 @@
+"""The two-way time machine: what is read in a step, and when a sample is read, without a log of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import OutOfDatasetError
+from samplerkit.inspect.seats import pads_of, seats_of
+from samplerkit.inspect.view import RunView
+from samplerkit.loading.reading import Reading
+from samplerkit.order.typing import Ids
+from samplerkit.samplers import arguments
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class StepRead:
+    """What one rank reads in one step.
+
+    Args:
+        epoch: the epoch, from 0.
+        step: the step, from 0.
+        rank: who reads.
+        num_ranks: of how many.
+        num_steps: the steps of this rank in this epoch.
+        ids: the samples, int64 of shape (samples,), in the order of the batch.
+        positions: where they stand in the order of all ranks, int64 of the same shape.
+        pads: which of them repeat another sample to fill the batch, bool of the same shape.
+        files: the number of the file in which each lies, int64 of the same shape; None without files.
+        fingerprint: the short name of the run's orders.
+        names: the names of all files; None without.
+    """
+
+    epoch: int
+    step: int
+    rank: int
+    num_ranks: int
+    num_steps: int
+    ids: Ids
+    positions: Ids
+    pads: np.ndarray[Any, np.dtype[np.bool_]]
+    files: Ids | None
+    fingerprint: str
+    names: tuple[str, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives plain data, for JSON; of the files, the names where they have some."""
+        values = {name: value for name, value in vars(self).items() if name != "names"}
+        for name in ("ids", "positions", "pads"):
+            values[name] = values[name].tolist()
+        if self.files is not None:
+            values["files"] = [self.names[file] if self.names else file for file in self.files.tolist()]
+        return values
+
+
+@final
+@dataclass(frozen=True)
+class Occurrence:
+    """One time that a sample is read.
+
+    Args:
+        epoch: the epoch, from 0.
+        rank: who reads it.
+        step: in which step, from 0.
+        place: at which place of the batch, from 0.
+        position: where it stands in the order of all ranks.
+        is_pad: whether it is read once more to fill a batch.
+    """
+
+    epoch: int
+    rank: int
+    step: int
+    place: int
+    position: int
+    is_pad: bool
+
+
+@final
+@dataclass(frozen=True)
+class EpochOfSample:
+    """When a sample is read in an epoch.
+
+    Args:
+        epoch: the epoch.
+        occurrences: each time that it is read, in the order of steps.
+        unread: positions at which the order holds it, and which nobody reads: the tail drops them, or they
+            lie before the start.
+    """
+
+    epoch: int
+    occurrences: tuple[Occurrence, ...]
+    unread: tuple[int, ...] = ()
+
+
+def at(
+    source: Any, epoch: int, step: int, rank: int = 0, *, world: int | None = None, start: int | None = None
+) -> StepRead:
+    """Tells what a rank reads in a step, by arithmetic: it costs the same at any size and any epoch.
+
+    Args:
+        source: a `Loader`, a `Config` with a dataset, or a torch DataLoader with a `TorchSampler`.
+        epoch: from 0.
+        step: from 0. In the epoch at which a resumed loader stands, it counts from where that began.
+        rank: in [0, ranks).
+        world: of how many ranks a config is started on; None asks the sampler, then the running job.
+        start: the position of the epoch at which the run began it, if not as above.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentRangeError: there is no such rank.
+        OutOfDatasetError: there is no such step.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> sampler, world = sk.RandomSampler(seed=7), sk.World(8, 0)
+        >>> loader = sk.Loader(range(10**12), sampler, batch_size=2, world=world)
+        >>> read = at(loader, epoch=3, step=340, rank=3)
+        >>> read.positions.tolist(), len(read.ids), read.pads.any()
+        ([5443, 5451], 2, np.False_)
+        >>> when(loader, int(read.ids[1]), epochs=3)[0].occurrences
+        (Occurrence(epoch=3, rank=3, step=340, place=1, position=5451, is_pad=False),)
+    """
+    view = RunView.of(source, world)
+    reading = view.reading(epoch, rank, start)
+    step, steps = arguments.integer("step", step), view.steps(reading)
+    if not 0 <= step < steps:
+        raise OutOfDatasetError("step", f"must be in [0, {steps}) in epoch {epoch} of rank {rank}", step)
+    layout = view.layout
+    ids = reading.ids(step)
+    return StepRead(
+        epoch=reading.epoch,
+        step=step,
+        rank=reading.shard,
+        num_ranks=view.num_ranks,
+        num_steps=steps,
+        ids=ids,
+        positions=reading.positions(step),
+        pads=reading.pads(step),
+        files=layout.file_of(ids) if layout.has_files else None,
+        fingerprint=view.fingerprint,
+        names=layout.names,
+    )
+
+
+def when(
+    source: Any,
+    sample: int,
+    epochs: int | Iterable[int],
+    *,
+    world: int | None = None,
+    start: int | None = None,
+) -> tuple[EpochOfSample, ...]:
+    """Tells when, where and by whom a sample is read, by arithmetic: nothing is searched.
+
+    Args:
+        source: as for `at`.
+        sample: its id.
+        epochs: one epoch, or several.
+        world: as for `at`.
+        start: as for `at`; for all of the epochs.
+
+    Returns:
+        One entry an epoch, in the order asked for.
+
+    Raises:
+        OutOfDatasetError: there is no such sample.
+        InverseTooLargeError: only a scan would tell, and the order is too long for one: draws with
+            replacement of more than 2^26 samples.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> loader = sk.Loader(range(5), sk.SequentialSampler(), batch_size=1, world=sk.World(2, 0))
+        >>> [(time.rank, time.step, time.is_pad) for time in when(loader, 0, epochs=0)[0].occurrences]
+        [(0, 0, False), (1, 2, True)]
+    """
+    view = RunView.of(source, world)
+    size = view.layout.num_samples
+    sample = arguments.integer("sample", sample)
+    if not 0 <= sample < size:
+        raise OutOfDatasetError("sample", f"outside of a dataset of {size} samples", sample)
+    wanted = epochs if isinstance(epochs, Iterable) else [epochs]
+    return tuple(_in_epoch(view, view.reading(epoch, 0, start), sample) for epoch in wanted)
+
+
+def _in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
+    delivery = reading.delivery
+    positions = reading.order.positions_of(sample)
+    seats = seats_of(delivery, np.concatenate([positions, pads_of(delivery, positions)]))
+    columns = (seats.ranks, seats.steps, seats.places, seats.positions)
+    times = [
+        Occurrence(reading.epoch, rank, step, place, position, is_pad=position >= delivery.total)
+        for rank, step, place, position in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+    if view.drops_last:
+        times = [time for time in times if time.step < _steps_of(view, reading, time.rank)]
+    times.sort(key=lambda time: (time.step, time.position))
+    read = {time.position for time in times}
+    unread = tuple(position for position in positions.tolist() if position not in read)
+    return EpochOfSample(reading.epoch, tuple(times), unread)
+
+
+def _steps_of(view: RunView, reading: Reading, rank: int) -> int:
+    return reading.delivery.samples(rank) // view.batch_size

@@ -1,0 +1,216 @@
+"""What the other modules of this room look at: a run of any kind, with the readings of all its ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import torch.utils.data
+
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
+from samplerkit.loading.delivery import Tail
+from samplerkit.loading.device.loader import DeviceLoader
+from samplerkit.loading.identity import fingerprint
+from samplerkit.loading.loader import Loader
+from samplerkit.loading.reading import Reading
+from samplerkit.loading.run import Run
+from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
+from samplerkit.order.layout import Layout
+from samplerkit.order.modes import Mode
+from samplerkit.order.world import World
+from samplerkit.samplers import arguments
+from samplerkit.samplers.base import Sampler
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RunView:
+    """A run, seen from all of its ranks.
+
+    Args:
+        run: the recipe over the dataset, with the constants of the first start.
+        batch_size: samples a rank and step.
+        tail: what becomes of the last samples.
+        epoch: the epoch at which the run stands.
+        start: the position at which it began that epoch.
+        deals_in_lanes: whether a step is dealt in the order of lanes, as a `Loader` does.
+        drops_last: whether each rank leaves out a last, smaller batch, as a plain DataLoader may.
+    """
+
+    run: Run
+    batch_size: int
+    tail: Tail
+    epoch: int = 0
+    start: int = 0
+    deals_in_lanes: bool = True
+    drops_last: bool = False
+
+    @classmethod
+    def of(cls, source: Any, world: int | None = None) -> RunView:
+        """Looks at a run.
+
+        Args:
+            source: a `Loader`, a `DeviceLoader` of one, a `Config` with a dataset, or a torch DataLoader
+                whose sampler is a `TorchSampler`.
+            world: of how many ranks a config is to be started on; None asks the sampler, then the running
+                job. A loader knows its own.
+
+        Raises:
+            ArgumentTypeError: it is something else.
+            ArgumentValueError: `world` is not that of the loader.
+        """
+        if isinstance(source, DeviceLoader):
+            return cls.of(source.loader, world)
+        if _is_config(source):
+            return cls.of(_made(source, world))
+        view = _of_ours(source) if isinstance(source, Loader) else _of_torch(source)
+        if world is not None and world != view.num_ranks:
+            raise ArgumentValueError(
+                "world", f"is not that of the loader, which has {view.num_ranks} ranks", world
+            )
+        return view
+
+    @property
+    def num_ranks(self) -> int:
+        """The number of ranks."""
+        return self.run.world.num_shards
+
+    @property
+    def layout(self) -> Layout:
+        """Which samples lie in which files."""
+        return Layout.of(self.run.dataset)
+
+    @property
+    def fingerprint(self) -> str:
+        """The short name of the orders of all epochs."""
+        state = self.run.state(0, 0, self.tail)
+        return fingerprint(
+            algorithm=state.algorithm,
+            seed=state.seed,
+            dataset=state.dataset,
+            sampler=state.sampler,
+            lanes=state.lanes,
+            limit=state.limit,
+        )
+
+    def reading(self, epoch: int, rank: int = 0, start: int | None = None) -> Reading:
+        """Gives what a rank reads in an epoch.
+
+        Args:
+            epoch: from 0.
+            rank: in [0, ranks).
+            start: the position at which the reading begins. None for the beginning of the epoch; of the
+                epoch at which the run stands, for where it began that.
+
+        Raises:
+            ArgumentRangeError: there is no such rank or position.
+        """
+        rank = arguments.integer("rank", rank)
+        if not 0 <= rank < self.num_ranks:
+            mend = "say the number of ranks as world" if self.num_ranks == 1 else ""
+            raise ArgumentRangeError("rank", f"must be in [0, {self.num_ranks})", rank, mend=mend)
+        epoch = arguments.epoch(epoch)
+        if start is None:
+            start = self.start if epoch == self.epoch else 0
+        start = arguments.integer("start", start)
+        size = len(self.run.undealt(epoch))
+        if not 0 <= start <= size:
+            raise ArgumentRangeError("start", f"must be in [0, {size}]", start)
+        reading = self.run.reading(epoch, start, self.batch_size, self.tail)
+        if not self.deals_in_lanes:
+            reading = replace(reading, delivery=replace(reading.delivery, lanes=1))
+        return replace(reading, shard=rank)
+
+    @property
+    def mode(self) -> Mode | None:
+        """The shuffle mode of the sampler that reads the dataset; None of one without."""
+        link = self.run.recipe
+        while (child := link.get_child()) is not None:
+            link = child
+        mode = getattr(link, "_mode", None)
+        return mode if isinstance(mode, Mode) and not getattr(link, "replacement", False) else None
+
+    @property
+    def lanes(self) -> int:
+        """Into how many lanes the order is woven."""
+        return self.run.recipe.woven_lanes(self.run.dataset, self.run.constants)
+
+    def steps(self, reading: Reading) -> int:
+        """Gives the number of batches that a rank hands out."""
+        samples = reading.delivery.samples(reading.shard)
+        return samples // self.batch_size if self.drops_last else reading.steps
+
+
+def loader_of(source: Any, world: World | None) -> Any:
+    """Gives the loader of a config, and a loader as it is.
+
+    Args:
+        source: a config, or anything else.
+        world: in which a config is started; None asks the sampler, then the running job.
+
+    Raises:
+        ArgumentValueError: the config has no dataset.
+    """
+    return _made(source, None if world is None else world.num_shards) if _is_config(source) else source
+
+
+def dealer_of(sampler: Sampler) -> Sampler | None:
+    """Finds the outermost distributed sampler of a chain."""
+    link: Sampler | None = sampler
+    while link is not None and link.deal is None:
+        link = link.get_child()
+    return link
+
+
+def _is_config(source: Any) -> bool:
+    return callable(getattr(source, "make_loader", None)) and hasattr(source, "sampler")
+
+
+def _made(config: Any, ranks: int | None) -> Loader:
+    """Makes the loader of a config; one that speaks of a layout has nothing else to read."""
+    if getattr(config, "dataset", None) is None:
+        raise ArgumentValueError(
+            "dataset",
+            "is not in the config",
+            mend="add for instance dataset: {kind: size, size: 1000000}, or pass a Loader",
+        )
+    world = None
+    if ranks is not None:
+        dealer = dealer_of(config.sampler)
+        said = None if dealer is None or dealer.deal is None else dealer.deal.shard_id
+        world = World(ranks, said or 0)
+    dataset = config.dataset if isinstance(config.dataset, Layout) else None
+    made: Loader = config.make_loader(dataset, world)
+    return made
+
+
+def _of_ours(loader: Loader) -> RunView:
+    return RunView(loader._run, loader.batch_size, loader.tail, loader.epoch, loader._start)
+
+
+def _of_torch(loader: Any) -> RunView:
+    batches = getattr(loader, "batch_sampler", None)
+    sampler = getattr(batches, "sampler", getattr(loader, "sampler", None))
+    if not isinstance(sampler, TorchSampler):
+        raise ArgumentTypeError(
+            "loader",
+            "must be a samplerkit Loader, a config, or a DataLoader with a TorchSampler",
+            loader,
+            mend="the orders of other samplers are not known ahead",
+        )
+    if sampler._run.deals_below_the_root:
+        raise CompositionError(
+            "loader", "reads a chain that deals below its root", sampler.recipe, mend="use sk.Loader"
+        )
+    if not isinstance(batches, TorchBatchSampler) and type(batches) is not torch.utils.data.BatchSampler:
+        raise ArgumentTypeError("batch_sampler", "makes batches in an unknown way", batches)
+    tail: Tail = "pad" if sampler._tail == "pad" else "ragged"
+    return RunView(
+        sampler._run,
+        batches.batch_size,
+        tail,
+        sampler.epoch,
+        sampler._start,
+        deals_in_lanes=False,
+        drops_last=batches.drop_last,
+    )

@@ -1,0 +1,58 @@
+"""The page about the command line shows what the commands really print."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import sys
+
+import pytest
+
+import samplerkit as sk
+from samplerkit.cli.main import main
+from samplerkit.inspect.doctor.finding import CODES
+from tests.cli.processes import ROOT
+
+PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+CONFIGS = dict(re.findall(r"^```yaml\n# (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+SHOWN = re.findall(r"^```console\n\$ (.*?)\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
+MEASURED = ("start ", "memory ")
+"""Lines that differ from machine to machine and from run to run."""
+
+
+def lasting(text):
+    return [line for line in text.splitlines() if not line.startswith(MEASURED)]
+
+
+@pytest.mark.parametrize(("line", "output"), SHOWN, ids=[line for line, _ in SHOWN])
+def test_a_command_prints_what_the_page_says(line, output, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    for name, text in CONFIGS.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    train = sk.load_config("train.yaml")
+    state = train.make_loader(train.dataset, sk.World(4, 0)).state_dict(step=40)
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    monkeypatch.setattr(sys, "argv", line.split())
+    with pytest.raises(SystemExit):
+        main()
+    printed = capsys.readouterr()
+    assert lasting(printed.out + printed.err) == lasting(output)
+
+
+def test_the_page_shows_each_command_and_both_configs():
+    assert set(CONFIGS) == {"train.yaml", "huge.yaml"}
+    assert {line.split()[1] for line, _ in SHOWN} == {"at", "when", "plan", "check", "state", "validate"}
+
+
+def test_the_examples_of_the_page_give_what_they_say():
+    parsed = doctest.DocTestParser().get_doctest(PAGE, {}, "cli.md", "cli.md", 0)
+    results = doctest.DocTestRunner().run(parsed)
+    assert results.failed == 0
+    assert results.attempted > 8
+
+
+def test_the_table_names_every_finding_in_the_doctors_words():
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", PAGE, re.MULTILINE))
+    assert {code: rows.get(code) for code in CODES} == CODES

@@ -1,0 +1,58 @@
+"""The quality figures by their definition: every pair of positions of an epoch, distance by distance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import samplerkit as sk
+
+
+def pair_means(values: Any, windows: tuple[int, ...], of_pairs: Any) -> np.ndarray[Any, Any]:
+    """The weighted mean of a function of pairs in each window, for each epoch.
+
+    Args:
+        values: of each epoch; shape (epochs, n).
+        windows: their sizes.
+        of_pairs: gives a number for each pair, from two arrays.
+
+    Returns:
+        float64 of shape (epochs, windows).
+    """
+    size, widest = values.shape[1], max(windows)
+    weights = np.array(
+        [[max(0, w - d) * (size - d) if d else 0 for d in range(widest)] for w in windows], dtype=float
+    )
+    means = np.zeros((len(values), widest))
+    for distance in range(1, widest):
+        means[:, distance] = of_pairs(values[:, distance:], values[:, :-distance]).mean(axis=1)
+    return means @ weights.T / weights.sum(axis=1)
+
+
+def epochs_of(sampler: sk.Sampler, layout: sk.Layout, epochs: int) -> Any:
+    """The orders of some epochs; shape (epochs, n)."""
+    return np.stack([np.asarray(sampler.undealt_order(layout, epoch)) for epoch in range(epochs)])
+
+
+def file_mixing(sampler: sk.Sampler, layout: sk.Layout, windows: tuple[int, ...], epochs: int) -> Any:
+    """File mixing, for each epoch: shape (epochs,)."""
+    ids = epochs_of(sampler, layout, epochs)
+    together = pair_means(layout.file_of(ids.reshape(-1)).reshape(ids.shape), windows, np.equal)
+    everywhere = same_pairs(np.arange(len(layout)), layout)
+    return ((1 - together) / (1 - everywhere)).mean(axis=1)
+
+
+def same_pairs(ids: Any, layout: sk.Layout) -> float:
+    """The chance that two of the ids lie in one file, pair by pair."""
+    files = layout.file_of(ids)
+    shared = files[:, None] == files[None, :]
+    return (shared.sum() - len(ids)) / (len(ids) * (len(ids) - 1))
+
+
+def spread(sampler: sk.Sampler, layout: sk.Layout, windows: tuple[int, ...], epochs: int) -> Any:
+    """Spread, for each epoch: shape (epochs,)."""
+    apart = pair_means(epochs_of(sampler, layout, epochs), windows, lambda one, other: np.abs(one - other))
+    everyone = np.arange(len(layout))
+    mean = np.abs(everyone[:, None] - everyone[None, :]).sum() / (len(layout) * (len(layout) - 1))
+    return (apart / mean).mean(axis=1)

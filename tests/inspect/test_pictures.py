@@ -1,0 +1,82 @@
+"""What pictures show is what is read; that they can be read was looked at with eyes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.inspect.pictures.picture import draw
+from samplerkit.inspect.pictures.shown import MOST_PARTS, MOST_POINTS, shown_all
+
+LAYOUT = sk.Layout([300] * 8)
+
+
+def shown(layout=LAYOUT, world=1, **options):
+    sampler = sk.DistributedSampler(seed=3, **options)
+    loader = sk.Loader(layout, sampler, batch_size=10, world=sk.World(world, 0))
+    return shown_all({"run": loader})[0]
+
+
+def test_each_point_is_a_sample_that_the_rank_reads_in_the_step():
+    run = shown(world=3, shuffle="files")
+    steps, ids, ranks = run.points
+    assert steps.size == 2400
+    assert set(ranks.tolist()) == {0, 1, 2}
+    for step, sample, rank in list(zip(steps.tolist(), ids.tolist(), ranks.tolist(), strict=True))[::97]:
+        assert sample in run.view.reading(0, rank).ids(step)
+
+
+@pytest.mark.parametrize(("size", "world"), [(10**12, 1), (10**6, 64), (10**6, 5000)])
+def test_large_runs_are_thinned_out_evenly(size, world):
+    steps, ids, ranks = shown(sk.Layout(size), world, shuffle=False).points
+    assert MOST_POINTS / 4 < steps.size <= MOST_POINTS
+    assert ids.min() < 0.01 * size
+    assert ids.max() > 0.95 * size
+    assert np.unique(ranks).size > min(world, 1000) / 2
+
+
+def test_files_meet_themselves_only_where_blocks_lie_inside_of_files_and_all_alike_in_a_full_shuffle():
+    trap = shown(shuffle="partial", partial_size=300, lanes=1).together
+    assert np.diag(trap).min() > 1.5
+    assert (trap[~np.eye(8, dtype=bool)] < 0).all()
+    full = shown(shuffle="global").together
+    assert np.abs(full).max() < 0.5
+
+
+def test_a_matrix_of_many_files_joins_neighbours_and_one_without_files_has_parts():
+    assert shown(sk.Layout([7] * 200), shuffle="global").together.shape == (MOST_PARTS, MOST_PARTS)
+    without = shown(sk.Layout(1000), shuffle="global")
+    assert without.together.shape == (32, 32)
+    assert without.part == "part"
+
+
+def test_files_that_are_empty_have_no_colour():
+    together = shown(sk.Layout([300, 0, 300]), shuffle="global").together
+    assert np.isnan(together[1]).all()
+    assert np.isfinite(together[0, [0, 2]]).all()
+
+
+def test_files_of_batches_are_counted_and_a_full_shuffles_are_expected():
+    steps, counts = shown(world=2, shuffle="files").files_of_batches
+    assert steps.tolist() == list(range(120))
+    assert counts.min() == 1.0
+    full = shown(shuffle="global")
+    assert abs(full.files_of_batches[1].mean() - full.files_of_a_shuffled_batch) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("layout", "world"), [(sk.Layout(3), 1), (sk.Layout([2, 0, 5]), 4), (sk.Layout([1] * 300), 16)]
+)
+def test_runs_of_odd_sizes_can_be_drawn(layout, world, tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    loader = sk.Loader(layout, sk.RandomSampler(), batch_size=2, world=sk.World(world, 0))
+    draw({"odd": loader}, tmp_path / "odd.png")
+    assert (tmp_path / "odd.png").stat().st_size > 10_000
+
+
+def test_five_runs_are_too_many_and_no_run_is_too_few(tmp_path):
+    loader = sk.Loader(LAYOUT, sk.RandomSampler(), batch_size=2)
+    for runs in ({}, {str(number): loader for number in range(5)}):
+        with pytest.raises(sk.ArgumentValueError, match="must be 1 to 4"):
+            draw(runs, tmp_path / "order.png")

@@ -1,0 +1,137 @@
+"""Closed forms against brute force, over many small cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.inspect.quality import file_mixing, mixing, spread
+from samplerkit.inspect.quality.pairs import cross_weight, pair_distance, pair_weight
+from samplerkit.inspect.quality.windows import window_sizes
+from tests.inspect import brute_force
+
+EQUAL = {"8 files": [60] * 8, "24 files": [20] * 24, "40 files": [10] * 40}
+NEARLY = {"20 files, two sizes": [36] * 7 + [35] * 13, "30 files, an empty one": [12] * 29 + [0]}
+UNLIKE = {"3 files": [100, 30, 170], "12 files": [5, 90, 30, 60, 15, 40, 2, 70, 20, 55, 33, 80]}
+LAYOUTS = {**EQUAL, **NEARLY, **UNLIKE}
+
+PLAIN = {
+    "false": {"shuffle": False},
+    "files": {"shuffle": "files"},
+    "infile": {"shuffle": "infile"},
+    **{f"partial {b}": {"shuffle": "partial", "partial_size": b} for b in (7, 10, 33, 60, 90, 300)},
+}
+WOVEN = {
+    "files, 2 lanes": {"shuffle": "files", "lanes": 2},
+    "infile, 3 lanes": {"shuffle": "infile", "lanes": 3},
+    "partial 9, 2 lanes": {"shuffle": "partial", "partial_size": 9, "lanes": 2},
+    "partial 15, 3 lanes": {"shuffle": "partial", "partial_size": 15, "lanes": 3},
+}
+MODES = {**PLAIN, **WOVEN}
+
+EPOCHS = 16
+# Where the sequence of files matters, as many as the closed forms look at, so that both know the same ones.
+SAME_EPOCHS = 64
+
+
+def sampler_of(mode: str) -> sk.Sampler:
+    return sk.DistributedSampler(1, 0, seed=11, **MODES[mode])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("files", LAYOUTS)
+def test_file_mixing_is_what_counting_pairs_gives(files, mode):
+    layout, sampler, batch_size = sk.Layout(LAYOUTS[files]), sampler_of(mode), 8
+    figure = file_mixing(sampler, layout, batch_size)
+    windows = window_sizes(len(layout), batch_size)
+    assert tuple(point.window for point in figure.curve) == windows
+    epochs = SAME_EPOCHS if files in UNLIKE else EPOCHS
+    counted = brute_force.file_mixing(sampler, layout, windows, epochs)
+    error = 0.0 if figure.exact else 4 * figure.standard_error
+    assert abs(figure.value - counted.mean()) <= 0.01 + error
+
+
+@pytest.mark.parametrize("mode", ["false", "infile", "partial 10", "partial 90"])
+@pytest.mark.parametrize("files", LAYOUTS)
+def test_spread_of_samples_that_stay_near_is_what_measuring_pairs_gives(files, mode):
+    layout, sampler = sk.Layout(LAYOUTS[files]), sampler_of(mode)
+    if mode.startswith("partial"):
+        # Without files there is none to be shuffled: blocks follow one another as they lie.
+        layout = sk.Layout(len(layout))
+    figure = spread(sampler, layout, 8)
+    measured = brute_force.spread(sampler, layout, window_sizes(len(layout), 8), 8)
+    assert figure.exact
+    assert abs(figure.value - measured.mean()) <= 0.01
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if MODES[mode]["shuffle"] in ("files", "partial")])
+@pytest.mark.parametrize("files", [*EQUAL, *NEARLY])
+def test_spread_of_shuffled_files_is_what_measuring_pairs_gives(files, mode):
+    layout, sampler = sk.Layout(LAYOUTS[files]), sampler_of(mode)
+    figure = spread(sampler, layout, 8)
+    measured = brute_force.spread(sampler, layout, window_sizes(len(layout), 8), EPOCHS)
+    # Measured over some epochs: their sequences of files are a sample too.
+    noise = measured.std() / np.sqrt(EPOCHS)
+    assert abs(figure.value - measured.mean()) <= 0.02 + 2 * (noise + figure.standard_error)
+
+
+def test_most_cases_have_a_closed_form():
+    cases = [(sizes, mode) for sizes in EQUAL.values() for mode in PLAIN]
+    exact = [mixing(sampler_of(mode), sk.Layout(sizes), 8).exact for sizes, mode in cases]
+    assert all(exact)
+    assert mixing(sampler_of("files, 2 lanes"), sk.Layout([10] * 40), 8).exact
+
+
+def test_a_full_shuffle_is_1_in_every_window():
+    for sampler in (sk.RandomSampler(), sk.DistributedSampler(4, 0), sk.RandomSampler(shuffle="adaptive")):
+        figure = mixing(sampler, sk.Layout([50] * 20), 16)
+        assert figure.exact
+        assert [point.value for point in figure.curve] == [1.0] * 5
+
+
+def test_no_shuffle_is_the_formula():
+    size, batch_size = 1000, 10
+    figure = mixing(sk.SequentialSampler(), size, batch_size)
+    for point in figure.curve:
+        pairs = [(d, (size - d) * (point.window - d)) for d in range(1, point.window)]
+        apart = sum(d * weight for d, weight in pairs) / sum(weight for _, weight in pairs)
+        assert point.value == pytest.approx(apart / ((size + 1) / 3))
+
+
+@pytest.mark.parametrize(("partial_size", "expected"), [(1000, 0.33), (1437, 0.15), (1500, 0.37)])
+def test_a_block_as_large_as_the_equal_files_mixes_less_than_a_smaller_one(partial_size, expected):
+    sampler = sk.RandomSampler(shuffle="partial", partial_size=partial_size)
+    figure = mixing(sampler, sk.Layout([1437] * 8), 32)
+    assert figure.exact
+    # The figures expected were measured with windows that lie within the epoch only.
+    assert figure.value == pytest.approx(expected, abs=0.015)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 5])
+def test_sums_over_pairs_of_rows_are_what_adding_gives(lanes):
+    for window in range(2, 14):
+        for run in range(8):
+            pairs = [(y - x) for x in range(run) for y in range(x + 1, run)]
+            weights = [max(0, window - lanes * d) for d in pairs]
+            assert pair_weight(run, window, lanes) == sum(weights)
+            assert pair_distance(run, window, lanes) == sum(
+                w * d for w, d in zip(weights, pairs, strict=True)
+            )
+        added = sum(max(0, window - lanes * (y - x)) for x in range(3) for y in range(5, 9))
+        assert cross_weight(3, 2, 4, window, lanes) == added
+
+
+def test_a_closed_form_at_a_trillion_samples_costs_as_much_as_its_files():
+    layout = sk.Layout([10**8] * 10**4)
+    for arguments in (
+        {"shuffle": "files"},
+        {"shuffle": "infile"},
+        {"shuffle": "partial", "partial_size": 1000},
+    ):
+        figure = mixing(sk.RandomSampler(**arguments), layout, 8192)
+        assert figure.exact
+        assert 0 <= figure.value < 0.01
+    blocks = mixing(sk.RandomSampler(shuffle="partial", partial_size=10**10), layout, 8192)
+    assert blocks.exact
+    assert blocks.value == pytest.approx(0.99, abs=0.001)

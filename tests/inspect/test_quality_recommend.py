@@ -1,0 +1,119 @@
+"""The recommended mode: the cheapest that meets the bar within the budget, or why there is none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import samplerkit as sk
+from samplerkit.inspect.quality import mixing, recommend
+
+LAYOUT = sk.Layout([1437] * 64)
+
+
+@pytest.mark.parametrize("wanted", [0.1, 0.4, 0.7, 0.95, 1.0])
+def test_the_cheapest_candidate_that_meets_the_bar_is_chosen(wanted):
+    found = recommend(LAYOUT, 32, mixing=wanted)
+    assert found.chosen is not None
+    assert found.chosen.mixing >= wanted
+    cheaper = found.candidates[: found.candidates.index(found.chosen)]
+    assert all(candidate.mixing < wanted for candidate in cheaper)
+    held = [(candidate.samples, candidate.files) for candidate in found.candidates]
+    assert held == sorted(held)
+
+
+def test_what_is_recommended_mixes_as_much_as_it_says():
+    found = recommend(LAYOUT, 32, mixing=0.7, lanes=4)
+    figure = mixing(sk.DistributedSampler(4, 0, **found.chosen.arguments), LAYOUT, 32)
+    assert figure.value == pytest.approx(found.chosen.mixing, abs=0.02)
+
+
+def test_a_block_as_large_as_the_files_is_never_taken_for_better_than_a_smaller_one():
+    scored = {c.partial_size: c.mixing for c in recommend(LAYOUT, 32).candidates if c.partial_size}
+    assert scored[1437] < scored[1078]
+    assert scored[1437] < 0.5 * scored[2156]
+    # And so a bisection between 1,078 and 2,156 could have gone the wrong way.
+    assert recommend(LAYOUT, 32, mixing=0.3).chosen.partial_size == 1078
+
+
+@pytest.mark.parametrize("budget", [{"cache_files": 4}, {"cache_samples": 6000}])
+def test_within_a_budget_nothing_larger_is_chosen(budget):
+    found = recommend(LAYOUT, 32, mixing=0.6, **budget)
+    assert found.chosen is not None
+    assert found.chosen.files <= budget.get("cache_files", 64)
+    assert found.chosen.samples <= budget.get("cache_samples", len(LAYOUT))
+
+
+def test_where_nothing_fits_the_reason_names_the_best_that_fits_and_the_cheapest_that_meets():
+    found = recommend(LAYOUT, 32, mixing=0.9, cache_files=4)
+    assert found.chosen is None
+    best = max((c for c in found.candidates if c.fits), key=lambda c: c.mixing)
+    meeting = next(c for c in found.candidates if c.meets)
+    assert found.reason == (
+        f"nothing mixes .900 within 4 files; the best that fits is {best}; "
+        f"the cheapest that meets it is {meeting}"
+    )
+    assert best.files <= 4 < meeting.files
+
+
+def test_files_held_are_the_most_that_a_block_touches():
+    sizes = [50, 300, 70, 70, 510, 20, 90, 200]
+    layout = sk.Layout(sizes)
+    for candidate in recommend(layout, 8, seed=3).candidates:
+        if candidate.partial_size is None:
+            continue
+        size, most = candidate.partial_size, 0
+        for epoch in range(4):
+            order = sk.RandomSampler(shuffle="partial", partial_size=size, seed=3).order(layout, epoch)
+            blocks = [layout.file_of(ids) for ids in order.chunks(size)]
+            most = max(most, *(len(set(files.tolist())) for files in blocks))
+        assert candidate.files == most
+
+
+def test_a_dataset_without_files_has_blocks_in_batches():
+    found = recommend(100_000, 32, mixing=0.4)
+    assert found.chosen.shuffle is sk.Shuffle.GLOBAL
+    sizes = [c.partial_size for c in found.candidates if c.partial_size]
+    assert sizes == [128, 512, 2048, 8192, 32768]
+    shuffles = {c.shuffle.value for c in found.candidates}
+    assert shuffles == {"false", "partial", "global"}
+
+
+def test_more_lanes_mix_more_files():
+    alone, eight = (recommend(LAYOUT, 256, mixing=0.6, lanes=lanes) for lanes in (1, 8))
+    assert eight.chosen.samples < alone.chosen.samples
+
+
+def test_a_recommendation_is_plain_data_and_what_a_sampler_takes():
+    found = recommend(LAYOUT, 32)
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert plain["chosen"]["shuffle"] == "partial"
+    assert len(plain["candidates"]) == len(found.candidates)
+    for candidate in found.candidates:
+        sk.DistributedSampler(1, 0, **candidate.arguments).order(LAYOUT)
+
+
+def test_a_trillion_samples_are_as_quick():
+    found = recommend(sk.Layout([5 * 10**7] * 20_000), 4096, mixing=0.9)
+    assert found.chosen.shuffle is sk.Shuffle.PARTIAL
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"mixing": 0}, sk.ArgumentRangeError),
+        ({"mixing": 1.5}, sk.ArgumentRangeError),
+        ({"mixing": "half"}, sk.ArgumentTypeError),
+        ({"mixing": True}, sk.ArgumentTypeError),
+        ({"cache_files": 0}, sk.ArgumentRangeError),
+        ({"cache_samples": 1.5}, sk.ArgumentTypeError),
+        ({"lanes": 0}, sk.ArgumentRangeError),
+        ({"batch_size": 0}, sk.ArgumentRangeError),
+        ({"seed": -1}, sk.ArgumentValueError),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_refused(arguments, error):
+    with pytest.raises(error):
+        recommend(**{"dataset": LAYOUT, "batch_size": 32, **arguments})

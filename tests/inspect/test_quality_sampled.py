@@ -1,0 +1,208 @@
+"""Sampled figures: what they estimate, how sure they are, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.inspect.quality import file_mixing, mixing, spread
+from samplerkit.inspect.quality.windows import window_sizes
+from tests.inspect import brute_force
+
+LAYOUT = sk.Layout([100] * 20)
+FIGURES = {"file_mixing": file_mixing, "spread": spread}
+
+
+class Backwards(sk.Sampler):
+    """A user's sampler, of which nothing is known but what it yields."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield from range(self.dataset_size - 1, -1, -1)
+
+
+class Hidden(sk.Sampler):
+    """A mode behind a class of the user's, so that no closed form is found."""
+
+    def __init__(self, **arguments):
+        super().__init__()
+        self.inner = sk.RandomSampler(**arguments)
+
+    def draw(self, layout, context):
+        return self.inner.draw(layout, context)
+
+
+CHAINS = {
+    "a user's own": Backwards(),
+    "two pools": sk.RandomSampler(shuffle="partial", partial_size=150, pools=2),
+    "a part": sk.RandomSampler(shuffle="files", num_samples=1500),
+    "infile in lanes": sk.DistributedSampler(4, 0, shuffle="infile"),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"shuffle": "files"},
+        {"shuffle": "infile"},
+        {"shuffle": "partial", "partial_size": 70},
+        {"shuffle": "partial", "partial_size": 250, "lanes": 2},
+        {"shuffle": "global"},
+    ],
+    ids=str,
+)
+def test_a_sampled_figure_is_the_closed_one_within_its_standard_error(name, arguments):
+    closed = FIGURES[name](sk.RandomSampler(seed=5, **arguments), LAYOUT, 16)
+    found = FIGURES[name](Hidden(seed=5, **arguments), LAYOUT, 16)
+    assert closed.exact
+    assert not found.exact
+    assert 0 < found.standard_error < 0.03
+    assert abs(found.value - closed.value) <= 4 * found.standard_error + 0.003
+    for ours, theirs in zip(found.curve, closed.curve, strict=True):
+        assert ours.window == theirs.window
+        assert abs(ours.value - theirs.value) <= 5 * ours.standard_error + 0.005
+
+
+def test_standard_errors_are_neither_too_small_nor_too_large():
+    arguments = {"shuffle": "partial", "partial_size": 120}
+    true = spread(sk.RandomSampler(**arguments), LAYOUT, 16).value
+    found = [spread(Hidden(seed=s, **arguments), LAYOUT, 16, epochs=16, seed=s) for s in range(60)]
+    scores = np.array([(one.value - true) / one.standard_error for one in found])
+    # Sixty scores of a normal law: their deviation lies in this range but once in ten thousand times.
+    assert 0.65 < scores.std() < 1.45
+    assert abs(scores.mean()) < 0.7
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_chain_without_a_closed_form_is_what_counting_gives(chain, name):
+    sampler = CHAINS[chain]
+    found = FIGURES[name](sampler, LAYOUT, 16)
+    assert not found.exact or (chain, name) == ("infile in lanes", "file_mixing")
+    if len(sampler.undealt_order(LAYOUT)) != len(LAYOUT):
+        return
+    windows = window_sizes(len(LAYOUT), 16)
+    counted = getattr(brute_force, name)(sampler, LAYOUT, windows, 32)
+    noise = counted.std() / np.sqrt(32) + found.standard_error
+    assert abs(found.value - counted.mean()) <= 0.01 + 4 * noise
+
+
+def test_a_part_of_the_samples_is_compared_with_a_full_shuffle_of_that_part():
+    # Two files only: a random order of them mixes fully, though it reads a tenth of the dataset.
+    part = sk.SubsetRandomSampler(np.arange(200))
+    assert mixing(part, LAYOUT, 16).value == 1
+    shuffled = part.order(LAYOUT, 0)
+    for figure in (file_mixing, spread):
+        assert figure(shuffled, LAYOUT, 16).value == pytest.approx(1, abs=0.03)
+    in_sequence = sk.SubsetSampler(np.arange(200))
+    assert mixing(in_sequence, LAYOUT, 16).value == pytest.approx(
+        mixing(sk.SequentialSampler(), sk.Layout([100] * 2), 16).value, abs=0.03
+    )
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        sk.RandomSampler(replacement=True),
+        sk.RandomSampler(num_samples=500),
+        sk.WeightedRandomSampler(np.arange(1, 2001)),
+        sk.SubsetRandomSampler(np.arange(0, 2000, 3)),
+        sk.DistributedSampler(4, 0, num_samples=100),
+    ],
+    ids=repr,
+)
+def test_a_random_draw_mixes_fully_by_what_it_means_and_as_measured(sampler):
+    assert mixing(sampler, LAYOUT, 16).value == 1
+    assert mixing(sampler, LAYOUT, 16).exact
+    for figure in (file_mixing, spread):
+        measured = figure(sampler.undealt_order(LAYOUT, 1), LAYOUT, 16)
+        assert abs(measured.value - 1) < 0.03 + 4 * measured.standard_error
+
+
+def test_weights_without_replacement_draw_the_heavy_samples_first_and_so_mix_less():
+    sampler = sk.WeightedRandomSampler(np.arange(1, 2001), replacement=False)
+    found = mixing(sampler, LAYOUT, 16)
+    assert not found.exact
+    assert found.value < 0.85
+
+
+def test_a_distributed_parent_that_only_deals_changes_no_figure():
+    child = {"shuffle": "files", "lanes": 1}
+    parent = sk.DistributedSampler(4, 0, shuffle=False)
+    parent.add_child(sk.RandomSampler(**child))
+    assert mixing(parent, LAYOUT, 16) == mixing(sk.RandomSampler(**child), LAYOUT, 16)
+
+
+def test_the_world_decides_the_lanes():
+    sampler = sk.RandomSampler(shuffle="files")
+    alone, eight = mixing(sampler, LAYOUT, 16), mixing(sampler, LAYOUT, 16, world=sk.World(8, 3))
+    assert eight.value > alone.value + 0.2
+    assert eight == mixing(sk.DistributedSampler(8, 0, shuffle="files"), LAYOUT, 16)
+
+
+def test_one_order_is_looked_at_as_it_is():
+    order = sk.RandomSampler(shuffle="partial", partial_size=150, seed=3).order(LAYOUT, 7)
+    found = mixing(order, LAYOUT, 16)
+    assert not found.exact
+    windows = window_sizes(2000, 16)
+    ids = np.asarray(order)[None]
+    together = brute_force.pair_means(LAYOUT.file_of(ids[0])[None], windows, np.equal)
+    counted = float(((1 - together) / (1 - 99 / 1999)).mean())
+    assert abs(found.parts[0].value - counted) <= 4 * found.parts[0].standard_error
+
+
+def test_the_same_arguments_give_the_same_figure_and_another_seed_another():
+    sampler = Hidden(shuffle="files")
+    assert spread(sampler, LAYOUT, 16) == spread(sampler, LAYOUT, 16)
+    assert spread(sampler, LAYOUT, 16) != spread(sampler, LAYOUT, 16, seed=1)
+
+
+def test_a_trillion_samples_are_sampled_too():
+    layout = sk.Layout([10**9] * 1000)
+    sampler = sk.DistributedSampler(8, 0, shuffle="partial", partial_size=5 * 10**9, pools=2)
+    found = mixing(sampler, layout, 4096, epochs=4, windows=2)
+    assert not found.exact
+    assert 0.95 < found.value < 1.02
+
+
+def test_a_layout_of_one_file_or_none_has_the_spread_alone():
+    for dataset in (2000, sk.Layout([2000]), sk.Layout([0, 2000, 0])):
+        found = mixing(sk.SequentialSampler(), dataset, 16)
+        assert [part.name for part in found.parts] == ["spread"]
+        with pytest.raises(sk.DatasetError, match="fewer than two files"):
+            file_mixing(sk.SequentialSampler(), dataset, 16)
+
+
+def test_a_figure_is_plain_data_and_one_line():
+    found = mixing(sk.RandomSampler(shuffle="files"), LAYOUT, 16)
+    plain = found.to_dict()
+    assert plain["name"] == "mixing"
+    assert [part["name"] for part in plain["parts"]] == ["file_mixing", "spread"]
+    assert plain["curve"][0] == {"window": 16, "value": found.curve[0].value, "standard_error": 0.0}
+    assert found.weakest == found.curve[0]
+    assert "\n" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"order": "files"}, sk.ArgumentTypeError),
+        ({"batch_size": 0}, sk.ArgumentRangeError),
+        ({"batch_size": 2.5}, sk.ArgumentTypeError),
+        ({"epochs": 1}, sk.ArgumentRangeError),
+        ({"windows": True}, sk.ArgumentTypeError),
+        ({"seed": -1}, sk.ArgumentValueError),
+        ({"world": 8}, sk.ArgumentTypeError),
+        ({"dataset": 3}, sk.ArgumentRangeError),
+        ({"dataset": object()}, sk.DatasetError),
+        ({"order": sk.RandomSampler(shuffle="files"), "dataset": 100}, sk.ShuffleModeError),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_refused(arguments, error):
+    right = {"order": sk.SequentialSampler(), "dataset": LAYOUT, "batch_size": 16}
+    with pytest.raises(error):
+        mixing(**{**right, **arguments})
