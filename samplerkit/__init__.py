@@ -19,6 +19,7 @@ from samplerkit.errors import (
     WorkerError,
     WorldError,
 )
+from samplerkit.loading.default_order import default_ids as _default_ids
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
@@ -39,6 +40,11 @@ from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
 from samplerkit.samplers.weighted import WeightedRandomSampler
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.orders import set_default_order as _set_default_order
+from samplerkit.storage.tar.writer import TarWriter
+
+# Storage knows no orders: this gives `for sample in dataset.shuffle(1000)` the one that a Loader reads by.
+_set_default_order(_default_ids)
 
 __version__ = "0.1.0"
 
@@ -75,6 +81,7 @@ __all__ = [
     "SubsetRandomSampler",
     "SubsetSampler",
     "TarDataset",
+    "TarWriter",
     "TorchBatchSampler",
     "TorchSampler",
     "WeightedRandomSampler",

@@ -49,6 +49,7 @@ PUBLIC = {
     "SubsetRandomSampler",
     "SubsetSampler",
     "TarDataset",
+    "TarWriter",
     "TorchBatchSampler",
     "TorchSampler",
     "WeightedRandomSampler",

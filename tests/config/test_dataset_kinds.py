@@ -100,6 +100,7 @@ def test_the_window_of_a_tar_dataset_is_its_default_order(folder):
         config.dataset, batch_size=14, sampler=sk.TorchSampler(None, config.dataset, sk.World())
     )
     assert next(iter(sampled))[0].tolist() == expected
+    assert [number for number, _ in config.dataset] == expected  # and without any loader
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,9 @@ class Cache:
 
         Where the folder cannot be written to, there is no lock: nobody else can make the file either.
         """
-        # One of 64 lock files serves, so that they stay few.
-        name = f"lock-{int(_digest(path.name)[:2], 16) % 64:02}"
+        # One of 64 lock files for each kind of file serves, so that they stay few. Who makes an index may
+        # unpack an archive meanwhile: the same lock for both would wait for itself.
+        name = f"lock{path.suffix}-{int(_digest(path.name)[:2], 16) % 64:02}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -17,7 +18,6 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.arrays import (
-    VERSION,
     Array,
     UnreadableFileError,
     read_arrays,
@@ -39,8 +39,8 @@ class Catalogue:
 
     Args:
         archives: as they were when they were indexed.
-        meta: the values that are no arrays: `fields`, `unpacked`, `flaws`, `counts`, `ignored` and
-            `fingerprint`.
+        meta: the values that are no arrays: `fields`, `unpacked`, `flaws`, `counts`, `ignored`,
+            `identity` and `fingerprint`.
         arrays: those of an `Index`, those of all archives joined, and `samples`: how many samples each
             archive has.
         path: the file that is mapped; None where the arrays are in memory only.
@@ -82,9 +82,12 @@ def open_catalogue(
     Raises:
         DatasetError: an archive cannot be read.
     """
-    path = cache.catalogue_path(_identity(archives, checksums=checksums))
+    # The name is of the paths only, so that a catalogue of changed archives takes the place of the old one.
+    paths = [os.path.realpath(archive.url) for archive in archives]
+    path = cache.catalogue_path(json.dumps([checksums, paths]))
+    identity = _identity(archives)
     found = _read(archives, path, verify=True)
-    if found is not None:
+    if found is not None and found.meta["identity"] == identity:
         return found
     parts = []
     for done, archive in enumerate(archives):
@@ -92,6 +95,7 @@ def open_catalogue(
         parts.append(part_of(archive, cache, checksums=checksums))
     progress("indexing archive", len(archives), len(archives))
     meta, columns = joined(parts, checksums=checksums)
+    meta["identity"] = identity
     try:
         write_arrays(path, meta, columns)
     except OSError as error:
@@ -104,9 +108,10 @@ def open_catalogue(
     return made
 
 
-def _identity(archives: tuple[Archive, ...], *, checksums: bool) -> str:
+def _identity(archives: tuple[Archive, ...]) -> str:
+    """Changes when an archive is written, or another one has its place."""
     described = [(os.path.realpath(one.url), one.size, one.mtime_ns) for one in archives]
-    return json.dumps([VERSION, checksums, described])
+    return hashlib.blake2b(json.dumps(described).encode(), digest_size=16, person=b"samplerkit").hexdigest()
 
 
 def _read(archives: tuple[Archive, ...], path: Path, *, verify: bool) -> Catalogue | None:

@@ -37,8 +37,8 @@ from samplerkit.storage.tar.watch import OrderWatch
 AT_ONCE = 256
 """Samples that an iteration reads at a time,"""
 
-BYTES_AT_ONCE = 8 << 20
-"""and bytes, unless one sample is larger."""
+BYTES_AT_ONCE = 4 << 20
+"""and bytes; if these are more, it reads one sample at a time."""
 
 
 @final
@@ -138,7 +138,7 @@ class TarDataset:
         numbers = self._ids([id])
         if self._watch is not None:
             self._watch.see(numbers.tolist())
-        return self._view.samples(numbers)[0]
+        return self._view.sample(int(numbers[0]))
 
     def __getitems__(self, ids: Any) -> list[Any]:
         numbers = self._ids(ids)
@@ -167,9 +167,12 @@ class TarDataset:
         while chunk := list(islice(remaining, AT_ONCE)):
             numbers = self._ids(chunk)
             lengths = self._view.source.reader.lengths(self._view.source_ids(numbers))
-            pieces = np.cumsum(lengths) // BYTES_AT_ONCE
-            for piece in np.split(numbers, np.flatnonzero(np.diff(pieces)) + 1):
-                yield from self._view.samples(piece)
+            if lengths.sum() <= BYTES_AT_ONCE:
+                yield from self._view.samples(numbers)
+            else:
+                # Large ones gain nothing from company, and one at a time they stay in the processor's cache.
+                for id in numbers.tolist():
+                    yield self._view.sample(id)
 
     def keys(self, ids: Any = None) -> list[str]:
         """Gives the keys of samples without reading the samples.

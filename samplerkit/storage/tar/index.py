@@ -88,12 +88,12 @@ class Index:
         write_arrays(path, meta, {name: Column.of(array) for name, array in self.arrays.items()})
 
 
-def find_index(archive: Archive, cache: Cache, *, checksums: bool, verify: bool = True) -> Index | None:
+def find_index(archive: Archive, cache: Cache, *, checksums: bool) -> tuple[Index, Path] | None:
     """Finds an index of the archive as it is now: beside it, else in the cache; None if there is none."""
     for path in (Path(archive.url + INDEX_SUFFIX), cache.index_path(archive.url)):
-        index = read_index(path, archive, verify=verify)
+        index = read_index(path, archive)
         if index is not None and (not checksums or "crc" in index.arrays):
-            return index
+            return index, path
     return None
 
 

@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from samplerkit.errors import DatasetError
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.arrays import Array, Column, narrow
 from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.header import BLOCK
-from samplerkit.storage.tar.index import Index, find_index, make_index
+from samplerkit.storage.tar.index import Index, find_index, make_index, read_index
 
 
 @dataclass(frozen=True)
@@ -53,19 +55,23 @@ def part_of(archive: Archive, cache: Cache, *, checksums: bool) -> Part:
     Raises:
         DatasetError: the archive cannot be read.
     """
-    index = find_index(archive, cache, checksums=checksums)
-    load: Callable[[], Index] = partial(_again, archive, cache, checksums=checksums)
-    if index is None:
+    found = find_index(archive, cache, checksums=checksums)
+    if found is None:
         path = cache.index_path(archive.url)
         with cache.lock(path):
             # Another process may have made it meanwhile.
-            index = find_index(archive, cache, checksums=checksums)
-            if index is None:
-                made = index = make_index(archive, cache, checksums=checksums)
+            found = find_index(archive, cache, checksums=checksums)
+            if found is None:
+                found = make_index(archive, cache, checksums=checksums), path
                 try:
-                    made.write(path)
-                except OSError:  # the cache cannot be written to: it stays in memory
-                    load = lambda: made  # noqa: E731  # mypy wants one name for both
+                    found[0].write(path)
+                except OSError:  # the cache cannot be written to
+                    return _part(found[0], partial(_same, found[0]), checksums=checksums)
+    index, path = found
+    return _part(index, partial(_again, archive, path), checksums=checksums)
+
+
+def _part(index: Index, load: Callable[[], Index], *, checksums: bool) -> Part:
     digest = hashlib.blake2b(json.dumps(index.fields).encode(), digest_size=16)
     for name in ("first", "signature", "key_end", "keys", "size", *(["crc"] if checksums else [])):
         digest.update(index.arrays[name].size.to_bytes(8, "little"))
@@ -79,14 +85,21 @@ def part_of(archive: Archive, cache: Cache, *, checksums: bool) -> Part:
         digest.digest(),
         _sample(index, 0),
         _sample(index, index.num_samples - 1),
-        Index(archive, index.unpacked_size, index.fields, index.flaws, index.counts, index.ignored, {}),
+        Index(index.archive, index.unpacked_size, index.fields, index.flaws, index.counts, index.ignored, {}),
     )
 
 
-def _again(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
-    """Reads an index that was there a moment ago."""
-    index = find_index(archive, cache, checksums=checksums, verify=False)
-    return make_index(archive, cache, checksums=checksums) if index is None else index
+def _same(index: Index) -> Index:
+    """Gives an index that is only in memory."""
+    return index
+
+
+def _again(archive: Archive, path: Path) -> Index:
+    """Reads an index that was there, and found right, a moment ago."""
+    index = read_index(path, archive, verify=False)
+    if index is None:
+        raise DatasetError("cache", "was changed while it was in use", str(path))
+    return index
 
 
 def _sample(index: Index, number: int) -> tuple[bytes, tuple[str, ...], int]:

@@ -70,6 +70,12 @@ class View:
             return samples
         return [self._taken(sample, id) for sample, id in zip(samples, ids.tolist(), strict=True)]
 
+    def sample(self, id: int) -> Any:
+        """Reads one sample and takes it through the steps: what `samples` gives for it."""
+        source_id = id if self.selection is None else int(self.selection.ids[id])
+        sample = self.source.reader.read_one(source_id)
+        return self._taken(sample, id) if self.steps else sample
+
     def _taken(self, sample: dict[str, Any], id: int) -> Any:
         value: Any = sample
         for step in self.steps:
@@ -144,7 +150,7 @@ def failure(sample: dict[str, Any], id: int, step: str, error: Exception) -> Dat
 
 def _described(step: Step) -> str:
     if isinstance(step, Map):
-        return f"map({getattr(step.function, '__qualname__', type(step.function).__name__)})"
+        return f"map({getattr(step.function, '__name__', type(step.function).__name__)})"
     return {"MapDict": "map_dict", "ToTuple": "to_tuple"}.get(
         type(step).__name__, type(step).__name__.lower()
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import zlib
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -49,9 +51,12 @@ class Reader:
 
     def _prepare(self) -> None:
         arrays = self._catalogue.arrays
+        self._starts: list[int] = self._catalogue.layout.starts.tolist()
         self._keys = np.ascontiguousarray(arrays["keys"]).data
         self._urls = [archive.url for archive in self._catalogue.archives]
-        self._crc = arrays.get("crc")
+        self._fields = self._catalogue.fields
+        self._first, self._offset, self._size = arrays["first"], arrays["offset"], arrays["size"]
+        self._signature, self._key_end, self._crc = arrays["signature"], arrays["key_end"], arrays.get("crc")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Reader, (self._catalogue, self._cache, self._max_handles)
@@ -68,16 +73,44 @@ class Reader:
         Raises:
             DatasetError: an archive is gone, changed, too short, or fails its checksum.
         """
-        if ids.size == 0:
-            return []
+        if ids.size < 2:
+            return [self.read_one(id) for id in ids.tolist()]
         plan = _Plan.of(self._catalogue, ids)
         samples = self._follow(plan)
         if self._crc is not None:
-            self._verify(plan, samples, self._crc)
+            stops = np.cumsum([len(fields) for _, _, fields in plan.described]).tolist()
+            members = [plan.members[stop - len(s) + 2 : stop] for stop, s in zip(stops, samples, strict=True)]
+            self._verify(members, [fields for _, _, fields in plan.described], samples, self._crc)
         ordered: list[Any] = [None] * len(samples)
         for place, sample in zip(plan.places, samples, strict=True):
             ordered[place] = sample
         return ordered
+
+    def read_one(self, id: int) -> dict[str, Any]:
+        """Reads one sample: what `read` gives for it, without a plan for many."""
+        shard = bisect_right(self._starts, id) - 1
+        first, stop = self._first[id : id + 2].tolist()
+        begins = self._offset[first:stop].tolist()
+        sizes = self._size[first:stop].tolist()
+        key_begin, key_end = self._key_end[id : id + 2].tolist()
+        fields = self._fields[self._signature[id]]
+        handle = self._handles.get(shard)
+        sample: dict[str, Any] = {
+            "__key__": str(self._keys[key_begin:key_end], "utf-8", "surrogateescape"),
+            "__url__": self._urls[shard],
+        }
+        start = begins[0]
+        length = begins[-1] + sizes[-1] - start
+        if length <= TOGETHER:
+            data = self._exactly(handle, shard, start, length)
+            for name, begin, size in zip(fields, begins, sizes, strict=True):
+                sample[name] = data[begin - start : begin - start + size]
+        else:
+            for name, begin, size in zip(fields, begins, sizes, strict=True):
+                sample[name] = self._exactly(handle, shard, begin, size)
+        if self._crc is not None:
+            self._verify([range(first, stop)], [fields], [sample], self._crc)
+        return sample
 
     def keys(self, ids: Ids) -> list[str]:
         """Gives the keys of samples."""
@@ -119,11 +152,11 @@ class Reader:
                         sample[name] = data[begin:end]
                 else:
                     for name, (begin, end) in zip(fields, extents, strict=False):
-                        sample[name] = self._large(handle, shard, start + begin, end - begin)
+                        sample[name] = self._exactly(handle, shard, start + begin, end - begin)
                 samples.append(sample)
         return samples
 
-    def _large(self, handle: Handle, shard: int, start: int, length: int) -> bytes:
+    def _exactly(self, handle: Handle, shard: int, start: int, length: int) -> bytes:
         data = os.pread(handle.descriptor, length, start)
         if len(data) == length:
             return data
@@ -141,14 +174,17 @@ class Reader:
         problem = f"became shorter while in use: of {length} bytes at byte {start} it has {have}"
         return DatasetError(self._urls[shard], problem, mend="make the dataset anew")
 
-    def _verify(self, plan: _Plan, samples: list[dict[str, Any]], crc: Array) -> None:
-        number = 0
-        for sample, (_, _, fields) in zip(samples, plan.described, strict=True):
-            for name in fields:
-                member = plan.members[number]
-                number += 1
-                if zlib.crc32(sample[name]) != crc[member]:
-                    offset = int(self._catalogue.arrays["offset"][member])
+    def _verify(
+        self,
+        members: Sequence[Sequence[int]],
+        fields: Sequence[tuple[str, ...]],
+        samples: list[dict[str, Any]],
+        crc: Array,
+    ) -> None:
+        for numbers, names, sample in zip(members, fields, samples, strict=True):
+            for number, name in zip(numbers, names, strict=True):
+                if zlib.crc32(sample[name]) != crc[number]:
+                    offset = int(self._catalogue.arrays["offset"][number])
                     shown = f"{name!r} of {sample['__key__']!r}"
                     problem = f"damaged data at byte {offset}: {shown} has another checksum"
                     raise DatasetError(sample["__url__"], problem, mend="fetch or make the archive anew")

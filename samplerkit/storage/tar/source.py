@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import Any, Literal, final
 
@@ -11,8 +12,10 @@ from samplerkit.storage.tar.catalogue import Catalogue, open_catalogue
 from samplerkit.storage.tar.flaws import Skipped
 from samplerkit.storage.tar.handles import checked_most
 from samplerkit.storage.tar.names import archive_names
-from samplerkit.storage.tar.progress import progress_of
+from samplerkit.storage.tar.progress import progress_of, silence
 from samplerkit.storage.tar.reader import Reader
+
+_LOGGER = logging.getLogger(__name__)
 
 OnError = Literal["raise", "skip"]
 
@@ -57,12 +60,19 @@ class Source:
         found = open_catalogue(archives, self._cache, checksums=self._checksums, progress=self.progress)
         if self._on_error == "raise" and len(found.skipped):
             raise found.skipped.places[0].error()
+        if len(found.skipped):
+            counts = ", ".join(f"{count} {reason}" for reason, count in found.skipped.counts.items())
+            _LOGGER.warning("skipped in %s and the other archives: %s", self.names[0], counts)
         return found
 
     @cached_property
     def reader(self) -> Reader:
         """Reads samples."""
         return Reader(self.catalogue, self._cache, self._max_handles)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What shows the progress belongs to this process.
+        return {**self.__dict__, "progress": silence}
 
     @property
     def skipped(self) -> Skipped:

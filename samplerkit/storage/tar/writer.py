@@ -159,7 +159,7 @@ class TarWriter:
             raise ArgumentRangeError("shards", problem, self._pattern, mend="name more, or raise the limits")
         path = Path(self._pattern % number if self._names is None else self._names[number])
         if path.exists() and not self._overwrite:
-            mend = "say overwrite=True, or give another path"
+            mend = "overwrite, or give another path"
             raise ArgumentValueError("shards", "is there already", str(path), mend=mend)
         path.parent.mkdir(parents=True, exist_ok=True)
         return _Shard(path)

@@ -115,7 +115,9 @@ def test_a_size_in_base_256_is_read(tmp_path):
 
 
 def test_global_pax_headers_hold_for_all_members(tmp_path):
-    with tarfile.open(tmp_path / "shard.tar", "w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "x"}) as one:
+    with tarfile.open(
+        tmp_path / "shard.tar", "w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "x"}
+    ) as one:
         for name, data in python_sources():
             member = tarfile.TarInfo(name)
             member.size = len(data)

@@ -69,10 +69,12 @@ def test_lists_are_taken_in_their_order_and_may_repeat(folder):
     assert archive_names(name for name in ["b-9.tar"]) == ("b-9.tar",)
 
 
-def test_a_file_whose_name_has_braces_is_taken_as_it_is(folder):
+@pytest.mark.usefixtures("folder")
+def test_a_file_whose_name_has_braces_is_taken_as_it_is():
     assert archive_names("odd{1}.tar") == ("odd{1}.tar",)
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("urls", "error", "text"),
     [
@@ -87,11 +89,12 @@ def test_a_file_whose_name_has_braces_is_taken_as_it_is(folder):
         ([b"b-1.tar"], sk.ArgumentTypeError, "must hold paths only"),
     ],
 )
-def test_what_names_no_archives_is_an_error(folder, urls, error, text):
+def test_what_names_no_archives_is_an_error(urls, error, text):
     with pytest.raises(error, match=f"^urls: {text}"):
         TarDataset(urls)
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -105,7 +108,7 @@ def test_what_names_no_archives_is_an_error(folder, urls, error, text):
         ({"progress": True}, sk.ArgumentTypeError),
     ],
 )
-def test_bad_arguments_are_refused_before_any_file_is_opened(folder, arguments, error):
+def test_bad_arguments_are_refused_before_any_file_is_opened(arguments, error):
     with pytest.raises(error) as caught:
         TarDataset("b-1.tar", **arguments)
     assert caught.value.place == next(iter(arguments))

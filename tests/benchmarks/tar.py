@@ -1,0 +1,241 @@
+"""Benchmark of tar shards beside webdataset and tarfile, in one run: indexing and reading.
+
+Run it with `python -m tests.benchmarks.tar`; `--quick` takes a tenth of the samples. It prints Markdown.
+Ratios are what counts: machines are shared, and times do not carry over. All reading is from the page cache.
+`--cold` asks the system to drop the pages of the shards, which it may or may not do; what lies below it (a
+virtual machine's host) still has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import tarfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+import webdataset
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+from samplerkit.storage.tar.archive import Archive
+from samplerkit.storage.tar.cache import Cache
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.index import make_index
+from samplerkit.storage.tar.writer import TarWriter
+
+SHARDS, BATCH, REPEATS = 8, 256, 5
+
+
+def as_list(batch: Any) -> Any:
+    """The collate function of all loaders: what is measured is reading."""
+    return batch
+
+
+def alternated(works: dict[str, Callable[[], int]], repeats: int = REPEATS) -> dict[str, float]:
+    """The median of things a second of each work; they take turns, so that all meet the same noise."""
+    rates: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            start = time.perf_counter()
+            count = work()
+            rates[name].append(count / (time.perf_counter() - start))
+    return {name: statistics.median(found) for name, found in rates.items()}
+
+
+def report(title: str, unit: str, base: str, rates: dict[str, float]) -> None:
+    print(f"\n### {title}\n\n| who | {unit} | times {base} |\n|---|---|---|")
+    for name, rate in rates.items():
+        shown = f"{rate:,.0f}" if rate >= 100 else f"{rate:.2f}"
+        print(f"| {name} | {shown} | {rate / rates[base]:.2f} |")
+
+
+def count(samples: Iterable[Any]) -> int:
+    return sum(1 for _ in samples)
+
+
+def write(folder: Path, samples: int, size: int, kind: str) -> list[str]:
+    """Writes shards of samples of two members, of `size` bytes together, and the same samples as files."""
+    random = np.random.default_rng(0)
+    paths = [str(folder / f"{kind}-{number:02}.tar") for number in range(SHARDS)]
+    (folder / kind).mkdir()
+    for number, path in enumerate(paths):
+        with webdataset.TarWriter(path, mtime=0, encoder=False) as writer:
+            for sample in range(number, samples, SHARDS):
+                image = random.bytes(size - 8 + sample % 16)
+                writer.write(
+                    {
+                        "__key__": f"n{number:04}/image_{sample:08}",
+                        "jpg": image,
+                        "cls": b"%d" % (sample % 1000),
+                    }
+                )
+                if kind == "small":
+                    (folder / kind / f"{sample}.jpg").write_bytes(image)
+                    (folder / kind / f"{sample}.cls").write_bytes(b"%d" % (sample % 1000))
+    return paths
+
+
+def report_indexing(paths: list[str], folder: Path) -> None:
+    ours = [str(Path(path).with_suffix(".ours.tar")) for path in paths]
+    for path, other in zip(paths, ours, strict=True):
+        with TarWriter(other.replace(".ours.tar", ".%d.tar"), index=False) as writer:
+            for sample in TarDataset(path, cache=folder / "cache"):
+                writer.write(sample)
+        Path(writer.paths[0]).rename(other)
+
+    def walk(names: list[str]) -> int:
+        found = 0
+        for name in names:
+            with tarfile.open(name) as archive:
+                found += sum(1 for _ in archive)
+        return found
+
+    def index(names: list[str]) -> int:
+        cache = Cache.of(folder / "cache")
+        return sum(make_index(Archive.of(name), cache, checksums=False).num_members for name in names)
+
+    rates = alternated({"tarfile": lambda: walk(paths), "samplerkit": lambda: index(paths)})
+    report("Indexing shards of webdataset's writer (with pax headers)", "members/s", "tarfile", rates)
+    rates = alternated({"tarfile": lambda: walk(ours), "samplerkit": lambda: index(ours)})
+    report("Indexing shards of samplerkit's writer", "members/s", "tarfile", rates)
+
+
+def report_shuffled(paths: list[str], samples: int, folder: Path) -> None:
+    dataset = TarDataset(paths, cache=folder / "cache")
+    order = sk.RandomSampler(seed=7).order(dataset)
+    order_of_window = sk.RandomSampler(shuffle=sk.Shuffle.PARTIAL, partial_size=1000, seed=7).order(dataset)
+
+    def theirs() -> int:
+        return count(webdataset.WebDataset(paths, shardshuffle=False).shuffle(1000))
+
+    def ours(chosen: sk.Order) -> int:
+        return sum(len(dataset.__getitems__(chosen[at : at + BATCH])) for at in range(0, samples, BATCH))
+
+    def as_files() -> int:
+        ids = order[:]
+        for id in ids.tolist():
+            for extension in ("jpg", "cls"):
+                (folder / "small" / f"{id}.{extension}").read_bytes()
+        return samples
+
+    rates = alternated(
+        {
+            "webdataset, shuffle(1000)": theirs,
+            "samplerkit, GLOBAL": lambda: ours(order),
+            "samplerkit, PARTIAL of 1000": lambda: ours(order_of_window),
+            "samplerkit, one sample at a time": lambda: count(dataset[id] for id in order[:].tolist()),
+            "single files, GLOBAL": as_files,
+        }
+    )
+    report("Shuffled reading, no workers", "samples/s", "webdataset, shuffle(1000)", rates)
+
+    def their_loader() -> int:
+        source = webdataset.WebDataset(paths, shardshuffle=False).shuffle(1000)
+        return sum(len(batch) for batch in DataLoader(source, BATCH, num_workers=2, collate_fn=as_list))
+
+    def our_loader() -> int:
+        loader = sk.Loader(
+            dataset, sk.RandomSampler(seed=7), batch_size=BATCH, num_workers=2, collate_fn=as_list
+        )
+        return sum(len(batch) for batch in loader)
+
+    rates = alternated({"webdataset, shuffle(1000)": their_loader, "samplerkit, GLOBAL": our_loader})
+    report(
+        "Shuffled reading through a DataLoader, two workers", "samples/s", "webdataset, shuffle(1000)", rates
+    )
+
+
+def report_sequential(paths: list[str], folder: Path) -> None:
+    dataset = TarDataset(paths, cache=folder / "cache")
+    total = sum(Path(path).stat().st_size for path in paths)
+
+    def plain() -> int:
+        for path in paths:
+            with Path(path).open("rb") as file:
+                while file.read(1 << 20):
+                    pass
+        return total >> 20
+
+    def ours(mode: sk.Shuffle) -> int:
+        order = sk.DistributedSampler(1, 0, shuffle=mode, seed=7).order(dataset)
+        count(dataset.in_order(order))
+        return total >> 20
+
+    works: dict[str, Callable[[], int]] = {"plain read of 1 MiB each": plain}
+    for mode in (sk.Shuffle.FALSE, sk.Shuffle.FILES, sk.Shuffle.PARTIAL, sk.Shuffle.GLOBAL):
+        works[f"samplerkit, {mode.value.upper()}"] = lambda mode=mode: ours(mode)  # type: ignore[misc]
+    works["webdataset"] = lambda: count(webdataset.WebDataset(paths, shardshuffle=False)) and total >> 20
+    report("Samples of 100 KB", "MiB/s", "plain read of 1 MiB each", alternated(works))
+
+
+def drop_pages(paths: Iterable[Path]) -> None:
+    """Asks the system to forget the pages of some files; it may not."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+def report_cold(paths: list[str], samples: int, folder: Path) -> None:
+    dataset = TarDataset(paths, cache=folder / "cache")
+    order = sk.RandomSampler(seed=7).order(dataset)[:]
+    files = [*(folder / "small").iterdir()]
+
+    def cold_shards() -> int:
+        drop_pages(Path(path) for path in paths)
+        start = time.perf_counter()
+        for at in range(0, samples, BATCH):
+            dataset.__getitems__(order[at : at + BATCH])
+        return int(samples / (time.perf_counter() - start))
+
+    def cold_files() -> int:
+        drop_pages(files)
+        start = time.perf_counter()
+        for id in order.tolist():
+            for extension in ("jpg", "cls"):
+                (folder / "small" / f"{id}.{extension}").read_bytes()
+        return int(samples / (time.perf_counter() - start))
+
+    rates = {"single files": float(cold_files()), "shards": float(cold_shards())}
+    report(
+        "GLOBAL after the pages were dropped (names of files stay cached)", "samples/s", "single files", rates
+    )
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the samples")
+    parser.add_argument("--cold", action="store_true", help="drop the pages of the shards as well")
+    options = parser.parse_args()
+    samples = 8_000 if options.quick else 80_000
+    torch.set_num_threads(1)
+    versions = {"Python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__}
+    versions |= {"webdataset": webdataset.__version__, "samplerkit": sk.__version__}
+    print(", ".join(f"{name} {version}" for name, version in versions.items()), platform.machine())
+    print(
+        f"\n{samples:,} samples of 1.5 KB and {samples // 40:,} of 100 KB, 2 members each, in {SHARDS} "
+        f"shards; batches of {BATCH}; from the page cache."
+    )
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        small = write(folder, samples, 1500, "small")
+        large = write(folder, samples // 40, 100_000, "large")
+        report_indexing(small, folder)
+        report_shuffled(small, samples, folder)
+        report_sequential(large, folder)
+        if options.cold:
+            report_cold(small, samples, folder)
+
+
+if __name__ == "__main__":
+    main()

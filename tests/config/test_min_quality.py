@@ -1,0 +1,186 @@
+"""A config whose order mixes too little fails when it is loaded, or when it meets its dataset."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.inspect.quality import mixing
+
+TRAP = {"kind": "random", "shuffle": "partial", "partial_size": 1437}
+FILES = {"kind": "layout", "sizes": [1437] * 8}
+SIZE = 8 * 1437
+SORTED = np.repeat(np.arange(8), 1437)
+UNSORTED = np.random.default_rng(1).permutation(SORTED)
+
+
+def written(min_quality, sampler=None, **sections):
+    return {
+        "dataset": FILES,
+        "sampler": sampler or TRAP,
+        "loader": {"batch_size": 32},
+        "min_quality": min_quality,
+        **sections,
+    }
+
+
+class Digits:
+    """A dataset that tells its labels."""
+
+    def __init__(self, targets):
+        self.targets = targets
+
+    def __len__(self):
+        return len(self.targets)
+
+    def __getitem__(self, index):
+        return index
+
+
+def test_an_order_that_falls_short_fails_with_the_figure_the_weakest_window_and_the_mend():
+    figure = mixing(sk.RandomSampler(shuffle="partial", partial_size=1437), sk.Layout([1437] * 8), 32)
+    with pytest.raises(sk.ConfigError) as caught:
+        sk.load_config(written(0.3))
+    assert caught.value.place == "min_quality.mixing"
+    message = str(caught.value)
+    assert f"mixing is {figure.value:.3f}".replace("0.", ".") in message
+    assert "falls short of .300" in message
+    assert f"windows of {figure.weakest.window} samples" in message
+    assert "recommend" in caught.value.mend
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("min_quality", [0.3, {"mixing": 0.3}, {"mixing": 0.3, "batch_size": 32}])
+def test_an_order_that_is_good_enough_loads(min_quality):
+    config = sk.load_config(written(min_quality, {**TRAP, "partial_size": 1500}))
+    assert config.min_quality.mixing == 0.3
+    assert [figure.name for figure in config.check_quality()] == ["mixing"]
+    assert sk.load_config(config.to_dict()) == config
+    assert sk.load_config(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_yaml_text_and_files_are_checked_as_well(tmp_path):
+    text = "dataset: {kind: layout, sizes: [500, 500, 500]}\nsampler: {kind: sequential}\nmin_quality: 0.5\n"
+    with pytest.raises(sk.ConfigError, match=r"min_quality\.mixing"):
+        sk.Config.from_yaml(text)
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(sk.ConfigError, match=r"min_quality\.mixing"):
+        sk.load_config(path)
+
+
+def test_the_batch_is_that_of_all_ranks():
+    sampler = {"kind": "distributed", "shuffle": "partial", "partial_size": 700, "num_shards": 4, "lanes": 1}
+    alone = {**sampler, "num_shards": 1}
+    wanted = mixing(sk.RandomSampler(shuffle="partial", partial_size=700), sk.Layout([1437] * 8), 128).value
+    sk.load_config(written(wanted - 1e-6, sampler))
+    with pytest.raises(sk.ConfigError, match="falls short"):
+        sk.load_config(written(wanted - 1e-6, alone))
+    sk.load_config(written({"mixing": wanted - 1e-6, "batch_size": 128}, alone))
+
+
+@pytest.mark.parametrize("made", ["dataloader", "make_loader"])
+def test_without_a_dataset_section_the_dataset_is_checked_when_a_loader_is_made(made):
+    sections = {"sampler": {"kind": "sequential"}, "loader": {"batch_size": 32}, "min_quality": 0.5}
+    config = sk.load_config(sections)
+    with pytest.raises(sk.ConfigError, match=r"min_quality\.mixing"):
+        getattr(config, made)(range(1000))
+    shuffled = sk.load_config({**sections, "sampler": {"kind": "random"}})
+    assert getattr(shuffled, made)(range(1000)) is not None
+    with pytest.raises(sk.ConfigError, match="dataset: is missing"):
+        config.check_quality()
+
+
+def test_the_world_that_a_loader_is_given_counts():
+    sections = {
+        "sampler": {"kind": "random", "shuffle": "files"},
+        "loader": {"batch_size": 32},
+        "min_quality": 0.5,
+    }
+    config = sk.load_config(sections)
+    layout = sk.Layout([1437] * 8)
+    with pytest.raises(sk.ConfigError, match="falls short"):
+        config.check_quality(layout)
+    assert config.check_quality(layout, sk.World(4, 0))[0].value > 0.5
+
+
+def test_data_that_are_mixed_in_storage_are_told_as_such(tmp_path):
+    np.save(tmp_path / "labels.npy", UNSORTED)
+    asked = {"mixing": 0.5, "labels": str(tmp_path / "labels.npy")}
+    with pytest.raises(sk.ConfigError, match="already mixed in storage") as caught:
+        sk.load_config(written(asked))
+    assert "label_mixing" in caught.value.mend
+    asked["label_mixing"] = asked.pop("mixing")
+    config = sk.load_config(written(asked))
+    assert config.check_quality()[0].value > 0.98
+    assert sk.load_config(config.to_dict()) == config
+
+
+def test_sorted_labels_are_not_called_mixed_in_storage():
+    with pytest.raises(sk.ConfigError) as caught:
+        sk.load_config(written({"label_mixing": 0.5, "labels": SORTED}))
+    assert caught.value.place == "min_quality.label_mixing"
+    assert "storage" not in str(caught.value)
+
+
+def test_labels_of_the_dataset_are_found_when_it_comes():
+    config = sk.load_config(written({"label_mixing": 0.5}))
+    assert config.check_quality() == []
+    assert config.make_loader(Digits(UNSORTED)) is not None
+    with pytest.raises(sk.ConfigError, match=r"min_quality\.label_mixing"):
+        config.make_loader(Digits(SORTED))
+
+
+def test_the_check_can_be_put_off_to_look_at_the_config():
+    config = sk.load_config(written(0.9), check_quality=False)
+    assert config.make_loader(range(SIZE)) is not None
+    with pytest.raises(sk.ConfigError, match="falls short"):
+        config.check_quality()
+
+
+def test_a_sampler_that_needs_the_labels_of_the_dataset_waits_for_it():
+    config = sk.load_config(written(0.9, {"kind": "pk", "num_val": 1}))
+    with pytest.raises(sk.ConfigError, match="cannot be told"):
+        config.check_quality()
+    in_turn = sk.load_config(written({"label_mixing": 0.5}, {"kind": "pk", "num_val": 2}))
+    assert in_turn.check_quality() == []
+
+
+def test_a_mode_that_does_not_fit_the_dataset_is_an_error_of_the_config():
+    sections = written(0.5, {"kind": "random", "shuffle": "files"}, dataset={"kind": "size", "size": 100})
+    with pytest.raises(sk.ConfigError, match="cannot be told"):
+        sk.load_config(sections)
+
+
+@pytest.mark.parametrize(
+    ("min_quality", "place"),
+    [
+        (2, "min_quality.mixing"),
+        (0, "min_quality.mixing"),
+        (True, "min_quality"),
+        ("high", "min_quality"),
+        ([0.5], "min_quality"),
+        ({}, "min_quality.mixing"),
+        ({"mixing": "high"}, "min_quality.mixing"),
+        ({"mixing": 0.1, "batch_size": 0}, "min_quality.batch_size"),
+        ({"mixin": 0.1}, "min_quality.mixin"),
+        ({"label_mixing": -1}, "min_quality.label_mixing"),
+        ({"mixing": 0.1, "labels": "missing.npy"}, "min_quality.labels"),
+    ],
+    ids=str,
+)
+def test_what_is_no_min_quality_is_refused_at_its_place(min_quality, place):
+    with pytest.raises(sk.ConfigError) as caught:
+        sk.load_config(written(min_quality))
+    assert caught.value.place == place
+
+
+def test_the_schema_knows_the_section():
+    schema = sk.Config.json_schema()
+    kinds = schema["properties"]["min_quality"]["anyOf"]
+    assert {"type": "number"} in kinds
+    model = schema["$defs"]["min_quality"]["properties"]
+    assert set(model) == {"mixing", "label_mixing", "batch_size", "labels"}

@@ -1,0 +1,260 @@
+"""The index: where it is kept, when it is used, what it costs, and that nobody is fooled by an old one."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.tar import index as index_module
+from samplerkit.storage.tar.archive import Archive
+from samplerkit.storage.tar.arrays import UnreadableFileError, read_arrays
+from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
+from samplerkit.storage.tar.catalogue import open_catalogue
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.index import make_index, read_index
+from samplerkit.storage.tar.progress import silence
+from samplerkit.storage.tar.samples import group
+from samplerkit.storage.tar.scan import Members
+from tests.storage.tar.shards import jpeg_tiles, python_sources, write
+
+
+@pytest.fixture
+def walks(monkeypatch):
+    """The archives that are walked through, in turn."""
+    walked = []
+    scan = index_module.scan
+
+    def counted(descriptor, archive, size):
+        walked.append(Path(archive).name)
+        return scan(descriptor, archive, size)
+
+    monkeypatch.setattr(index_module, "scan", counted)
+    return walked
+
+
+def two(tmp_path):
+    paths = [tmp_path / "data" / name for name in ("one.tar", "two.tar")]
+    paths[0].parent.mkdir(exist_ok=True)
+    write(paths[0], jpeg_tiles())
+    write(paths[1], python_sources())
+    return paths
+
+
+def files(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_an_index_is_made_once_and_never_among_the_data(tmp_path, cache_home, walks):
+    paths = two(tmp_path)
+    first = list(TarDataset(paths))
+    assert walks == ["one.tar", "two.tar"]
+    assert list(TarDataset(paths)) == first
+    assert list(TarDataset(paths[::-1]).in_order([0])) == [first[60]]
+    assert walks == ["one.tar", "two.tar"]
+    assert files(tmp_path / "data") == ["one.tar", "two.tar"]
+    assert len(files(cache_home)) > 2
+    len(TarDataset(paths, cache=tmp_path / "mine"))
+    assert walks == ["one.tar", "two.tar"] * 2
+    assert len(files(tmp_path / "mine")) > 2
+
+
+def test_an_archive_that_was_written_again_is_indexed_again(tmp_path, walks):
+    paths = two(tmp_path)
+    before = TarDataset(paths)
+    fingerprint = before.fingerprint
+    write(paths[1], python_sources()[:-2])
+    after = TarDataset(paths)
+    assert len(after) == len(before) - 1
+    assert after.fingerprint != fingerprint
+    assert walks == ["one.tar", "two.tar", "two.tar"]
+    samples = list(after)
+    assert len(list(tmp_path.rglob("*.catalogue"))) == 1, "old ones pile up"
+    os.utime(paths[0], ns=(0, 12345))
+    assert list(TarDataset(paths)) == samples
+    assert walks[3:] == ["one.tar"]
+
+
+def test_an_index_beside_the_shard_is_used_if_it_is_of_this_shard(tmp_path, walks):
+    paths = two(tmp_path)
+    cache = Cache.of(None)
+    for path in paths:
+        make_index(Archive.of(str(path)), cache, checksums=False).write(Path(f"{path}{INDEX_SUFFIX}"))
+    walks.clear()
+    samples = list(TarDataset(paths))
+    assert walks == []
+    # The index of another shard, and a damaged one, are as good as none.
+    Path(f"{paths[0]}{INDEX_SUFFIX}").write_bytes(Path(f"{paths[1]}{INDEX_SUFFIX}").read_bytes())
+    damaged = bytearray(Path(f"{paths[1]}{INDEX_SUFFIX}").read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    Path(f"{paths[1]}{INDEX_SUFFIX}").write_bytes(damaged)
+    assert list(TarDataset(paths, cache=tmp_path / "other")) == samples
+    assert walks == ["one.tar", "two.tar"]
+
+
+def test_every_truncation_and_some_flips_of_an_index_are_found(tmp_path):
+    path = write(tmp_path / "shard.tar", jpeg_tiles()[:9])
+    archive = Archive.of(str(path))
+    kept = tmp_path / "kept"
+    make_index(archive, Cache.of(None), checksums=True).write(kept)
+    data = kept.read_bytes()
+    assert read_index(kept, archive) is not None
+    for length in range(0, len(data), 7):
+        kept.write_bytes(data[:length])
+        with pytest.raises(UnreadableFileError):
+            read_arrays(kept)
+        assert read_index(kept, archive) is None
+    for place in range(0, len(data), 5):
+        kept.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+        assert read_index(kept, archive) is None
+
+
+def test_a_damaged_cache_is_made_anew(tmp_path, cache_home):
+    paths = two(tmp_path)
+    samples = list(TarDataset(paths))
+    for path in cache_home.rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[:-3])
+    assert list(TarDataset(paths)) == samples
+
+
+def test_a_cache_that_cannot_be_written_to_leaves_the_index_in_memory(tmp_path):
+    paths = two(tmp_path)
+    samples = list(TarDataset(paths))
+    (tmp_path / "file").write_text("no folder")
+    dataset = TarDataset(paths, cache=tmp_path / "file")
+    assert list(dataset) == samples
+    assert list(pickle.loads(pickle.dumps(dataset))) == samples  # noqa: S301  # our own
+    with pytest.raises(sk.DatasetError, match=r"cache: cannot be written to \(.*; say cache=FOLDER"):
+        len(TarDataset(write(tmp_path / "x.tar.gz", jpeg_tiles()), cache=tmp_path / "file"))
+
+
+def test_a_gzip_archive_is_unpacked_once_and_its_older_copies_are_deleted(tmp_path, cache_home):
+    path = write(tmp_path / "shard.tar.gz", jpeg_tiles())
+    assert len(list(TarDataset(path))) == 60
+    (copy,) = cache_home.rglob("*.tar")
+    inode = copy.stat().st_ino
+    assert len(list(TarDataset(path))) == 60
+    assert copy.stat().st_ino == inode
+    other = copy.with_name("mine.tar")
+    other.write_bytes(b"not ours")
+    write(path, python_sources())
+    assert TarDataset(path)[0]["__key__"].startswith("email/")
+    assert not copy.exists()
+    assert len(list(cache_home.rglob("*.tar"))) == 2
+    assert other.read_bytes() == b"not ours"
+
+
+def test_a_copy_that_was_cut_or_lost_is_an_error_or_made_again(tmp_path, cache_home):
+    path = write(tmp_path / "shard.tar.gz", jpeg_tiles())
+    samples = list(TarDataset(path))
+    (copy,) = cache_home.rglob("*.tar")
+    os.truncate(copy, 5000)
+    with pytest.raises(sk.DatasetError, match="its unpacked copy was changed"):
+        list(TarDataset(path))
+    copy.unlink()
+    assert list(TarDataset(path)) == samples
+
+
+def test_the_fingerprint_is_of_the_samples_and_not_of_the_place(tmp_path):
+    write(tmp_path / "one.tar", jpeg_tiles(), "webdataset")
+    (tmp_path / "sub").mkdir()
+    write(tmp_path / "sub" / "one.tar", jpeg_tiles(), "tarfile gnu")
+    # webdataset sorts the fields of a sample; the same files in another order are another sample.
+    ours = TarDataset(write(tmp_path / "sub" / "two.tar", jpeg_tiles(), "tar pax")).fingerprint
+    assert TarDataset(tmp_path / "sub" / "one.tar").fingerprint == ours
+    assert TarDataset(write(tmp_path / "sub" / "two.tar.gz", jpeg_tiles())).fingerprint == ours
+    changed = [(name, data[::-1] if name.endswith("cls") else data) for name, data in jpeg_tiles()]
+    changed[1] = (changed[1][0], b"7")
+    path = write(tmp_path / "sub" / "three.tar", changed)
+    assert TarDataset(path).fingerprint == ours
+    checked = [TarDataset(one, checksums=True).fingerprint for one in (path, tmp_path / "sub" / "one.tar")]
+    assert len({ours, *checked}) == 3
+
+
+def test_checksums_want_an_index_that_has_them(tmp_path, walks):
+    paths = two(tmp_path)
+    samples = list(TarDataset(paths))
+    assert list(TarDataset(paths, checksums=True)) == samples
+    assert len(walks) == 4
+    assert list(TarDataset(paths, checksums=True)) == samples
+    assert list(TarDataset(paths)) == samples
+    assert len(walks) == 4
+
+
+SECOND = """
+import sys
+from samplerkit.storage.tar.dataset import TarDataset
+print(len(TarDataset(sys.argv[1], cache=sys.argv[2], progress=False)))
+"""
+
+
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
+def test_several_processes_may_index_at_once(tmp_path, suffix):
+    path = write(tmp_path / f"shard{suffix}", jpeg_tiles())
+    command = [sys.executable, "-c", SECOND, str(path), str(tmp_path / "cache")]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate(timeout=120)[0] for process in running] == ["60\n"] * 3
+    assert [process.returncode for process in running] == [0] * 3
+    assert not list((tmp_path / "cache").glob("*.part"))
+
+
+def of_a_million(path: Path) -> Archive:
+    """An archive that only its index knows: half a million samples of an image and a label."""
+    path.write_bytes(b"")
+    keys = [b"train/n%08d/image_%08d" % (number // 1300, number) for number in range(500_000)]
+    members = Members(
+        names=[key + extension for key in keys for extension in (b".jpg", b".cls")],
+        offsets=[512 + 200_000 * number for number in range(1_000_000)],
+        sizes=[110_000 + number % 7 for number in range(1_000_000)],
+    )
+    archive = Archive.of(str(path))
+    index = index_module._of_samples(archive, None, group(members, str(path)), np.zeros(10**6, np.uint32))
+    assert (index.num_samples, index.num_members) == (500_000, 1_000_000)
+    index.write(Path(f"{path}{INDEX_SUFFIX}"))
+    return archive
+
+
+def test_an_index_of_a_million_members_takes_at_most_64_mib_and_40_bytes_a_member(tmp_path):
+    archive = of_a_million(tmp_path / "shard.tar")
+    for checksums in (False, True):
+        catalogue = open_catalogue((archive,), Cache.of(None), checksums=checksums, progress=silence)
+        assert catalogue.path is not None
+        on_disk = catalogue.path.stat().st_size
+        numbers = sum(array.nbytes for name, array in catalogue.arrays.items() if name != "keys")
+        print(
+            f"checksums {checksums}: {on_disk / 2**20:.1f} MiB, {numbers / 10**6:.1f} bytes a member + keys"
+        )
+        assert on_disk <= 64 << 20
+        assert on_disk <= 40 * 10**6
+        base = catalogue.arrays["offset"]
+        while isinstance(base, np.ndarray) and base.base is not None and not isinstance(base, np.memmap):
+            base = base.base
+        assert isinstance(base, np.memmap), "the index is mapped, not read"
+        key_end = catalogue.arrays["key_end"][499_999:]
+        assert bytes(catalogue.arrays["keys"][key_end[0] : key_end[1]]) == b"train/n00000384/image_00499999"
+
+
+def test_offsets_beyond_4_gib_are_right(tmp_path):
+    path = tmp_path / "big.tar"
+    one = write(
+        tmp_path / "one.tar", [("a.bin", b"x" * 100), ("a.cls", b"1"), ("b.cls", b"2")], "tarfile gnu"
+    )
+    data = bytearray(one.read_bytes())
+    hole = 5 << 30
+    data[124:136] = b"%011o\0" % hole
+    data[148:156] = b"%06o\0 " % (sum(data[:148]) + sum(data[156:512]) + 8 * 32)
+    with path.open("wb") as file:
+        file.write(data[:512])
+        file.seek(512 + hole)  # a hole: the file system keeps no 5 GiB
+        file.write(data[1024:])
+    dataset = TarDataset(path)
+    assert dataset.keys() == ["a", "b"]
+    assert dataset[1]["cls"] == b"2"
+    assert int(dataset._view.source.catalogue.arrays["size"][0]) == hole

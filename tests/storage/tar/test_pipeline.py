@@ -1,0 +1,353 @@
+"""The fluent pipeline: lazy, picklable, and honest about which sample a function failed at."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import webdataset
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+from samplerkit.storage.tar import orders
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.images import IMAGE_SPECS
+from samplerkit.storage.tar.watch import ENOUGH
+from samplerkit.storage.tar.writer import TarWriter
+from tests.storage.tar.shards import jpeg_tiles, python_sources, read_by_webdataset, write
+
+
+@pytest.fixture
+def tiles(tmp_path):
+    """60 samples in two shards: 30 tiles of each photograph."""
+    files = jpeg_tiles()
+    for number in range(2):
+        write(tmp_path / f"tiles-{number}.tar", files[number * 90 : number * 90 + 90])
+    return TarDataset(f"{tmp_path}/tiles-{{0..1}}.tar")
+
+
+def double(value):
+    return value * 2
+
+
+def is_one(sample):
+    return sample["cls"] == 1
+
+
+def as_list(batch):
+    return batch
+
+
+def test_each_method_gives_a_new_dataset_and_leaves_the_old_one_alone(tiles):
+    before = tiles[3]
+    assert set(before) == {"__key__", "__url__", "jpg", "cls", "meta.json"}
+    decoded = tiles.decode("pil")
+    renamed = decoded.rename(image="png;jpg", label="cls")
+    mapped = renamed.map_dict(label=double)
+    pairs = mapped.to_tuple("image", "label")
+    assert tiles[3] == before
+    assert decoded[3]["image" if "image" in decoded[3] else "jpg"].size == (64, 64)
+    assert list(renamed[33]) == ["__key__", "__url__", "meta.json", "image", "label"]
+    assert (renamed[33]["label"], mapped[33]["label"], pairs[33][1]) == (1, 2, 2)
+    assert pairs.map(len)[0] == 2
+    assert renamed[33]["meta.json"] == {"top": 0, "left": 3}
+    for dataset in (decoded, renamed, mapped, pairs):
+        assert (len(dataset), dataset.layout, dataset.fingerprint) == (60, tiles.layout, tiles.fingerprint)
+
+
+def test_nothing_is_called_before_a_sample_is_read(tiles):
+    called = []
+    dataset = tiles.map(called.append).select(called.append)
+    assert called == []
+    assert len(dataset) == 0
+    assert len(called) == 120
+
+
+def test_map_dict_does_not_change_the_sample_it_is_given(tiles):
+    kept = []
+    dataset = tiles.map(lambda sample: kept.append(sample) or sample).map_dict(cls=double)
+    assert (dataset[40]["cls"], kept[0]["cls"]) == (b"11", b"1")
+
+
+def test_to_tuple_takes_alternatives_and_one_text_of_several(tiles):
+    assert tiles.to_tuple("png;jpg", "cls")[0] == tiles.to_tuple("jpg cls")[0]
+    assert tiles.to_tuple(["png", "jpg"])[0] == (tiles[0]["jpg"],)
+    assert tiles.to_tuple("__key__", "cls")[31] == ("photo1/tile_001", b"1")
+
+
+def test_select_keeps_ids_in_their_files(tiles):
+    ones = tiles.decode().select(is_one)
+    assert (len(ones), ones.layout.sizes.tolist(), ones.layout.names) == (30, [0, 30], tiles.layout.names)
+    assert ones[0]["__key__"] == "photo1/tile_000"
+    some = tiles.select(lambda key: key.endswith(("1", "2")), by="key")
+    assert some.layout.sizes.tolist() == [6, 6]
+    assert [key[-3:] for key in some.keys([0, 1, 6])] == ["001", "002", "001"]
+    both = some.decode().select(is_one).to_tuple("cls")
+    assert (len(both), both[5]) == (6, (1,))
+    assert len({dataset.fingerprint for dataset in (tiles, ones, some, both)}) == 4
+    assert some.fingerprint == tiles.select(lambda key: key[-1] in "12", by="key").fingerprint
+    assert len(tiles.select(lambda sample: False)) == 0
+
+
+def test_a_selection_asks_once_and_tells_how_far_it_is(tiles, tmp_path):
+    asked, told = [], []
+    dataset = TarDataset(
+        f"{tmp_path}/tiles-{{0..1}}.tar", progress=lambda *what: told.append(what), cache=tmp_path / "other"
+    ).select(lambda key: asked.append(key) or True, by="key")
+    for _ in range(3):
+        assert len(dataset) == 60
+        assert dataset[59]["cls"] == b"1"
+    assert len(asked) == 60
+    assert told[0] == ("indexing archive", 0, 2)
+    assert told[2] == ("indexing archive", 2, 2)
+    assert told[-1] == ("selecting sample", 60, 60)
+    copied = pickle.loads(pickle.dumps(tiles.decode().select(is_one)))  # noqa: S301  # our own
+    assert len(copied) == 30
+
+
+@pytest.mark.parametrize(
+    ("build", "step"),
+    [
+        (lambda dataset, f: dataset.map(f), "map(broken)"),
+        (lambda dataset, f: dataset.map_dict(cls=f), "map_dict"),
+        (lambda dataset, f: dataset.decode(lambda extension, data: f(data)), "decode"),
+        (lambda dataset, f: dataset.select(f), "select"),
+    ],
+)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_names_shard_key_and_id_and_keeps_its_cause(tiles, build, step, workers):
+    def broken(_):
+        raise ZeroDivisionError("by zero")
+
+    dataset = build(tiles.select(lambda key: key.startswith("photo1"), by="key"), broken)
+    with pytest.raises(sk.DatasetError) as caught:
+        if workers and step != "select":
+            list(DataLoader(dataset, sampler=[7], num_workers=workers, collate_fn=as_list))
+        else:
+            len(dataset)
+            dataset[7]
+    id, key = (0, "photo1/tile_000") if step == "select" else (7, "photo1/tile_007")
+    assert f"tiles-1.tar: sample {key!r} (id {id}): {step} failed:" in str(caught.value)
+    assert "by zero" in str(caught.value)
+    if not workers or step == "select":
+        cause = caught.value.__cause__
+        assert isinstance(cause if step != "decode" else cause.__cause__, ZeroDivisionError)
+
+
+def test_a_missing_field_is_named_with_those_that_are_there(tiles):
+    for dataset in (tiles.to_tuple("png"), tiles.rename(image="png;gif"), tiles.map_dict(png=double)):
+        with pytest.raises(
+            sk.DatasetError, match=r"has no field png.*; its fields are: jpg, cls, meta\.json"
+        ):
+            dataset[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda d: d.decode("jpeg2000"), sk.ArgumentValueError),
+        (lambda d: d.decode(3), sk.ArgumentTypeError),
+        (lambda d: d.decode(only=3), sk.ArgumentTypeError),
+        (lambda d: d.rename(), sk.ArgumentValueError),
+        (lambda d: d.rename(image=3), sk.ArgumentTypeError),
+        (lambda d: d.rename(image="jpg;"), sk.ArgumentValueError),
+        (lambda d: d.map_dict(), sk.ArgumentValueError),
+        (lambda d: d.map_dict(image="f"), sk.ArgumentTypeError),
+        (lambda d: d.map(None), sk.ArgumentTypeError),
+        (lambda d: d.to_tuple(), sk.ArgumentValueError),
+        (lambda d: d.to_tuple(""), sk.ArgumentValueError),
+        (lambda d: d.to_tuple(3), sk.ArgumentTypeError),
+        (lambda d: d.select(3), sk.ArgumentTypeError),
+        (lambda d: d.select(len, by="file"), sk.ArgumentValueError),
+        (lambda d: d.shuffle(-1), sk.ArgumentRangeError),
+        (lambda d: d.shuffle(2.5), sk.ArgumentTypeError),
+        (lambda d: d.shuffle(True), sk.ArgumentTypeError),
+        (lambda d: d[60], sk.OutOfDatasetError),
+        (lambda d: d[-1], IndexError),
+        (lambda d: d["a"], sk.ArgumentTypeError),
+        (lambda d: d[1.0], sk.ArgumentTypeError),
+        (lambda d: d[0:3], sk.ArgumentTypeError),
+        (lambda d: d.__getitems__([[1]]), sk.ArgumentTypeError),
+        (lambda d: d.__getitems__([0, 60]), sk.OutOfDatasetError),
+        (lambda d: list(d.in_order([99])), sk.OutOfDatasetError),
+    ],
+)
+def test_bad_arguments_are_refused(tiles, call, error):
+    with pytest.raises(error) as caught:
+        call(tiles)
+    assert isinstance(caught.value, sk.SamplerkitError)
+
+
+def test_iteration_in_any_order_reads_what_is_asked(tiles):
+    order = sk.RandomSampler(seed=7).order(tiles)
+    by_order = [sample["__key__"] for sample in tiles.in_order(order)]
+    assert by_order == tiles.keys(order[:])
+    assert [sample["__key__"] for sample in tiles] == tiles.keys()
+    assert [s["__key__"] for s in tiles.in_order(id for id in (3, 3, 1))] == tiles.keys([3, 3, 1])
+
+
+def test_a_shuffled_dataset_says_its_window_and_iterates_by_the_default_order(tiles, monkeypatch):
+    monkeypatch.setattr(orders, "_place", [])
+    shuffled = tiles.shuffle(10)
+    assert (tiles.default_partial_size, shuffled.default_partial_size) == (None, 10)
+    assert shuffled.decode().default_partial_size == 10
+    assert shuffled.shuffle(0).default_partial_size is None
+
+    def order(layout, window, epoch):
+        sampler = sk.RandomSampler(shuffle=sk.Shuffle.PARTIAL, partial_size=window, seed=3)
+        yield from sampler.order(layout, epoch).chunks(16)
+
+    orders.set_default_order(order)
+    first, second = ([sample["__key__"] for sample in shuffled] for _ in range(2))
+    assert first != second
+    assert sorted(first) == sorted(second) == sorted(tiles.keys())
+    assert first != tiles.keys()
+    assert [sample["__key__"] for sample in tiles] == tiles.keys()
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_a_plain_dataloader_over_a_shuffled_dataset_warns_once(tiles, batch):
+    dataset = tiles.shuffle(1000)
+    loader = DataLoader(dataset, batch_size=batch, collate_fn=as_list)
+    told = r"use samplerkit\.Loader, or sampler=samplerkit\.TorchSampler"
+    with pytest.warns(UserWarning, match=told) as seen:
+        batches = [len(epoch) for epoch in ([*loader], [*loader])]
+    assert batches == [len(loader)] * 2
+    assert len(seen) == 1
+
+
+def test_a_sampler_of_ours_or_a_shuffling_dataloader_does_not_warn(tiles):
+    dataset = tiles.shuffle(1000).to_tuple("cls")
+    assert len(tiles) > ENOUGH
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sampler = sk.TorchSampler(sk.RandomSampler(seed=7), dataset)
+        assert len(list(DataLoader(dataset, sampler=sampler, collate_fn=as_list))) == 60
+        assert len(list(DataLoader(dataset, shuffle=True, collate_fn=as_list))) == 60
+        assert len(list(sk.Loader(dataset, sk.SequentialSampler(), batch_size=4, collate_fn=as_list))) == 15
+        chosen = tiles.shuffle(1000)
+        chosen.order_is_given()
+        assert len(list(DataLoader(chosen, collate_fn=as_list))) == 60
+
+
+FIELDS = {
+    "txt": b"text \xc3\xa9",
+    "text": b"more",
+    "transcript": b"said",
+    "cls": b"7",
+    "cls2": b" 8\n",
+    "index": b"9",
+    "inx": b"-1",
+    "id": b"10",
+    "json": b'{"a": [1, 2.5, null]}',
+    "jsn": b"[]",
+    "bin": b"\x00\xff",
+    "dotted.json": b"3",
+}
+
+
+def arrays():
+    npy, npz = io.BytesIO(), io.BytesIO()
+    np.save(npy, np.arange(6.0).reshape(2, 3))
+    np.savez(npz, x=np.arange(3), y=np.ones((2, 2), np.float16))
+    return {"npy": npy.getvalue(), "npz": npz.getvalue()}
+
+
+def equal(one, other):
+    """Whether two decoded values are the same, type and all."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(equal(one[key], other[key]) for key in one)
+    if hasattr(one, "tobytes"):
+        return (one.mode, one.size, one.tobytes()) == (other.mode, other.size, other.tobytes())
+    return one == other
+
+
+def test_fields_are_decoded_as_webdataset_does(tmp_path):
+    with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
+        writer.write({"__key__": "a", **FIELDS, **arrays()})
+        writer.write({"__key__": "b", **{f"{name}.gz": gz(data) for name, data in FIELDS.items()}})
+    dataset = TarDataset(writer.paths).decode()
+    for number, sample in enumerate(read_by_webdataset([tmp_path / "x-0.tar"])):
+        assert equal(dataset[number], webdataset.Decoder([])(sample))
+
+
+def gz(data):
+    import gzip  # noqa: PLC0415  # one line of one test
+
+    return gzip.compress(data)
+
+
+@pytest.mark.parametrize("spec", sorted(IMAGE_SPECS))
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P"])
+def test_images_are_decoded_as_webdataset_does(tmp_path, spec, mode):
+    tile = webdataset.imagehandler("pil")(".jpg", jpeg_tiles()[0][1]).convert(mode)
+    stream = io.BytesIO()
+    tile.save(stream, "PNG")
+    with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
+        writer.write({"__key__": "a", "png": stream.getvalue(), "cls": 1})
+    (sample,) = read_by_webdataset([tmp_path / "x-0.tar"])
+    expected = webdataset.Decoder([webdataset.imagehandler(spec)])(sample)
+    assert equal(TarDataset(writer.paths).decode(spec)[0], expected)
+
+
+def test_our_image_names_are_those_of_webdataset():
+    assert set(IMAGE_SPECS) == set(webdataset.autodecode.imagespecs)
+
+
+@pytest.mark.parametrize("extension", ["pkl", "pickle", "pyd", "pth", "pt", "x.pkl"])
+def test_pickles_are_refused_and_run_nothing(tmp_path, extension):
+    marker = tmp_path / "ran"
+
+    class Bomb:
+        def __reduce__(self):
+            return marker.write_text, ("it ran",)
+
+    with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
+        writer.write({"__key__": "a", extension: pickle.dumps(Bomb()), "txt": "fine"})
+    dataset = TarDataset(writer.paths)
+    with pytest.raises(
+        sk.DatasetError, match=r"is a pickle, which runs code when it is loaded; give decode a fun"
+    ):
+        dataset.decode()[0]
+    assert dataset.decode(only="txt")[0]["txt"] == "fine"
+    given = dataset.decode(lambda name, data: len(data) if name.endswith(extension[-3:]) else None)
+    assert given[0][extension] > 10
+    assert not marker.exists()
+
+
+def test_arrays_of_objects_are_refused(tmp_path):
+    stream = io.BytesIO()
+    np.save(stream, np.array([{}], dtype=object), allow_pickle=True)
+    with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
+        writer.write({"__key__": "a", "npy": stream.getvalue()})
+        writer.write({"__key__": "b", "msg": b"\x80", "cls": b"seven", "jpg": b"no image"})
+    dataset = TarDataset(writer.paths)
+    with pytest.raises(
+        sk.DatasetError, match=r"field 'npy': cannot be decoded \(Object arrays cannot be loaded"
+    ):
+        dataset.decode()[0]
+    with pytest.raises(sk.DatasetError, match=r"field 'msg': has no decoder here; give decode a function"):
+        dataset.decode()[1]
+    with pytest.raises(
+        sk.DatasetError, match=r"sample 'b' \(id 1\): decode failed: field 'cls': cannot be dec"
+    ):
+        dataset.decode(only=["cls"])[1]
+    with pytest.raises(sk.DatasetError, match=r"field 'jpg': cannot be decoded \(cannot identify image file"):
+        dataset.decode("pil", only={"jpg"})[1]
+
+
+def test_python_sources_decode_to_their_text(tmp_path):
+    path = write(tmp_path / "x.tar", python_sources())
+    dataset = TarDataset(path).decode(lambda name, data: data.decode() if name == ".py" else None)
+    for sample in dataset:
+        assert len(sample["py"].encode()) == int(sample["size.txt"])

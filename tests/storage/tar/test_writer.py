@@ -1,0 +1,177 @@
+"""The writer: whole shards or none, the same bytes everywhere, and nothing that a reader would not take."""
+
+from __future__ import annotations
+
+import tarfile
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.writer import TarWriter
+from tests.storage.tar.shards import SOURCES, as_samples, read_by_webdataset
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_is_written_is_read_and_has_an_index(tmp_path, source):
+    samples = as_samples(SOURCES[source]())
+    with TarWriter(f"{tmp_path}/x-%04d.tar", samples_per_shard=5, checksums=True) as writer:
+        for sample in samples:
+            writer.write(sample)
+    assert writer.num_samples == len(samples)
+    assert len(writer.paths) == -(-len(samples) // 5)
+    dataset = TarDataset(writer.paths, checksums=True, cache=tmp_path / "cache")
+    assert [{**sample, "__url__": None} for sample in dataset] == [{**s, "__url__": None} for s in samples]
+    assert sorted(path.name for path in tmp_path.glob("*.skidx")) == [
+        f"x-{number:04}.tar.skidx" for number in range(len(writer.paths))
+    ]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_values_are_written_so_that_decode_gives_them_back(tmp_path):
+    sample = {
+        "__key__": "a/b",
+        "__url__": "left out",
+        "txt": "text é",
+        "cls": 7,
+        "index": np.int64(12),
+        "json": {"x": [1, None]},
+        "meta.json": [],
+        "npy": np.arange(6).reshape(2, 3),
+        "npz": {"x": np.ones(3), "y": np.zeros((2, 2))},
+        "bin": bytearray(b"\0\1"),
+        "raw": memoryview(b"\2"),
+    }
+    with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
+        writer.write(sample)
+    read = TarDataset(writer.paths).decode()[0]
+    assert read.pop("__url__") == writer.paths[0]
+    assert list(read) == [name for name in sample if name != "__url__"]
+    assert np.array_equal(read.pop("npy"), sample["npy"])
+    assert {name: array.tolist() for name, array in read.pop("npz").items()} == {
+        "x": [1, 1, 1],
+        "y": [[0, 0], [0, 0]],
+    }
+    assert read == {
+        "__key__": "a/b",
+        "txt": "text é",
+        "cls": 7,
+        "index": 12,
+        "json": {"x": [1, None]},
+        "meta.json": [],
+        "bin": b"\0\1",
+        "raw": b"\2",
+    }
+
+
+def test_a_shard_is_begun_before_it_would_exceed_its_bytes(tmp_path):
+    with TarWriter(f"{tmp_path}/x-%d.tar", bytes_per_shard=20_480) as writer:
+        for number in range(40):
+            writer.write({"__key__": str(number), "bin": bytes(1500)})
+        writer.write({"__key__": "large", "bin": bytes(100_000)})
+        writer.write({"__key__": "last", "bin": b""})
+    sizes = [(tmp_path / f"x-{number}.tar").stat().st_size for number in range(len(writer.paths))]
+    assert [size for size in sizes if size > 20_480] == [102_400]
+    assert TarDataset(writer.paths).layout.sizes.tolist() == [9, 9, 9, 9, 4, 1, 1]
+
+
+def test_an_error_drops_the_shard_at_hand_and_keeps_the_others(tmp_path):
+    with pytest.raises(ZeroDivisionError), TarWriter(f"{tmp_path}/x-%d.tar", samples_per_shard=2) as writer:
+        for number in range(5):
+            writer.write({"__key__": str(number), "cls": number})
+        raise ZeroDivisionError
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "cache-home" if (tmp_path / "cache-home").exists() else "x-0.tar",
+        "x-0.tar.skidx",
+        "x-1.tar",
+        "x-1.tar.skidx",
+    ] or {path.name for path in tmp_path.glob("x-*")} == {
+        "x-0.tar",
+        "x-0.tar.skidx",
+        "x-1.tar",
+        "x-1.tar.skidx",
+    }
+    assert not list(tmp_path.glob(".x-*"))
+    assert len(TarDataset(f"{tmp_path}/x-{{0..1}}.tar")) == 4
+
+
+def test_a_failed_sample_leaves_no_part_of_itself(tmp_path):
+    with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
+        writer.write({"__key__": "a", "txt": "fine"})
+        with pytest.raises(sk.ArgumentTypeError):
+            writer.write({"__key__": "b", "txt": "fine", "jpg": object()})
+        writer.write({"__key__": "c", "txt": "fine"})
+    assert TarDataset(writer.paths).keys() == ["a", "c"]
+
+
+def test_shards_may_be_named_one_by_one(tmp_path):
+    with TarWriter(f"{tmp_path}/{{train,val}}.tar", samples_per_shard=3) as writer:
+        for number in range(5):
+            writer.write({"__key__": str(number), "cls": number})
+        writer.next_shard()
+        with pytest.raises(sk.ArgumentRangeError, match="names 2 shards, and more are needed"):
+            writer.write({"__key__": "5", "cls": 5})
+    assert [path.rsplit("/")[-1] for path in writer.paths] == ["train.tar", "val.tar"]
+    assert TarDataset(writer.paths).layout.sizes.tolist() == [3, 2]
+
+
+def test_members_have_no_owner_and_no_time(tmp_path):
+    with TarWriter(f"{tmp_path}/x-%d.tar", index=False) as writer:
+        writer.write({"__key__": "a", "txt": "fine"})
+    with tarfile.open(writer.paths[0]) as archive:
+        (member,) = archive.getmembers()
+    assert (member.mtime, member.uid, member.uname) == (0, 0, "")
+    assert not list(tmp_path.glob("*.skidx"))
+
+
+@pytest.mark.parametrize(
+    ("sample", "error", "text"),
+    [
+        ({"txt": "x"}, sk.ArgumentTypeError, "__key__: must be a text"),
+        ({"__key__": 3, "txt": "x"}, sk.ArgumentTypeError, "__key__: must be a text"),
+        ({"__key__": "a"}, sk.ArgumentValueError, "sample: has no field"),
+        ({"__key__": "a.b", "txt": "x"}, sk.ArgumentValueError, "must have no dot in its last part"),
+        ({"__key__": "", "txt": "x"}, sk.ArgumentValueError, "must have no dot"),
+        ({"__key__": "a/", "txt": "x"}, sk.ArgumentValueError, "cannot be the name of a file"),
+        ({"__key__": "/a", "txt": "x"}, sk.ArgumentValueError, "cannot be the name of a file"),
+        ({"__key__": "../a", "txt": "x"}, sk.ArgumentValueError, "cannot be the name of a file"),
+        ({"__key__": "a\0", "txt": "x"}, sk.ArgumentValueError, "cannot be the name of a file"),
+        ({"__key__": "__meta__/a", "txt": "x"}, sk.ArgumentValueError, "is left out by readers"),
+        ({"__key__": "a", "TXT": "x"}, sk.ArgumentValueError, "must be an extension in lower case"),
+        ({"__key__": "a", "t/xt": "x"}, sk.ArgumentValueError, "must be an extension in lower case"),
+        ({"__key__": "first", "txt": "x"}, sk.ArgumentValueError, "is there already"),
+        (
+            {"__key__": "a", "jpg": 3},
+            sk.ArgumentTypeError,
+            "has no encoding for such a value, got 3; give bytes",
+        ),
+        ({"__key__": "a", "cls": True}, sk.ArgumentTypeError, "has no encoding"),
+        ({"__key__": "a", "npy": np.array([{}])}, sk.ArgumentTypeError, "has no encoding"),
+        ({"__key__": "a", "json": {1, 2}}, sk.ArgumentTypeError, "cannot be written as JSON"),
+        ([], sk.ArgumentTypeError, "must be a dict"),
+    ],
+)
+def test_what_a_reader_would_not_take_is_refused(tmp_path, sample, error, text):
+    with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
+        writer.write({"__key__": "first", "txt": "x"})
+        with pytest.raises(error, match=text):
+            writer.write(sample)
+    assert [s["__key__"] for s in read_by_webdataset([tmp_path / "x-0.tar"])] == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"shards": "x.tar"}, sk.ArgumentValueError),
+        ({"shards": "x-%d-%d.tar"}, sk.ArgumentValueError),
+        ({"shards": "x-%s.tar"}, sk.ArgumentValueError),
+        ({"shards": "x-%d.tgz"}, sk.ArgumentValueError),
+        ({"shards": 3}, sk.ArgumentTypeError),
+        ({"shards": "x-%d.tar", "samples_per_shard": 0}, sk.ArgumentRangeError),
+        ({"shards": "x-%d.tar", "bytes_per_shard": "1G"}, sk.ArgumentTypeError),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, error):
+    with pytest.raises(error):
+        TarWriter(**arguments)
