@@ -20,9 +20,11 @@ COMPARED = {
     "README.md": 3,
     "device.md": 1,
     "files.md": 3,
-    "migration.md": 3,
+    "migration.md": 4,
+    "quality.md": 3,
     "resume.md": 1,
     "samplers.md": 3,
+    "tar.md": 1,
 }
 
 

@@ -47,7 +47,9 @@ def check(
     job = None if world is None else World(world, rank)
     found: list[Finding] = []
     is_config = Path(target).is_file() or ":" not in target
-    source: Any = loader_of(load_config(target), job) if is_config else function_named(target)
+    source: Any = (
+        loader_of(load_config(target, check_quality=False), job) if is_config else function_named(target)
+    )
     found += look(source, world=job, epoch=epoch, saves_state=saves_state)
     if not is_config:
         found += _seen_elsewhere(target, source, found)

@@ -6,7 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -18,19 +18,23 @@ from samplerkit.config.loader import LOADER, LoaderOptions
 from samplerkit.config.mistakes import require_mapping, unknown_key
 from samplerkit.config.placed import placed
 from samplerkit.config.plain import plain
+from samplerkit.config.quality import SECTION, MinQuality, read_min_quality
 from samplerkit.config.registry import SAMPLERS
 from samplerkit.config.schema import json_schema
 from samplerkit.config.text import parse
 from samplerkit.errors import ConfigError
+from samplerkit.inspect.quality.figure import Figure
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
+from samplerkit.loading.world import detect_world
 from samplerkit.order.layout import Layout
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.pk import PKSampler
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.tar.dataset import TarDataset
 
-_SECTIONS = ("dataset", "sampler", "loader")
+_SECTIONS = ("dataset", "sampler", "loader", SECTION)
 _EXAMPLE = f"sampler: {SAMPLERS.example}"
 
 
@@ -46,6 +50,7 @@ class Config:
             leaves it out: pass your own dataset from Python.
         sampler: the chain of samplers.
         loader: the options of the DataLoader.
+        min_quality: what the order must reach; None for anything.
 
     Example:
         >>> config = Config.from_yaml('''
@@ -66,6 +71,8 @@ class Config:
     sampler: Sampler
     loader: LoaderOptions
     _written: dict[str, Any] = field(repr=False)
+    min_quality: MinQuality | None = None
+    _checks_quality: bool = field(default=True, repr=False)
 
     @classmethod
     def from_yaml(cls, text: str) -> Config:
@@ -76,7 +83,7 @@ class Config:
         """
         if not isinstance(text, str):
             raise ConfigError("config", "must be a string of YAML", text, mend="use load_config for the rest")
-        return _built(parse(text), Path())
+        return _checked(_built(parse(text), Path()), check_quality=True)
 
     @staticmethod
     def json_schema() -> dict[str, Any]:
@@ -108,7 +115,7 @@ class Config:
             [['a', 'b'], ['c']]
         """
         options = self.loader.of_torch()
-        joined = placed(dataset, self.dataset)
+        joined = self._placed(dataset, world, self.loader.batch_size)
         sampler = TorchSampler(self.sampler, joined, world)
         batches = TorchBatchSampler(sampler, options.pop("batch_size"), options.pop("drop_last"))
         read = joined if dataset is None else dataset
@@ -131,7 +138,44 @@ class Config:
             2
         """
         given = {**self.loader.of_ours(), **options}
-        return Loader(placed(dataset, self.dataset), self.sampler, world=world, **given)
+        return Loader(self._placed(dataset, world, given["batch_size"]), self.sampler, world=world, **given)
+
+    def check_quality(self, dataset: Any = None, world: World | None = None) -> list[Figure]:
+        """Compares the order with `min_quality`, as loading the config and making a loader do by themselves.
+
+        Args:
+            dataset: what is read; None for what the config says.
+            world: of the first start; None asks the sampler, then the running job.
+
+        Returns:
+            The figures that are asked for; label mixing is left out where no labels are known.
+
+        Raises:
+            ConfigError: a figure falls short, or there is no dataset.
+
+        Example:
+            >>> written = {"dataset": {"kind": "layout", "sizes": [100] * 64}, "sampler": {"kind": "random"}}
+            >>> print(load_config({**written, "min_quality": 0.9}).check_quality()[0])
+            mixing 1.000 (exact; weakest 1.000 in windows of 2)
+        """
+        if dataset is None and self.dataset is None:
+            raise ConfigError("dataset", "is missing", mend="give one, or write a dataset section")
+        drawn_from = self.dataset if dataset is None else placed(dataset, self.dataset)
+        return self._figures(drawn_from, world, self.loader.batch_size)
+
+    def _placed(self, dataset: Any, world: World | None, batch_size: int) -> Any:
+        """Joins the dataset to the layout of the config, and looks whether its order is good enough."""
+        drawn_from = placed(dataset, self.dataset)
+        if self._checks_quality:
+            self._figures(drawn_from, world, batch_size)
+        return drawn_from
+
+    def _figures(self, drawn_from: Any, world: World | None, batch_size: int) -> list[Figure]:
+        if self.min_quality is None:
+            return []
+        # As a loader does: a chain that is not dealt by itself is dealt to the job.
+        job = detect_world() if world is None and not self.sampler.is_distributed else world
+        return self.min_quality.check(self.sampler, drawn_from, self.sampler.world(job), batch_size)
 
     def __eq__(self, other: object) -> bool:
         return self._written == other._written if isinstance(other, Config) else NotImplemented
@@ -140,19 +184,21 @@ class Config:
         return hash(json.dumps(self._written, sort_keys=True, default=str))
 
 
-def load_config(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
+def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_quality: bool = True) -> Config:
     """Reads a config.
 
     Args:
         source: the path of a YAML file, from whose folder relative paths start; or a mapping, whose paths
             start from the working directory.
+        check_quality: whether a dataset section and `min_quality` are compared here, and again when a loader
+            is made.
 
     Returns:
         The config, frozen, with a live sampler.
 
     Raises:
-        ConfigError: the file cannot be read, or a key, a type, a value or the nesting is wrong. The
-            error's `place` is the path of the key.
+        ConfigError: the file cannot be read, or a key, a type, a value or the nesting is wrong, or the order
+            falls short of `min_quality`. The error's `place` is the path of the key.
 
     Example:
         >>> config = load_config({"sampler": {"kind": "random", "seed": 7}})
@@ -163,7 +209,7 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
         samplerkit.errors.ConfigError: sampler.sed: is no key of random, got 7; did you mean seed?
     """
     if isinstance(source, Mapping):
-        return _built(source, Path())
+        return _checked(_built(source, Path()), check_quality)
     if not isinstance(source, str | os.PathLike) or isinstance(os.fspath(source), bytes):
         raise ConfigError("config", "must be a path or a mapping", source)
     if isinstance(source, str) and "\n" in source:
@@ -171,7 +217,7 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
     path = Path(source)
     text = _text(path)
     try:
-        return _built(parse(text, path.name), path.parent)
+        return _checked(_built(parse(text, path.name), path.parent), check_quality)
     except ConfigError as error:
         error.add_note(f"in the config file {path}")
         raise
@@ -214,4 +260,23 @@ def _built(document: Any, folder: Path) -> Config:
     loader = LOADER.read(require_mapping(options, "loader", "loader: {batch_size: 256}"), "loader", folder)
     if loader.written:
         written["loader"] = loader.written
-    return Config(layout, sampler, loader.make(), written)
+    quality = None
+    if sections.get(SECTION) is not None:
+        asked = read_min_quality(sections[SECTION], folder)
+        quality, written[SECTION] = asked.make(), asked.written
+    return Config(layout, sampler, loader.make(), written, quality)
+
+
+def _checked(config: Config, check_quality: bool) -> Config:
+    if not check_quality:
+        return replace(config, _checks_quality=False)
+    # A sampler that asks the samples themselves, for labels for instance, waits for the dataset.
+    if config.dataset is not None and not (isinstance(config.dataset, Layout) and _asks(config.sampler)):
+        config.check_quality()
+    return config
+
+
+def _asks(sampler: Sampler | None) -> bool:
+    if sampler is None:
+        return False
+    return (isinstance(sampler, PKSampler) and sampler.labels is None) or _asks(sampler.get_child())

@@ -9,6 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_jso
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.kinds import Kinds
 from samplerkit.config.loader import LOADER
+from samplerkit.config.quality import MIN_QUALITY, SECTION
 from samplerkit.config.registry import SAMPLERS, TARGETS
 
 _SAMPLER = {"$ref": "#/$defs/$sampler"}
@@ -33,9 +34,9 @@ def json_schema() -> dict[str, Any]:
 
     Example:
         >>> sorted(json_schema()["properties"])
-        ['dataset', 'loader', 'sampler']
+        ['dataset', 'loader', 'min_quality', 'sampler']
     """
-    constructors = [*_all(SAMPLERS), *_all(DATASETS), LOADER]
+    constructors = [*_all(SAMPLERS), *_all(DATASETS), LOADER, MIN_QUALITY]
     references, generated = models_json_schema(
         [(constructor.model, "validation") for constructor in constructors],
         schema_generator=_Generator,
@@ -63,6 +64,9 @@ def json_schema() -> dict[str, Any]:
             "dataset": {"oneOf": [*discriminated(DATASETS, {}), {"type": "null"}]},
             "sampler": _SAMPLER,
             "loader": {"anyOf": [references[LOADER.model, "validation"], {"type": "null"}]},
+            SECTION: {
+                "anyOf": [references[MIN_QUALITY.model, "validation"], {"type": "number"}, {"type": "null"}]
+            },
         },
         "required": ["sampler"],
         "additionalProperties": False,

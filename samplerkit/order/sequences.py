@@ -84,10 +84,10 @@ class Permuted(Order):
 
 @final
 class Table(Order):
-    """Ids that were written down: an array, of which a read-only copy is kept."""
+    """Ids that were written down: an array, of which a copy is kept unless it is read-only."""
 
     def __init__(self, ids: Ids) -> None:
-        self._ids = np.array(ids, dtype=np.int64)
+        self._ids = np.array(ids, dtype=np.int64) if ids.flags.writeable else np.asarray(ids, dtype=np.int64)
         self._ids.flags.writeable = False
 
     def __len__(self) -> int:

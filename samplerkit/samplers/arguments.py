@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
-from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.modes import Mode
 from samplerkit.order.permutation import LARGEST
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
+from samplerkit.samplers.algorithms.known import ALGORITHMS
 
 INT64_MAX = 2**63 - 1
 MOST_LANES = 2**24
@@ -82,8 +82,8 @@ def algorithm(value: Any) -> str:
     """Takes the id of an algorithm that this version knows."""
     if not isinstance(value, str):
         raise ArgumentTypeError("algorithm", "must be a string", value)
-    if value != ALGORITHM:
-        raise ArgumentValueError("algorithm", "is not known", value, mend=f"known: {ALGORITHM}")
+    if value not in ALGORITHMS:
+        raise ArgumentValueError("algorithm", "is not known", value, mend=f"known: {', '.join(ALGORITHMS)}")
     return value
 
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterable
-from itertools import islice
 from typing import Any, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
+from samplerkit.errors import ArgumentTypeError, CompositionError
 from samplerkit.order.deal import Deal
+from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.shuffle import Shuffle
-from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
 from samplerkit.samplers import arguments
 from samplerkit.samplers.chain import Chain
 from samplerkit.samplers.context import Context, RunConstants
-
-LONGEST_ITERATION = 1 << 28
-"""The most ids that are read from a user's `__iter__`, which might never end."""
+from samplerkit.samplers.iteration import read_ids
 
 
 class Sampler:
@@ -70,6 +66,14 @@ class Sampler:
         """What this sampler says of shards: None for all but a distributed one."""
         return None
 
+    def deal_over(self, dataset: Any) -> Deal | None:
+        """What this sampler says of the shards of one dataset: `deal`, unless its kind has a rule of its own.
+
+        Args:
+            dataset: a dataset, a `Layout`, or a number of samples.
+        """
+        return self.deal
+
     def draw(self, layout: Layout, context: Context) -> Order | np.ndarray[Any, Any] | list[int]:
         """Orders the samples of a layout: the one method that a sampler writes.
 
@@ -99,7 +103,7 @@ class Sampler:
         Raises:
             ArgumentTypeError: not a sampler.
             CompositionError: there is a child already, the child would contain this sampler, the child's
-                shuffle mode is PARTIAL, or this one's is neither GLOBAL nor FALSE.
+                shuffle mode is PARTIAL, this one's is neither GLOBAL nor FALSE, or their algorithms differ.
         """
         if sampler is None:
             return
@@ -122,6 +126,11 @@ class Sampler:
                 "the shuffle mode of a sampler with a child must be GLOBAL or FALSE",
                 self.get_shuffle_mode().value,
                 mend="give the mode to the innermost sampler, which knows the files",
+            )
+        algorithms = self._algorithms() | sampler._algorithms()
+        if len(algorithms) > 1:
+            raise CompositionError(
+                place, "the samplers of a chain must have one algorithm", sorted(algorithms)
             )
         self._child = sampler
 
@@ -246,6 +255,15 @@ class Sampler:
             return 1
         return reader._lane_count(Layout.of(dataset), constants.lanes)
 
+    @property
+    @final
+    def chain_algorithm(self) -> str:
+        """The id of the algorithm that all random samplers of the chain have."""
+        return min(self._algorithms(), default=ALGORITHM)
+
+    def _algorithms(self) -> set[str]:
+        return {link.algorithm for link in self._links() if hasattr(link, "algorithm")}
+
     def _lane_count(self, layout: Layout, run_lanes: int) -> int:
         return 1
 
@@ -270,25 +288,6 @@ class Sampler:
     def _described(self) -> str:
         shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments().items())
         return f"{type(self).__name__}({shown})"
-
-
-def read_ids(ids: Iterable[Any], limit: int | None, place: str) -> Ids:
-    """Reads the ids that a user's iterable yields into an array.
-
-    Args:
-        ids: yields integers.
-        limit: how many to read at most; None and 0 mean all.
-        place: who yields them, for errors.
-
-    Raises:
-        ArgumentTypeError: it yields something else.
-        DatasetError: it does not end.
-    """
-    numbers = (arguments.integer(f"{place}: id", number) for number in ids)
-    array = np.fromiter(islice(numbers, limit or LONGEST_ITERATION + 1), dtype=np.int64)
-    if array.size > LONGEST_ITERATION:
-        raise DatasetError(place, f"yields more than {LONGEST_ITERATION} ids", mend="say num_samples")
-    return array
 
 
 def _short(value: Any) -> str:

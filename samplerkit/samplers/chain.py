@@ -26,6 +26,9 @@ class Link(Protocol):
     def deal(self) -> Deal | None:
         """What the sampler says of shards, if it is a distributed one."""
 
+    def deal_over(self, dataset: Any) -> Deal | None:
+        """What the sampler says of the shards of one dataset."""
+
     def draw(self, layout: Layout, context: Context) -> Any:
         """Orders the samples of a layout."""
 
@@ -55,6 +58,10 @@ class Chain:
         """What the dealer says of shards; None for a chain without a distributed sampler."""
         return None if self._dealer is None else self.links[self._dealer].deal
 
+    def deal_over(self, dataset: Any) -> Deal | None:
+        """What the dealer says of the shards of one dataset."""
+        return None if self._dealer is None else self.links[self._dealer].deal_over(dataset)
+
     def world(self, world: World | None = None) -> World:
         """Resolves the world: what the dealer says, then `world`, then, where it is asked, the running job.
 
@@ -79,22 +86,21 @@ class Chain:
     def undealt(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
         """Gives the order of all shards together: their weave, where the dealer is not the root."""
         order = self._up_to_the_deal(dataset, epoch, constants)
-        if self.deal is None or self._dealer == len(self.links) - 1:
+        deal = self.deal_over(dataset)
+        if deal is None or self._dealer == len(self.links) - 1:
             return order
         # Left to the job, the number of shards below the root is a constant of the run too.
-        num_shards = self.deal.num_shards or constants.lanes
+        num_shards = deal.num_shards or constants.lanes
         return Weave(
             [
-                self._above_the_deal(
-                    self.deal.shard(order, World(num_shards, shard)), dataset, epoch, constants
-                )
+                self._above_the_deal(deal.shard(order, World(num_shards, shard)), dataset, epoch, constants)
                 for shard in range(num_shards)
             ]
         )
 
     def shard(self, dataset: Any, epoch: int, constants: RunConstants, world: World) -> Order:
         """Gives the order of one shard."""
-        deal = self.deal or Deal()
+        deal = self.deal_over(dataset) or Deal()
         order = deal.shard(self._up_to_the_deal(dataset, epoch, constants), world)
         return self._above_the_deal(order, dataset, epoch, constants)
 
@@ -102,7 +108,7 @@ class Chain:
         dealer = len(self.links) - 1 if self._dealer is None else self._dealer
         order: Order | None = None
         for depth in range(dealer):
-            deal = self.links[depth].deal
+            deal = self.links[depth].deal_over(dataset)
             if deal is None:
                 order = self._drawn(depth, order, dataset, epoch, constants.lanes)
                 continue
@@ -121,7 +127,7 @@ class Chain:
     def _drawn(self, depth: int, child: Order | None, dataset: Any, epoch: int, lanes: int) -> Order:
         """Draws from the dataset or from the child, and reads the child at what was drawn."""
         layout = Layout.of(dataset) if child is None else Layout(len(child))
-        drawn = self.links[depth].draw(layout, Context(epoch, depth, lanes, dataset, child))
+        drawn = self.links[depth].draw(layout, Context(epoch, depth, lanes, dataset, child, len(self.links)))
         if not isinstance(drawn, Order):
             drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))
         return drawn if child is None else compose(drawn, child)

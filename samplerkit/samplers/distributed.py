@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentRangeError
 from samplerkit.order.deal import Deal
@@ -15,6 +15,7 @@ from samplerkit.order.shuffle import (
     Shuffle,
 )
 from samplerkit.samplers import arguments
+from samplerkit.samplers.algorithms.known import ALGORITHMS
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context
 
@@ -83,6 +84,7 @@ class DistributedSampler(Sampler):
         self.offset: Final = arguments.integer("offset", offset)
         self.seed: Final = arguments.seed(seed)
         self.algorithm: Final = arguments.algorithm(algorithm)
+        ALGORITHMS[self.algorithm].check(self.seed, self._mode, self.num_samples)
         self._check_ranges()
 
     def _check_ranges(self) -> None:
@@ -101,13 +103,17 @@ class DistributedSampler(Sampler):
         """What this sampler says of shards."""
         return Deal(self.num_shards, self.shard_id, self.offset, self.num_samples)
 
+    def deal_over(self, dataset: Any) -> Deal:
+        """Tells how the shards of this dataset are dealt: the algorithm may have a rule for its kind."""
+        return ALGORITHMS[self.algorithm].deal(self.deal, self._mode, dataset)
+
     def get_shuffle_mode(self) -> Shuffle:
         """Gives the shuffle mode."""
         return self.shuffle
 
     def _lane_count(self, layout: Layout, run_lanes: int) -> int:
-        return self._mode.lane_count(layout, run_lanes)
+        return ALGORITHMS[self.algorithm].lane_count(self._mode, layout, run_lanes)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout, undealt."""
-        return self._mode.order(layout, lambda role: context.key(self.seed, role), context.lanes)
+        return ALGORITHMS[self.algorithm].distributed(self._mode, self.deal, layout, self.seed, context)

@@ -9,9 +9,10 @@ from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
-from samplerkit.samplers.base import Sampler, read_ids
+from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import checked_ids
 from samplerkit.samplers.context import Context
+from samplerkit.samplers.iteration import read_ids
 
 
 @final

@@ -10,7 +10,7 @@ from typing import Any, Final, final, get_args
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
+from samplerkit.errors import DatasetError, NotSupportedError
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixture import Mixed, Stop, mixture_length
@@ -74,6 +74,8 @@ class MixtureSampler(Sampler):
         self.stop: Final = arguments.choice("stop", stop, get_args(Stop))
         self.seed: Final = arguments.seed(seed)
         self.algorithm: Final = arguments.algorithm(algorithm)
+        if self.algorithm != ALGORITHM:
+            raise NotSupportedError("algorithm", "knows no mixtures", algorithm, mend=f"use {ALGORITHM}")
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""

@@ -13,18 +13,16 @@ from samplerkit.errors import (
     DatasetError,
     NotSupportedError,
 )
-from samplerkit.order.keys import ALGORITHM, keyed_hash
+from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.permutation import Permutation
 from samplerkit.order.sequences import Range, Table
 from samplerkit.samplers import arguments
+from samplerkit.samplers.algorithms.known import ALGORITHMS
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context
 
 DEFAULT_COLUMN = "label"
-
-_HASH_WORDS = 3
 
 
 @final
@@ -85,6 +83,7 @@ class PKSampler(Sampler):
         self.seed: Final = arguments.seed(seed)
         self.labels: Final = None if labels is None else _checked(labels, "labels")
         self.algorithm: Final = arguments.algorithm(algorithm)
+        ALGORITHMS[self.algorithm].check(self.seed)
         if self.labels is not None and self.labels.size == 0:
             raise ArgumentRangeError("labels", "must not be empty", labels)
 
@@ -96,15 +95,9 @@ class PKSampler(Sampler):
         classes, members = np.unique(labels, return_inverse=True)
         counts = np.bincount(members, minlength=classes.size)
         by_class = np.argsort(members, kind="stable")
-        chosen = np.arange(classes.size)
-        if self.shuffle:
-            key = context.key(self.seed, "pk classes")
-            chosen = Permutation(classes.size, key).forward(chosen)
-        chosen = np.repeat(chosen, self.num_val)[: self.num_samples or None]
-        words = context.key(self.seed, "pk").words(_HASH_WORDS)
-        hashes = keyed_hash(words, np.arange(chosen.size))
-        # 32 bits of the hash are enough to pick one of fewer than 2^31 members without a visible bias.
-        within = (hashes >> np.uint64(33)).astype(np.int64) * counts[chosen] >> 31
+        chosen, within = ALGORITHMS[self.algorithm].class_draws(
+            counts, self.num_val, self.shuffle, self.num_samples or None, self.seed, context
+        )
         return Table(by_class[(np.cumsum(counts) - counts)[chosen] + within])
 
     def _labels(self, context: Context) -> np.ndarray[Any, Any]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Final, final
 
 from samplerkit.errors import ArgumentTypeError, ShuffleModeError
-from samplerkit.order.deal import limited
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.sequences import Draws, Range
+from samplerkit.order.sequences import Range
 from samplerkit.order.shuffle import (
     DEFAULT_ADAPTIVE_THRESHOLD,
     DEFAULT_PARTIAL_SIZE,
     Shuffle,
 )
 from samplerkit.samplers import arguments
+from samplerkit.samplers.algorithms.known import ALGORITHMS
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context
 
@@ -76,6 +76,7 @@ class RandomSampler(Sampler):
         self.lanes: Final = self._mode.lanes
         self.seed: Final = arguments.seed(seed)
         self.algorithm: Final = arguments.algorithm(algorithm)
+        ALGORITHMS[self.algorithm].check(self.seed, self._mode, self.num_samples)
         if self.shuffle is Shuffle.FALSE:
             raise ArgumentTypeError(
                 "shuffle", "must be a mode that shuffles", shuffle, mend="use SequentialSampler"
@@ -93,16 +94,13 @@ class RandomSampler(Sampler):
         return self.shuffle
 
     def _lane_count(self, layout: Layout, run_lanes: int) -> int:
-        return self._mode.lane_count(layout, run_lanes)
+        return ALGORITHMS[self.algorithm].lane_count(self._mode, layout, run_lanes)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        size = len(layout)
+        algorithm, limit = ALGORITHMS[self.algorithm], self.num_samples or None
         if not self.replacement:
-            order = self._mode.order(layout, lambda role: context.key(self.seed, role), context.lanes)
-            return limited(order, self.num_samples or None)
-        if size == 0:
+            return algorithm.random(self._mode, limit, layout, self.seed, context)
+        if len(layout) == 0:
             return Range(0, 0)
-        wanted = self.num_samples or size
-        count = wanted if layout.has_files else min(wanted, size)
-        return Draws(count, context.key(self.seed, "replacement"), population=size)
+        return algorithm.draws(limit, layout, self.seed, context)

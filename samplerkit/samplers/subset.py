@@ -9,9 +9,10 @@ from samplerkit.order.algebra import compose
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.sequences import Permuted, Table
+from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers import arguments
+from samplerkit.samplers.algorithms.known import ALGORITHMS
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import checked_ids
 from samplerkit.samplers.context import Context
@@ -94,6 +95,7 @@ class SubsetRandomSampler(Sampler):
         self.indices: Final = arguments.indices(indices)
         self.seed: Final = arguments.seed(seed)
         self.algorithm: Final = arguments.algorithm(algorithm)
+        ALGORITHMS[self.algorithm].check(self.seed)
 
     def _own_num_samples(self) -> int:
         return _fewest(self.num_samples, self.indices)
@@ -101,4 +103,4 @@ class SubsetRandomSampler(Sampler):
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         chosen = _chosen(self, self.indices, layout)
-        return compose(Permuted(len(chosen), context.key(self.seed, "subset")), chosen)
+        return compose(ALGORITHMS[self.algorithm].subset(len(chosen), self.seed, context), chosen)

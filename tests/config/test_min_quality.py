@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.inspect.quality import mixing
+from samplerkit.inspect.quality import mixing, recommend
 
 TRAP = {"kind": "random", "shuffle": "partial", "partial_size": 1437}
 FILES = {"kind": "layout", "sizes": [1437] * 8}
@@ -49,7 +49,8 @@ def test_an_order_that_falls_short_fails_with_the_figure_the_weakest_window_and_
     assert f"mixing is {figure.value:.3f}".replace("0.", ".") in message
     assert "falls short of .300" in message
     assert f"windows of {figure.weakest.window} samples" in message
-    assert "recommend" in caught.value.mend
+    advice = recommend(sk.Layout([1437] * 8), 32, mixing=0.3)
+    assert caught.value.mend == f"the cheapest mode that meets it is {advice.reason}"
     assert "\n" not in message
 
 
@@ -132,6 +133,14 @@ def test_labels_of_the_dataset_are_found_when_it_comes():
     assert config.make_loader(Digits(UNSORTED)) is not None
     with pytest.raises(sk.ConfigError, match=r"min_quality\.label_mixing"):
         config.make_loader(Digits(SORTED))
+
+
+@pytest.mark.parametrize("targets", [np.linspace(0, 1, SIZE), [[0, 1]] * SIZE, [[1], [2, 3]] * (SIZE // 2)])
+def test_targets_that_are_no_classes_are_let_be(targets):
+    config = sk.load_config(written({"label_mixing": 0.5}))
+    assert config.make_loader(Digits(targets)) is not None
+    with pytest.raises(sk.ConfigError, match="falls short"):
+        sk.load_config(written(0.5), check_quality=False).check_quality(Digits(targets))
 
 
 def test_the_check_can_be_put_off_to_look_at_the_config():

@@ -200,7 +200,6 @@ def test_a_figure_is_plain_data_and_one_line():
         ({"dataset": object()}, sk.DatasetError),
         ({"order": sk.RandomSampler(shuffle="files"), "dataset": 100}, sk.ShuffleModeError),
     ],
-    ids=str,
 )
 def test_bad_arguments_are_refused(arguments, error):
     right = {"order": sk.SequentialSampler(), "dataset": LAYOUT, "batch_size": 16}

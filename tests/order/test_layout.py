@@ -123,7 +123,7 @@ def test_the_parts_of_a_concat_dataset_are_its_files():
     assert sk.Layout.of(torch.utils.data.ConcatDataset(parts)) == sk.Layout([4, 2, 5])
 
 
-@pytest.mark.parametrize("dataset", [None, 1.5, object(), iter([1])], ids=repr)
+@pytest.mark.parametrize("dataset", [None, 1.5, object(), iter([1])], ids=lambda value: type(value).__name__)
 def test_what_tells_no_length_is_no_dataset(dataset):
     with pytest.raises(sk.DatasetError):
         sk.Layout.of(dataset)

@@ -3,9 +3,8 @@
 Example:
     >>> from samplerkit.compat import mindspore as ds
     >>> ds.config.set_seed(7)
-    >>> sampler = ds.DistributedSampler(num_shards=2, shard_id=0)
-    >>> sampler.order(10).positions_of(5)
-    array([2])
+    >>> list(ds.DistributedSampler(num_shards=2, shard_id=0).order(10))
+    [3, 0, 4, 1, 9]
 """
 
 from samplerkit.compat.mindspore import config

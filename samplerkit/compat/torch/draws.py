@@ -15,7 +15,8 @@ from samplerkit.loading.identity import digest
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 from samplerkit.samplers import arguments
-from samplerkit.samplers.base import LONGEST_ITERATION, Sampler
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.iteration import LONGEST_ITERATION
 
 
 @dataclass(frozen=True)

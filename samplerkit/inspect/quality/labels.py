@@ -126,7 +126,7 @@ def effective_batch(
         figure = look.figures("file_mixing")[0]
     else:
         raise DatasetError("labels", "are needed for a dataset of fewer than two files", mend="give labels")
-    size = len(subject.layout) if subject.length < 2 * batch else subject.length
+    size = subject.length
     per_share = (batch - 1) / (1 - batch / size)
     # A batch that is more even than a random one is worth more, but never more than all samples.
     effect = max(1 + (1 - figure.value) * per_share, batch / size)

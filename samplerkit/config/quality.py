@@ -1,0 +1,151 @@
+"""The least quality that the order of a config must have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.config.constructor import Call, Constructor
+from samplerkit.config.mistakes import require_mapping
+from samplerkit.config.place import below
+from samplerkit.errors import ArgumentValueError, ConfigError, SamplerkitError
+from samplerkit.inspect.quality.figure import Figure, shown
+from samplerkit.inspect.quality.labels import ALREADY_MIXED, label_mixing, storage_mixing
+from samplerkit.inspect.quality.mixing import mixing
+from samplerkit.inspect.quality.recommend import bar, recommend
+from samplerkit.order.world import World
+from samplerkit.samplers import arguments
+from samplerkit.samplers.base import Sampler
+
+SECTION = "min_quality"
+EXAMPLE = "min_quality: {mixing: 0.5}"
+
+_OF_DATASETS = ("labels", "label", "targets")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MinQuality:
+    """What the order of a config must reach, else loading it fails.
+
+    Args:
+        mixing: the least `mixing`, in (0, 1]; None for any.
+        label_mixing: the least `label_mixing`, in (0, 1]; None for any.
+        batch_size: samples in a batch of all ranks together; None for that of the loader on the ranks of the
+            job.
+        labels: the label of each sample, a list or a `.npy` file; None takes `labels`, `label` or `targets`
+            of the dataset, once there is one.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentRangeError: an argument is out of its range.
+        ArgumentValueError: no figure is asked for.
+
+    Example:
+        >>> MinQuality(mixing=0.5).mixing
+        0.5
+    """
+
+    mixing: float | None = None
+    label_mixing: float | None = None
+    batch_size: int | None = None
+    labels: Sequence[Any] | np.ndarray[Any, Any] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("mixing", "label_mixing"):
+            if getattr(self, name) is not None:
+                bar(name, getattr(self, name))
+        if self.mixing is None and self.label_mixing is None:
+            raise ArgumentValueError("mixing", "or label_mixing must be said", mend=f"write {EXAMPLE}")
+        if self.batch_size is not None:
+            arguments.positive("batch_size", self.batch_size)
+
+    def check(self, sampler: Sampler, dataset: Any, world: World, batch_size: int) -> list[Figure]:
+        """Computes the figures that are asked for, and compares.
+
+        Args:
+            sampler: the chain.
+            dataset: what it draws from: a layout, or the dataset itself.
+            world: of the first start.
+            batch_size: samples in a batch of one rank.
+
+        Returns:
+            The figures; label mixing is left out where the labels are not known yet.
+
+        Raises:
+            ConfigError: one falls short: the error names it, its weakest window and the mend. Or there is
+                none: the mode does not fit the dataset, or the labels do not.
+        """
+        try:
+            return self._checked(sampler, dataset, world, batch_size)
+        except SamplerkitError as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(SECTION, f"cannot be told ({error})") from error
+
+    def _checked(self, sampler: Sampler, dataset: Any, world: World, batch_size: int) -> list[Figure]:
+        batch = self.batch_size or batch_size * world.num_shards
+        labels = _labels_of(dataset) if self.labels is None else self.labels
+        found = []
+        if self.mixing is not None:
+            figure = mixing(sampler, dataset, batch, world=world)
+            self._compare(figure, self.mixing, dataset, batch, labels, world)
+            found.append(figure)
+        if self.label_mixing is not None and labels is not None:
+            figure = label_mixing(sampler, dataset, batch, labels, world=world)
+            self._compare(figure, self.label_mixing, dataset, batch, labels, world)
+            found.append(figure)
+        return found
+
+    @staticmethod
+    def _compare(figure: Figure, wanted: float, dataset: Any, batch: int, labels: Any, world: World) -> None:
+        if figure.value >= wanted:
+            return
+        weakest = figure.weakest
+        error = "" if figure.exact else f" (standard error {shown(figure.standard_error)})"
+        problem = (
+            f"falls short of {shown(wanted)}: {figure.name} is {shown(figure.value)}{error}, weakest in "
+            f"windows of {weakest.window} samples with {shown(weakest.value)}"
+        )
+        mend = "mix more: take larger blocks, more files at a time, or GLOBAL"
+        if figure.name == "mixing":
+            advice = recommend(dataset, batch, mixing=wanted, lanes=world.num_shards)
+            mend = f"the cheapest mode that meets it is {advice.reason}"
+        if labels is not None:
+            stored = storage_mixing(dataset, batch, labels)
+            if stored.value >= ALREADY_MIXED:
+                problem += f"; labels are already mixed in storage, with a mixing of {shown(stored.value)}"
+                mend = "every mode is about as good here: ask for label_mixing in place of mixing"
+        raise ConfigError(below(SECTION, figure.name), problem, mend=mend)
+
+
+MIN_QUALITY = Constructor.of(SECTION, MinQuality)
+"""How a config writes it; a number alone is the mixing."""
+
+
+def read_min_quality(section: Any, folder: Any) -> Call:
+    """Reads the section.
+
+    Raises:
+        ConfigError: a key is unknown, or has a value of the wrong type.
+    """
+    if isinstance(section, int | float) and not isinstance(section, bool):
+        section = {"mixing": section}
+    return MIN_QUALITY.read(require_mapping(section, SECTION, EXAMPLE), SECTION, folder)
+
+
+def _labels_of(dataset: Any) -> Any:
+    """Finds classes in the dataset; targets of other kinds are not meant."""
+    for name in _OF_DATASETS:
+        found = getattr(dataset, name, None)
+        if isinstance(found, list | tuple) or hasattr(found, "__array__"):
+            try:
+                array = np.asarray(found)
+            except ValueError:  # lists of different lengths
+                continue
+            if array.ndim == 1 and array.dtype.kind in "iubUS":
+                return array
+    return None

@@ -1,0 +1,159 @@
+"""The random engines of the C++ standard that MindSpore draws from, word by word, in arrays."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, final
+
+import numpy as np
+
+from samplerkit.order.typing import Ids
+
+_MERSENNE_WORDS = 624
+_MERSENNE_MIDDLE = 397
+_MERSENNE_INIT = 1812433253
+
+_MINSTD_MODULUS = 2**31 - 1
+_MINSTD_MULTIPLIER = 16807
+_MINSTD_BLOCK = 1 << 16
+_MINSTD_DOUBLINGS = 16
+
+_SEEDS_AT_ONCE = 1 << 14
+
+Words32 = np.ndarray[Any, np.dtype[np.uint32]]
+
+
+class Generator(Protocol):
+    """A stream of uniform words in [0, span], that can be looked at before it is used."""
+
+    span: int
+    """The largest word: what the C++ engine calls max() - min()."""
+
+    def peek(self, count: int) -> Ids:
+        """Gives the next words without using them, as an int64 array of shape (count,)."""
+
+    def skip(self, count: int) -> None:
+        """Uses words, whether they were looked at or not."""
+
+
+@final
+class Mt19937(Generator):
+    """`std::mt19937`: words of 32 bits.
+
+    Args:
+        seed: 0 <= seed < 2^32.
+
+    Source: Matsumoto and Nishimura, "Mersenne Twister" (1998); the C++ standard names its constants.
+
+    Example:
+        >>> Mt19937(5489).peek(3)
+        array([3499211612,  581869302, 3890346734])
+    """
+
+    span = 2**32 - 1
+
+    def __init__(self, seed: int) -> None:
+        words = [seed]
+        for number in range(1, _MERSENNE_WORDS):
+            words.append(_MERSENNE_INIT * (words[-1] ^ words[-1] >> 30) + number & 0xFFFFFFFF)
+        # numpy's engine is the same one; only its way to turn a seed into a state is another.
+        self._engine = np.random.MT19937(0)
+        key = np.array(words, dtype=np.uint32)
+        self._engine.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": _MERSENNE_WORDS}}
+        self._ahead = np.zeros(0, dtype=np.int64)
+
+    def peek(self, count: int) -> Ids:
+        if count > self._ahead.size:
+            missing = self._engine.random_raw(count - self._ahead.size).astype(np.int64)
+            self._ahead = np.concatenate([self._ahead, missing]) if self._ahead.size else missing
+        return self._ahead[:count]
+
+    def skip(self, count: int) -> None:
+        beyond = count - self._ahead.size
+        self._ahead = self._ahead[count:]
+        if beyond > 0:
+            self._engine.random_raw(beyond, output=False)
+
+
+@final
+class MinstdRand0(Generator):
+    """`std::minstd_rand0`, which GCC calls `std::default_random_engine`: words of 31 bits, less their min().
+
+    Args:
+        seed: 0 <= seed < 2^32; taken modulo 2^31 - 1, and 0 as 1.
+
+    Source: Lewis, Goodman and Miller (1969), as the C++ standard has it.
+
+    Example:
+        >>> MinstdRand0(1).peek(2) + 1
+        array([    16807, 282475249])
+    """
+
+    span = _MINSTD_MODULUS - 2
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed % _MINSTD_MODULUS or 1
+
+    def peek(self, count: int) -> Ids:
+        words = np.empty(count, dtype=np.int64)
+        state = self._state
+        for start in range(0, count, _MINSTD_BLOCK):
+            part = words[start : start + _MINSTD_BLOCK]
+            np.multiply(_MINSTD_POWERS[: part.size], state, out=part)
+            part %= _MINSTD_MODULUS
+            state = int(part[-1])
+        words -= 1
+        return words
+
+    def skip(self, count: int) -> None:
+        self._state = self._state * pow(_MINSTD_MULTIPLIER, count, _MINSTD_MODULUS) % _MINSTD_MODULUS
+
+
+def _powers_of_the_multiplier() -> Ids:
+    powers = np.array([_MINSTD_MULTIPLIER], dtype=np.int64)
+    for _ in range(_MINSTD_DOUBLINGS):
+        powers = np.concatenate([powers, powers * powers[-1] % _MINSTD_MODULUS])
+    powers.flags.writeable = False
+    return powers
+
+
+_MINSTD_POWERS = _powers_of_the_multiplier()
+
+
+def first_words(seeds: Ids) -> Ids:
+    """Gives the first word of a `std::mt19937` of each seed.
+
+    Args:
+        seeds: int64 array of shape (m,), each in [0, 2^32).
+
+    Returns:
+        int64 array of shape (m,).
+
+    Example:
+        >>> first_words(np.array([5489, 5489]))
+        array([3499211612, 3499211612])
+    """
+    words = np.empty(seeds.size, dtype=np.int64)
+    for start in range(0, seeds.size, _SEEDS_AT_ONCE):
+        part = slice(start, start + _SEEDS_AT_ONCE)
+        words[part] = _first_words(seeds[part].astype(np.uint32))
+    return words
+
+
+def _first_words(seeds: Words32) -> Words32:
+    # The first word depends on three words of the state only. Products of uint32 wrap as in C++.
+    state, shifted = seeds.copy(), np.empty_like(seeds)
+    second = seeds
+    for number in range(1, _MERSENNE_MIDDLE + 1):
+        np.right_shift(state, np.uint32(30), out=shifted)
+        state ^= shifted
+        state *= np.uint32(_MERSENNE_INIT)
+        state += np.uint32(number)
+        if number == 1:
+            second = state.copy()
+    joined = seeds & np.uint32(0x80000000) | second & np.uint32(0x7FFFFFFF)
+    word: Words32 = state ^ joined >> np.uint32(1) ^ (joined & np.uint32(1)) * np.uint32(0x9908B0DF)
+    word ^= word >> np.uint32(11)
+    word ^= word << np.uint32(7) & np.uint32(0x9D2C5680)
+    word ^= word << np.uint32(15) & np.uint32(0xEFC60000)
+    word ^= word >> np.uint32(18)
+    return word

@@ -1,0 +1,35 @@
+"""Ids from what a user iterates over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.order.typing import Ids
+from samplerkit.samplers import arguments
+
+LONGEST_ITERATION = 1 << 28
+"""The most ids that are read from a user's `__iter__`, which might never end."""
+
+
+def read_ids(ids: Iterable[Any], limit: int | None, place: str) -> Ids:
+    """Reads the ids that a user's iterable yields into an array.
+
+    Args:
+        ids: yields integers.
+        limit: how many to read at most; None and 0 mean all.
+        place: who yields them, for errors.
+
+    Raises:
+        ArgumentTypeError: it yields something else.
+        DatasetError: it does not end.
+    """
+    numbers = (arguments.integer(f"{place}: id", number) for number in ids)
+    array = np.fromiter(islice(numbers, limit or LONGEST_ITERATION + 1), dtype=np.int64)
+    if array.size > LONGEST_ITERATION:
+        raise DatasetError(place, f"yields more than {LONGEST_ITERATION} ids", mend="say num_samples")
+    return array

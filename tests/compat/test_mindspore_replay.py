@@ -1,0 +1,263 @@
+"""samplerkit.compat.mindspore gives the ids that MindSpore 2.10.0 gave, in all its recorded runs."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from torch.utils.data import ConcatDataset
+
+import samplerkit as sk
+from samplerkit.compat import mindspore as ds
+from tests.compat import mindspore_chains as chains
+from tests.samplers import mindspore_cases
+
+# TFRecord cases are arguments of a dataset and no sampler.
+CASES = [case for case in mindspore_cases.recorded("golden") if case["dataset"]["kind"] != "tfrecord"]
+PLAIN = [case for case in CASES if not case["quirks"]]
+TAGGED = [case for case in CASES if case["quirks"]]
+
+# Recorded refusals of plain cases that we do not share, each with our reason.
+WE_ACCEPT = {
+    "The sampler is not supported yet": "a sampler without randomness reads files as well",
+    "different from generator.len": "num_samples is a limit, as for every sampler",
+    "Not a valid index": "PK over a child looks up the labels of what the child yields",
+    "there are no child ids": "PK over a child looks up the labels of what the child yields",
+    "Argument shuffle with value": "a mode may be said in place of a bool",
+}
+
+
+def recordings(case):
+    """Every (epoch, shard, recorded ids or None)."""
+    for epoch in range(case["num_epochs"]):
+        for shard in range(chains.num_shards(case)):
+            yield epoch, shard, case["epochs"] and case["epochs"][epoch][shard]
+
+
+def test_every_plain_case_is_replayed_exactly(capsys):
+    cases, sequences = Counter(), Counter()
+    for case in PLAIN:
+        kind = case["dataset"]["kind"]
+        cases[kind] += 1
+        for epoch, shard, recorded in recordings(case):
+            if recorded is not None:
+                ids = chains.read(case, epoch, shard, quirks=False)
+                assert chains.is_recorded(ids, recorded), (case["id"], epoch, shard, ids)
+                sequences[kind] += 1
+    with capsys.disabled():
+        print(f"\nexact: {dict(cases)} cases, {dict(sequences)} sequences of ids")
+    assert cases == {"mappable": 639, "labelled": 84, "mindrecord": 547, "concat": 25}
+    assert sequences == {"mappable": 4250, "labelled": 243, "mindrecord": 2756, "concat": 182}
+
+
+def test_the_flag_changes_no_plain_case():
+    for case in PLAIN:
+        for epoch, shard, recorded in recordings(case):
+            if recorded is not None:
+                assert chains.is_recorded(chains.read(case, epoch, shard, quirks=True), recorded), case["id"]
+
+
+def test_what_mindspore_refused_is_refused_with_its_class_or_accepted_for_a_reason():
+    outcomes = Counter()
+    for case in PLAIN:
+        for epoch, shard, recorded in recordings(case):
+            if recorded is not None:
+                continue
+            theirs, ours = case["errors"][0], chains.read(case, epoch, shard, quirks=False)
+            same_class = theirs["type"] in {base.__name__ for base in type(ours).__mro__}
+            if isinstance(ours, sk.SamplerkitError) and same_class:
+                outcomes["refused"] += 1
+                continue
+            assert any(reason in theirs["message"] for reason in WE_ACCEPT), (case["id"], theirs, ours)
+            outcomes["accepted"] += 1
+            if isinstance(ours, sk.SamplerkitError):
+                # The dataset's argument was taken: it is the mode that does not fit.
+                assert case["sampler"] is None, (case["id"], ours)
+                assert ours.place in {"shuffle", "num_samples"}
+    assert outcomes["refused"] > 250
+    assert outcomes["accepted"] > 50
+
+
+@pytest.mark.parametrize("reason", WE_ACCEPT)
+def test_each_reason_to_accept_more_is_needed(reason):
+    assert any(reason in error["message"] for case in PLAIN for error in case.get("errors", []))
+
+
+# What becomes of the cases with each tag.
+GROUPS = {
+    "dataset_size_wrong": {
+        "the same with and without": 24,
+        "exact with the flag": 43,
+        "refused": 5,
+        "exact in epoch 0, then refused": 16,
+    },
+    "distributed_child_reports_full_size_to_parent": {
+        "MindSpore refused it": 41,
+        "the same with and without": 31,
+        "exact with the flag": 12,
+    },
+    "empty_shard_yields_id_0": {"exact with the flag": 57},
+    "mindrecord_chain_parents_not_rerun_after_epoch_0": {
+        "exact in epoch 0, then refused": 116,
+        "the same with and without": 8,
+    },
+    "mindrecord_negative_index_unsigned_modulo": {"refused": 11},
+    "mindrecord_offset_gives_contiguous_blocks": {"exact with the flag": 57},
+    "mindrecord_partial_wraps_once": {"refused": 1},
+    "mindrecord_replacement_ignored": {"refused": 15, "MindSpore refused it": 8},
+    "subset_random_same_seed_every_epoch": {
+        "exact with the flag": 87,
+        "the same with and without": 17,
+        "MindSpore refused it": 2,
+    },
+    "weighted_same_draws_every_epoch": {
+        "exact with the flag": 120,
+        "the same with and without": 46,
+        "MindSpore refused it": 37,
+        "refused": 3,
+    },
+}
+
+
+def group(case):
+    """Says what becomes of a case with a quirk, over all its epochs and shards."""
+    runs = [run for run in recordings(case) if run[2] is not None]
+    if not runs:
+        return "MindSpore refused it"
+    with_flag = [chains.read(case, epoch, shard, quirks=True) for epoch, shard, _ in runs]
+    is_exact = [chains.is_recorded(ids, run[2]) for ids, run in zip(with_flag, runs, strict=True)]
+    is_refused = [isinstance(ids, sk.SamplerkitError) for ids in with_flag]
+    if all(is_exact):
+        without = [chains.read(case, epoch, shard, quirks=False) for epoch, shard, _ in runs]
+        is_plain = all(chains.is_recorded(ids, run[2]) for ids, run in zip(without, runs, strict=True))
+        return "the same with and without" if is_plain else "exact with the flag"
+    if all(is_refused):
+        return "refused"
+    epochs = [run[0] for run in runs]
+    if all(
+        refused if epoch else exact
+        for epoch, exact, refused in zip(epochs, is_exact, is_refused, strict=True)
+    ):
+        return "exact in epoch 0, then refused"
+    return "WRONG"
+
+
+def test_each_case_with_a_quirk_is_in_one_group(capsys):
+    groups = defaultdict(Counter)
+    for case in TAGGED:
+        for tag in case["quirks"]:
+            groups[tag][group(case)] += 1
+    with capsys.disabled():
+        for tag, counts in sorted(groups.items()):
+            print(f"\n{tag}: {dict(counts)}", end="")
+        print()
+    assert groups == GROUPS
+
+
+def test_without_the_flag_weighted_and_subset_draws_differ_from_epoch_to_epoch():
+    for sampler in (ds.WeightedRandomSampler([1.0] * 50, seed=7), ds.SubsetRandomSampler(range(50), seed=7)):
+        assert list(sampler.order(50, 0)) != list(sampler.order(50, 1))
+    constant = ds.WeightedRandomSampler([1.0] * 50, seed=7, quirks=True)
+    assert list(constant.order(50, 0)) == list(constant.order(50, 5))
+
+
+def test_an_epoch_is_the_same_whether_earlier_ones_were_asked_for_or_not():
+    sampler = ds.RandomSampler(seed=3)
+    fifth = sampler.order(1000, 5)[:]
+    held = [sampler.order(1000, epoch) for epoch in range(6)]
+    assert np.array_equal(held[5][:], fifth)
+    assert np.array_equal(ds.RandomSampler(seed=3).order(1000, 5)[:], fifth)
+
+
+def test_the_seed_of_the_process_is_taken_when_a_sampler_is_made():
+    before = ds.get_seed()
+    try:
+        ds.config.set_seed(11)
+        sampler = ds.RandomSampler()
+        ds.set_seed(12)
+        assert (sampler.seed, ds.RandomSampler().seed, ds.RandomSampler(seed=5).seed) == (11, 12, 5)
+    finally:
+        ds.set_seed(before)
+
+
+@pytest.mark.parametrize(
+    ("seed", "kind"), [(-1, ValueError), (2**32, ValueError), (1.5, TypeError), (True, TypeError)]
+)
+def test_a_seed_that_mindspore_cannot_have_is_refused(seed, kind):
+    for take in (ds.set_seed, lambda seed: ds.RandomSampler(seed=seed)):
+        with pytest.raises(kind, match="seed"):
+            take(seed)
+
+
+def test_samplers_of_one_chain_have_one_algorithm():
+    parent = ds.RandomSampler()
+    with pytest.raises(sk.CompositionError, match="one algorithm"):
+        parent.add_child(ds.DistributedSampler(2, 0, quirks=True))
+    with pytest.raises(sk.CompositionError, match="one algorithm"):
+        parent.add_child(sk.RandomSampler())
+    parent.add_child(ds.SequentialSampler())
+    assert parent.chain_algorithm == "mindspore-2.10"
+
+
+@pytest.mark.parametrize("name", ["lanes", "pools"])
+def test_what_mindspore_has_not_is_refused(name):
+    with pytest.raises(NotImplementedError, match=name):
+        sk.RandomSampler(algorithm="mindspore-2.10", **{name: 2})
+    with pytest.raises(NotImplementedError, match="algorithm"):
+        sk.MixtureSampler(algorithm="mindspore-2.10")
+
+
+def test_a_loader_saves_the_algorithm_and_refuses_another_one():
+    dataset = list(range(40))
+    loader = sk.Loader(dataset, ds.RandomSampler(seed=1), batch_size=4)
+    first = [int(i) for batch in [next(iter(loader))] for i in batch]
+    state = loader.state_dict()
+    assert first == ds.RandomSampler(seed=1).order(40)[:4].tolist()
+    assert state["algorithm"] == "mindspore-2.10"
+    with pytest.raises(sk.StateError, match="algorithm"):
+        sk.Loader(dataset, sk.RandomSampler(seed=1), batch_size=4).load_state_dict(state)
+
+
+CONCAT = ConcatDataset([range(3), range(4)])
+
+
+@pytest.mark.parametrize(
+    ("sampler", "kind", "name"),
+    [
+        (lambda: ds.DistributedSampler(2, 0), ValueError, "shuffle"),
+        (lambda: ds.DistributedSampler(2, 0, False, num_samples=2), ValueError, "num_samples"),
+        (lambda: ds.RandomSampler(True), ValueError, "replacement"),
+        (lambda: ds.RandomSampler(num_samples=1), ValueError, "num_samples"),
+        (lambda: ds.SubsetRandomSampler([1]), TypeError, "sampler"),
+        (lambda: ds.WeightedRandomSampler([1]), TypeError, "sampler"),
+        (lambda: ds.PKSampler(1, labels=range(7)), TypeError, "sampler"),
+    ],
+)
+def test_a_concat_dataset_refuses_what_mindspore_refuses(sampler, kind, name):
+    with pytest.raises(kind, match=name):
+        sampler().order(CONCAT)
+
+
+def test_over_a_concat_dataset_a_torch_loader_pads_nothing():
+    shards = [sk.TorchSampler(ds.DistributedSampler(2, shard, False), CONCAT) for shard in range(2)]
+    assert [list(shard) for shard in shards] == [[0, 2, 4, 6], [1, 3, 5]]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: ds.RandomSampler(seed=1), lambda: ds.DistributedSampler(8, 3, seed=1)],
+    ids=["random", "distributed"],
+)
+@pytest.mark.parametrize("dataset", [10**6, sk.Layout([10**3] * 10**3)], ids=["plain", "files"])
+def test_a_million_samples_need_at_most_four_arrays_of_their_number(make, dataset):
+    # The first epoch, and the second one while the first is held: all that is allocated then.
+    tracemalloc.start()
+    try:
+        first = make().order(dataset, 0)
+        second = make().order(dataset, 1)
+        assert tracemalloc.get_traced_memory()[1] < 4 * 8 * 10**6
+    finally:
+        tracemalloc.stop()
+    assert first[0] != second[0]
