@@ -88,7 +88,9 @@ class Watched(Iterator[Any]):
     def end(self) -> None:
         """Stops watching; the workers may end from now on."""
         if self._wake is not None:
-            os.write(self._wake, b".")  # closing alone is not seen while a forked process holds a copy
+            with contextlib.suppress(BrokenPipeError):  # the thread has ended already
+                # Closing alone is not seen while a forked process holds a copy.
+                os.write(self._wake, b".")
             os.close(self._wake)
             self._wake = None
 

@@ -234,7 +234,7 @@ def notices(folder: Path, bug: Bug) -> bool:
     text = file.read_text()
     assert text.count(bug.right) == 1, (bug.name, text.count(bug.right))
     file.write_text(text.replace(bug.right, bug.wrong))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", bug.tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", bug.tests]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode in (0, 1), result.stdout + result.stderr
     return result.returncode == 1

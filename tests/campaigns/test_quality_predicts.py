@@ -1,6 +1,6 @@
 """Whether the quality figures tell, before a training, which orders it will suffer from.
 
-Run it with `pytest -m campaign -s tests/campaigns/test_quality_predicts.py`. The same at full size, with the
+Run it with `pytest -m campaign -rP tests/campaigns/test_quality_predicts.py`. The same at full size, with the
 table and the picture of docs/quality.md: `python -m tests.benchmarks.quality`.
 """
 

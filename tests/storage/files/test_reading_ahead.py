@@ -68,12 +68,12 @@ def test_as_many_files_are_read_ahead_as_were_asked_for(paths, read_ahead):
 
 
 def test_several_threads_read_at_a_time(paths):
-    reader = Watching(seconds=0.05)
+    reader = Watching(seconds=0.2)
     with FileDataset(paths, reader, SIZES, max_files=8, read_ahead=4, threads=3) as dataset:
         dataset.expect(iter(batches_of(range(8))))
         for ids in batches_of(range(8)):
             dataset.__getitems__(ids)
-        assert reader.at_a_time == 3
+        assert 3 <= reader.at_a_time <= 4  # the loop itself may read the one that it wants
         assert sorted(reader.read) == [f"{file:03}.npz" for file in range(8)]
 
 
