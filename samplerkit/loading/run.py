@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cached_property
 from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentTypeError, StateError
@@ -13,6 +12,7 @@ from samplerkit.loading.identity import describe_chain, describe_dataset, seeds_
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.state import State
 from samplerkit.loading.world import detect_world
+from samplerkit.order.once import once
 from samplerkit.order.order import Order
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
@@ -50,7 +50,7 @@ class Run:
         self._constants: RunConstants | None = None
         self._undealt: tuple[tuple[int, RunConstants], Order] | None = None
 
-    @cached_property
+    @once
     def world(self) -> World:
         """Which shard of how many this process reads; the running job is asked once."""
         job = self._given_world
@@ -128,6 +128,6 @@ class Run:
         """A worker makes the order again: that is less to send."""
         return {**self.__dict__, "world": self.world, "_constants": self.constants, "_undealt": None}
 
-    @cached_property
+    @once
     def _described(self) -> tuple[str, str]:
         return describe_dataset(self.dataset), describe_chain(self.recipe)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any, Final, final
 
 import numpy as np
@@ -15,6 +14,7 @@ from samplerkit.errors import (
     DatasetError,
     OutOfDatasetError,
 )
+from samplerkit.order.once import once
 from samplerkit.order.permutation import LARGEST
 from samplerkit.order.typing import Ids
 
@@ -89,7 +89,7 @@ class Layout:
         """The number of files; 0 for a layout without files."""
         return self.sizes.size if self.has_files else 0
 
-    @cached_property
+    @once
     def starts(self) -> Ids:
         """The first id of each file, and the number of samples at the end: shape (files + 1,)."""
         starts = np.zeros(self.sizes.size + 1, dtype=np.int64)

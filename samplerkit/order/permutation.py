@@ -20,12 +20,12 @@ problem" (1997), for multiply-shift; Widynski, "Squares: a fast counter-based RN
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
 from samplerkit.order.keys import Key, keyed_hash
+from samplerkit.order.once import once
 from samplerkit.order.typing import Ids, Words
 
 LARGEST: Final = 1 << 62
@@ -251,14 +251,14 @@ class Permutation:
             return np.argsort(self._table)[values]
         return backward(self._network, values)
 
-    @cached_property
+    @once
     def _words(self) -> Words:
         return self.key.words(word_count(self.size))
 
-    @cached_property
+    @once
     def _table(self) -> Ids:
         return table(self.size, self._words)
 
-    @cached_property
+    @once
     def _network(self) -> Network:
         return Network.of(self.size, self._words)

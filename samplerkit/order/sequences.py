@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 
 from samplerkit.errors import InverseTooLargeError
 from samplerkit.order.keys import Key, keyed_hash, scaled
+from samplerkit.order.once import once
 from samplerkit.order.order import Located, Order
 from samplerkit.order.permutation import Permutation
 from samplerkit.order.typing import Ids, Words
@@ -99,7 +99,7 @@ class Table(Order):
     def locate(self, ids: Ids) -> Located:
         return self._occurrences.locate(ids)
 
-    @cached_property
+    @once
     def _occurrences(self) -> Occurrences:
         return Occurrences(self._ids)
 
@@ -133,7 +133,7 @@ class Draws(Order):
     def locate(self, ids: Ids) -> Located:
         return self._occurrences.locate(ids)
 
-    @cached_property
+    @once
     def _occurrences(self) -> Occurrences:
         if self._length > SCAN_LIMIT:
             raise InverseTooLargeError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, Final, final, get_args
 
 import numpy as np
@@ -14,6 +13,7 @@ from samplerkit.errors import DatasetError, NotSupportedError
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixture import Mixed, Stop, mixture_length
+from samplerkit.order.once import once
 from samplerkit.order.order import Order
 from samplerkit.order.schedule import LONGEST_PERIOD, Schedule, schedule_of
 from samplerkit.samplers import arguments
@@ -108,11 +108,11 @@ class MixtureSampler(Sampler):
             )
         return self._own_schedule
 
-    @cached_property
+    @once
     def _own_schedule(self) -> Schedule:
         return schedule_of(self._shares)
 
-    @cached_property
+    @once
     def _shares(self) -> list[int]:
         """The weights as the smallest integers in their ratio."""
         given = [] if self.weights is None else self.weights.tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final, final
 
 import torch.utils.data
@@ -16,6 +16,7 @@ from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.state import State
 from samplerkit.loading.world import detect_world
 from samplerkit.order.deal import Deal
+from samplerkit.order.once import once
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
@@ -106,7 +107,7 @@ class ShardedSampler(EpochSampler[Any]):
         self._agreement_seconds: Final = agreement_seconds
         self._noted = Drawn(-1, 0, "")
 
-    @cached_property
+    @once
     def _world(self) -> World:
         is_given = not self._given.asks_the_job
         return self._given.world(None if is_given else detect_world())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -13,6 +12,7 @@ from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.mixing import mixing
 from samplerkit.inspect.view import RunView
 from samplerkit.order.layout import Layout
+from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 
 MOST_POINTS = 24_000
@@ -47,7 +47,7 @@ class Shown:
     view: RunView
     epoch: int = 0
 
-    @cached_property
+    @once
     def layout(self) -> Layout:
         """The files; of a dataset without files, parts of equal size in their place."""
         layout = self.view.layout
@@ -62,7 +62,7 @@ class Shown:
         """What the parts of the layout are called."""
         return "file" if self.view.layout.has_files else "part"
 
-    @cached_property
+    @once
     def points(self) -> tuple[Ids, Ids, Ids]:
         """Steps, sample ids and ranks, evenly thinned out: three int64 arrays of one length."""
         ranks = self.view.num_ranks
@@ -79,7 +79,7 @@ class Shown:
         steps_, ids_, ranks_ = (np.concatenate(column) for column in zip(*found, strict=True))
         return steps_, ids_, ranks_
 
-    @cached_property
+    @once
     def together(self) -> npt.NDArray[np.float64]:
         """How much more often files are read together than in a full shuffle: log2, NaN where none can be.
 
@@ -103,7 +103,7 @@ class Shown:
             ratio = (pairs / pairs.sum()) / (wanted / wanted.sum())
             return np.where(wanted > 0, np.log2(ratio), np.nan)
 
-    @cached_property
+    @once
     def mixing(self) -> Figure | None:
         """The mixing and its curve over windows; None of a dataset of less than a few batches."""
         batch = self.view.num_ranks * self.view.batch_size
@@ -111,7 +111,7 @@ class Shown:
             return None
         return mixing(self.view.run.recipe, self.view.run.dataset, batch, world=self.view.run.world)
 
-    @cached_property
+    @once
     def files_of_batches(self) -> tuple[Ids, npt.NDArray[np.float64]]:
         """Steps, and the mean number of files in a rank's batch of each."""
         readings = [

@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
+from samplerkit.order.once import once
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.arrays import (
     Array,
@@ -51,18 +51,18 @@ class Catalogue:
     arrays: Mapping[str, Array]
     path: Path | None
 
-    @cached_property
+    @once
     def layout(self) -> Layout:
         """How many samples lie in which archive."""
         names = short_names(tuple(archive.url for archive in self.archives))
         return Layout(self.arrays["samples"], names)
 
-    @cached_property
+    @once
     def fields(self) -> tuple[tuple[str, ...], ...]:
         """The distinct tuples of fields that samples have."""
         return tuple(tuple(names) for names in self.meta["fields"])
 
-    @cached_property
+    @once
     def skipped(self) -> Skipped:
         """What was skipped."""
         flaws = (Flaw(self.archives[number].url, *flaw) for number, *flaw in self.meta["flaws"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
+from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.tar.source import Source
 from samplerkit.storage.tar.steps import Map, Step
@@ -101,25 +101,25 @@ class Selection:
     predicate: Callable[[Any], Any]
     by: str
 
-    @cached_property
+    @once
     def ids(self) -> Ids:
         """The numbers that the samples have in the source, ascending."""
         whole = np.arange(len(self.view.layout))
         return self.view.source_ids(whole[self._is_chosen])
 
-    @cached_property
+    @once
     def layout(self) -> Layout:
         """How many samples of each archive there are."""
         below = self.view.source.catalogue.layout
         return Layout(np.diff(np.searchsorted(self.ids, below.starts)), below.names)
 
-    @cached_property
+    @once
     def fingerprint(self) -> str:
         """Changes with what is chosen."""
         content = self.view.fingerprint.encode() + self.ids.astype("<i8").tobytes()
         return hashlib.blake2b(content, digest_size=16, person=b"samplerkit").hexdigest()
 
-    @cached_property
+    @once
     def _is_chosen(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         total = len(self.view.layout)
         chosen = np.zeros(total, dtype=bool)

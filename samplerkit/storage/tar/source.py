@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from functools import cached_property
 from typing import Any, Literal, final
 
+from samplerkit.order.once import once
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.catalogue import Catalogue, open_catalogue
@@ -49,7 +49,7 @@ class Source:
         self._checksums = checksums
         self._cache = Cache.of(cache)
 
-    @cached_property
+    @once
     def catalogue(self) -> Catalogue:
         """Where all samples lie; made at first use.
 
@@ -65,7 +65,7 @@ class Source:
             _LOGGER.warning("skipped in %s and the other archives: %s", self.names[0], counts)
         return found
 
-    @cached_property
+    @once
     def reader(self) -> Reader:
         """Reads samples."""
         return Reader(self.catalogue, self._cache, self._max_handles)
