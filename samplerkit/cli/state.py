@@ -11,7 +11,6 @@ import typer
 from samplerkit.cli.opening import AsJson, NumRanks, opened, states_in
 from samplerkit.cli.printing import print_facts, print_json
 from samplerkit.errors import SamplerkitError
-from samplerkit.loading.identity import fingerprint
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.state import State
 
@@ -48,10 +47,7 @@ def _looked_at(place: str, saved: dict[str, Any], loader: Loader | None) -> dict
         read = State.from_dict(saved)
     except SamplerkitError as error:
         return {**told, "verdict": "damaged, or of another version", "problem": str(error)}
-    identity = {
-        name: getattr(read, name) for name in ("algorithm", "seed", "dataset", "sampler", "lanes", "limit")
-    }
-    told |= {"order": fingerprint(**identity), **asdict(read), "seed": list(read.seed)}
+    told |= {"order": read.fingerprint, **asdict(read), "seed": list(read.seed)}
     verdict = "whole: the checksum fits"
     if loader is not None:
         try:

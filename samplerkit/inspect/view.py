@@ -10,7 +10,6 @@ import torch.utils.data
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.loader import DeviceLoader
-from samplerkit.loading.identity import fingerprint
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.run import Run
@@ -83,15 +82,7 @@ class RunView:
     @property
     def fingerprint(self) -> str:
         """The short name of the orders of all epochs."""
-        state = self.run.state(0, 0, self.tail)
-        return fingerprint(
-            algorithm=state.algorithm,
-            seed=state.seed,
-            dataset=state.dataset,
-            sampler=state.sampler,
-            lanes=state.lanes,
-            limit=state.limit,
-        )
+        return self.run.state(0, 0, self.tail).fingerprint
 
     def reading(self, epoch: int, rank: int = 0, start: int | None = None) -> Reading:
         """Gives what a rank reads in an epoch.

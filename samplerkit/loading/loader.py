@@ -158,6 +158,11 @@ class Loader:
         return self._run.undealt(self._epoch)
 
     @property
+    def fingerprint(self) -> str:
+        """The short name of the orders of all epochs, as `samplerkit plan` and `samplerkit state` show it."""
+        return self._run.state(0, 0, self.tail).fingerprint
+
+    @property
     def batch_sampler(self) -> Loader:
         """This loader: where trainers look for `set_epoch`."""
         return self
@@ -330,7 +335,8 @@ class Loader:
         if agreement is not None:
             identity = self._state(0).to_dict()
             del identity["checksum"]
-            agreement.require({**identity, "batch_size": self.batch_size}, self._agreement_seconds)
+            identity |= {"order": self.fingerprint, "batch_size": self.batch_size}
+            agreement.require(identity, self._agreement_seconds)
 
     def _begin_epoch(self, epoch: int, position: int = 0) -> None:
         self._epoch, self._start, self._delivered = epoch, position, 0

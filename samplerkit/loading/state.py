@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from samplerkit.errors import ArgumentValueError, StateError
-from samplerkit.loading.identity import digest
+from samplerkit.loading.identity import digest, fingerprint
 
 SCHEMA = 1
 """The version of the state's fields; a newer one is refused."""
@@ -46,6 +46,18 @@ class State:
     dataset: str
     sampler: str
     num_shards: int | None
+
+    @property
+    def fingerprint(self) -> str:
+        """The short name of the orders of all epochs of the run."""
+        return fingerprint(
+            algorithm=self.algorithm,
+            seed=self.seed,
+            dataset=self.dataset,
+            sampler=self.sampler,
+            lanes=self.lanes,
+            limit=self.limit,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Gives the state as JSON values, with the schema and a checksum."""

@@ -388,6 +388,13 @@ def test_the_figures_of_an_epoch_tell_how_long_the_loop_waited():
     assert stats.to_dict()["waiting"] == stats.total_wait / stats.seconds
 
 
+def test_the_fingerprint_names_the_order_and_nothing_of_the_job():
+    named = numbers_loader(world=sk.World(2, 1)).fingerprint
+    assert numbers_loader(world=sk.World(2, 0), batch_size=7).fingerprint == named
+    assert numbers_loader(sampler=sk.RandomSampler(seed=4), world=sk.World(2, 1)).fingerprint != named
+    assert numbers_loader(11, world=sk.World(2, 1)).fingerprint != named
+
+
 def test_drop_last_means_drop():
     assert numbers_loader(drop_last=True).tail == "drop"
     assert [len(batch) for batch in numbers_loader(drop_last=True)] == [3, 3, 3]
