@@ -74,7 +74,7 @@ BUGS = [
         "loading/worker.py",
         "    if parent is None:\n",
         "    if parent is not None:\n",
-        "tests/loading/test_endings.py",
+        "tests/loading/test_signals_and_forks.py",
     ),
     Bug(
         "nobody ends the workers",
