@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.progress import Progress as Told
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
 from samplerkit.storage.tar.index import Index, make_index
 from samplerkit.storage.tar.names import archive_names
 from samplerkit.storage.tar.pack import pack_folder
-from samplerkit.storage.tar.progress import Progress as Told
 
 SHOWN = 10
 """Files that were left out and flaws that are named one by one."""

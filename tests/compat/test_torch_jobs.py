@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.jobs import ended
+
 RANKS, SAMPLES, EPOCHS = 2, 103, 3
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 
 
 def finished(*command):
     """Runs a command to its end, with all that it starts; gives what it printed."""
-    with subprocess.Popen(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            printed, errors = process.communicate(timeout=240)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, errors
+    code, printed, errors = ended(*command, seconds=240)
+    assert code == 0, errors
     return printed
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.jobs import ROOT, ended
+
 VERIFIER = Path(__file__).with_name("verify_ledgers.py")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # looked at, not written to
 SAMPLES, EPOCHS = 480, 2
@@ -22,25 +22,11 @@ SAMPLES, EPOCHS = 480, 2
 
 def torchrun(folder, run, ranks, kill=None, epochs=EPOCHS):
     """Runs the job to its end; gives its exit code and what it printed."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     command += ["-m", "tests.loading.job", str(folder), run, "--epochs", str(epochs)]
     command += ["--kill", kill] if kill else []
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            printed, _ = process.communicate(timeout=120)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    return process.returncode, printed
+    code, printed, errors = ended(*command, seconds=120)
+    return code, printed + errors
 
 
 def verified(folder, runs, epochs=EPOCHS):

@@ -30,7 +30,7 @@ from samplerkit.storage.files.paths import file_paths, short_names
 from samplerkit.storage.files.reader import FileReader, file_reader
 from samplerkit.storage.files.shelf import CacheLimits
 from samplerkit.storage.files.stats import FileStats
-from samplerkit.storage.tar.progress import Progress, progress_of, silence
+from samplerkit.storage.progress import Progress, progress_of, silence
 
 
 @final

@@ -16,6 +16,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
+from samplerkit.storage.progress import Progress
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.arrays import (
     Array,
@@ -27,7 +28,6 @@ from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.flaws import Flaw, Skipped
 from samplerkit.storage.tar.joining import joined, part_of
 from samplerkit.storage.tar.names import short_names
-from samplerkit.storage.tar.progress import Progress
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
+from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.names import expand_braces
-from samplerkit.storage.tar.progress import Progress, silence
 from samplerkit.storage.tar.samples import split_name
 from samplerkit.storage.tar.writer import TarWriter
 

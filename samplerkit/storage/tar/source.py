@@ -6,13 +6,13 @@ import logging
 from typing import Any, Literal, final
 
 from samplerkit.order.once import once
+from samplerkit.storage.progress import progress_of, silence
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.catalogue import Catalogue, open_catalogue
 from samplerkit.storage.tar.flaws import Skipped
 from samplerkit.storage.tar.handles import checked_most
 from samplerkit.storage.tar.names import archive_names
-from samplerkit.storage.tar.progress import progress_of, silence
 from samplerkit.storage.tar.reader import Reader
 
 _LOGGER = logging.getLogger(__name__)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.progress import silence
 from samplerkit.storage.tar import index as index_module
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.arrays import UnreadableFileError, read_arrays
@@ -19,7 +20,6 @@ from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
 from samplerkit.storage.tar.catalogue import open_catalogue
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index import make_index, read_index
-from samplerkit.storage.tar.progress import silence
 from samplerkit.storage.tar.samples import group
 from samplerkit.storage.tar.scan import Members
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write
