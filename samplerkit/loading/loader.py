@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Literal, final, get_args
@@ -16,11 +15,12 @@ from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.stage import DeviceStage, checked_device
 from samplerkit.loading.reading import Reading
-from samplerkit.loading.request import Answer, BadSamples, Skipped
+from samplerkit.loading.received import Received
+from samplerkit.loading.request import BadSamples, Skipped
 from samplerkit.loading.run import Run
 from samplerkit.loading.source import MakeStage, OpenSource, Source
 from samplerkit.loading.state import State
-from samplerkit.loading.stats import LoaderStats, Waits
+from samplerkit.loading.stats import LoaderStats
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
@@ -36,8 +36,6 @@ REFUSED = {
     "in_order": "batches come in the order of the sampler",
 }
 """Options of a DataLoader that a loader does not take, and what to do in place of them."""
-
-_log = logging.getLogger("samplerkit")
 
 
 @final
@@ -135,10 +133,7 @@ class Loader:
         )
         self._iteration: object | None = None
         self._next_epoch: int | None = None
-        self._waits = Waits()
-        self._reading_epoch = 0
-        self._skipped: list[Skipped] = []
-        self._skipped_places: dict[int, list[int]] = {}
+        self._received: Final = Received()
         self._epoch = self._start = self._delivered = 0
         self._current: Reading | None = None
 
@@ -179,13 +174,12 @@ class Loader:
     @property
     def skipped(self) -> tuple[Skipped, ...]:
         """The samples that could not be read and were left out of the batches handed out so far."""
-        return tuple(self._skipped)
+        return tuple(self._received.skipped)
 
     @property
     def stats(self) -> LoaderStats:
         """Figures of the iteration under way, or of the last one, for a training log."""
-        of_dataset = getattr(self.dataset, "stats", None) if self.num_workers == 0 else None
-        return self._waits.stats(self._reading_epoch, len(self._skipped), of_dataset)
+        return self._received.stats(getattr(self.dataset, "stats", None) if self.num_workers == 0 else None)
 
     @property
     def worker_pids(self) -> list[int]:
@@ -222,7 +216,7 @@ class Loader:
         Raises:
             OutOfDatasetError: there is no such step.
         """
-        return self._present(step, self._reading.ids(step))
+        return self._received.present(step, self._reading.ids(step))
 
     def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Tells which samples of a step repeat another one to fill the batch, so that metrics leave them out.
@@ -233,7 +227,7 @@ class Loader:
         Returns:
             bool array of shape (samples,).
         """
-        return self._present(step, self._reading.pads(step))
+        return self._received.present(step, self._reading.pads(step))
 
     @property
     def step(self) -> int:
@@ -297,7 +291,7 @@ class Loader:
             self._begin_epoch(self._epoch, again if self._after_break == "continue" else 0)
         opened: OpenSource | None = None
         reading, is_finished = self._reading, False
-        self._waits, self._reading_epoch = Waits(), reading.epoch
+        self._received.begin(reading.epoch, self.worker_pids)
         iteration = object()
         self._iteration = iteration
         try:
@@ -325,10 +319,8 @@ class Loader:
                 self._next_epoch = None
 
     def _next(self, opened: OpenSource, step: int) -> Any:
-        self._waits.ask()
-        batch = opened.next()
-        self._waits.got()
-        return self._without_skipped(step, batch)
+        self._received.ask()
+        return self._received.take(step, opened.next())
 
     def _require_agreement(self) -> None:
         agreement = job_agreement() if self.world.num_shards > 1 else None
@@ -341,7 +333,7 @@ class Loader:
     def _begin_epoch(self, epoch: int, position: int = 0) -> None:
         self._epoch, self._start, self._delivered = epoch, position, 0
         self._current = None
-        self._skipped_places.clear()
+        self._received.forget_steps()
 
     @property
     def _reading(self) -> Reading:
@@ -358,16 +350,3 @@ class Loader:
         if reading.is_over_after(delivered):
             return self._run.state(self._epoch + 1, 0, self.tail)
         return self._run.state(self._epoch, reading.delivery.position_after(delivered), self.tail)
-
-    def _without_skipped(self, step: int, batch: Any) -> Any:
-        if not isinstance(batch, Answer):
-            return batch
-        for skipped in batch.skipped:
-            _log.warning("sample %d of epoch %d was skipped: %s", skipped.id, skipped.epoch, skipped.error)
-            self._skipped.append(skipped)
-            self._skipped_places.setdefault(step, []).append(skipped.place)
-        return batch.batch
-
-    def _present(self, step: int, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        places = self._skipped_places.get(step)
-        return values if places is None else np.delete(values, places)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Literal, final
 
 import torch.utils.data
@@ -52,17 +53,43 @@ class Skipped:
     error: str
 
 
+@dataclass(frozen=True)
+class Report:
+    """The figures of a worker's dataset, up to a batch.
+
+    Args:
+        pid: the worker's process id.
+        stats: its dataset's `stats`.
+    """
+
+    pid: int
+    stats: Any
+
+
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The samples of a batch, or the batch, and what was left out of it."""
+    """The samples of a batch, or the batch, and what comes with it.
+
+    Args:
+        batch: the samples, or what was made of them.
+        skipped: what was left out.
+        report: the figures of the worker's dataset, if it has any.
+    """
 
     batch: Any
     skipped: tuple[Skipped, ...] = ()
+    report: Report | None = None
 
     def pin_memory(self) -> Answer:
         """Pins the batch: what torch's DataLoader asks of batches that are no tensors."""
         pinned = pin_memory(self.batch)  # type: ignore[no-untyped-call]
-        return Answer(pinned, self.skipped)
+        return replace(self, batch=pinned)
+
+
+def reports_stats(dataset: Any) -> bool:
+    """Tells whether the figures of a dataset can be added up over processes."""
+    stats = getattr(dataset, "stats", None)
+    return is_dataclass(stats) and hasattr(type(stats), "__add__")
 
 
 @final
@@ -75,7 +102,9 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
             arrays of ids that this process will read.
         seed: from which the random state of workers is made.
         rank: this process's rank.
-        bad_samples: `skip` leaves out what cannot be read, and gives an `Answer`, for `SkippingCollate`.
+        bad_samples: `skip` leaves out what cannot be read.
+        reports: whether to report the figures of the dataset. Then, and with `skip`, batches are an `Answer`,
+            for `AnswerCollate`.
         reading: gives the reading from a position of an epoch on, for `expect`; None where the dataset
             does not want to know.
     """
@@ -87,28 +116,24 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         rank: int,
         bad_samples: BadSamples = "raise",
         reading: Callable[[int, int], Reading] | None = None,
+        *,
+        reports: bool = False,
     ) -> None:
         self.dataset = dataset
         self._seed = seed
         self._rank = rank
         self._skips = bad_samples == "skip"
+        self._reports = reports
         self._reading = reading
         self._last: Request | None = None
         self._in_batches = callable(getattr(dataset, "__getitems__", None))
 
     def __getitems__(self, request: Request) -> Any:
         self._begin(request)
-        if not self._in_batches:
-            return self._one_by_one(request)
-        try:
-            samples = self.dataset.__getitems__(request.ids)
-        except Exception as error:
-            if not self._skips:
-                _tell(error, request)
-                raise
-            # Only one by one can tell which samples are the bad ones.
-            return self._one_by_one(request)
-        return Answer(samples) if self._skips else samples
+        samples, skipped = self._read(request)
+        if not (self._skips or self._reports):
+            return samples
+        return Answer(samples, skipped, Report(os.getpid(), self.dataset.stats) if self._reports else None)
 
     def __getitem__(self, index: int) -> Any:
         return self.dataset[index]
@@ -116,7 +141,20 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def _one_by_one(self, request: Request) -> Any:
+    def _read(self, request: Request) -> tuple[Any, tuple[Skipped, ...]]:
+        """Gives the samples, and what was left out."""
+        if not self._in_batches:
+            return self._one_by_one(request)
+        try:
+            return self.dataset.__getitems__(request.ids), ()
+        except Exception as error:
+            if not self._skips:
+                _tell(error, request)
+                raise
+        # Only one by one can tell which samples are the bad ones.
+        return self._one_by_one(request)
+
+    def _one_by_one(self, request: Request) -> tuple[list[Any], tuple[Skipped, ...]]:
         samples, skipped = [], []
         for place, index in enumerate(request.ids.tolist()):
             try:
@@ -134,7 +172,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
                 [skip.id for skip in skipped[:8]],
                 mend="bad_samples='skip' needs one good sample in each batch",
             )
-        return Answer(samples, tuple(skipped)) if self._skips else samples
+        return samples, tuple(skipped)
 
     def _begin(self, request: Request) -> None:
         last, self._last = self._last, request
@@ -159,8 +197,8 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
 
 
 @final
-class SkippingCollate:
-    """Collates the samples of an answer, and leaves what was skipped beside the batch.
+class AnswerCollate:
+    """Collates the samples of an answer, and leaves what comes with the batch beside it.
 
     Args:
         collate: makes a batch of a list of samples.
@@ -170,7 +208,7 @@ class SkippingCollate:
         self._collate = collate
 
     def __call__(self, answer: Answer) -> Answer:
-        return Answer(self._collate(answer.batch), answer.skipped)
+        return replace(answer, batch=self._collate(answer.batch))
 
 
 def _tell(error: Exception, request: Request, place: int | None = None) -> None:

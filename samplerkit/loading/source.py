@@ -13,7 +13,13 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.identity import seeds_of
 from samplerkit.loading.reading import Reading
-from samplerkit.loading.request import BadSamples, Request, RequestedDataset, SkippingCollate
+from samplerkit.loading.request import (
+    AnswerCollate,
+    BadSamples,
+    Request,
+    RequestedDataset,
+    reports_stats,
+)
 from samplerkit.loading.run import Run
 from samplerkit.loading.watch import Watched
 from samplerkit.loading.worker import end_with_parent, prepare_for_workers
@@ -126,10 +132,11 @@ class Source:
 
     def _torch_loader(self) -> torch.utils.data.DataLoader[Any]:
         options = dict(self._options)
-        if self._bad_samples == "skip":
-            collate = options.get("collate_fn") or torch.utils.data.default_collate
-            options["collate_fn"] = SkippingCollate(collate)
         dataset, seeds = self._run.dataset, seeds_of(self._run.recipe)
+        reports = self._num_workers > 0 and reports_stats(dataset)
+        if self._bad_samples == "skip" or reports:
+            collate = options.get("collate_fn") or torch.utils.data.default_collate
+            options["collate_fn"] = AnswerCollate(collate)
         wants_to_know = callable(getattr(dataset, "expect", None))
         requested = RequestedDataset(
             dataset,
@@ -137,6 +144,7 @@ class Source:
             self._run.world.shard_id,
             self._bad_samples,
             self._reading if wants_to_know else None,
+            reports=reports,
         )
         return torch.utils.data.DataLoader(
             requested,

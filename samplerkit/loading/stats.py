@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -20,8 +19,9 @@ class LoaderStats:
         longest_wait: seconds that it waited for one, the first one left out.
         seconds: from the first request to the last batch handed out: waits, and what the loop did between.
         skipped: samples that could not be read and were left out, since the loader was made.
-        dataset: the figures of the dataset in this process, such as files read and cache hits, where it has
-            `stats`; None in a loader with workers, whose datasets are in other processes.
+        dataset: the figures of the dataset, such as files read and cache hits, where it has `stats`. With
+            workers, those of all workers that the loader had, added up as their batches were handed out; for
+            that they must be a dataclass that can be added, else it is None.
 
     Example:
         >>> LoaderStats(epoch=0, batches=4, total_wait=1.0, seconds=4.0).to_dict()["waiting"]
@@ -55,28 +55,17 @@ class LoaderStats:
 
 @final
 class Waits:
-    """Measures how long a loop waits for its batches."""
+    """Adds up how long a loop waited for its batches; the first one, which starts everything, apart."""
 
     def __init__(self) -> None:
-        self._begun = time.perf_counter()
-        self._asked = self._begun
-        self._waits: tuple[float, float, float] = (0.0, 0.0, 0.0)
-        self._batches = 0
-        self._seconds = 0.0
+        self.number = 0
+        self.first = self.total = self.longest = 0.0
 
-    def ask(self) -> None:
-        """Notes that the loop asks for a batch."""
-        self._asked = time.perf_counter()
-
-    def got(self) -> None:
-        """Notes that it has it."""
-        now = time.perf_counter()
-        wait = now - self._asked
-        first, total, longest = self._waits
-        self._waits = (first, total + wait, max(longest, wait)) if self._batches else (wait, wait, 0.0)
-        self._batches += 1
-        self._seconds = now - self._begun
-
-    def stats(self, epoch: int, skipped: int, dataset: Any) -> LoaderStats:
-        """Gives the figures so far."""
-        return LoaderStats(epoch, self._batches, *self._waits, self._seconds, skipped, dataset)
+    def add(self, seconds: float) -> None:
+        """Counts a wait."""
+        if self.number == 0:
+            self.first = seconds
+        else:
+            self.longest = max(self.longest, seconds)
+        self.number += 1
+        self.total += seconds

@@ -68,9 +68,35 @@ def epoch_seconds(batches: Iterable[object], step: Callable[[], None] | None) ->
     return time.perf_counter() - started
 
 
+FLOOR = "no loader: loads and steps in two processes"
+"""What this machine needs for both at a time when nothing joins them: its cores share caches and memory."""
+
+
+def floor_seconds(dataset: Loads, step: Callable[[], None]) -> float:
+    """How long the loads and the steps of an epoch take side by side, in two processes."""
+    context = torch.multiprocessing.get_context("fork")
+    begin, is_ready = context.Event(), context.Event()
+
+    def load() -> None:
+        torch.set_num_threads(1)
+        is_ready.set()
+        begin.wait()
+        for index in range(STEPS):
+            dataset[index]
+
+    process = context.Process(target=load)
+    process.start()
+    is_ready.wait()
+    started = time.perf_counter()
+    begin.set()
+    epoch_seconds(range(STEPS), step)
+    process.join()
+    return time.perf_counter() - started
+
+
 def ratios(case: Case, rates: dict[str, float], repeats: int) -> dict[str, float]:
     """The medians of total / max(T_load, T_train), T_load and T_train each alone and without a worker."""
-    found: dict[str, list[float]] = {name: [] for name in LOADERS}
+    found: dict[str, list[float]] = {name: [] for name in (*LOADERS, FLOOR)}
     dataset = Loads(case.kind, case.load * rates[case.kind], STEPS)
 
     def step() -> None:
@@ -87,6 +113,7 @@ def ratios(case: Case, rates: dict[str, float], repeats: int) -> dict[str, float
             found[name].append(epoch_seconds(batches, step) / longer)
             del batches
             gc.collect()
+        found[FLOOR].append(floor_seconds(dataset, step) / longer)
     return {name: statistics.median(values) for name, values in found.items()}
 
 
@@ -94,8 +121,8 @@ def print_ratios(title: str, cases: list[Case], rates: dict[str, float], repeats
     """Measures some cases and prints their table."""
     found = {case.name: ratios(case, rates, repeats) for case in cases}
     print(f"\n### {title}\n")
-    print(f"| T_load / T_train | {' | '.join(LOADERS)} |")
-    print(f"|---|{'---|' * len(LOADERS)}")
+    print(f"| T_load / T_train | {' | '.join((*LOADERS, FLOOR))} |")
+    print(f"|---|{'---|' * (len(LOADERS) + 1)}")
     for name, values in found.items():
         print(f"| {name} | {' | '.join(f'{value:.3f}' for value in values.values())} |", flush=True)
     return found
@@ -206,7 +233,7 @@ def main() -> None:
         # matplotlib is no dependency: only this option needs it, and says so when it is missing.
         from tests.benchmarks.device_picture import draw  # noqa: PLC0415
 
-        draw({title: found[title] for title, _ in TABLES.values() if title in found}, PICTURE)
+        draw({title: found[title] for title, _ in TABLES.values() if title in found}, FLOOR, PICTURE)
 
 
 if __name__ == "__main__":

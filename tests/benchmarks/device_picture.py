@@ -22,16 +22,17 @@ COLOURS = {
 }
 
 
-def draw(tables: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
+def draw(tables: dict[str, dict[str, dict[str, float]]], floor: str, path: Path) -> None:
     """Draws a panel for each table, with a bar for each loader and case.
 
     Args:
         tables: by title, by T_load / T_train and by loader: total / max(T_load, T_train).
+        floor: the name of what is drawn as a line: loads and steps that nothing joins.
         path: of the PNG file.
     """
     widths = [max(2, len(table)) for table in tables.values()]
     figure, panels = plt.subplots(
-        1, len(tables), figsize=(12, 4.2), sharey=True, width_ratios=widths, layout="constrained"
+        1, len(tables), figsize=(12, 4.5), sharey=True, width_ratios=widths, layout="constrained"
     )
     for panel, (title, table) in zip(panels, tables.items(), strict=True):
         for place, (name, colour) in enumerate(COLOURS.items()):
@@ -41,6 +42,11 @@ def draw(tables: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
             for x, height in zip(left, heights, strict=True):
                 label = f"{height:.2f}" if name.startswith("plain") else f"{height:.3f}"
                 panel.text(x, height + 0.02, label, ha="center", va="bottom", rotation=90, fontsize=7)
+        for case, values in enumerate(table.values()):
+            label = "two processes, no loader" if case == 0 else None
+            panel.hlines(
+                values[floor], case - 0.45, case + 0.45, "black", "dotted", linewidth=1.2, label=label
+            )
         panel.axhline(1, color="black", linewidth=0.8)
         panel.set_xticks(range(len(table)), table)
         panel.set_xlim(-0.6, len(table) - 0.4)
@@ -50,7 +56,7 @@ def draw(tables: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     panels[0].set_ylabel("total / max(T_load, T_train)")
     panels[0].set_ylim(0.8, 2.3)
     handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=len(COLOURS), frameon=False, fontsize=9)
+    figure.legend(handles, names, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
     plt.close(figure)

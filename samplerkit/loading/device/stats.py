@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from samplerkit.loading.stats import Waits
+
 
 @dataclass(frozen=True)
 class Work:
@@ -63,8 +65,8 @@ class Count:
     """Adds up the figures of the batches that are handed out. Only the loop's thread uses it."""
 
     def __init__(self) -> None:
-        self._batches = self._queued = 0
-        self._first = self._total = self._longest = 0.0
+        self._waits = Waits()
+        self._queued = 0
         self._load = self._load_cpu = self._copy = 0.0
 
     def add(self, wait: float, queued: int, work: Work) -> None:
@@ -75,12 +77,7 @@ class Count:
             queued: batches that were there when the loop asked.
             work: what it cost.
         """
-        if self._batches == 0:
-            self._first = wait
-        elif wait > self._longest:
-            self._longest = wait
-        self._batches += 1
-        self._total += wait
+        self._waits.add(wait)
         self._queued += queued
         self._load += work.load
         self._load_cpu += work.load_cpu
@@ -89,12 +86,13 @@ class Count:
     @property
     def stats(self) -> DeviceStats:
         """The figures so far."""
+        waits = self._waits
         return DeviceStats(
-            batches=self._batches,
-            first_wait=self._first,
-            total_wait=self._total,
-            longest_wait=self._longest,
-            mean_queue_depth=self._queued / self._batches if self._batches else 0.0,
+            batches=waits.number,
+            first_wait=waits.first,
+            total_wait=waits.total,
+            longest_wait=waits.longest,
+            mean_queue_depth=self._queued / waits.number if waits.number else 0.0,
             load_seconds=self._load,
             copy_seconds=self._copy,
             cpu_share=self._load_cpu / self._load if self._load > 0 else 0.0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
@@ -28,3 +28,10 @@ class FileStats:
     wait_seconds: float = 0.0
     peak_files: int = 0
     peak_bytes: int = 0
+
+    def __add__(self, other: FileStats) -> FileStats:
+        """Adds up the figures of two processes; of the peaks it takes the higher one."""
+        peaks = {"peak_files": max(self.peak_files, other.peak_files)}
+        peaks["peak_bytes"] = max(self.peak_bytes, other.peak_bytes)
+        names = (field.name for field in fields(self) if field.name not in peaks)
+        return FileStats(**{name: getattr(self, name) + getattr(other, name) for name in names}, **peaks)

@@ -1,0 +1,98 @@
+"""What a loop received beside its batches: what was left out of them, and figures for a training log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.loading.request import Answer, Report, Skipped
+from samplerkit.loading.stats import LoaderStats, Waits
+
+_log = logging.getLogger("samplerkit")
+
+
+@final
+class Received:
+    """Keeps what came with the batches of a loader.
+
+    Attributes:
+        skipped: the samples that were left out, since the loader was made.
+    """
+
+    def __init__(self) -> None:
+        self.skipped: list[Skipped] = []
+        self._places: dict[int, list[int]] = {}
+        self._waits = Waits()
+        self._begun = self._asked = self._last = time.perf_counter()
+        self._reading_epoch = 0
+        self._of_workers: dict[int, Any] = {}
+        self._of_ended_workers: Any = None
+
+    def begin(self, epoch: int, workers: Collection[int]) -> None:
+        """Begins the figures of an iteration.
+
+        Args:
+            epoch: which it reads.
+            workers: the process ids of the workers that live on from the one before.
+        """
+        self._waits, self._reading_epoch = Waits(), epoch
+        self._begun = self._asked = self._last = time.perf_counter()
+        for pid in self._of_workers.keys() - set(workers):
+            self._of_ended_workers = _sum(self._of_ended_workers, self._of_workers.pop(pid))
+
+    def ask(self) -> None:
+        """Notes that the loop asks for a batch."""
+        self._asked = time.perf_counter()
+
+    def take(self, step: int, answer: Any) -> Any:
+        """Notes that the loop has it, and gives the batch alone."""
+        self._last = time.perf_counter()
+        self._waits.add(self._last - self._asked)
+        if not isinstance(answer, Answer):
+            return answer
+        for skipped in answer.skipped:
+            _log.warning("sample %d of epoch %d was skipped: %s", skipped.id, skipped.epoch, skipped.error)
+            self.skipped.append(skipped)
+            self._places.setdefault(step, []).append(skipped.place)
+        if isinstance(answer.report, Report):
+            self._of_workers[answer.report.pid] = answer.report.stats
+        return answer.batch
+
+    def forget_steps(self) -> None:
+        """Notes that steps are counted from another position now."""
+        self._places.clear()
+
+    def present(self, step: int, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Leaves out of the values of a step those of the samples that were left out of it."""
+        places = self._places.get(step)
+        return values if places is None else np.delete(values, places)
+
+    def stats(self, of_dataset: Any) -> LoaderStats:
+        """Gives the figures so far.
+
+        Args:
+            of_dataset: those of the dataset in this process; None in a loader with workers.
+        """
+        for stats in (self._of_ended_workers, *self._of_workers.values()):
+            of_dataset = _sum(of_dataset, stats)
+        waits = self._waits
+        return LoaderStats(
+            epoch=self._reading_epoch,
+            batches=waits.number,
+            first_wait=waits.first,
+            total_wait=waits.total,
+            longest_wait=waits.longest,
+            seconds=self._last - self._begun,
+            skipped=len(self.skipped),
+            dataset=of_dataset,
+        )
+
+
+def _sum(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return one if other is None else other
+    return one + other
