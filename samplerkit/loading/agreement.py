@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import time
 from typing import Any, NamedTuple, final
 
@@ -178,7 +179,9 @@ def job_agreement() -> Agreement | None:
     store = distributed.distributed_c10d._get_default_store()
     if id(store) not in _agreements:
         _agreements.clear()
-        prefixed = distributed.distributed_c10d.PrefixStore("samplerkit", store)
+        # torchrun may keep one store over its restarts, with what the ranks of before wrote to it.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        prefixed = distributed.distributed_c10d.PrefixStore(f"samplerkit/{attempt}", store)
         ranks = distributed.get_world_size()
         _agreements[id(store)] = Agreement(prefixed, distributed.get_rank(), ranks)
     return _agreements[id(store)]

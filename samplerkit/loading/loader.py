@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, final, get_args
 
@@ -36,6 +37,22 @@ REFUSED = {
     "in_order": "batches come in the order of the sampler",
 }
 """Options of a DataLoader that a loader does not take, and what to do in place of them."""
+
+
+@final
+@dataclass(frozen=True)
+class ForTrainers:
+    """Leads trainers that set the epoch of samplers to a loader: Lightning to `loader.batch_sampler.sampler`.
+
+    Args:
+        sampler: the loader.
+    """
+
+    sampler: Loader
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that the next iteration reads."""
+        self.sampler.set_epoch(epoch)
 
 
 @final
@@ -158,9 +175,9 @@ class Loader:
         return self._run.state(0, 0, self.tail).fingerprint
 
     @property
-    def batch_sampler(self) -> Loader:
-        """This loader: where trainers look for `set_epoch`."""
-        return self
+    def batch_sampler(self) -> ForTrainers:
+        """Where trainers look for `set_epoch`: here, or on the `sampler` of it."""
+        return ForTrainers(self)
 
     def __len__(self) -> int:
         """The number of batches in a whole epoch of this rank."""
@@ -286,7 +303,9 @@ class Loader:
             make_stage: puts a stage, such as a `DeviceStage`, behind an iterator of batches.
             run_ahead: as for the loader.
         """
-        if self._delivered:
+        if self._is_over:
+            self._end_epoch()
+        elif self._delivered:
             again = self._reading.delivery.position_after(self._delivered)
             self._begin_epoch(self._epoch, again if self._after_break == "continue" else 0)
         opened: OpenSource | None = None
@@ -306,7 +325,7 @@ class Loader:
                 if self._iteration is not iteration:
                     raise StateError("iteration", "was ended by a newer one or by close()")
             is_finished = True
-            self._begin_epoch(self._epoch + 1 if self._next_epoch is None else self._next_epoch)
+            self._end_epoch()
         finally:
             if opened is not None and is_finished and run_ahead:
                 opened.next_epoch = reading.epoch + 1
@@ -314,9 +333,19 @@ class Loader:
                 self._source.release(opened)
             if self._iteration is iteration:
                 self._iteration = None
-                if self._next_epoch is not None and self._next_epoch != self._epoch:
+                if self._is_over:
+                    self._end_epoch()
+                elif self._next_epoch is not None and self._next_epoch != self._epoch:
                     self._begin_epoch(self._next_epoch)
                 self._next_epoch = None
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the whole epoch was handed out: a trainer that counts batches does not ask for its end."""
+        return 0 < self._delivered == self._reading.steps
+
+    def _end_epoch(self) -> None:
+        self._begin_epoch(self._epoch + 1 if self._next_epoch is None else self._next_epoch)
 
     def _next(self, opened: OpenSource, step: int) -> Any:
         self._received.ask()

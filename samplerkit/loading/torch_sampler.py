@@ -82,6 +82,8 @@ class TorchSampler(torch.utils.data.DistributedSampler[int]):
                 yield batch
 
     def _chunks(self, size: int) -> Iterator[Ids]:
+        if self._is_over:
+            self.epoch += 1
         if self._yielded:
             self._start = self._yielded = 0
         epoch = self.epoch
@@ -152,6 +154,11 @@ class TorchSampler(torch.utils.data.DistributedSampler[int]):
             return deal.shard(self._run.undealt(self.epoch), self.world, position)
         order = self.recipe.order(self.dataset, self.epoch, world=self.world)
         return Shard(order, 1, 0, padded=False, start=position // self.world.num_shards)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether all ids were handed out: a reader that counts them does not ask for the end."""
+        return 0 < self._yielded >= len(self.order)
 
     def _state(self) -> State:
         position = self._start + self._yielded * self.world.num_shards

@@ -118,10 +118,11 @@ class LoaderMachine(RuleBasedStateMachine):
     @rule()
     def leave_early(self):
         self.batches = None
-        if self.next_epoch is not None:
-            if self.next_epoch != self.epoch:
-                self.epoch, self.position, self.delivered_any = self.next_epoch, 0, False
-            self.next_epoch = None
+        if self.delivered_any and self.position == len(self.ids()):
+            self.finish_epoch()
+        elif self.next_epoch not in {None, self.epoch}:
+            self.epoch, self.position, self.delivered_any = self.next_epoch, 0, False
+        self.next_epoch = None
 
     @rule()
     def save(self):

@@ -50,6 +50,14 @@ def test_ranks_share_the_samples_with_or_without_a_distributed_sampler(recipe):
     assert sorted(sum(shards, [])) == list(range(9))
 
 
+def test_a_reader_that_counts_the_ids_reads_the_next_epoch_next():
+    sampler = sk.TorchSampler(sk.RandomSampler(seed=7), 10)
+    for epoch in range(3):
+        ids = iter(sampler)
+        read = [next(ids) for _ in range(10)]  # no StopIteration
+        assert read == list(sk.RandomSampler(seed=7).order(10, epoch))
+
+
 def test_set_epoch_holds_for_the_next_iteration():
     sampler = sk.TorchSampler(sk.RandomSampler(seed=3), 10)
     sampler.set_epoch(7)

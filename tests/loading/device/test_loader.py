@@ -458,7 +458,7 @@ def test_what_the_loader_has_can_be_read_here():
     loader = DeviceLoader(batches, "cpu")
     assert loader.dataset is batches.dataset
     assert loader.sampler is batches.sampler
-    assert loader.batch_sampler is batches.batch_sampler
+    assert loader.batch_sampler == batches.batch_sampler
     assert (loader.batch_size, loader.drop_last, len(loader)) == (BATCH, True, SIZE // BATCH)
     with pytest.raises(AttributeError, match="nothing_like_it"):
         _ = loader.nothing_like_it
