@@ -1,0 +1,113 @@
+"""URLs as text: which paths are remote, how one is shown, and what tells two apart."""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import parse_qsl, urlencode
+
+_REMOTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*([A-Za-z][A-Za-z0-9+.-]+)://")
+_LOCAL_SCHEMES = {"file", "local"}
+_WEB_SCHEMES = {"http", "https"}
+
+_ACCOUNT_SCHEMES = {"abfs", "abfss", "wasb", "wasbs"}
+"""Azure's schemes write CONTAINER@ACCOUNT: what stands before the @ is part of the name."""
+
+_SIGNATURE = re.compile(r"(x-[a-z]+-)?sig(nature)?", re.IGNORECASE)
+_SIGNED = re.compile(
+    r"(x-(amz|goog|oss|cos|ms)-.*)|(x-[a-z]+-)?sig(nature)?|awsaccesskeyid|googleaccessid|ossaccesskeyid"
+    r"|expires|policy|key-pair-id|s[etpvr]|spr|sip|sk[a-z]{1,3}",
+    re.IGNORECASE,
+)
+"""The parameters of a signed URL, which differ each time that one is made for the same file."""
+
+
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    r"""Tells a URL from a local path: it has a scheme and `://`, and the scheme is not `file`.
+
+    Example:
+        >>> [is_remote(path) for path in ("s3://bucket/a.tar", "/data/a.tar", "file:///data/a.tar")]
+        [True, False, False]
+        >>> [is_remote(path) for path in ("C:\\data\\a.tar", "pipe:cat a.tar", "./a::b")]
+        [False, False, False]
+    """
+    match = _REMOTE.match(path) if isinstance(path, str) else None
+    return match is not None and match[1].lower() not in _LOCAL_SCHEMES
+
+
+def is_web(url: str) -> bool:
+    """Tells whether a URL is one of HTTP or HTTPS."""
+    return url.partition("://")[0].lower() in _WEB_SCHEMES
+
+
+def shown(url: str) -> str:
+    """Gives the form of a URL that errors, logs, names and files may hold.
+
+    Without user, password, query and fragment: signatures and tokens stand there. A local path
+    stays as it is.
+
+    Example:
+        >>> shown("https://me:secret@host:8080/a/b.tar?X-Amz-Signature=5f3a#part")
+        'https://host:8080/a/b.tar'
+    """
+    if not is_remote(url):
+        return url
+    return "::".join(_link_shown(link) for link in url.split("::"))
+
+
+def beside(url: str, suffix: str) -> str:
+    """Gives the URL of the file that lies beside another: the suffix is put before the query.
+
+    Example:
+        >>> beside("https://host/a.tar?v=2", ".skidx"), beside("s3://bucket/a.tar", ".skidx")
+        ('https://host/a.tar.skidx?v=2', 's3://bucket/a.tar.skidx')
+    """
+    end = re.search(r"[?#]", url)
+    at = len(url) if end is None else end.start()
+    return f"{url[:at]}{suffix}{url[at:]}"
+
+
+def has_pattern(url: str) -> bool:
+    """Tells whether a URL's path has a glob pattern; in HTTP a `?` begins the query.
+
+    Example:
+        >>> has_pattern("s3://bucket/a-?.tar"), has_pattern("https://[::1]:80/a.tar?v=*")
+        (True, False)
+    """
+    _, _, rest = url.partition("://")
+    if is_web(url):
+        return re.search(r"[*\[]", re.split(r"[?#]", rest)[0].partition("/")[2]) is not None
+    return re.search(r"[*?\[]", rest) is not None
+
+
+def identity(url: str) -> str:
+    """Gives what tells one file from another, for keys: the URL without credentials and signatures.
+
+    The rest of the query stays, for `?id=1` and `?id=2` may be two files. It is not to be shown.
+
+    Example:
+        >>> identity("https://host/get?id=5&X-Amz-Signature=5f3a&X-Amz-Date=2026")
+        'https://host/get?id=5'
+    """
+    query = url.partition("#")[0].partition("?")[2]
+    pairs = parse_qsl(query, keep_blank_values=True)
+    if any(_SIGNATURE.fullmatch(name) for name, _ in pairs):
+        pairs = [pair for pair in pairs if not _SIGNED.fullmatch(pair[0])]
+    return f"{shown(url)}?{urlencode(pairs)}" if pairs else shown(url)
+
+
+def _link_shown(link: str) -> str:
+    """Gives one URL of a chain such as `zip://inner.npz::https://host/a.zip` without what is private."""
+    scheme, mark, rest = link.partition("://")
+    if not mark:
+        return scheme
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    port = host.rpartition("@")[2].rpartition("]")[2].rpartition(":")
+    if "@" in host:
+        user, _, _ = host.rpartition("@")
+        if scheme.lower() not in _ACCOUNT_SCHEMES or ":" in user:
+            rest = rest[len(user) + 1 :]
+    elif port[1] and not port[2].isdigit():
+        # No port, so it is a password with a slash or a question mark in it that was not quoted.
+        rest = rest.rpartition("@")[2] if "@" in rest else "..."
+    return f"{scheme}://{re.split(r'[?#]', rest, maxsplit=1)[0]}"

@@ -1,0 +1,86 @@
+"""Downloading a whole file: going on after a break, and holding it against its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Any, final
+
+from samplerkit.storage.remote.access import Access
+from samplerkit.storage.remote.address import shown
+from samplerkit.storage.remote.counts import Counts
+from samplerkit.storage.remote.faults import Refused, Transient
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.part_file import PartFile
+from samplerkit.storage.remote.retry import retried
+from samplerkit.storage.remote.stopping import Stop
+from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+
+_LOG = logging.getLogger(__name__)
+
+
+@final
+class Download:
+    """Downloads a whole file.
+
+    Args:
+        access: the way to it.
+        options: how often it is tried.
+        counts: of the retries.
+        stop: ends it.
+    """
+
+    def __init__(self, access: Access, options: RemoteOptions, counts: Counts, stop: Stop) -> None:
+        self._access = access
+        self._options = options
+        self._counts = counts
+        self._stop = stop
+
+    def into(self, part: PartFile, url: str, version: Version, digest: str | None) -> None:
+        """Writes a file.
+
+        Args:
+            part: to write to.
+            url: of the file.
+            version: that it must be of.
+            digest: that it must have, such as "sha256:9f86d0...", or None.
+
+        Raises:
+            DatasetError: it cannot be read, or does not fit on the disk.
+            Refused: it may not be read, was changed, or has twice come with another digest.
+            Stopped: it is not wanted any more.
+        """
+        for is_last in (False, True):
+            found = self._arrived(part, url, version, digest)
+            if digest is None or found == digest:
+                return
+            if is_last:
+                problem = f"has the digest {found}, though {digest} was told, also at a second download"
+                raise Refused(problem, "correct digests, or the file")
+            _LOG.warning("%s: has another digest than was told; it is downloaded again", shown(url))
+            self._counts.add(retries=1)
+            part.restart()
+
+    def _arrived(self, part: PartFile, url: str, version: Version, digest: str | None) -> str:
+        """Downloads all of it; gives its digest."""
+        algorithm = "" if digest is None else digest.partition(":")[0]
+        hasher: Any = None
+
+        def attempt() -> None:
+            nonlocal hasher
+            if hasher is None or not self._access.may_resume(version):
+                part.restart()
+                hasher = hashlib.new(algorithm, usedforsecurity=False) if algorithm else hashlib.sha256()
+            is_verified = digest is not None
+            if part.written < version.size or version.size in {0, UNKNOWN_SIZE}:
+                for piece in self._access.rest(
+                    url, version, part.written, self._stop, is_verified=is_verified
+                ):
+                    part.write(piece)
+                    if is_verified:
+                        hasher.update(piece)
+            if version.size not in {UNKNOWN_SIZE, part.written}:
+                raise Transient(f"{part.written} bytes, though the file has {version.size}")
+
+        retried(url, attempt, self._options, self._counts, self._stop)
+        return f"{algorithm}:{hasher.hexdigest()}"

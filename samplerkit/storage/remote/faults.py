@@ -1,0 +1,53 @@
+"""What can go wrong with one attempt: to be tried again, or not.
+
+None of these leaves the room: `retried` and `plainly` make a `DatasetError` of each. Exceptions of other
+libraries hold URLs with their queries, so they are never chained, and their texts never used.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+
+@final
+class Transient(Exception):  # noqa: N818  # not an error yet: it may go well the next time
+    """An attempt failed in a way that may pass.
+
+    Args:
+        reason: what happened, in words of our own.
+        wait: seconds that the server asks to wait before the next attempt; None if it does not say.
+    """
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.wait = wait
+
+
+class Refused(Exception):  # noqa: N818  # a DatasetError is made of it
+    """Another attempt would not help.
+
+    Args:
+        problem: what is wrong, in words of our own.
+        mend: what to do about it.
+    """
+
+    def __init__(self, problem: str, mend: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.mend = mend
+
+
+@final
+class Absent(Refused):
+    """There is no such file, or it may not be read."""
+
+
+@final
+class Stopped(Exception):  # noqa: N818  # what was begun is not wanted any more
+    """The storage was closed meanwhile, or another part of what was asked for has failed."""
+
+
+def changed() -> Refused:
+    """Gives the fault of a file that was replaced after its version was asked."""
+    return Refused("was changed while it was in use", "start again, so that all of it is of one version")

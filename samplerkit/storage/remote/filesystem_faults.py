@@ -1,0 +1,96 @@
+"""What the exceptions of filesystems mean, in words of our own: theirs may hold what is private."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from samplerkit.storage.remote.faults import Absent, Refused, Transient
+
+_PERMANENT_NUMBERS = {
+    errno.EINVAL,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOSYS,
+    errno.ENOTDIR,
+    errno.ENOTSUP,
+    errno.EPERM,
+    getattr(errno, "EREMCHG", errno.ENOENT),  # s3fs: the bucket lies in another region
+}
+_CHANGED_CODES = {"PreconditionFailed", "412"}
+_MISTAKES = (ValueError, TypeError, LookupError, AttributeError, ImportError, NotImplementedError)
+
+
+def plain_fault(error: Exception) -> Transient | Refused:
+    """Tells what may pass from what will not.
+
+    Args:
+        error: as a filesystem raised it.
+
+    Returns:
+        `Absent` for "not found" and "forbidden"; `Refused` for a mistake; `Transient` for all else.
+    """
+    if isinstance(error, Transient | Refused):
+        return error
+    if isinstance(error, FileNotFoundError):
+        return Absent("does not exist", "check the URL")
+    name = f"{type(error).__name__}{_detail(error)}"
+    if isinstance(error, PermissionError):
+        return Absent(f"may not be read ({name})", "check the credentials in storage_options")
+    if _is_permanent(error, name):
+        mend = "check the URL, the credentials and the other storage_options"
+        return Refused(f"cannot be read through its filesystem ({name})", mend)
+    return Transient(f"its filesystem failed ({name})")
+
+
+def _is_permanent(error: Exception, name: str) -> bool:
+    status = _status(error)
+    if status is not None:
+        return status < 500 and status not in {408, 429}
+    numbers = {each.errno for each in _chain(error) if isinstance(each, OSError)}
+    # Some errors of connections are ValueErrors too; an OSError counts first.
+    is_mistake = isinstance(error, _MISTAKES) and not isinstance(error, OSError)
+    return is_mistake or "Credentials" in name or bool(numbers & _PERMANENT_NUMBERS)
+
+
+def is_changed(error: Exception) -> bool:
+    """Tells whether a store says that a file is not of the version that was asked for."""
+    return any(_code(each) in _CHANGED_CODES for each in _chain(error))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Goes through an exception and its causes."""
+    cause: BaseException | None = error
+    for _ in range(10):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _code(error: BaseException) -> str:
+    """Gives the code in the answer of an S3 store, as botocore hands it on."""
+    response: Any = getattr(error, "response", None)
+    found = response.get("Error", {}).get("Code", "") if isinstance(response, dict) else ""
+    return found if isinstance(found, str) and found.isalnum() else ""
+
+
+def _status(error: BaseException) -> int | None:
+    """Gives the HTTP status that stores of other kinds put into their exceptions."""
+    for each in _chain(error):
+        for name in ("status", "status_code", "code"):
+            number = getattr(each, name, None)
+            if isinstance(number, int) and 400 <= number < 600:
+                return number
+    return None
+
+
+def _detail(error: BaseException) -> str:
+    """Gives what is known besides the class: a code of a store, or a number of the system."""
+    for each in _chain(error):
+        if code := _code(each):
+            return f": {code}"
+    number = error.errno if isinstance(error, OSError) else None
+    return f": {os.strerror(number)}" if number else ""

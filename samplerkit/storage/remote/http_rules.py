@@ -1,0 +1,146 @@
+"""What the head of an HTTP answer says: whether it is what was asked for, and of which version.
+
+Source: RFC 9110, HTTP Semantics.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+from samplerkit.storage.remote.faults import Absent, Refused, Transient, changed
+from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+
+Headers = Mapping[str, str]
+
+_MODIFIED = "modified "
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
+
+
+@final
+@dataclass(frozen=True)
+class ContentRange:
+    """What a `Content-Range` says.
+
+    Args:
+        first: the first byte, -1 if there is none.
+        last: the last byte, -1 if there is none.
+        size: of the whole file, -1 if it is not told.
+    """
+
+    first: int
+    last: int
+    size: int
+
+
+def check_status(status: int, headers: Headers) -> None:
+    """Lets an answer pass that has content, and raises the fault that another one means.
+
+    Raises:
+        Transient: 408, 429 and 5xx, with the time that `Retry-After` asks for.
+        Absent: 401, 403, 404, 410.
+        Refused: any other.
+    """
+    if status in {200, 206}:
+        return
+    if status in {408, 429} or status >= 500:
+        raise Transient(f"status {status}", _retry_after(headers))
+    if status in {404, 410}:
+        raise Absent(f"does not exist (status {status})", "check the URL")
+    if status in {401, 403}:
+        mend = "check the credentials; a signed URL may have expired"
+        raise Absent(f"may not be read (status {status})", mend)
+    raise Refused(f"was refused by its server (status {status})")
+
+
+def check_encoding(headers: Headers) -> None:
+    """Refuses content that is compressed on its way: its ranges and lengths are not those of the file.
+
+    Raises:
+        Refused: it is.
+    """
+    encoding = headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in {"", "identity"}:
+        problem = f"is sent with the content encoding {encoding[:20]!r}, though none was asked for"
+        raise Refused(problem, "store it without Content-Encoding")
+
+
+def version_of(size: int, headers: Headers) -> Version:
+    """Gives a version, tagged by the ETag, else by the time of the last change."""
+    tag = headers.get("ETag", "").strip()
+    if not tag and "Last-Modified" in headers:
+        tag = _MODIFIED + headers["Last-Modified"].strip()
+    return Version(size, tag)
+
+
+def check_version(version: Version, size: int, headers: Headers) -> None:
+    """Holds an answer against the version that is known.
+
+    Args:
+        version: as it was first told.
+        size: of the whole file as this answer tells it, -1 if it does not.
+        headers: of this answer.
+
+    Raises:
+        Refused: it is of another version.
+        Transient: it does not tell its version, though that was told before.
+    """
+    if UNKNOWN_SIZE not in {size, version.size} and size != version.size:
+        raise changed()
+    if not version.tag:
+        return
+    name = "Last-Modified" if version.tag.startswith(_MODIFIED) else "ETag"
+    told = headers.get(name, "").strip()
+    if not told:
+        raise Transient(f"an answer without the {name} that was told before")
+    # Weakness tells about equality of meaning; a weak tag that differs is another version all the same.
+    if told.removeprefix("W/") != version.tag.removeprefix(_MODIFIED).removeprefix("W/"):
+        raise changed()
+
+
+def content_length(headers: Headers) -> int:
+    """Gives the length that is told of a body, -1 if none is."""
+    text = headers.get("Content-Length", "").strip()
+    is_chunked = "chunked" in headers.get("Transfer-Encoding", "").lower()
+    return int(text) if text.isascii() and text.isdigit() and not is_chunked else UNKNOWN_SIZE
+
+
+def has_end(headers: Headers) -> bool:
+    """Tells whether the end of a body can be told from a connection that broke."""
+    return content_length(headers) >= 0 or "chunked" in headers.get("Transfer-Encoding", "").lower()
+
+
+def content_range(headers: Headers) -> ContentRange:
+    """Gives what `Content-Range` says.
+
+    Raises:
+        Transient: it is not there, or cannot be understood.
+
+    Example:
+        >>> content_range({"Content-Range": "bytes 0-9/100"})
+        ContentRange(first=0, last=9, size=100)
+    """
+    match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", "").strip())
+    if match is None:
+        raise Transient("a part without a right Content-Range")
+    first, last, size = match.groups()
+    return ContentRange(
+        -1 if first is None else int(first),
+        -1 if last is None else int(last),
+        -1 if size == "*" else int(size),
+    )
+
+
+def _retry_after(headers: Headers) -> float | None:
+    text = headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, moment.timestamp() - time.time())

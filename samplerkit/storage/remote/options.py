@@ -1,0 +1,154 @@
+"""How remote files are reached, retried and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import operator
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, final
+
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
+
+_DIGEST = re.compile(r"([a-z0-9_]+):([0-9a-f]+)")
+
+
+@final
+@dataclass(frozen=True)
+class RemoteOptions:
+    """How remote files are reached, retried and kept. Its `repr` holds nothing that is private.
+
+    Args:
+        cache: the folder for whole files, on a disk of this machine; its ranks and workers share it. None
+            for `remote` in the user's cache folder. Files of others in it are never touched.
+        max_cache_bytes: how much the files in it take at most. None for half of what is free on that disk,
+            what the cache holds counted as free.
+        timeout: seconds to connect, until the head of an answer is there, and for each MiB of its body or
+            the rest of it: a server that sends slower than that is one that stalls.
+        attempts: how often a request is made at most.
+        retry_seconds: the time that one request waits between its attempts at most, in all; with 0 they
+            follow at once. Each wait is drawn from [0, d), and d doubles from attempt to attempt, up to 30 s;
+            a `Retry-After` is kept to.
+        threads: how many requests for parts of files are on their way at a time, in each process.
+        digests: what whole files must be: "sha256:9f86d0..." by URL, or by the last parts of its path. All
+            algorithms of `hashlib` with a fixed length are known.
+        storage_options: handed to fsspec's filesystem, such as `key`, `secret` and `endpoint_url` for S3. For
+            HTTP: `headers` (a mapping), `auth` (user and password), `verify` and `cert` (as in `requests`).
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentRangeError: a number is not positive; `retry_seconds` may be 0.
+        ArgumentValueError: a digest cannot be understood, or `cache` is a URL.
+
+    Example:
+        >>> RemoteOptions(cache="/scratch/cache", attempts=3, storage_options={"secret": "s3cr3t"})
+        RemoteOptions(cache='/scratch/cache', max_cache_bytes=None, timeout=30.0, attempts=3, \
+retry_seconds=120.0, threads=16)
+    """
+
+    cache: str | os.PathLike[str] | None = None
+    max_cache_bytes: int | None = None
+    timeout: float = 30.0
+    attempts: int = 5
+    retry_seconds: float = 120.0
+    threads: int = 16
+    # Keys are URLs, values may be credentials: neither must reach a log by way of repr.
+    digests: Mapping[str, str] | None = field(default=None, repr=False, hash=False)
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        checked: dict[str, Any] = {
+            "cache": _folder(self.cache),
+            "max_cache_bytes": None
+            if self.max_cache_bytes is None
+            else _integer("max_cache_bytes", self.max_cache_bytes),
+            "timeout": _seconds("timeout", self.timeout, may_be_zero=False),
+            "attempts": _integer("attempts", self.attempts),
+            "retry_seconds": _seconds("retry_seconds", self.retry_seconds, may_be_zero=True),
+            "threads": _integer("threads", self.threads),
+            "digests": None if self.digests is None else _digests(self.digests),
+            "storage_options": _named("storage_options", self.storage_options),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, value: Any) -> RemoteOptions:
+        """Takes options, a mapping of them as it stands in a config, or None for the defaults.
+
+        Raises:
+            ArgumentTypeError: none of these.
+            ArgumentValueError: the mapping has an unknown key.
+
+        Example:
+            >>> RemoteOptions.of({"attempts": 3}).attempts, RemoteOptions.of(None) == RemoteOptions()
+            (3, True)
+            >>> RemoteOptions.of({"cach": "/scratch"})
+            Traceback (most recent call last):
+            samplerkit.errors.ArgumentValueError: remote: has no such key, got 'cach'; known are cache, \
+max_cache_bytes, timeout, attempts, retry_seconds, threads, digests, storage_options
+        """
+        if isinstance(value, RemoteOptions):
+            return value
+        if value is None:
+            return cls()
+        given = _named("remote", value)
+        known = [each.name for each in fields(cls)]
+        for name in given:
+            if name not in known:
+                mend = f"known are {', '.join(known)}"
+                raise ArgumentValueError("remote", "has no such key", name, mend=mend)
+        return cls(**given)
+
+
+def _folder(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
+        raise ArgumentTypeError("cache", "must be a folder or None", value)
+    folder = os.fspath(value)
+    if not folder or "://" in folder:
+        raise ArgumentValueError("cache", "must be a folder of this machine", folder)
+    return folder
+
+
+def _integer(place: str, value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ArgumentTypeError(place, "must be an integer", value)
+    number = operator.index(value)
+    if number < 1:
+        raise ArgumentRangeError(place, "must be positive", number)
+    return number
+
+
+def _seconds(place: str, value: Any, *, may_be_zero: bool) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ArgumentTypeError(place, "must be a number of seconds", value)
+    if not math.isfinite(value) or value < 0 or (value == 0 and not may_be_zero):
+        problem = "must be finite and not negative" if may_be_zero else "must be finite and positive"
+        raise ArgumentRangeError(place, problem, value)
+    return float(value)
+
+
+def _named(place: str, value: Any) -> dict[str, Any]:
+    # The value is not shown: it may be a password.
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ArgumentTypeError(place, f"must be a mapping by name, got a {type(value).__name__}")
+    return dict(value)
+
+
+def _digests(value: Any) -> dict[str, str]:
+    digests = _named("digests", value)
+    for text in digests.values():
+        if not isinstance(text, str):
+            raise ArgumentTypeError("digests", "must be texts such as 'sha256:9f86d0...'", text)
+        match = _DIGEST.fullmatch(text.lower())
+        size = hashlib.new(match[1]).digest_size if match and match[1] in hashlib.algorithms_available else 0
+        # A digest of variable length, such as shake_128, has the size 0.
+        if match is None or not size or len(match[2]) != 2 * size:
+            mend = "write ALGORITHM:HEX, as in 'sha256:9f86d0...', with all its digits"
+            raise ArgumentValueError("digests", "is no digest of a known algorithm", text, mend=mend)
+    return {key: text.lower() for key, text in digests.items()}

@@ -1,0 +1,37 @@
+"""A server, and a storage that gives up soon."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from tests.storage.remote.server import Server, served
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with served() as state:
+        yield state
+
+
+@pytest.fixture
+def storage(tmp_path) -> Iterator[Callable[..., RemoteStorage]]:
+    """Makes storages, whose threads and temp files are gone at the end."""
+    made = []
+
+    def make(**options: Any) -> RemoteStorage:
+        quick = {"cache": tmp_path / "cache", "timeout": 5.0, "attempts": 3, "retry_seconds": 0.1}
+        made.append(RemoteStorage(RemoteOptions(**{**quick, **options})))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+    ours = [thread.name for thread in threading.enumerate() if thread.name.startswith("samplerkit")]
+    assert ours == []
+    assert list((tmp_path / "cache").glob("*.part")) == []

@@ -1,0 +1,199 @@
+"""An HTTP server on loopback that does what it is told to do wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.server
+import re
+import socket
+import ssl
+import struct
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MODIFIED = "Sat, 01 Nov 2025 10:00:00 GMT"
+
+
+@dataclass
+class Resource:
+    """What lies at a path."""
+
+    data: bytes
+    etag: str | None = None
+    modified: str | None = None
+
+    @classmethod
+    def of(cls, data: bytes) -> Resource:
+        return cls(data, f'"{hashlib.sha256(data).hexdigest()[:16]}"')
+
+
+@dataclass
+class Request:
+    """What was asked."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+
+
+Fault = Callable[["Handler", Resource], None]
+"""Answers in place of the server; the body of a HEAD is left out by the handler."""
+
+
+@dataclass
+class Server:
+    """A server that runs in threads of this process.
+
+    Attributes:
+        url: of its root, without a slash at the end.
+        resources: by path.
+        faults: by method and path: what the next requests are answered by, the first first; None is right.
+        always: by method and path: what all requests are answered by, after those of `faults`.
+        requests: all that were made.
+        released: is set when stalled answers are to end.
+    """
+
+    url: str = ""
+    resources: dict[str, Resource] = field(default_factory=dict)
+    faults: dict[tuple[str, str], list[Fault | None]] = field(default_factory=lambda: defaultdict(list))
+    always: dict[tuple[str, str], Fault] = field(default_factory=dict)
+    requests: list[Request] = field(default_factory=list)
+    released: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def put(self, path: str, data: bytes) -> str:
+        """Puts data at a path, with an ETag of its content; gives the URL."""
+        self.resources[path] = Resource.of(data)
+        return self.url + path
+
+    def asked(self, method: str, path: str | None = None) -> list[Request]:
+        """The requests of a method, to a path."""
+        return [each for each in self.requests if each.method == method and path in {None, each.path}]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers one request after another on a connection."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a head waits for its body
+    state: Server
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        path, key = self.path.partition("?")[0], (self.command, self.path.partition("?")[0])
+        with self.state.lock:
+            self.state.requests.append(Request(self.command, path, dict(self.headers.items())))
+            plan = self.state.faults.get(key)
+            fault = plan.pop(0) if plan else self.state.always.get(key)
+        resource = self.state.resources.get(path)
+        if resource is None:
+            self.say(404, b"no such file")
+        else:
+            (fault or right)(self, resource)
+
+    @property
+    def asked_range(self) -> tuple[int, int] | None:
+        """The first byte and the one after the last that are asked for."""
+        match = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        return None if match is None else (int(match[1]), int(match[2]) + 1 if match[2] else 1 << 60)
+
+    def head(self, status: int, **headers: object) -> None:
+        """Sends the head; an underscore in a name is a hyphen, None leaves a header out."""
+        self.send_response(status)
+        for name, value in headers.items():
+            if value is not None:
+                self.send_header(name.replace("_", "-"), str(value))
+        self.end_headers()
+
+    def body(self, data: bytes) -> None:
+        """Sends the body, unless a head was asked for."""
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def say(self, status: int, data: bytes = b"", **headers: object) -> None:
+        """Sends a whole answer."""
+        self.head(status, **{"Content_Length": len(data), **headers})
+        self.body(data)
+
+    def served(self, resource: Resource) -> tuple[int, bytes, dict[str, object]]:
+        """What is right: the status, the body and the headers."""
+        size = len(resource.data)
+        headers: dict[str, object] = {
+            "Content_Length": size,
+            "ETag": resource.etag,
+            "Last_Modified": resource.modified,
+            "Accept_Ranges": "bytes",
+        }
+        if self.asked_range is None:
+            return 200, resource.data, headers
+        first, end = self.asked_range
+        if first >= size:
+            return 416, b"", {"Content_Range": f"bytes */{size}", "Content_Length": 0}
+        data = resource.data[first:end]
+        told = f"bytes {first}-{first + len(data) - 1}/{size}"
+        return 206, data, {**headers, "Content_Length": len(data), "Content_Range": told}
+
+    def reset(self) -> None:
+        """Breaks the connection off hard."""
+        self.wfile.flush()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.finish_connection()
+
+    def finish_connection(self) -> None:
+        """Closes the connection."""
+        self.close_connection = True
+        with contextlib.suppress(OSError):
+            self.wfile.flush()
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+
+    def log_message(self, *arguments: object) -> None:
+        """Says nothing."""
+
+
+def right(handler: Handler, resource: Resource) -> None:
+    """Answers as it should be."""
+    status, data, headers = handler.served(resource)
+    handler.head(status, **headers)
+    handler.body(data)
+
+
+class _Threading(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients that go away are what is tested here."""
+
+
+@contextlib.contextmanager
+def served(certificate: Path | None = None) -> Iterator[Server]:
+    """Runs a server until the end of the block; one of HTTPS if there is a certificate with its key."""
+    state = Server()
+    server = _Threading(("127.0.0.1", 0), type("Bound", (Handler,), {"state": state}))
+    state.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        # Hands are shaken in the thread of the connection.
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        state.url = state.url.replace("http://", "https://")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        state.released.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()

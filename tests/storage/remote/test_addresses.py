@@ -1,0 +1,124 @@
+"""URLs: which are remote, what of them is shown, and which are one file."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.address import beside, has_pattern, identity, is_remote, shown
+from samplerkit.storage.remote.digests import digest_of
+from samplerkit.storage.remote.location import expand
+from samplerkit.storage.remote.options import RemoteOptions
+
+SHOWN = {
+    "https://host/a.tar": "https://host/a.tar",
+    "https://me:pw@host/a.tar?q#f": "https://host/a.tar",
+    "https://me@host:80/a@b.tar": "https://host:80/a@b.tar",
+    "https://[::1]:80/a": "https://[::1]:80/a",
+    "https://me:pw@[::1]/a": "https://[::1]/a",
+    "https://host?secret": "https://host",
+    "s3://KEY:se/cret@bucket/a": "s3://bucket/a",
+    "s3://KEY:se?cret@bucket/a": "s3://bucket/a",
+    "s3://KEY:secret": "s3://...",
+    "hdfs://namenode:8020/a": "hdfs://namenode:8020/a",
+    "abfs://container@account.net/a": "abfs://container@account.net/a",
+    "abfs://container:pw@account.net/a": "abfs://account.net/a",
+    "zip://in/ner?x::https://me:pw@host/a.zip?q": "zip://in/ner::https://host/a.zip",
+    "simplecache::s3://KEY:secret@bucket/a": "simplecache::s3://bucket/a",
+    "/data/a?b#c.tar": "/data/a?b#c.tar",
+    "a@b:c.tar": "a@b:c.tar",
+}
+
+
+@pytest.mark.parametrize(("url", "form"), SHOWN.items(), ids=SHOWN)
+def test_what_is_shown_of_a_url(url, form):
+    assert shown(url) == form
+    assert shown(form) == form
+
+
+TEXT = st.text(st.characters(codec="ascii", exclude_characters="/@[]: \\", min_codepoint=33), min_size=8)
+
+
+@given(TEXT, TEXT, TEXT)
+def test_no_password_and_no_query_is_shown(user, password, query):
+    url = f"https://U{user.replace('?', '').replace('#', '')}:P{password}Z@host/a?Q{query}Z"
+    assert shown(url) == "https://host/a"
+
+
+REMOTE = {
+    "http://h/a": True,
+    "s3://b/k": True,
+    "memory://a": True,
+    "zip://a::s3://b/k": True,
+    "simplecache::https://h/a": True,
+    "HTTPS://H/A": True,
+    "file:///a": False,
+    "local://a": False,
+    "/a": False,
+    "a/b": False,
+    "C:\\a": False,
+    "c://a": False,
+    "pipe:curl -s http://h/a": False,
+    "./http://h": False,
+    "": False,
+    "://a": False,
+}
+
+
+@pytest.mark.parametrize(("path", "expected"), REMOTE.items(), ids=[path or "empty" for path in REMOTE])
+def test_which_paths_are_remote(path, expected):
+    assert is_remote(path) is expected
+
+
+def test_which_urls_are_patterns():
+    patterns = (
+        "s3://b/*.tar",
+        "s3://b/a?.tar",
+        "s3://b/[ab].tar",
+        "https://h/*.tar",
+        "https://h/[ab].tar?v=1",
+    )
+    files = ("s3://b/a.tar", "https://h/a.tar?v=*", "https://[::1]/a", "https://h/a?b", "https://h?*")
+    assert [has_pattern(url) for url in patterns] == [True] * len(patterns)
+    assert [has_pattern(url) for url in files] == [False] * len(files)
+
+
+def test_http_has_no_patterns_and_a_file_is_its_own():
+    assert expand("https://h/a.tar?v=*", RemoteOptions()) == ("https://h/a.tar?v=*",)
+    with pytest.raises(DatasetError, match=r"^https://h/.*HTTP has no listing; name each URL"):
+        expand("https://h/*.tar?secret", RemoteOptions())
+
+
+def test_what_lies_beside_a_file():
+    assert beside("s3://b/a.tar", ".skidx") == "s3://b/a.tar.skidx"
+    assert beside("https://h/a.tar?v=1#x", ".skidx") == "https://h/a.tar.skidx?v=1#x"
+
+
+def test_which_urls_are_one_file():
+    base = "https://h/get"
+    signed = [f"{base}?id=1&X-Amz-Signature={n}&X-Amz-Date={n}&X-Amz-Credential={n}" for n in "12"]
+    azure = [f"{base}?id=1&sig={n}&se={n}&sv={n}&st={n}&sp=r&sr=b" for n in "12"]
+    assert {identity(url) for url in (*signed, *azure)} == {f"{base}?id=1"}
+    assert identity("https://me:pw@h/get?id=1#x") == f"{base}?id=1"
+    different = [f"{base}?id=1", f"{base}?id=2", f"{base}?st=1", f"{base}?st=2", base, f"{base}?token=a"]
+    assert len({identity(url) for url in different}) == len(different)
+
+
+def test_which_digest_a_url_has():
+    digests = {
+        "a.tar": "md5:1",
+        "train/a.tar": "md5:2",
+        "https://h/x/a.tar": "md5:3",
+        "https://h/q?id=1": "md5:4",
+    }
+    urls = [
+        "s3://b/a.tar",
+        "s3://b/c/train/a.tar?x",
+        "https://h/x/a.tar?y",
+        "https://h/q?id=1",
+        "https://h/q?id=2",
+    ]
+    assert [digest_of(digests, url) for url in urls] == ["md5:1", "md5:2", "md5:3", "md5:4", None]
+    assert digest_of(None, urls[0]) is None

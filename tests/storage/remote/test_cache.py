@@ -1,0 +1,192 @@
+"""The cache of whole files: what is kept, what goes, and what is never touched."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import hashlib
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from tests.storage.remote.contents import content, kept, leftovers
+
+DATA = random.Random(11).randbytes(8_000_000)
+
+
+def test_a_file_is_downloaded_once_and_stays(server, storage, tmp_path):
+    url = server.put("/a", DATA[:1000])
+    reader = storage()
+    assert [content(reader.fetch(url)) for _ in range(3)] == [DATA[:1000]] * 3
+    assert content(storage().fetch(url)) == DATA[:1000]
+    assert len(server.asked("GET")) == 1
+    assert (reader.stats.downloads, reader.stats.cache_hits) == (1, 2)
+    assert kept(tmp_path / "cache") == [1000]
+    assert leftovers(tmp_path / "cache") == []
+
+
+def test_what_was_used_least_recently_goes_first(server, storage, tmp_path):
+    reader = storage(max_cache_bytes=3000)
+    urls = [server.put(f"/{number}", DATA[number:][:1000]) for number in range(4)]
+    for url in (*urls[:3], urls[0], urls[3]):
+        content(reader.fetch(url))
+    server.requests.clear()
+    for url in (urls[0], urls[2], urls[3]):
+        content(reader.fetch(url))
+    assert server.asked("GET") == []
+    content(reader.fetch(urls[1]))
+    assert len(server.asked("GET")) == 1
+    assert kept(tmp_path / "cache") == [1000] * 3
+    assert leftovers(tmp_path / "cache") == []
+
+
+def test_a_pin_ends_with_the_file_that_is_garbage(server, storage):
+    reader = storage(max_cache_bytes=1000, timeout=0.5)
+    pinned = reader.fetch(server.put("/a", DATA[:1000]))
+    del pinned
+    gc.collect()
+    content(reader.fetch(server.put("/b", DATA[1:1001])))
+
+
+def test_a_new_version_is_another_file_and_the_old_one_goes_first(server, storage, tmp_path):
+    other = server.put("/other", DATA[:1000])
+    url = server.put("/a", b"old" * 300)
+    for each in (other, url):
+        content(storage(max_cache_bytes=3000).fetch(each))
+    server.put("/a", b"new" * 300)
+    assert content(storage(max_cache_bytes=3000).fetch(url)) == b"new" * 300
+    assert kept(tmp_path / "cache") == [900, 900, 1000]
+    # The old version was used after the other file, and goes before it all the same.
+    content(storage(max_cache_bytes=3000).fetch(server.put("/b", DATA[:1000])))
+    assert kept(tmp_path / "cache") == [900, 1000, 1000]
+    server.requests.clear()
+    content(storage().fetch(other))
+    assert content(storage().fetch(url)) == b"new" * 300
+    assert server.asked("GET") == []
+
+
+def test_files_of_one_name_and_size_are_told_apart(server, storage):
+    reader = storage()
+    urls = [f"{server.url}{path}" for path in ("/a/x.tar", "/b/x.tar", "/get?id=1", "/get?id=2")]
+    for number, path in enumerate(("/a/x.tar", "/b/x.tar", "/get")):
+        server.put(path, DATA[number:][:100])
+        server.resources[path].etag = None
+
+    def by_query(handler, _):
+        first = 1000 * int(handler.path[-1])
+        handler.say(200, DATA[first:][:100])
+
+    server.always["GET", "/get"] = server.always["HEAD", "/get"] = by_query
+    wanted = [DATA[:100], DATA[1:101], DATA[1000:1100], DATA[2000:2100]]
+    assert [content(reader.fetch(url)) for url in urls] == wanted
+    assert [content(reader.fetch(url)) for url in urls] == wanted
+
+
+def test_a_url_that_was_signed_anew_is_the_same_file(server, storage):
+    url = server.put("/a", DATA[:100])
+    for signature in ("1", "2"):
+        signed = f"{url}?X-Amz-Date={signature}&X-Amz-Signature={signature}"
+        assert content(storage().fetch(signed)) == DATA[:100]
+    assert len(server.asked("GET")) == 1
+
+
+def test_what_others_have_put_into_the_folder_is_never_touched(server, storage, tmp_path):
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    key = f"{'0' * 32}-{'1' * 16}"
+    foreign = {
+        "precious.tar": DATA[:5000],
+        f"samplerkit-{key}.file": b"no lock file, so it is not ours",
+        f"samplerkit-{'2' * 32}-{'3' * 16}.file": b"a lock file that is not ours",
+        f"samplerkit-{'2' * 32}-{'3' * 16}.lock": b"something else",
+        "samplerkit-short.file": b"x",
+    }
+    for name, data in foreign.items():
+        (folder / name).write_bytes(data)
+    (folder / f"samplerkit-{'4' * 32}-{'5' * 16}.file").symlink_to(folder / "precious.tar")
+    (folder / "sub").mkdir()
+    reader = storage(max_cache_bytes=1100)
+    for number in range(4):
+        content(reader.fetch(server.put(f"/{number}", DATA[number:][:1000])))
+    assert {name: (folder / name).read_bytes() for name in foreign} == foreign
+    assert (folder / f"samplerkit-{'4' * 32}-{'5' * 16}.file").is_symlink()
+
+
+def test_a_file_that_is_larger_than_the_cache_is_refused_before_it_comes(server, storage, tmp_path):
+    url = server.put("/a", DATA[:2000])
+    with pytest.raises(DatasetError, match=r"2000 bytes, and it may hold 1999 \(max_cache_bytes\)"):
+        storage(max_cache_bytes=1999).fetch(url)
+    assert server.asked("GET") == []
+    assert leftovers(tmp_path / "cache") == []
+
+
+def test_a_right_digest_is_verified_and_a_wrong_one_is_an_error_after_a_second_download(
+    server, storage, tmp_path
+):
+    url = server.put("/train/a.tar", DATA[:1000])
+    good, bad = (hashlib.sha256(data).hexdigest() for data in (DATA[:1000], b""))
+    assert content(storage(digests={"train/a.tar": f"sha256:{good}"}).fetch(url)) == DATA[:1000]
+    server.requests.clear()
+    with pytest.raises(DatasetError, match=f"has the digest sha256:{good}, though sha256:{bad} was told"):
+        storage(digests={url: f"sha256:{bad}"}).fetch(f"{url}?secret")
+    with pytest.raises(DatasetError, match="also at a second download"):
+        storage(digests={url: f"sha256:{bad}"}).fetch(url)
+    assert len(server.asked("GET")) == 4
+    assert leftovers(tmp_path / "cache") == []
+
+
+def test_a_download_that_comes_wrong_once_is_noticed_by_its_digest(server, storage):
+    url = server.put("/a", DATA[:1000])
+    flipped = bytes([DATA[0] ^ 1]) + DATA[1:1000]
+    server.faults["GET", "/a"] = [lambda handler, resource: handler.say(200, flipped, ETag=resource.etag)]
+    reader = storage(digests={"a": f"md5:{hashlib.md5(DATA[:1000], usedforsecurity=False).hexdigest()}"})
+    assert content(reader.fetch(url)) == DATA[:1000]
+    assert (reader.stats.retries, reader.stats.downloads) == (1, 1)
+
+
+def test_a_file_that_was_cut_in_the_cache_is_downloaded_again(server, storage):
+    url = server.put("/a", DATA[:1000])
+    with storage().fetch(url) as local:
+        path = Path(local.path)
+    os.truncate(path, 999)
+    assert content(storage().fetch(url)) == DATA[:1000]
+
+
+def test_a_folder_that_cannot_be_is_an_error_that_offers_another(server, storage, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(DatasetError, match=r"cannot be written to .*say cache=FOLDER"):
+        storage(cache=tmp_path / "file" / "cache").fetch(server.put("/a", b"a"))
+
+
+def test_a_folder_without_locks_is_an_error_that_offers_another(server, storage, monkeypatch):
+    # There is no filesystem without locks here to try.
+    def refuses(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuses)
+    with pytest.raises(DatasetError, match=r"without locks \(Operation not supported\).*say cache=FOLDER"):
+        storage().fetch(server.put("/a", b"a"))
+
+
+def test_the_default_folder_is_the_users_cache(server, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with RemoteStorage(RemoteOptions()) as reader, reader.fetch(server.put("/a", b"a")) as local:
+        assert Path(local.path).parent == tmp_path / "samplerkit" / "remote"
+
+
+def test_a_file_that_is_in_the_cache_is_found_without_a_download(server, storage):
+    url, reader = server.put("/a", DATA[:1000]), storage(max_cache_bytes=1500, timeout=0.5)
+    assert reader.cached(url) is None
+    content(reader.fetch(url))
+    found = reader.cached(url)
+    assert len(server.asked("GET")) == 1
+    with pytest.raises(DatasetError, match="are in use"):
+        reader.fetch(server.put("/b", DATA[:1000]))
+    assert content(found) == DATA[:1000]
+    content(reader.fetch(f"{server.url}/b"))
+    assert reader.cached(url) is None

@@ -1,0 +1,208 @@
+"""The cache of whole files, shared by processes, some of which die."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from samplerkit.errors import DatasetError, NotSupportedError
+from samplerkit.storage.remote.entry import kept_in
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.room import Room
+from samplerkit.storage.remote.stopping import Stop
+from samplerkit.storage.remote.storage import RemoteStorage
+from tests.storage.remote import faults
+from tests.storage.remote.children import Child
+from tests.storage.remote.contents import content, kept, leftovers
+from tests.storage.remote.server import right
+
+DATA = random.Random(11).randbytes(8_000_000)
+
+
+def fetched(options: RemoteOptions, url: str) -> tuple[str, int]:
+    """What a process gets: the digest of a file's content, and how many it downloaded."""
+    with RemoteStorage(options) as storage:
+        return hashlib.sha256(content(storage.fetch(url))).hexdigest(), storage.stats.downloads
+
+
+def _held(folder: Path) -> int:
+    size = 0
+    for path in [*folder.glob("*.part"), *folder.glob("*.file")]:
+        try:
+            size += path.stat().st_size
+        except FileNotFoundError:
+            continue
+    return size
+
+
+def _fetched_in_turn(options: RemoteOptions, urls: list[str]) -> int:
+    wrong = 0
+    with RemoteStorage(options) as storage:
+        for url in urls * 3:
+            first = int(url.rpartition("/")[2])
+            wrong += content(storage.fetch(url)) != DATA[first:][:3000]
+    return wrong
+
+
+def test_four_processes_that_race_download_once(server, storage, tmp_path):
+    for number in range(5):
+        url = server.put(f"/{number}", DATA[:2_000_000])
+        server.always["GET", f"/{number}"] = lambda handler, resource: (
+            time.sleep(0.1),
+            right(handler, resource),
+        )
+        children = [Child(fetched, storage().options, url) for _ in range(4)]
+        results = [child.result() for child in children]
+        assert {digest for digest, _ in results} == {hashlib.sha256(DATA[:2_000_000]).hexdigest()}
+        assert sum(downloads for _, downloads in results) == 1
+        assert len(server.asked("GET", f"/{number}")) == 1
+    assert leftovers(tmp_path / "cache") == []
+
+
+def test_what_a_killed_process_was_downloading_is_taken_over(server, storage, tmp_path):
+    for number in range(5):
+        path = f"/{number}"
+        url = server.put(path, DATA[:2_000_000])
+        server.faults["GET", path] = [faults.stalls_in_the_body]
+        # The first one to come hangs in the middle; its lock keeps the others waiting.
+        first = Child(fetched, storage(timeout=60.0).options, url)
+        while not server.asked("GET", path):
+            time.sleep(0.01)
+        others = [Child(fetched, storage(timeout=60.0).options, url) for _ in range(3)]
+        while len(server.asked("HEAD", path)) < 4:
+            time.sleep(0.01)
+        first.kill()
+        results = [child.result() for child in others]
+        assert {digest for digest, _ in results} == {hashlib.sha256(DATA[:2_000_000]).hexdigest()}
+        assert len(server.asked("GET", path)) == 2
+    assert leftovers(tmp_path / "cache") == []
+
+
+def test_the_part_of_a_dead_process_goes_when_another_file_comes(server, storage, tmp_path):
+    url = server.put("/dead", DATA[:2_000_000])
+    server.always["GET", "/dead"] = faults.stalls_in_the_body
+    child = Child(fetched, storage(timeout=60.0).options, url)
+    while not list(tmp_path.glob("cache/*.part")):
+        time.sleep(0.01)
+    child.kill()
+    assert len(leftovers(tmp_path / "cache")) == 2
+    content(storage().fetch(server.put("/other", DATA[:1000])))
+    assert kept(tmp_path / "cache") == [1000]
+    assert leftovers(tmp_path / "cache") == []
+
+
+def test_the_part_of_a_living_process_stays_and_counts(server, storage, tmp_path):
+    url = server.put("/slow", DATA[:600_000])
+    server.faults["GET", "/slow"] = [faults.stalls_in_the_body]
+    options = storage(timeout=60.0, max_cache_bytes=1_000_000).options
+    child = Child(fetched, options, url)
+    while not [path for path in tmp_path.glob("cache/*.part") if path.stat().st_size]:
+        time.sleep(0.01)
+    with pytest.raises(DatasetError, match=r"500000 bytes, and 600000 of 1000000 .* are in use"):
+        storage(max_cache_bytes=1_000_000, timeout=0.5).fetch(server.put("/b", DATA[:500_000]))
+    child.kill()
+    content(storage(max_cache_bytes=1_000_000).fetch(f"{server.url}/b"))
+    assert kept(tmp_path / "cache") == [500_000]
+
+
+def test_a_file_in_use_is_never_evicted_by_whichever_process(server, storage, tmp_path):
+    reader = storage(max_cache_bytes=2000, timeout=0.5)
+    urls = [server.put(f"/{number}", DATA[number:][:1000]) for number in range(4)]
+    pinned = reader.fetch(urls[0])
+    for url in urls[1:]:
+        assert Child(fetched, reader.options, url).result()[1] == 1
+        assert Path(pinned.path).read_bytes() == DATA[:1000]
+    second = reader.fetch(urls[3])
+    with pytest.raises(
+        DatasetError, match=r"2000 of 2000 \(max_cache_bytes\) are in use.*; raise max_cache_bytes"
+    ):
+        reader.fetch(urls[1])
+    pinned.close()
+    with reader.fetch(urls[1]), second:
+        assert kept(tmp_path / "cache") == [1000] * 2
+
+
+def test_room_is_waited_for_while_files_are_in_use(server, storage):
+    reader = storage(max_cache_bytes=1000, timeout=60.0)
+    pinned = reader.fetch(server.put("/a", DATA[:1000]))
+    child = Child(fetched, reader.options, server.put("/b", DATA[1:1001]))
+    while not server.asked("HEAD", "/b"):
+        time.sleep(0.01)
+    time.sleep(0.2)
+    assert server.asked("GET", "/b") == []
+    pinned.close()
+    assert child.result()[1] == 1
+
+
+def test_a_child_that_ends_does_not_unpin_what_its_parent_uses(server, storage):
+    reader = storage(max_cache_bytes=1000, timeout=0.5)
+    pinned = reader.fetch(server.put("/a", DATA[:1000]))
+    Child(pinned.close).result()
+    with pytest.raises(DatasetError, match="are in use"):
+        reader.fetch(server.put("/b", DATA[1:1001]))
+    assert Path(pinned.path).read_bytes() == DATA[:1000]
+    pinned.close()
+
+
+def test_a_child_that_lives_on_does_not_keep_what_its_parent_let_go(server, storage):
+    reader = storage(max_cache_bytes=1000, timeout=0.5)
+    pinned = reader.fetch(server.put("/a", DATA[:1000]))
+    child = Child(time.sleep, 60)
+    pinned.close()
+    content(reader.fetch(server.put("/b", DATA[1:1001])))
+    child.kill()
+
+
+def test_a_local_file_does_not_travel_to_another_process(server, storage):
+    with (
+        storage().fetch(server.put("/a", b"a")) as local,
+        pytest.raises(NotSupportedError, match="one process"),
+    ):
+        pickle.dumps(local)
+
+
+def test_processes_that_fill_a_cache_together_keep_its_bound(server, storage, tmp_path):
+    options = storage(max_cache_bytes=10_000, timeout=60.0).options
+    urls = [server.put(f"/{number}", DATA[number:][:3000]) for number in range(12)]
+    children = [Child(_fetched_in_turn, options, urls[first:] + urls[:first]) for first in range(0, 12, 3)]
+    most = 0
+    while any(child.process.is_alive() for child in children):
+        most = max(most, _held(tmp_path / "cache"))
+    for child in children:
+        assert child.result() == 0
+    assert 3000 <= most <= 10_000
+    assert sum(kept(tmp_path / "cache")) <= 10_000
+
+
+def test_what_arrives_while_a_folder_is_looked_through_is_not_taken_for_dead(server, storage, tmp_path):
+    url, folder = server.put("/a", DATA[:2_000_000]), tmp_path / "cache"
+    server.faults["GET", "/a"] = [waits_in_the_body]
+    child = Child(fetched, storage(timeout=60.0).options, url)
+    while not (found := [each for each in folder_of(folder) if each.size]):
+        time.sleep(0.01)
+    assert [each.is_part for each in found] == [True]
+    server.released.set()
+    child.result()
+    assert Room("", folder, None, 1.0, Stop())._evicted(found, -(10**9)) == 2_000_000
+    assert kept(folder) == [2_000_000]
+    # For want of room it goes all the same.
+    assert Room("", folder, None, 1.0, Stop())._evicted(found, 0) == 0
+    assert kept(folder) == []
+
+
+def folder_of(folder):
+    return list(kept_in(folder)) if folder.exists() else []
+
+
+def waits_in_the_body(handler, resource):
+    status, data, headers = handler.served(resource)
+    handler.head(status, **headers)
+    handler.body(data[: len(data) // 2])
+    handler.wfile.flush()
+    handler.state.released.wait(60)
+    handler.body(data[len(data) // 2 :])

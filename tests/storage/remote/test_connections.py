@@ -1,0 +1,154 @@
+"""What is sent to which host, certificates, proxies, and waiting between attempts."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import random
+import time
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.storage import Span
+from tests.storage.remote import faults
+from tests.storage.remote.contents import content
+from tests.storage.remote.server import Resource, right, served
+
+DATA = random.Random(7).randbytes(3_000_000)
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """A certificate of 127.0.0.1 that no authority has signed."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path / "certificate.pem"
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    path.write_bytes(
+        made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(serialization.Encoding.PEM, *plain)
+    )
+    return path
+
+
+def test_what_the_user_gives_is_sent_and_nothing_is_compressed(server, storage):
+    url = server.put("/a", DATA[:10])
+    storage(storage_options={"headers": {"X-Key": "k"}, "auth": ["me", "pw"], "key": "for S3"}).version(url)
+    headers = server.requests[0].headers
+    assert headers["X-Key"] == "k"
+    assert headers["Authorization"] == "Basic bWU6cHc="
+    assert headers["Accept-Encoding"] == "identity"
+    storage().version(url.replace("http://", "http://you:pw@"))
+    assert server.requests[1].headers["Authorization"] == "Basic eW91OnB3"
+
+
+def test_credentials_do_not_follow_a_redirect_to_another_host(server, storage):
+    with served() as other:
+        data = DATA[:100]
+        other.put("/a", data)
+        server.put("/a", data)
+        server.always["GET", "/a"] = server.always["HEAD", "/a"] = lambda handler, resource: handler.say(
+            302, Location=f"{other.url}/a"
+        )
+        options = {"headers": {"X-Key": "k"}, "auth": ("me", "pw")}
+        reader = storage(storage_options=options)
+        assert reader.read([Span(f"{server.url}/a", 3, 5)]) == [data[3:8]]
+        assert all({"X-Key", "Authorization"} <= set(request.headers) for request in server.requests)
+        assert len(other.requests) == 2
+        assert not any({"X-Key", "Authorization"} & set(request.headers) for request in other.requests)
+        assert other.asked("GET")[0].headers["Range"] == "bytes=3-7"
+
+
+def test_a_proxy_of_the_environment_is_used(server, storage, monkeypatch):
+    for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", server.url)
+    server.resources["http://store.invalid/a"] = Resource.of(DATA[:100])
+    assert storage().read([Span("http://store.invalid/a", 3, 5)]) == [DATA[3:8]]
+    assert [request.path for request in server.requests] == ["http://store.invalid/a"] * 2
+
+
+def test_the_time_that_a_server_asks_for_is_waited(server, storage):
+    url = server.put("/a", DATA[:10])
+    server.faults["HEAD", "/a"] = [faults.status(429, Retry_After=1)]
+    begun = time.monotonic()
+    assert storage(retry_seconds=5).version(url).size == 10
+    assert time.monotonic() - begun >= 1
+
+
+def test_waits_end_with_their_budget(server, storage):
+    url = server.put("/a", DATA[:10])
+    server.always["HEAD", "/a"] = faults.status(503)
+    begun = time.monotonic()
+    with pytest.raises(DatasetError, match=r"tried \d+ times"):
+        storage(attempts=1000, retry_seconds=0.5).version(url)
+    assert time.monotonic() - begun < 20
+    assert 9 < len(server.requests) < 50
+
+
+def test_without_a_budget_attempts_follow_at_once(server, storage):
+    url = server.put("/a", DATA[:10])
+    server.always["HEAD", "/a"] = faults.status(503)
+    with pytest.raises(DatasetError, match="tried 30 times"):
+        storage(attempts=30, retry_seconds=0).version(url)
+    assert len(server.requests) == 30
+
+
+def test_a_server_that_is_not_there_is_an_error(storage):
+    with served() as gone:
+        pass
+    with pytest.raises(DatasetError, match=r"tried 3 times .* cannot be reached \(Connection refused\)"):
+        storage().version(f"{gone.url}/a")
+    with pytest.raises(DatasetError, match=r"name of its host is not known|cannot be reached"):
+        storage().version("http://no-such-host.invalid/a")
+
+
+def test_connections_are_used_again(server, storage):
+    ports = set()
+
+    def answer(handler, resource):
+        ports.add(handler.client_address)
+        right(handler, resource)
+
+    url = server.put("/a", DATA[:1000])
+    server.always["GET", "/a"] = server.always["HEAD", "/a"] = answer
+    reader = storage(threads=3)
+    for first in range(50):
+        reader.read([Span(url, first, 10), Span(url, first, 20)])
+    assert len(ports) <= 3
+
+
+def test_a_certificate_is_verified(certificate, storage):
+    with served(certificate=certificate) as server:
+        url = server.put("/a", DATA)
+        reader = storage(storage_options={"verify": str(certificate)})
+        assert reader.read([Span(url, 5, 7)]) == [DATA[5:12]]
+        assert content(reader.fetch(url)) == DATA
+        with pytest.raises(
+            DatasetError, match=r"certificate that is not to be trusted .self-signed certificate"
+        ) as caught:
+            storage().version(f"{url}?secret")
+        assert "secret" not in str(caught.value)
+        assert "tried" not in str(caught.value)
+
+
+def test_a_stalled_answer_over_tls_ends_in_time(certificate, storage):
+    with served(certificate=certificate) as server:
+        url = server.put("/a", DATA[:1000])
+        server.faults["GET", "/a"] = [faults.stalls_in_the_body, faults.trickles_the_body]
+        reader = storage(timeout=0.5, storage_options={"verify": str(certificate)})
+        assert reader.read([Span(url, 5, 700)]) == [DATA[5:705]]
+        assert reader.stats.retries == 2

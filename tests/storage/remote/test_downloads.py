@@ -1,0 +1,106 @@
+"""Whole files by HTTP: breaks, and servers without ranges or lengths."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import pytest
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.storage import Span
+from samplerkit.storage.remote.version import UNKNOWN_SIZE
+from tests.storage.remote import faults
+from tests.storage.remote.contents import content
+
+DATA = random.Random(7).randbytes(3_000_000)
+
+
+@pytest.mark.parametrize("breaks", [faults.truncates, faults.resets])
+def test_a_broken_download_goes_on_where_it_broke(server, storage, breaks):
+    url = server.put("/a", DATA)
+    server.faults["GET", "/a"] = [breaks, breaks]
+    reader = storage()
+    assert content(reader.fetch(url)) == DATA
+    ranges = [request.headers.get("Range") for request in server.asked("GET")]
+    assert len(ranges) == 3
+    # A reset throws away what the system has received already, so nothing may be left to go on from.
+    if breaks is faults.truncates:
+        assert ranges == [None, f"bytes={len(DATA) // 2}-", f"bytes={len(DATA) * 3 // 4}-"]
+    assert reader.stats.bytes == len(DATA)
+
+
+def test_a_download_begins_anew_where_a_tag_does_not_stand_for_each_byte(server, storage):
+    url = server.put("/a", DATA)
+    server.resources["/a"].etag = 'W/"weak"'
+    server.faults["GET", "/a"] = [faults.truncates]
+    assert content(storage().fetch(url)) == DATA
+    assert [request.headers.get("Range") for request in server.asked("GET")] == [None, None]
+
+
+def test_a_download_that_goes_on_takes_no_byte_twice_from_a_server_without_ranges(server, storage):
+    url = server.put("/a", DATA)
+    server.faults["GET", "/a"] = [faults.truncates, faults.ignores_the_range]
+    assert content(storage().fetch(url)) == DATA
+
+
+def test_a_file_that_changes_while_a_download_is_broken_is_never_mixed(server, storage, tmp_path):
+    url = server.put("/a", DATA)
+
+    def breaks_and_changes(handler, resource):
+        server.put("/a", DATA[::-1])
+        faults.truncates(handler, resource)
+
+    server.faults["GET", "/a"] = [breaks_and_changes]
+    with pytest.raises(DatasetError, match="was changed while it was in use"):
+        storage().fetch(url)
+    assert list((tmp_path / "cache").glob("*.file")) == []
+
+
+def test_a_server_without_ranges_is_asked_for_the_whole_once(server, storage):
+    url = server.put("/a", DATA[:50_000])
+    server.always["GET", "/a"] = faults.ignores_the_range
+    reader = storage()
+    assert reader.read([Span(url, 40_000, 10)]) == [DATA[40_000:40_010]]
+    for first in (0, 17, 49_990):
+        assert reader.read([Span(url, first, 10), Span(url, 1, 2)]) == [DATA[first : first + 10], DATA[1:3]]
+    assert len(server.asked("GET")) == 2  # the one that was noticed, and the one into the cache
+
+
+def test_a_server_that_says_it_has_no_ranges_is_not_asked_for_one(server, storage):
+    url = server.put("/a", DATA[:50_000])
+    server.always["HEAD", "/a"] = faults.having("Accept_Ranges", "none")
+    assert storage().read([Span(url, 7, 3)]) == [DATA[7:10]]
+    assert [request.headers.get("Range") for request in server.asked("GET")] == [None]
+
+
+def test_a_server_that_tells_no_size_is_read_as_a_whole(server, storage):
+    url = server.put("/a", DATA[:50_000])
+    chunks = faults.chunked(is_whole=True)
+
+    def answer(handler, resource):
+        if handler.headers.get("Range"):
+            del handler.headers["Range"]
+        chunks(handler, resource)
+
+    server.always["GET", "/a"] = server.always["HEAD", "/a"] = answer
+    reader = storage()
+    assert reader.version(url).size == UNKNOWN_SIZE
+    assert reader.read([Span(url, 49_990, 10), Span(url, 3, 4)]) == [DATA[49_990:50_000], DATA[3:7]]
+    with pytest.raises(DatasetError, match="has 50000 bytes"):
+        reader.read([Span(url, 49_990, 11)])
+
+
+def test_a_body_whose_end_cannot_be_told_is_refused_unless_a_digest_is_given(server, storage):
+    url = server.put("/a", DATA[:50_000])
+
+    def without_an_end(handler, resource):
+        handler.head(200, Connection="close", ETag=resource.etag)
+        handler.body(resource.data)
+        handler.finish_connection()
+
+    server.always["GET", "/a"] = server.always["HEAD", "/a"] = without_an_end
+    with pytest.raises(DatasetError, match="its end cannot be told from a break"):
+        storage().fetch(url)
+    digest = f"sha256:{hashlib.sha256(DATA[:50_000]).hexdigest()}"
+    assert content(storage(digests={"a": digest}).fetch(url)) == DATA[:50_000]

@@ -1,0 +1,258 @@
+"""URLs of all kinds, through fsspec: a filesystem that a user registers, and faults of one."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import pickle
+import threading
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.location import expand
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage, Span
+from tests.storage.remote.children import Child
+from tests.storage.remote.contents import content
+
+DATA = bytes(range(256)) * 100
+
+
+class Cluster(LocalFileSystem):
+    """Stands for HDFS: the URLs, and the calls, of such a filesystem, over a local folder.
+
+    Attributes:
+        root: the folder.
+        failures: are raised by the next reads, the first first.
+    """
+
+    protocol = "hdfs"
+    cachable = True
+    root: Path
+    failures: list[BaseException]
+
+    def __init__(self, host: str = "", user: str = "", **options: Any) -> None:
+        super().__init__(**options)
+        self.pid = os.getpid()
+        self.user = user
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        rest = str(path).removeprefix("hdfs://")
+        return "/" + rest.partition("/")[2] if str(path).startswith("hdfs://") else rest
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, str]:
+        return {"host": path.removeprefix("hdfs://").partition("/")[0].rpartition("@")[2]}
+
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
+        found = super().info(f"{self.root}{self._strip_protocol(path)}")
+        return {"name": path, "size": found["size"], "type": found["type"], "mtime": found["mtime"]}
+
+    def ls(self, path: str, detail: bool = False, **options: Any) -> list[Any]:
+        folder = Path(f"{self.root}{self._strip_protocol(path)}")
+        names = [
+            f"{self._strip_protocol(path).rstrip('/')}/{name}"
+            for name in sorted(each.name for each in folder.iterdir())
+        ]
+        return [self.info(name) for name in names] if detail else names
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+        assert self.pid == os.getpid(), "a filesystem of another process"
+        if self.failures:
+            failure = self.failures.pop(0)
+            if isinstance(failure, BaseException):
+                raise failure
+            return failure(path)
+        return Path(f"{self.root}{self._strip_protocol(path)}").read_bytes()[start:end]
+
+
+@pytest.fixture(autouse=True)
+def cluster(tmp_path) -> None:
+    Cluster.root, Cluster.failures = tmp_path / "hdfs", []
+    Cluster.root.mkdir()
+    fsspec.register_implementation("hdfs", Cluster, clobber=True)
+
+
+def put(name: str, data: bytes = DATA) -> str:
+    path = Cluster.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return f"hdfs://namenode:8020/{name}"
+
+
+def test_a_registered_filesystem_is_read_in_parts_and_as_a_whole(storage):
+    reader, url = storage(storage_options={"user": "me"}), put("data/a.tar")
+    assert reader.version(url).size == len(DATA)
+    assert reader.version(url).tag.startswith("mtime ")
+    assert reader.read([Span(url, 300, 5), Span(url, 0, 2), Span(url, 7, 0)]) == [
+        DATA[300:305],
+        DATA[:2],
+        b"",
+    ]
+    assert content(reader.fetch(url)) == content(reader.fetch(url)) == DATA
+    assert (reader.stats.downloads, reader.stats.cache_hits) == (1, 1)
+    assert reader.read_small(url) == DATA
+    assert reader.read_small("hdfs://namenode:8020/none") is None
+    assert [reader.exists(each) for each in (url, "hdfs://namenode:8020/none")] == [True, False]
+
+
+def test_a_forked_process_makes_a_filesystem_of_its_own(storage):
+    reader, url = storage(), put("a.tar")
+    assert reader.read([Span(url, 3, 4)]) == [DATA[3:7]]
+    for _ in range(3):
+        assert Child(lambda: reader.read([Span(url, 5, 6)])[0]).result() == DATA[5:11]
+        assert Child(lambda: content(reader.fetch(url))).result() == DATA
+    assert reader.read([Span(url, 3, 4)]) == [DATA[3:7]]
+
+
+def test_a_copy_in_another_process_knows_the_versions(storage):
+    reader, url = storage(), put("a.tar")
+    reader.version(url)
+    put("a.tar", DATA + b"more")
+    with pickle.loads(pickle.dumps(reader)) as other:  # noqa: S301  # our own bytes
+        with pytest.raises(DatasetError, match="was changed while it was in use"):
+            other.read([Span(url, 0, 10)])
+        assert other.version(url).size == len(DATA)
+
+
+def test_a_file_that_changes_is_never_mixed(storage):
+    url = put("a.tar", b"a" * 1000)
+    reader = storage()
+    assert reader.read([Span(url, 0, 2)]) == [b"aa"]
+    put("a.tar", b"b" * 1000)
+    for call in (
+        lambda: reader.read([Span(url, 0, 2)]),
+        lambda: reader.fetch(url),
+        lambda: reader.read_small(url),
+    ):
+        with pytest.raises(DatasetError, match="was changed while it was in use"):
+            call()
+    assert content(storage().fetch(url)) == b"b" * 1000
+
+
+TRANSIENT = [
+    OSError("something"),
+    OSError(errno.EIO, "input or output"),
+    TimeoutError(),
+    ConnectionResetError(errno.ECONNRESET, "reset"),
+    RuntimeError("out of luck"),
+    EOFError(),
+    lambda path: DATA[:3],  # too short
+]
+PERMANENT = [
+    (FileNotFoundError(errno.ENOENT, "gone"), "does not exist"),
+    (PermissionError(errno.EACCES, "no"), "may not be read"),
+    (IsADirectoryError(errno.EISDIR, "a folder"), "cannot be read through its filesystem"),
+    (OSError(errno.EINVAL, "wrong"), "Invalid argument"),
+    (ValueError("wrong"), "ValueError"),
+    (NotImplementedError(), "NotImplementedError"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(TRANSIENT)))
+@pytest.mark.parametrize("way", ["read", "fetch"])
+def test_what_may_pass_is_tried_again(number, way, storage):
+    for time_number in range(20):
+        url, reader = put(f"{time_number}.tar"), storage(attempts=2)
+        Cluster.failures = [TRANSIENT[number]]
+        if way == "read":
+            assert reader.read([Span(url, 300, 5)]) == [DATA[300:305]]
+        else:
+            assert content(reader.fetch(url)) == DATA
+        assert Cluster.failures == []
+        assert reader.stats.retries == 1
+    Cluster.failures = [TRANSIENT[number]] * 2
+    with pytest.raises(DatasetError, match="tried 2 times"):
+        storage(attempts=2).read([Span(url, 300, 5)])
+
+
+@pytest.mark.parametrize(("failure", "says"), PERMANENT, ids=[says for _, says in PERMANENT])
+def test_what_will_not_pass_is_not_tried_again(failure, says, storage):
+    url = put("a.tar")
+    for call in (lambda reader: reader.read([Span(url, 0, 5)]), lambda reader: reader.fetch(url)):
+        Cluster.failures = [failure]
+        reader = storage()
+        with pytest.raises(DatasetError, match=says):
+            call(reader)
+        assert reader.stats.retries == 0
+
+
+def test_a_filesystem_that_hangs_is_an_error(storage):
+    url, released = put("a.tar"), threading.Event()
+    Cluster.failures = [lambda path: released.wait(60)] * 2
+    begun = time.monotonic()
+    with pytest.raises(DatasetError, match=r"tried 2 times .* no answer in time"):
+        storage(attempts=2, timeout=0.3).read([Span(url, 0, 5)])
+    assert time.monotonic() - begun < 20
+    released.set()
+    while any(thread.name == "samplerkit-remote-call" for thread in threading.enumerate()):
+        time.sleep(0.01)
+
+
+def test_a_pattern_gives_files_sorted_by_bytes():
+    for name in ("b.tar", "B.tar", "ä.tar", "a.tar", "c.txt", "sub/d.tar"):
+        put(f"train/{name}")
+    (Cluster.root / "train" / "folder.tar").mkdir()
+    base = "hdfs://namenode:8020/train"
+    options = RemoteOptions(attempts=1)
+    assert expand(f"{base}/*.tar", options) == tuple(
+        f"{base}/{name}" for name in ("B.tar", "a.tar", "b.tar", "ä.tar")
+    )
+    assert expand(f"{base}/[a-b].tar", options) == (f"{base}/a.tar", f"{base}/b.tar")
+    assert expand(f"{base}/**/d.tar", options) == (f"{base}/sub/d.tar",)
+    assert expand(f"{base}/a.tar", options) == (f"{base}/a.tar",)
+    with pytest.raises(DatasetError, match=r"hdfs://namenode:8020/train/\*.npz: no file matches"):
+        expand(f"{base}/*.npz", options)
+    fsspec.filesystem("memory").pipe({"/listed/1.tar": b"", "/listed/0.tar": b""})
+    assert expand("memory://listed/?.tar", options) == ("memory://listed/0.tar", "memory://listed/1.tar")
+
+
+def test_a_folder_is_not_a_file(storage):
+    put("folder/a.tar")
+    with pytest.raises(DatasetError, match="is a folder"):
+        storage().version("hdfs://namenode:8020/folder")
+
+
+@pytest.mark.parametrize("url", ["no-such-scheme://host/a", "gs-of-nobody://bucket/a"])
+def test_a_scheme_that_nobody_knows_is_an_error(url, storage):
+    with pytest.raises(DatasetError, match="its filesystem cannot be made"):
+        storage().version(url)
+
+
+def test_an_extra_that_is_not_installed_is_named(storage, monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr("samplerkit.storage.remote.access.import_module", missing)
+    monkeypatch.setattr("samplerkit.storage.remote.filesystem.import_module", missing)
+    for url, package in (("https://host/a", "requests"), ("s3://bucket/a", "fsspec")):
+        with pytest.raises(DatasetError, match=rf'needs {package}.*pip install "samplerkit\[remote\]"'):
+            storage().version(url)
+
+
+def test_a_chain_of_filesystems_is_read(storage):
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        archive.writestr("inner.bin", DATA)
+    fsspec.filesystem("memory").pipe("/chained.zip", written.getvalue())
+    url = "zip://inner.bin::memory://chained.zip"
+    reader = storage()
+    assert reader.read([Span(url, 300, 5)]) == [DATA[300:305]]
+    assert content(reader.fetch(url)) == DATA
+
+
+def test_threads_of_a_storage_that_reads_through_fsspec_end():
+    url = put("a.tar")
+    reader = RemoteStorage(RemoteOptions(threads=3))
+    reader.read([Span(url, number, 5) for number in range(30)])
+    reader.close()
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("samplerkit")] == []

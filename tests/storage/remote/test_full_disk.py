@@ -1,0 +1,78 @@
+"""The cache of whole files on a small disk that is full."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from samplerkit.errors import DatasetError
+from tests.storage.remote.contents import content, kept, leftovers
+
+DATA = random.Random(11).randbytes(8_000_000)
+
+
+@pytest.fixture
+def small_disk(tmp_path) -> Iterator[Path]:
+    """A disk of 8 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        [shutil.which("mount") or "mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run([shutil.which("umount") or "umount", folder], check=True)
+
+
+def test_a_full_disk_makes_the_cache_smaller(server, storage, small_disk):
+    reader = storage(cache=small_disk, max_cache_bytes=1 << 40)
+    data = [DATA[number:][:3_000_000] for number in range(5)]
+    for number, each in enumerate(data):
+        assert content(reader.fetch(server.put(f"/{number}", each))) == each
+    assert kept(small_disk) == [3_000_000] * 2
+    assert leftovers(small_disk) == []
+
+
+def test_a_disk_that_is_full_of_other_things_is_an_error_that_tells_what_is_missing(
+    server, storage, small_disk
+):
+    (small_disk / "precious").write_bytes(bytes(6_000_000))
+    reader = storage(cache=small_disk, max_cache_bytes=1 << 40)
+    with pytest.raises(
+        DatasetError,
+        match=r"\(No space left on device\): \d+ bytes are missing for a file of 3000000 bytes.*cache=",
+    ):
+        reader.fetch(server.put("/a", DATA[:3_000_000]))
+    assert leftovers(small_disk) == ["precious"]
+    # What is smaller fits all the same, in whole and again and again.
+    for number in range(5):
+        assert (
+            content(reader.fetch(server.put(f"/{number}", DATA[number:][:1_000_000])))
+            == DATA[number:][:1_000_000]
+        )
+
+
+def test_a_disk_that_is_full_of_files_in_use_evicts_none(server, storage, small_disk):
+    reader = storage(cache=small_disk, max_cache_bytes=1 << 40)
+    pinned = [reader.fetch(server.put(f"/{number}", DATA[number:][:3_000_000])) for number in range(2)]
+    with pytest.raises(DatasetError, match="No space left on device"):
+        reader.fetch(server.put("/more", DATA[:4_000_000]))
+    assert [content(each) for each in pinned] == [DATA[:3_000_000], DATA[1:3_000_001]]
+
+
+def test_without_a_bound_half_of_what_is_free_is_used(server, storage, small_disk):
+    reader = storage(cache=small_disk)
+    for number in range(5):
+        content(reader.fetch(server.put(f"/{number}", DATA[number:][:1_500_000])))
+    assert kept(small_disk) == [1_500_000] * 2
+    with pytest.raises(DatasetError, match="half of what is free on its disk"):
+        reader.fetch(server.put("/large", DATA[:5_000_000]))

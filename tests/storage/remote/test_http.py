@@ -1,0 +1,156 @@
+"""Parts and versions of files by HTTP, from a server that answers as it should."""
+
+from __future__ import annotations
+
+import pickle
+import random
+
+import pytest
+
+from samplerkit.errors import DatasetError, OutOfDatasetError
+from samplerkit.storage.remote.storage import Span
+from tests.storage.remote import faults
+from tests.storage.remote.contents import content
+from tests.storage.remote.server import Resource, right
+
+DATA = random.Random(7).randbytes(3_000_000)
+
+
+def test_parts_come_in_the_order_asked_for_whatever_they_are(server, storage):
+    urls = [server.put(f"/{number}", DATA[number * 1000 :][:5000]) for number in range(7)]
+    draw = random.Random(1)
+    spans = []
+    for _ in range(200):
+        first = draw.randrange(5000)
+        spans.append(Span(draw.choice(urls), first, draw.randrange(5001 - first)))
+    spans += [spans[3], Span(urls[0], 0, 5000), Span(urls[0], 5000, 0)]
+    reader = storage()
+    wanted = [
+        server.resources[span.url.removeprefix(server.url)].data[span.offset :][: span.length]
+        for span in spans
+    ]
+    assert reader.read(spans) == wanted
+    assert reader.read([]) == []
+    assert len(server.asked("HEAD")) == 7
+
+
+def test_the_figures_are_those_of_the_server(server, storage):
+    url = server.put("/a", DATA[:10_000])
+    server.faults["GET", "/a"] = [faults.status(503), faults.truncates, None]
+    reader = storage(threads=1)
+    reader.read([Span(url, 0, 100), Span(url, 500, 200)])
+    with reader.fetch(url), reader.fetch(url):
+        pass
+    stats = reader.stats
+    assert stats.requests == len(server.requests) == 6
+    assert stats.retries == 2
+    assert stats.bytes == 50 + 100 + 200 + 10_000
+    assert (stats.downloads, stats.cache_hits) == (1, 1)
+    assert stats.wait_seconds > 0
+    reader.close()
+    assert reader.stats == stats
+
+
+def test_a_part_outside_of_its_file_is_an_error_before_it_is_asked_for(server, storage):
+    url = server.put("/a", DATA[:100])
+    with pytest.raises(DatasetError, match="has 100 bytes, but those from 90 to 101 were asked for"):
+        storage().read([Span(url, 90, 11)])
+    with pytest.raises(OutOfDatasetError):
+        storage().read([Span(url, -1, 1)])
+    assert server.asked("GET") == []
+
+
+def test_an_empty_file_is_a_file(server, storage):
+    url = server.put("/empty", b"")
+    reader = storage()
+    assert reader.version(url).size == 0
+    assert content(reader.fetch(url)) == b""
+    assert reader.read([Span(url, 0, 0)]) == [b""]
+    server.always["HEAD", "/empty"] = faults.status(405)
+    assert storage().version(url).size == 0
+
+
+def test_a_version_is_asked_once_and_holds_until_the_storage_ends(server, storage):
+    url = server.put("/a", DATA[:1000])
+    reader = storage()
+    reader.read([Span(url, 0, 10)])
+    server.put("/a", DATA[1000:2000])
+    for call in (lambda: reader.read([Span(url, 10, 10)]), lambda: reader.fetch(url)):
+        with pytest.raises(DatasetError, match="was changed while it was in use"):
+            call()
+    with pickle.loads(pickle.dumps(reader)) as other, pytest.raises(DatasetError, match="was changed while"):  # noqa: S301  # our own bytes
+        other.fetch(url)
+    assert content(storage().fetch(url)) == DATA[1000:2000]
+
+
+def test_a_file_that_changes_between_the_parts_of_one_call_is_never_mixed(server, storage):
+    for _ in range(20):
+        url = server.put("/a", b"a" * 1000)
+        after = random.Random(5).randrange(30)
+
+        def answer(handler, resource, after=after):
+            if len(server.asked("GET")) >= after:
+                server.resources["/a"] = resource = Resource.of(b"b" * 1000)
+            right(handler, resource)
+
+        server.requests.clear()
+        server.always["GET", "/a"] = answer
+        with pytest.raises(DatasetError, match="was changed"):
+            storage().read([Span(url, 10 * number, 10) for number in range(40)])
+
+
+def test_without_an_etag_the_time_of_the_last_change_tells_versions_apart(server, storage):
+    url = server.put("/a", DATA[:100])
+    server.resources["/a"] = Resource(DATA[:100], None, "Sat, 01 Nov 2025 10:00:00 GMT")
+    reader = storage()
+    assert reader.version(url).tag == "modified Sat, 01 Nov 2025 10:00:00 GMT"
+    assert content(reader.fetch(url)) == DATA[:100]
+    server.resources["/a"] = Resource(DATA[100:200], None, "Sat, 01 Nov 2025 10:00:01 GMT")
+    with pytest.raises(DatasetError, match="was changed"):
+        reader.read([Span(url, 0, 10)])
+
+
+def test_without_any_tag_the_size_is_all_that_is_held_against(server, storage):
+    url = server.put("/a", DATA[:100])
+    server.resources["/a"] = Resource(DATA[:100])
+    reader = storage()
+    assert reader.version(url).tag == ""
+    assert reader.read([Span(url, 5, 7)]) == [DATA[5:12]]
+    assert content(reader.fetch(url)) == DATA[:100]
+    server.resources["/a"] = Resource(DATA[:101])
+    with pytest.raises(DatasetError, match="was changed"):
+        reader.read([Span(url, 5, 7)])
+
+
+def test_whether_a_file_exists_takes_one_request_and_its_version_none(server, storage):
+    url = server.put("/a", DATA[:10])
+    server.put("/forbidden", b"")
+    server.always["HEAD", "/forbidden"] = server.always["GET", "/forbidden"] = faults.status(403)
+    reader = storage()
+    assert [reader.exists(f"{server.url}{path}") for path in ("/a", "/b", "/forbidden")] == [
+        True,
+        False,
+        False,
+    ]
+    reader.version(url)
+    assert len(server.asked("HEAD", "/a")) == 1
+    server.always["HEAD", "/a"] = server.always["GET", "/a"] = faults.status(500)
+    with pytest.raises(DatasetError, match="status 500"):
+        storage().exists(url)
+
+
+def test_a_small_file_is_read_by_one_request(server, storage):
+    url = server.put("/index", DATA[:1000])
+    reader = storage()
+    assert reader.read_small(url) == DATA[:1000]
+    assert reader.version(url).size == 1000
+    assert reader.read_small(f"{server.url}/none") is None
+    assert [(request.method, request.path) for request in server.requests] == [
+        ("GET", "/index"),
+        ("GET", "/none"),
+    ]
+    with pytest.raises(DatasetError, match="1000 bytes, but 999 are the most"):
+        storage().read_small(url, most_bytes=999)
+    server.put("/index", DATA[1:1001])
+    with pytest.raises(DatasetError, match="was changed"):
+        reader.read_small(url)

@@ -1,0 +1,110 @@
+"""S3, by a server on loopback that answers as it does."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.location import expand
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import Span
+from tests.storage.remote.children import Child
+from tests.storage.remote.contents import content
+
+moto = pytest.importorskip("moto.server", reason="moto is not installed")
+boto3 = pytest.importorskip("boto3", reason="boto3 is not installed")
+pytest.importorskip("s3fs", reason="s3fs is not installed")
+
+DATA = random.Random(3).randbytes(9_000_000)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(endpoint, monkeypatch) -> Any:
+    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    resource = boto3.resource(
+        "s3",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="test-key",
+        aws_secret_access_key="test-secret",  # noqa: S106
+    )
+    made = resource.create_bucket(Bucket="shards")
+    yield made
+    made.objects.delete()
+    made.delete()
+
+
+@pytest.fixture
+def options(endpoint) -> dict[str, Any]:
+    return {"key": "test-key", "secret": "test-secret", "endpoint_url": endpoint}
+
+
+def test_objects_are_read_in_parts_and_as_a_whole(bucket, options, storage):
+    bucket.put_object(Key="train/a.tar", Body=DATA)
+    reader, url = storage(storage_options=options), "s3://shards/train/a.tar"
+    assert reader.version(url).size == len(DATA)
+    assert reader.version(url).tag == f'ETag "{hashlib.md5(DATA, usedforsecurity=False).hexdigest()}"'
+    draw = random.Random(2)
+    spans = [Span(url, draw.randrange(len(DATA) - 1000), draw.randrange(1, 1000)) for _ in range(50)]
+    before = reader.stats.requests
+    assert reader.read(spans) == [DATA[span.offset :][: span.length] for span in spans]
+    assert reader.stats.requests - before == 50
+    assert content(reader.fetch(url)) == content(reader.fetch(url)) == DATA
+    assert reader.read_small("s3://shards/train/none") is None
+    assert not reader.exists("s3://shards/train/none")
+    assert reader.stats.retries == 0
+
+
+def test_an_object_that_is_replaced_is_never_mixed(bucket, options, storage):
+    bucket.put_object(Key="a.tar", Body=b"a" * 1000)
+    reader, url = storage(storage_options=options), "s3://shards/a.tar"
+    assert reader.read([Span(url, 0, 3)]) == [b"aaa"]
+    bucket.put_object(Key="a.tar", Body=b"b" * 1000)
+    for call in (lambda: reader.read([Span(url, 3, 3)] * 20), lambda: reader.fetch(url)):
+        with pytest.raises(DatasetError, match=r"s3://shards/a.tar: was changed while it was in use"):
+            call()
+    assert content(storage(storage_options=options).fetch(url)) == b"b" * 1000
+
+
+def test_a_pattern_lists_a_bucket(bucket, options):
+    for name in ("b", "a", "sub/c"):
+        bucket.put_object(Key=f"train/{name}.tar", Body=b"x")
+    found = expand("s3://shards/train/*.tar", RemoteOptions(storage_options=options))
+    assert found == ("s3://shards/train/a.tar", "s3://shards/train/b.tar")
+    deep = expand("s3://shards/**/*.tar", RemoteOptions(storage_options=options))
+    assert deep == (*found, "s3://shards/train/sub/c.tar")
+
+
+def test_a_forked_process_has_connections_of_its_own(bucket, options, storage):
+    bucket.put_object(Key="a.tar", Body=DATA[:1000])
+    reader, url = storage(storage_options=options), "s3://shards/a.tar"
+    assert reader.read([Span(url, 3, 4)]) == [DATA[3:7]]
+    children = [Child(lambda first=first: reader.read([Span(url, first, 10)])[0]) for first in range(3)]
+    assert [child.result() for child in children] == [DATA[first : first + 10] for first in range(3)]
+    assert reader.read([Span(url, 3, 4)]) == [DATA[3:7]]
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_store_that_refuses_tells_no_secret(options, storage):
+    with pytest.raises(DatasetError, match=r"s3://shards/none: does not exist") as caught:
+        storage(storage_options=options).fetch("s3://shards/none")
+    assert "test-" not in str(caught.value)
+    gone = {**options, "endpoint_url": "http://127.0.0.1:9"}
+    with pytest.raises(DatasetError, match=r"tried 3 times .*EndpointConnectionError") as caught:
+        storage(storage_options=gone).version("s3://shards/a")
+    assert "test-" not in str(caught.value)

@@ -1,0 +1,164 @@
+"""Threads: how many, when they begin, and that none is left."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.storage import RemoteStorage, Span
+from tests.jobs import ended
+from tests.storage.remote import faults
+from tests.storage.remote.children import Child
+from tests.storage.remote.contents import content
+from tests.storage.remote.server import right
+
+DATA = random.Random(7).randbytes(3_000_000)
+
+
+def threads():
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("samplerkit-remote")]
+
+
+def interrupted(options, url):
+    """Reads until it is interrupted; gives the threads that are left."""
+    with pytest.raises(KeyboardInterrupt), RemoteStorage(options) as reader:
+        reader.read([Span(url, number, 10) for number in range(20)])
+    return threads()
+
+
+ENDS = """
+import sys, threading, time
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage, Span
+reader = RemoteStorage(RemoteOptions(timeout=300.0, cache=sys.argv[2]))
+for call in (lambda: reader.read([Span(sys.argv[1], 0, 10)] * 3), lambda: reader.fetch(sys.argv[1])):
+    threading.Thread(target=call, daemon=True).start()
+while len(list(__import__("pathlib").Path(sys.argv[2]).glob("*.part"))) < 1:
+    time.sleep(0.01)
+print("ends")
+"""
+
+
+def test_no_more_requests_than_threads_are_on_their_way(server, storage):
+    url = server.put("/a", DATA[:1000])
+    now, most, lock = [0], [0], threading.Lock()
+
+    def slow(handler, resource):
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.03)
+        with lock:
+            now[0] -= 1
+        right(handler, resource)
+
+    server.always["GET", "/a"] = slow
+    storage(threads=5).read([Span(url, number, 10) for number in range(30)])
+    assert 2 <= most[0] <= 5
+
+
+def test_threads_begin_late_and_end_with_the_storage(server, storage):
+    url = server.put("/a", DATA[:1000])
+    reader = storage(threads=4)
+    assert threads() == []
+    reader.read([Span(url, number, 10) for number in range(20)])
+    assert len(threads()) == 4
+    reader.close()
+    assert threads() == []
+    assert reader.read([Span(url, 0, 4)]) == [DATA[:4]]
+    reader.close()
+
+
+def test_threads_end_when_a_storage_is_garbage(server, storage):
+    url = server.put("/a", DATA[:1000])
+    reader = RemoteStorage(storage().options)
+    reader.read([Span(url, 0, 10)])
+    assert len(threads()) == 1
+    del reader
+    gc.collect()
+    assert threads() == []
+
+
+def test_closing_ends_what_is_on_its_way(server, storage):
+    url = server.put("/a", DATA[:1000])
+    server.always["GET", "/a"] = faults.stalls_before_the_head
+    reader = storage(timeout=60.0)
+    errors = []
+
+    def run(call):
+        try:
+            call()
+        except DatasetError as error:
+            errors.append(str(error))
+
+    calls = [lambda: reader.read([Span(url, 0, 10)] * 3), lambda: reader.fetch(url)]
+    running = [threading.Thread(target=run, args=(call,)) for call in calls]
+    for thread in running:
+        thread.start()
+    while len(server.asked("GET")) < 2:
+        time.sleep(0.01)
+    begun = time.monotonic()
+    reader.close()
+    for thread in running:
+        thread.join(20)
+    assert time.monotonic() - begun < 10
+    assert len(errors) == 2
+    assert all("was given up" in error for error in errors)
+    assert threads() == []
+
+
+def test_a_part_that_fails_gives_up_the_others(server, storage):
+    stalled, missing, right_one = (server.put(path, DATA[:1000]) for path in ("/a", "/b", "/c"))
+    server.always["GET", "/a"] = faults.stalls_before_the_head
+    server.always["GET", "/b"] = faults.status(404)
+    spans = [Span(stalled, number, 10) for number in range(50)]
+    reader = storage(timeout=60.0, threads=4)
+    reader.read([Span(right_one, 0, 10)])
+    begun = time.monotonic()
+    with pytest.raises(DatasetError, match="status 404"):
+        reader.read([*spans[:3], Span(missing, 0, 10), *spans[3:]])
+    # Its threads are free again, long before the server lets them go.
+    wanted = [Span(right_one, number, 10) for number in range(4)]
+    assert reader.read(wanted) == [DATA[number : number + 10] for number in range(4)]
+    assert time.monotonic() - begun < 15
+    assert len(server.asked("GET", "/a")) <= 4
+
+
+def test_an_interrupted_read_leaves_no_thread(server, storage):
+    url = server.put("/a", DATA[:1000])
+    server.always["GET", "/a"] = faults.stalls_before_the_head
+    child = Child(interrupted, storage(timeout=60.0, threads=4).options, url)
+    while len(server.asked("GET")) < 4:
+        time.sleep(0.01)
+    begun = time.monotonic()
+    os.kill(child.process.pid, signal.SIGINT)
+    assert child.result() == []
+    assert time.monotonic() - begun < 10
+
+
+def test_an_interpreter_that_ends_does_not_wait_for_what_is_on_its_way(server, tmp_path):
+    url = server.put("/a", DATA[:1000])
+    server.always["GET", "/a"] = faults.stalls_before_the_head
+    code, printed, _ = ended("-c", ENDS, url, str(tmp_path), seconds=120)
+    assert (code, printed) == (0, "ends\n")
+
+
+def test_nothing_grows_with_use(server, storage):
+    urls = [server.put(f"/{number}", DATA[number:][:1000]) for number in range(5)]
+    reader = storage(threads=4, max_cache_bytes=3000)
+    counts = []
+    for _ in range(15):
+        reader.read([Span(url, first, 10) for url in urls for first in range(4)])
+        for url in urls:
+            content(reader.fetch(url))
+        counts.append((len(list(Path("/proc/self/fd").iterdir())), threading.active_count()))
+    # The server, in this process too, has a descriptor and a thread for each connection.
+    assert counts[-1] <= counts[5]
