@@ -39,6 +39,7 @@ from samplerkit.samplers.sequential import SequentialSampler
 from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
 from samplerkit.samplers.weighted import WeightedRandomSampler
 from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.orders import set_default_order as _set_default_order
 from samplerkit.storage.tar.writer import TarWriter
@@ -71,6 +72,7 @@ __all__ = [
     "OutOfDatasetError",
     "PKSampler",
     "RandomSampler",
+    "RemoteOptions",
     "RunConstants",
     "Sampler",
     "SamplerkitError",

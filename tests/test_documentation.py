@@ -20,11 +20,14 @@ COMPARED = {
     "README.md": 3,
     "device.md": 1,
     "files.md": 3,
-    "migration.md": 4,
+    "index.md": 2,
+    "migration.md": 8,
     "quality.md": 3,
+    "remote.md": 2,
     "resume.md": 1,
     "samplers.md": 3,
-    "tar.md": 1,
+    "shuffle-modes.md": 2,
+    "tar.md": 2,
 }
 
 

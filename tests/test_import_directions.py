@@ -23,8 +23,8 @@ MAY_IMPORT = {
     "loading": ["errors", "order", "samplers"],
     "storage": ["errors", "order.layout", "order.once", "order.typing"],
     "config": [*CORE, "storage", "inspect.quality"],
-    "compat": CORE,
-    "inspect": CORE,
+    "compat": [*CORE, "storage"],
+    "inspect": [*CORE, "storage.tar.costs"],
     "testing": CORE,
     "cli": [*CORE, "storage", "config", "compat", "inspect", "testing", ""],
     "": [*CORE, "storage", "config", "compat", "inspect", "testing"],
@@ -47,6 +47,11 @@ LATE_IMPORTS = {
     ("inspect.pictures.canvas", "matplotlib.figure"): "an extra: all else works without pictures",
     ("storage.tar.images", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
     ("storage.files.readers", "pyarrow.parquet"): "an extra: only parquet files need it",
+    ("storage.remote.access", "samplerkit.storage.remote.http"): "an extra: only HTTP URLs need requests",
+    (
+        "storage.remote.filesystem",
+        "fsspec.core",
+    ): "an extra: only URLs other than those of HTTP need it",
 }
 """Imports that are not at the top of a module, each with its reason."""
 

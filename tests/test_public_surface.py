@@ -39,6 +39,7 @@ PUBLIC = {
     "OutOfDatasetError",
     "PKSampler",
     "RandomSampler",
+    "RemoteOptions",
     "RunConstants",
     "Sampler",
     "SamplerkitError",

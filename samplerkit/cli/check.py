@@ -22,6 +22,7 @@ from samplerkit.inspect.doctor.probe import appearance
 from samplerkit.inspect.doctor.second_process import function_named, seen_there
 from samplerkit.inspect.view import loader_of
 from samplerkit.order.world import World
+from samplerkit.storage.remote.location import is_remote, shown
 
 _ELSEWHERE = "in another process, which hashes strings otherwise"
 
@@ -46,7 +47,7 @@ def check(
     """Look for mistakes in how data are loaded: samplerkit's, or anyone's torch DataLoader."""
     job = None if world is None else World(world, rank)
     found: list[Finding] = []
-    is_config = Path(target).is_file() or ":" not in target
+    is_config = is_remote(target) or Path(target).is_file() or ":" not in target
     source: Any = (
         loader_of(load_config(target, check_quality=False), job) if is_config else function_named(target)
     )
@@ -54,12 +55,12 @@ def check(
     if not is_config:
         found += _seen_elsewhere(target, source, found)
     if as_json:
-        print_json({"target": target, "findings": [asdict(finding) for finding in found]})
+        print_json({"target": shown(target), "findings": [asdict(finding) for finding in found]})
     else:
         ranks = "" if world is None else f" on {counted(world, 'rank')}"
         rules = len(RULES) + len(RULES_ON_ORDERS)
         heading = counted(len(found), "finding") if found else f"nothing found by {rules} rules"
-        typer.echo(f"{target}{ranks}: {heading}")
+        typer.echo(f"{shown(target)}{ranks}: {heading}")
         for finding in found:
             typer.echo()
             print_facts([(finding.severity, finding.code), ("", finding.what), ("mend", finding.mend)])

@@ -12,11 +12,12 @@ import typer
 
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import StateError
+from samplerkit.inspect.uncounted import require_counted
 from samplerkit.inspect.view import loader_of
 from samplerkit.loading.loader import Loader
 from samplerkit.order.world import World
 
-ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="The config, a YAML file.")]
+ConfigPath = Annotated[str, typer.Argument(metavar="CONFIG", help="The config, a YAML file or its URL.")]
 NumRanks = Annotated[
     int | None,
     typer.Option("--world", min=1, help="Ranks of the job; else what the config says, or the running job."),
@@ -27,20 +28,26 @@ StatePath = Annotated[
 ]
 
 
-def opened(path: Path, world: int | None, state: Path | None = None) -> tuple[Config, Loader]:
+def opened(
+    path: str, world: int | None, state: Path | None = None, *, counts: bool = True
+) -> tuple[Config, Loader]:
     """Reads a config and makes its loader; nothing of the dataset but its sizes is read.
 
     Args:
-        path: of the config.
+        path: of the config, or its URL.
         world: the number of ranks; None asks the config, then the running job.
         state: a checkpoint that the loader loads.
+        counts: whether the number of samples is needed.
 
     Raises:
         ConfigError: the config has a mistake.
+        DatasetError: the number of samples is needed, and files would have to be fetched to count them.
         StateError: the state does not fit, or there are none or several in the file.
     """
     config = load_config(path, check_quality=False)  # what falls short is to be explained, not refused
     loader: Loader = loader_of(config, None if world is None else World(world, 0))
+    if counts:
+        require_counted(loader.dataset)
     if state is not None:
         found = states_in(state)
         if len(found) != 1:

@@ -12,7 +12,9 @@ from samplerkit.inspect.plan import Plan
 from samplerkit.inspect.plan import plan as planned
 from samplerkit.inspect.quality.figure import shown
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
+from samplerkit.inspect.uncounted import MEND, is_counted
 from samplerkit.inspect.view import RunView
+from samplerkit.loading.loader import Loader
 
 
 def plan(
@@ -26,7 +28,10 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show what each rank will read, what that costs, and how well it mixes, before anything is read."""
-    loader = opened(config, world)[1]
+    loader = opened(config, world, counts=False)[1]
+    if not is_counted(loader.dataset):
+        _print_what_is_known(loader, as_json=as_json)
+        return
     found, mode = planned(loader), RunView.of(loader).mode
     advice = recommend(
         loader.dataset,
@@ -39,7 +44,7 @@ def plan(
     if as_json:
         print_json({**found.to_dict(), "recommendation": advice.to_dict()})
         return
-    print_facts([*_facts(found), *_quality(found), ("advice", _in_words(advice))])
+    print_facts([*_facts(found), *_quality(found), ("advice", _in_words(advice)), *_transfers(found)])
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
@@ -99,6 +104,51 @@ def _in_words(advice: Recommendation) -> str:
     return (
         f"for a mixing of {shown(advice.wanted)}, {said} is the cheapest: mixing "
         f"{shown(advice.chosen.mixing)}, a rank holds {files}{counted(advice.chosen.samples, 'sample')}"
+    )
+
+
+def _transfers(plan: Plan) -> list[tuple[str, str]]:
+    """Says what an epoch asks of the place where the files lie."""
+    found = plan.transfers
+    if found is None:
+        return []
+    size = "" if found.num_bytes is None else f", {size_of(found.num_bytes)}"
+    kept = "" if found.cached_files is None else f", of which the cache holds {found.cached_files:,}"
+    where = "remote " if found.is_remote else ""
+    facts = [("storage", f"{counted(found.num_files, f'{where}file')}{size}{kept}")]
+    about = "" if found.is_counted else "about "
+    for way, costs in (("whole", found.whole), ("ranges", found.ranges)):
+        if costs is not None and (found.is_remote or way == found.way):
+            amount = "" if found.num_bytes is None else f" and {size_of(costs.bytes)}"
+            taken = "; this is what it does" if found.ranges is not None and way == found.way else ""
+            what = counted(costs.requests, "download" if way == "whole" else "request")
+            facts.append((way, f"{about}{what}{amount} an epoch{taken}"))
+    if found.unknown:
+        facts.append(("unknown", found.unknown))
+    return [*facts, *([("costly", found.advice)] if found.advice else [])]
+
+
+def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:
+    """Says what can be planned, and what cannot, where the samples are not counted."""
+    problem = (
+        "samples, steps, mixing, requests and bytes: to count the samples all files would have to be fetched"
+    )
+    view = RunView.of(loader)
+    files = len(getattr(loader.dataset, "files", ())) or None
+    if as_json:
+        known = {"num_files": files, "num_ranks": view.num_ranks, "batch_size": view.batch_size}
+        print_json({**known, "unknown": problem, "mend": MEND})
+        return
+    print_facts(
+        [
+            (
+                "dataset",
+                ("remote files" if files is None else counted(files, "remote file")) + ", not counted",
+            ),
+            ("ranks", f"{view.num_ranks}, batches of {view.batch_size:,}"),
+            ("unknown", problem),
+            ("mend", MEND),
+        ]
     )
 
 

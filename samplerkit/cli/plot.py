@@ -11,19 +11,20 @@ from samplerkit.cli.opening import AsJson, NumRanks, opened
 from samplerkit.cli.printing import print_json
 from samplerkit.inspect.pictures.picture import draw
 from samplerkit.inspect.view import RunView
+from samplerkit.storage.remote.location import shown
 
 
 def plot(
-    configs: Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="Configs, at most four.")],
+    configs: Annotated[list[str], typer.Argument(metavar="CONFIG...", help="Configs, at most four.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="A .png file, or an .html page.")],
     world: NumRanks = None,
     epoch: Annotated[int, typer.Option(min=0, help="The epoch that is shown.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Draw what is read when, which files meet, how well that mixes, and how many files a batch needs."""
-    names = [path.stem for path in configs]
+    names = [Path(shown(path)).stem for path in configs]
     if len(set(names)) < len(names):
-        names = [str(path) for path in configs]
+        names = [shown(path) for path in configs]
     if len(set(names)) < len(names):
         raise typer.BadParameter("names a config twice", param_hint="CONFIG")
     views = {name: RunView.of(opened(path, world)[1]) for name, path in zip(names, configs, strict=True)}

@@ -17,7 +17,7 @@ from samplerkit.loading.state import State
 
 def state(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A checkpoint: JSON, or from torch.save.")],
-    config: Annotated[Path | None, typer.Option(help="A config that the state has to fit.")] = None,
+    config: Annotated[str | None, typer.Option(help="A config that the state has to fit.")] = None,
     world: NumRanks = None,
     as_json: AsJson = False,
 ) -> None:

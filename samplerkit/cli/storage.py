@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +13,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from samplerkit.errors import DatasetError
+from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.progress import Progress as Told
+from samplerkit.storage.remote.location import is_remote, shown
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
 from samplerkit.storage.tar.index import Index, make_index
@@ -31,20 +35,29 @@ Checksums = Annotated[
 
 
 def index(
-    urls: Annotated[list[str], typer.Argument(help="Paths, braces such as train-{000..127}.tar, globs.")],
+    urls: Annotated[
+        list[str], typer.Argument(help="Paths or URLs, braces such as train-{000..127}.tar, globs.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Where indexes are written; needed for URLs, to be uploaded then.")
+    ] = None,
     checksums: Checksums = False,
     as_json: Json = False,
 ) -> None:
-    """Write the index of tar shards beside them, so that nobody has to make it at the first use."""
-    archives = [Archive.of(name) for name in archive_names(urls)]
+    """Write the index of tar shards beside them, so that nobody has to make it at the first use.
+
+    Shards at URLs are fetched into the user's cache for it.
+    """
+    names = archive_names(urls)
+    targets = _targets(names, out)
     found = []
-    with _progress() as told:
-        for done, archive in enumerate(archives):
-            told("indexing shard", done, len(archives))
-            made = make_index(archive, Cache.of(None), checksums=checksums)
-            _keep(made)
+    with _progress() as told, closing(RemoteStorage(RemoteOptions())) as storage:
+        for done, (name, target) in enumerate(zip(names, targets, strict=True)):
+            told("indexing shard", done, len(names))
+            made = _indexed(name, storage, checksums=checksums)
+            _keep(made, target)
             found.append(made)
-        told("indexing shard", len(archives), len(archives))
+        told("indexing shard", len(names), len(names))
     flaws = [flaw for made in found for flaw in made.flaws]
     samples, members = (sum(getattr(one, name) for one in found) for name in ("num_samples", "num_members"))
     count = sum(sum(made.counts.values()) for made in found)
@@ -63,7 +76,7 @@ def index(
 
 
 def pack(
-    source: Annotated[Path, typer.Argument(help="A folder; files of one name up to the dot are a sample.")],
+    source: Annotated[str, typer.Argument(help="A folder; files of one name up to the dot are a sample.")],
     shards: Annotated[
         str, typer.Option(help="The shards: out-%06d.tar, or out-{000..007}.tar for so many of one size.")
     ],
@@ -76,6 +89,10 @@ def pack(
     as_json: Json = False,
 ) -> None:
     """Pack a folder of files into tar shards, each with its index beside it."""
+    for place, path in (("source", source), ("shards", shards)):
+        if is_remote(path):
+            mend = "pack from a local folder into a local folder, and upload that"
+            raise ArgumentValueError(place, "must be local", shown(path), mend=mend)
     with _progress() as told:
         packed = pack_folder(
             source,
@@ -102,9 +119,38 @@ def pack(
         typer.echo(f"left out, for they are hidden or have no extension: {named}", err=True)
 
 
-def _keep(made: Index) -> None:
-    path = Path(made.archive.url + INDEX_SUFFIX)
+def _targets(names: Sequence[str], out: Path | None) -> list[Path]:
+    """Gives where the index of each shard is written.
+
+    Raises:
+        ArgumentValueError: nothing can be written beside a shard, or two indexes would have one name.
+    """
+    if out is None:
+        far = next((name for name in names if is_remote(name)), None)
+        if far is not None:
+            problem = "is needed, for nothing is written beside a shard that lies elsewhere"
+            mend = "say --out FOLDER, and upload what is in it beside the shards"
+            raise ArgumentValueError("--out", problem, shown(far), mend=mend)
+        return [Path(name + INDEX_SUFFIX) for name in names]
+    targets = [out / (shown(name).rpartition("/")[2] + INDEX_SUFFIX) for name in names]
+    twice = [path for path, count in Counter(targets).items() if count > 1]
+    if twice:
+        mend = "index each folder of shards by itself"
+        raise ArgumentValueError("--out", "would hold two indexes of one name", twice[0].name, mend=mend)
+    return targets
+
+
+def _indexed(name: str, storage: RemoteStorage, *, checksums: bool) -> Index:
+    if not is_remote(name):
+        return make_index(Archive.of(name), Cache.of(None), checksums=checksums)
+    with storage.fetch(name) as copy:
+        archive = Archive.of(shown(name), copy.path, storage.version(name).tag)
+        return make_index(archive, Cache.of(None), checksums=checksums)
+
+
+def _keep(made: Index, path: Path) -> None:
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         made.write(path)
     except OSError as error:
         raise DatasetError(str(path), f"cannot be written ({error.strerror})") from error

@@ -8,25 +8,30 @@ from samplerkit.cli.opening import AsJson, ConfigPath
 from samplerkit.cli.printing import print_json
 from samplerkit.config.config import load_config
 from samplerkit.errors import SamplerkitError
+from samplerkit.inspect.uncounted import is_counted
 from samplerkit.order.layout import Layout
+from samplerkit.storage.remote.location import shown
 
 
 def validate(config: ConfigPath, as_json: AsJson = False) -> None:
-    """Tell whether a config is right: its keys, its values, its nesting, and that its order can be made."""
+    """Tell whether a config is right: its keys, its values, its nesting, and that its order can be made.
+
+    Files that lie elsewhere are not fetched to count their samples: then nothing is said of the order.
+    """
     problem: SamplerkitError | None = None
     try:
         read = load_config(config)
-        if read.dataset is not None:
+        if read.dataset is not None and is_counted(read.dataset):
             constants = read.sampler.run_constants()
             read.sampler.undealt_order(Layout.of(read.dataset), constants=constants)
     except SamplerkitError as error:
         problem = error
     if as_json:
-        print_json({"config": str(config), "is_valid": problem is None, "problem": _told(problem)})
+        print_json({"config": shown(config), "is_valid": problem is None, "problem": _told(problem)})
     elif problem is None:
-        typer.echo(f"{config}: valid")
+        typer.echo(f"{shown(config)}: valid")
     else:
-        typer.echo(f"samplerkit: {config}: {problem}", err=True)
+        typer.echo(f"samplerkit: {shown(config)}: {problem}", err=True)
     if problem is not None:
         raise typer.Exit(1)
 

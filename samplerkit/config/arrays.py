@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -10,9 +11,11 @@ import numpy as np
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from samplerkit.config.folder import fetched, joined
 from samplerkit.config.place import meant
-from samplerkit.errors import SamplerkitError
+from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.order.shuffle import Shuffle
+from samplerkit.storage.remote.location import is_remote, shown
 
 REFUSED = "samplerkit"
 """The type of the pydantic errors that are raised here; their context holds problem and mend."""
@@ -37,7 +40,7 @@ class Inline:
 
     def _read(self, value: Any, inline: Any, info: ValidationInfo) -> Any:
         if isinstance(value, str):
-            value = load_array((info.context or {}).get("folder", Path()) / value)
+            value = load_array(joined((info.context or {}).get("folder", Path()), value))
         if not isinstance(value, np.ndarray):
             return inline(value)
         for entry, kinds, called in _DTYPES:
@@ -52,7 +55,7 @@ class Inline:
 
 
 class Under:
-    """Marks a path, or a list of paths: a relative one starts from the folder of the config."""
+    """Marks a path, or a list of paths: a relative one starts from the folder of the config, a URL stays."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_info_wrap_validator_function(self._read, handler(source))
@@ -62,8 +65,8 @@ class Under:
         folder = (info.context or {}).get("folder", Path())
         checked = paths(value)
         if isinstance(checked, list):
-            return [str(folder / path) if isinstance(path, str) else path for path in checked]
-        return str(folder / checked) if isinstance(checked, str) else checked
+            return [joined(folder, path) if isinstance(path, str) else path for path in checked]
+        return joined(folder, checked) if isinstance(checked, str) else checked
 
 
 class Mode:
@@ -100,24 +103,26 @@ class Auto:
         return {"anyOf": [handler(schema), {"const": "auto"}]}
 
 
-def load_array(path: Path) -> np.ndarray[Any, Any]:
+def load_array(path: str) -> np.ndarray[Any, Any]:
     """Reads an array from a `.npy` file; a pickled one is refused.
 
     Args:
-        path: ends in `.npy`.
+        path: or a URL; it ends in `.npy`.
 
     Raises:
         PydanticCustomError: there is no such file, or it holds no plain array.
     """
-    if path.suffix != ".npy":
+    if not shown(path).endswith(".npy"):
         refuse("must be a list or the path of a .npy file")
     try:
-        found = path.is_file()
-        loaded = np.load(path, allow_pickle=False) if found else None
+        file = _opened(path)
+        loaded = None if file is None else np.load(file, allow_pickle=False)
+    except ConfigError as error:
+        refuse(error.problem, error.mend)
     except (OSError, ValueError, EOFError, SyntaxError, MemoryError) as error:
         reason = " ".join(str(error).partition(". ")[0].split())[:80]
         refuse(f"cannot be read as a .npy file ({reason})", "save it with numpy.save, without objects")
-    if not found:
+    if file is None:
         refuse("there is no such file", f"looked for {_end_of(path)}")
     if not isinstance(loaded, np.ndarray):
         refuse("is an archive of arrays", "save one array with numpy.save")
@@ -129,6 +134,14 @@ def refuse(problem: str, mend: str = "") -> NoReturn:
     raise PydanticCustomError(REFUSED, "refused", {"problem": problem, "mend": mend})
 
 
-def _end_of(path: Path) -> str:
-    text = str(path)
+def _opened(path: str) -> Path | BytesIO | None:
+    """Gives what numpy reads of a path or a URL; None if there is no such file."""
+    if not is_remote(path):
+        return Path(path) if Path(path).is_file() else None
+    data = fetched(path)
+    return None if data is None else BytesIO(data)
+
+
+def _end_of(path: str) -> str:
+    text = shown(path)
     return text if len(text) <= 100 else f"...{text[-97:]}"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from samplerkit.config.constructor import Call
+from samplerkit.config.folder import Folder
 from samplerkit.config.place import below
 from samplerkit.config.registry import choose_sampler
 from samplerkit.errors import CompositionError, ConfigError
 from samplerkit.samplers.base import Sampler
 
 
-def read_chain(section: Any, place: str, folder: Path) -> tuple[Sampler, dict[str, Any]]:
+def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[str, Any]]:
     """Builds the chain of samplers that a section describes.
 
     It goes from link to link without recursion, so that a chain may be as deep as the config.
@@ -29,6 +29,7 @@ def read_chain(section: Any, place: str, folder: Path) -> tuple[Sampler, dict[st
         ConfigError: a key, a type, a value or the nesting is wrong; of several mistakes, one.
 
     Example:
+        >>> from pathlib import Path
         >>> child = {"kind": "sequential", "start_index": 2}
         >>> read_chain({"kind": "subset", "indices": [1, 0], "child": child}, "sampler", Path())[0]
         SubsetSampler(indices=[1, 0], num_samples=None) <- SequentialSampler(start_index=2, num_samples=None)

@@ -14,6 +14,7 @@ import torch.utils.data
 
 from samplerkit.config.chain import read_chain
 from samplerkit.config.datasets import DATASETS
+from samplerkit.config.folder import Folder, folder_of, text_at
 from samplerkit.config.loader import LOADER, LoaderOptions
 from samplerkit.config.mistakes import require_mapping, unknown_key
 from samplerkit.config.placed import placed
@@ -32,6 +33,7 @@ from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.pk import PKSampler
 from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.remote.location import is_remote, shown
 from samplerkit.storage.tar.dataset import TarDataset
 
 _SECTIONS = ("dataset", "sampler", "loader", SECTION)
@@ -188,8 +190,9 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_qua
     """Reads a config.
 
     Args:
-        source: the path of a YAML file, from whose folder relative paths start; or a mapping, whose paths
-            start from the working directory.
+        source: the path or the URL of a YAML file, from whose folder relative paths start; or a mapping,
+            whose paths start from the working directory. URLs are read with the credentials of the
+            environment.
         check_quality: whether a dataset section and `min_quality` are compared here, and again when a loader
             is made.
 
@@ -214,12 +217,17 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_qua
         raise ConfigError("config", "must be a path or a mapping", source)
     if isinstance(source, str) and "\n" in source:
         raise ConfigError("config", "is no path", source, mend="text goes to Config.from_yaml")
+    if isinstance(source, str) and is_remote(source):
+        return _read(text_at(source), source, folder_of(source), check_quality)
     path = Path(source)
-    text = _text(path)
+    return _read(_text(path), str(path), path.parent, check_quality)
+
+
+def _read(text: str, name: str, folder: Folder, check_quality: bool) -> Config:
     try:
-        return _checked(_built(parse(text, path.name), path.parent), check_quality)
+        return _checked(_built(parse(text, shown(name).rpartition("/")[2]), folder), check_quality)
     except ConfigError as error:
-        error.add_note(f"in the config file {path}")
+        error.add_note(f"in the config file {shown(name)}")
         raise
 
 
@@ -238,7 +246,7 @@ def _text(path: Path) -> str:
         raise ConfigError("config", f"cannot be read ({error})"[:120], str(path)) from None
 
 
-def _built(document: Any, folder: Path) -> Config:
+def _built(document: Any, folder: Folder) -> Config:
     if document is None:
         raise ConfigError("config", "is empty", mend=f"write for instance {_EXAMPLE}")
     if isinstance(document, Mapping):

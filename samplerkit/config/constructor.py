@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from samplerkit.config.derive import argument_names, arguments_of, default_of, derived_model
+from samplerkit.config.folder import Folder, joined
 from samplerkit.config.mistakes import from_constructor, from_pydantic, unknown_key
+from samplerkit.config.place import below
+from samplerkit.config.section import Section
 from samplerkit.errors import SamplerkitError
+from samplerkit.order.once import once
 from samplerkit.order.shuffle import Shuffle
 
 
@@ -28,6 +31,7 @@ class Constructor:
 
     Example:
         >>> import samplerkit as sk
+        >>> from pathlib import Path
         >>> sequential = Constructor.of("sequential", sk.SequentialSampler)
         >>> sequential.read({"start_index": 2}, "sampler", Path()).make()
         SequentialSampler(start_index=2, num_samples=None)
@@ -54,7 +58,21 @@ class Constructor:
         """The names of the arguments."""
         return argument_names(self.model)
 
-    def read(self, section: dict[str, Any], place: str, folder: Path, *, also: tuple[str, ...] = ()) -> Call:
+    @once
+    def sections(self) -> dict[str, Constructor]:
+        """The arguments that are sections of their own, by name."""
+        marks = (
+            (name, mark)
+            for name, field in zip(self.names, self.model.model_fields.values(), strict=True)
+            for mark in field.metadata
+        )
+        return {
+            name: Constructor.of(mark.name, mark.make) for name, mark in marks if isinstance(mark, Section)
+        }
+
+    def read(
+        self, section: dict[str, Any], place: str, folder: Folder, *, also: tuple[str, ...] = ()
+    ) -> Call:
         """Reads the arguments that a config gives.
 
         Args:
@@ -68,13 +86,19 @@ class Constructor:
         """
         if not section.keys() <= set(self.names):
             raise unknown_key(place, section, [*self.names, *also], self.name)
+        inner = {
+            name: constructor.read(section[name], below(place, name), folder)
+            for name, constructor in self.sections.items()
+            if isinstance(section.get(name), dict)
+        }
+        section = {**section, **{name: call.make() for name, call in inner.items()}}
         try:
             validated = self.model.model_validate(section, context={"folder": folder})
         except ValidationError as error:
             raise from_pydantic(place, error, section, self.name) from None
         given = arguments_of(validated)
         written = {
-            name: _as_written(section[name], value, folder)
+            name: inner[name].written if name in inner else _as_written(section[name], value, folder)
             for name, value in given.items()
             if not _same(value, default_of(self.model, name))
         }
@@ -113,11 +137,11 @@ class Call:
             raise from_constructor(self.place, error, names, of) from cause
 
 
-def _as_written(raw: Any, value: Any, folder: Path) -> Any:
+def _as_written(raw: Any, value: Any, folder: Folder) -> Any:
     if isinstance(value, Shuffle):
         return value.value
     if isinstance(raw, str) and isinstance(value, np.ndarray):
-        return str(folder / raw)
+        return joined(folder, raw)
     if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str)):
         return value  # a path, which starts from the working directory now
     return raw.tolist() if isinstance(raw, np.ndarray) else raw

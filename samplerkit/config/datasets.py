@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 from samplerkit.config.arrays import Under
 from samplerkit.config.kinds import Kinds
+from samplerkit.config.section import Section
 from samplerkit.errors import SamplerkitError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.source import OnError
+from samplerkit.storage.tar.source import Fetch, OnError
 
 DATASETS = Kinds("dataset", example="{kind: size, size: 1000}")
 """All kinds; another one is another function here."""
@@ -19,8 +21,17 @@ DATASETS = Kinds("dataset", example="{kind: size, size: 1000}")
 Paths = Annotated[str | list[str], Under()]
 """A path, a pattern, or a list of them."""
 
-PathOrLengths = Annotated[str | list[int] | None, Under()]
-"""Samples in each file, or the path of a file that says so."""
+Folder = Annotated[str | None, Under()]
+"""A folder."""
+
+PathOrLengths = Annotated[str | list[int] | dict[str, int] | None, Under()]
+"""Samples in each file, in order or by name, or the path of a file that says so."""
+
+Remote = Annotated[Any, Section("remote", RemoteOptions, others=(None,))]
+"""How URLs are fetched."""
+
+RemoteOrNot = Annotated[Any, Section("remote", RemoteOptions, others=(None, False))]
+"""How URLs are fetched; false leaves them to the reader."""
 
 
 @DATASETS.kind("size")
@@ -47,6 +58,8 @@ def of_read_files(
     max_bytes: int | None = None,
     read_ahead: int = 1,
     threads: int = 1,
+    as_columns: bool = False,
+    remote: RemoteOrNot = None,
 ) -> FileDataset:
     """Samples in files that a reader reads; readers of your own are for Python."""
     return FileDataset(
@@ -57,6 +70,8 @@ def of_read_files(
         max_bytes=max_bytes,
         read_ahead=read_ahead,
         threads=threads,
+        as_columns=as_columns,
+        remote=remote,
     )
 
 
@@ -67,19 +82,44 @@ def of_tar_shards(
     to_tuple: list[str] | None = None,
     shuffle: int | None = None,
     on_error: OnError = "raise",
+    max_handles: int | None = None,
     checksums: bool = False,
+    cache: Folder = None,
+    lengths: PathOrLengths = None,
+    remote: Remote = None,
+    fetch: Fetch = "auto",
+    max_shards: int = 8,
+    read_ahead: int = 2,
 ) -> TarDataset:
     """Samples in tar shards, with the steps of its pipeline that need no function of yours.
 
     Args:
-        urls: a pattern with braces or stars, or a list.
+        urls: a pattern with braces or stars, or a list; paths or URLs.
         decode: how images are decoded, such as `pil` or `torchrgb`; True for all but images.
         to_tuple: the fields of a sample, in this order.
         shuffle: the window of the default order.
         on_error: `raise` or `skip`.
+        max_handles: archives that a process holds open.
         checksums: whether each file is compared with the checksum in the index.
+        cache: the folder for indexes.
+        lengths: samples in each shard.
+        remote: how URLs are fetched.
+        fetch: `auto`, `shards` or `ranges`.
+        max_shards: shards that a process holds at a time.
+        read_ahead: shards that are fetched before they are needed.
     """
-    dataset = TarDataset(urls, on_error=on_error, checksums=checksums)
+    dataset = TarDataset(
+        urls,
+        on_error=on_error,
+        max_handles=max_handles,
+        checksums=checksums,
+        cache=cache,
+        lengths=lengths,
+        remote=remote,
+        fetch=fetch,
+        max_shards=max_shards,
+        read_ahead=read_ahead,
+    )
     if decode:
         dataset = dataset.decode() if decode is True else dataset.decode(decode)
     if to_tuple is not None:

@@ -6,7 +6,9 @@ type does not say, a range for instance, the constructor checks itself when it i
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
 from pathlib import PurePath
@@ -17,7 +19,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, Strict, create_model
 from pydantic.errors import PydanticUserError
 
-from samplerkit.config.arrays import Auto, Inline, Mode
+from samplerkit.config.arrays import Auto, Inline, Mode, Under
 from samplerkit.errors import ArgumentTypeError
 from samplerkit.order.shuffle import Shuffle
 
@@ -60,7 +62,7 @@ def derived_model(make: Callable[..., Any], name: str) -> type[BaseModel]:
                     mend="name each argument of the constructor",
                 )
             hint = _written_as(parameter.name, hints.get(parameter.name, Any))
-            default = ... if parameter.default is _PARAMETER.empty else parameter.default
+            default = _default(make, parameter)
             # The prefix keeps arguments clear of pydantic's own names; the alias is what a config writes.
             fields[_PREFIX + parameter.name] = (hint, Field(default=default, alias=parameter.name))
         return create_model(name, __config__=_STRICT, **fields)
@@ -94,12 +96,26 @@ def arguments_of(validated: BaseModel) -> dict[str, Any]:
     }
 
 
+def _default(make: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """Gives the default of a parameter; that of a dataclass may be made by a function."""
+    fields = (
+        {field.name: field for field in dataclasses.fields(make)} if dataclasses.is_dataclass(make) else {}
+    )
+    factory = fields[parameter.name].default_factory if parameter.name in fields else dataclasses.MISSING
+    if factory is not dataclasses.MISSING:
+        return factory()
+    return ... if parameter.default is _PARAMETER.empty else parameter.default
+
+
 def _written_as(name: str, hint: Any) -> Any:
     """Translates the type hint of an argument into what a config may write for it."""
     members = list(get_args(hint)) if get_origin(hint) in (Union, UnionType) else [hint]
     if Shuffle in members:
         mode: Any = Annotated[Any, Mode()]
         return mode | None if NoneType in members else mode
+    if any(os.PathLike in (member, get_origin(member)) for member in members):
+        path: Any = Annotated[str | None if NoneType in members else str, Under()]
+        return path
     arrays = [member for member in members if get_origin(member) in _LISTS or member in _LISTS]
     arrays += [member for member in members if np.ndarray in (member, get_origin(member))]
     rest = [_relaxed(member) for member in members if member not in arrays]

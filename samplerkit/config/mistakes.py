@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from samplerkit.config.arrays import REFUSED
 from samplerkit.config.place import below, meant
+from samplerkit.config.private import HIDDEN, public
 from samplerkit.errors import ConfigError, SamplerkitError
 
 _EXTRA, _MISSING = "extra_forbidden", "missing"
@@ -26,14 +27,20 @@ def require_mapping(section: Any, place: str, example: str) -> dict[str, Any]:
         ConfigError: it is something else.
     """
     if not isinstance(section, dict):
-        raise ConfigError(place, "must be a mapping", section, mend=f"write for instance {example}")
+        shown = public(place, section)
+        raise ConfigError(place, "must be a mapping", shown, mend=f"write for instance {example}")
     return section
 
 
 def unknown_key(place: str, section: dict[str, Any], known: Collection[str], of: str) -> ConfigError:
     """Says of the first key that is not known what it was meant to be."""
     key = next(key for key in section if key not in known)
-    return ConfigError(below(place, key), f"is no key of {of}", section[key], mend=meant(key, known))
+    where = below(place, key)
+    shown = public(where, section[key])
+    # A key that nobody knows, where data come from, may have been meant for a password.
+    if isinstance(shown, str) and where.startswith("dataset"):
+        shown = HIDDEN
+    return ConfigError(where, f"is no key of {of}", shown, mend=meant(key, known))
 
 
 def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], of: str) -> ConfigError:
@@ -53,14 +60,16 @@ def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], o
     if first["type"] == _MISSING:
         return ConfigError(where, f"is missing, and {of} needs it", mend=f"add {path[-1]}: ...")
     if first["type"] == REFUSED:
-        return ConfigError(where, first["ctx"]["problem"], first["input"], mend=first["ctx"]["mend"])
+        shown = public(where, first["input"])
+        return ConfigError(where, first["ctx"]["problem"], shown, mend=first["ctx"]["mend"])
     # The members of a union are told one by one, one after another.
     nearby = found[at : at + _MOST_MEMBERS]
     same = [mistake for mistake in nearby if _path_in(section, mistake["loc"]) == path]
     problems = dict.fromkeys(_problem(mistake["msg"]) for mistake in same)
     problem = " or ".join(problems).replace(" or must be ", " or ")[:_LONGEST_PROBLEM]
     kinds = {mistake["type"].partition("_")[0] for mistake in same}
-    return ConfigError(where, problem, first["input"], mend=_mend(kinds, first["input"]))
+    shown = public(where, first["input"])
+    return ConfigError(where, problem, shown, mend=_mend(kinds, shown))
 
 
 def from_constructor(place: str, error: Exception, names: Collection[str], of: str) -> ConfigError:
@@ -76,9 +85,10 @@ def from_constructor(place: str, error: Exception, names: Collection[str], of: s
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_PROBLEM]
         return ConfigError(place, f"{of} refuses its arguments ({reason})")
     shown = error.value.value if isinstance(error.value, Enum) else error.value
-    value = () if shown is None else (shown,)
     argument = re.match(r"\w+", error.place)
-    if argument is None or argument[0] not in names:
+    is_named = argument is not None and argument[0] in names
+    value = () if shown is None else (public(f"{place}.{error.place}" if is_named else place, shown),)
+    if not is_named:
         return ConfigError(place, f"{error.place}: {error.problem}", *value, mend=error.mend)
     return ConfigError(f"{place}.{error.place}", error.problem, *value, mend=error.mend)
 

@@ -17,6 +17,8 @@ from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.labels import effective_batch
 from samplerkit.inspect.quality.mixing import mixing
 from samplerkit.inspect.seats import pads_of, seats_of
+from samplerkit.inspect.transfers import Transfers, transfers
+from samplerkit.inspect.uncounted import require_counted
 from samplerkit.inspect.view import RunView
 from samplerkit.order.modes import Mode
 from samplerkit.order.shuffle import Shuffle
@@ -58,6 +60,8 @@ class Plan:
         mixing: how close the order comes to a full shuffle; None of a dataset too small to tell.
         effective_batch: the samples of a random batch that says as much as one of this order, if all samples
             of a file were alike; None without files.
+        transfers: what an epoch asks of remote storage, or of tar shards that are read sample by sample;
+            None of other datasets.
     """
 
     fingerprint: str
@@ -85,12 +89,14 @@ class Plan:
     list_bytes: int
     mixing: Figure | None
     effective_batch: Figure | None
+    transfers: Transfers | None
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain data, for JSON."""
         figures = {"mixing": self.mixing, "effective_batch": self.effective_batch}
         told = {name: None if figure is None else figure.to_dict() for name, figure in figures.items()}
-        return {**asdict(self), **told}
+        moved = None if self.transfers is None else self.transfers.to_dict()
+        return {**asdict(self), **told, "transfers": moved}
 
 
 def plan(source: Any, *, epoch: int = 0, world: int | None = None) -> Plan:
@@ -104,6 +110,7 @@ def plan(source: Any, *, epoch: int = 0, world: int | None = None) -> Plan:
     Raises:
         ArgumentTypeError: `source` is something else.
         ShuffleModeError: the mode needs files, and the dataset has none.
+        DatasetError: nobody has told how many samples there are, and files would have to be fetched for it.
 
     Example:
         >>> import samplerkit as sk
@@ -113,6 +120,7 @@ def plan(source: Any, *, epoch: int = 0, world: int | None = None) -> Plan:
         ('partial', 488282, 7)
     """
     view = RunView.of(source, world)
+    require_counted(view.run.dataset)
     start_seconds, order_bytes = cost_of_a_start(view, epoch)
     reading = view.reading(epoch)
     delivery, total = reading.delivery, len(reading.order)
@@ -151,6 +159,7 @@ def plan(source: Any, *, epoch: int = 0, world: int | None = None) -> Plan:
         list_bytes=LISTED_BYTES * layout.num_samples,
         mixing=_quality(mixing, view, delivery.global_batch),
         effective_batch=_quality(effective_batch, view, delivery.global_batch),
+        transfers=transfers(view, epoch),
     )
 
 

@@ -50,6 +50,7 @@ KEYWORDS: dict[str, tuple[Any, Callable[..., Any]]] = {
     "const": (object, lambda v, said, *_: same(v, said)),
     "enum": (object, lambda v, said, *_: any(same(v, one) for one in said)),
     "type": (object, lambda v, said, *_: of_type(v, said)),
+    "allOf": (object, lambda v, said, root, _: matches(v, said, root) == len(said)),  # older pydantic
     "anyOf": (object, lambda v, said, root, _: matches(v, said, root) > 0),
     "oneOf": (object, lambda v, said, root, _: matches(v, said, root) == 1),
     "pattern": (str, lambda v, said, *_: re.search(said, v)),

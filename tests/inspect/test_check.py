@@ -23,6 +23,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import samplerkit as sk
 from samplerkit.inspect import check
 from samplerkit.inspect.doctor.finding import CODES
+from samplerkit.storage.files.dataset import FileDataset
 
 ROWS = range(1000)
 FOUR = sk.World(4, 1)
@@ -42,6 +43,26 @@ class Epochs:
 
     def set_epoch(self, epoch):
         self.epoch = epoch
+
+
+class Shards:
+    """A dataset of remote shards, as far as the doctor asks it."""
+
+    is_remote = True
+
+    def __init__(self, fetch="ranges", max_cache_bytes=None, fails=False):
+        self.layout = sk.Layout([100] * 16)
+        self.max_cache_bytes, self.fails = max_cache_bytes, fails
+        if fetch is not None:  # only shards can be read in two ways
+            self.fetch = fetch
+
+    def __len__(self):
+        return 1600
+
+    def shard_bytes(self):
+        if self.fails:
+            raise sk.DatasetError("https://host/0.tar", "cannot be reached")
+        return np.full(16, 5 << 20)
 
 
 class Stream(IterableDataset):
@@ -263,6 +284,22 @@ PLANTED = {
     "a stream that ranks do not cut": ("ranks-repeat", lambda: DataLoader(Stream())),
     "a stream of few shards": ("idle-workers", lambda: DataLoader(CutStream(6), num_workers=2)),
     "a bridge whose state was loaded, with workers": ("resume-inexact", restored),
+    "GLOBAL over small samples in remote shards": (
+        "costly-remote",
+        lambda: ours(sk.RandomSampler(), Shards()),
+    ),
+    "GLOBAL over remote files that a small cache does not hold": (
+        "costly-remote",
+        lambda: ours(sk.RandomSampler(), Shards(fetch=None, max_cache_bytes=10 << 20)),
+    ),
+    "samples of remote shards whose sizes cannot be asked": (
+        "costly-remote",
+        lambda: ours(sk.RandomSampler(), Shards(fails=True)),
+    ),
+    "remote files that nobody has counted": (
+        "lengths-not-told",
+        lambda: ours(sk.RandomSampler(), FileDataset(["http://127.0.0.1:9/a.npz"], "npz")),
+    ),
     "FILES over a dataset without files": ("refused", lambda: ours(sk.RandomSampler(shuffle="files"))),
 }
 
@@ -316,6 +353,14 @@ HEALTHY = {
     ),
     "weights of a Loader": (FOUR, lambda: ours(sk.WeightedRandomSampler([1.0, 2.0] * 500))),
     "1e8 samples in a Loader": (FOUR, lambda: ours(sk.RandomSampler(), range(10**8))),
+    "GLOBAL over remote files that the cache holds": (
+        FOUR,
+        lambda: ours(sk.RandomSampler(), Shards(fetch=None)),
+    ),
+    "blocks of a few remote shards": (
+        FOUR,
+        lambda: ours(sk.RandomSampler(shuffle="partial", partial_size=400), Shards(fetch="auto")),
+    ),
     "a stream that is cut": (FOUR, lambda: DataLoader(CutStream(), num_workers=2)),
     "an epoch in shared memory": (
         FOUR,

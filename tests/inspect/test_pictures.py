@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.inspect.pictures.picture import draw
+from samplerkit.inspect.pictures.picture import PANELS, draw
 from samplerkit.inspect.pictures.shown import MOST_PARTS, MOST_POINTS, shown_all
 
 LAYOUT = sk.Layout([300] * 8)
@@ -73,6 +75,24 @@ def test_runs_of_odd_sizes_can_be_drawn(layout, world, tmp_path):
     loader = sk.Loader(layout, sk.RandomSampler(), batch_size=2, world=sk.World(world, 0))
     draw({"odd": loader}, tmp_path / "odd.png")
     assert (tmp_path / "odd.png").stat().st_size > 10_000
+
+
+def test_a_page_has_headings_and_captions_as_text_beside_pictures_for_light_and_for_dark(tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    loader = sk.Loader(LAYOUT, sk.RandomSampler(), batch_size=10, world=sk.World(2, 0))
+    draw({"a < b": loader}, tmp_path / "order.html")
+    page = (tmp_path / "order.html").read_text(encoding="utf-8")
+    sections = page.split("<figure>")[1:]
+    assert len(sections) == len(PANELS)
+    for section in sections:
+        # What scrolls sideways is the picture alone.
+        before, picture, after = re.split(r'<div class="wide">|</div>', section)
+        assert re.fullmatch(r"\s*<h2>\w.*</h2>\s*", before)
+        assert picture.count("data:image/png;base64,") == 2
+        assert re.search(r"<figcaption>\w.*</figcaption>", after)
+    assert "a &lt; b" in page
+    assert "a < b" not in page
+    assert "http" not in page
 
 
 def test_five_runs_are_too_many_and_no_run_is_too_few(tmp_path):

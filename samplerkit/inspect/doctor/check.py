@@ -11,7 +11,17 @@ import torch
 import torch.utils.data
 
 from samplerkit.errors import ArgumentTypeError, SamplerkitError
-from samplerkit.inspect.doctor import agreement, epochs, files, memory, resume, sharding, streams, tails
+from samplerkit.inspect.doctor import (
+    agreement,
+    epochs,
+    files,
+    memory,
+    remote,
+    resume,
+    sharding,
+    streams,
+    tails,
+)
 from samplerkit.inspect.doctor.finding import Finding
 from samplerkit.inspect.doctor.patient import Patient
 from samplerkit.inspect.doctor.probe import appearance
@@ -47,6 +57,7 @@ RULES_ON_ORDERS: tuple[Rule, ...] = (
     tails.batch_larger_than_shard,
     tails.padded_evaluation,
     tails.uneven_steps,
+    remote.costly_remote,
 )
 """The rules that need the order, or how long it is."""
 
@@ -101,6 +112,9 @@ count them twice
             made += agreement.disagreement(appearance(one), appearance(other), where)
             loader = first
         patient = Patient.of(loader_of(loader, world), world, epoch, saves_state=saves_state)
+        # All other rules ask how many samples there are.
+        if uncounted := tuple(remote.lengths_not_told(patient)):
+            return uncounted
         made += [finding for rule in RULES for finding in rule(patient)]
         # An order that takes minutes and gigabytes to make is not made to look at its tail.
         if patient.view is None or not any(finding.code == "materialises" for finding in made):

@@ -30,6 +30,8 @@ CODES: dict[str, str] = {
     "workers-repeat": "each worker reads the whole stream, so that samples come once a worker",
     "ranks-repeat": "each rank reads the whole stream",
     "idle-workers": "the stream has fewer shards than ranks x workers, so that some read nothing",
+    "costly-remote": "the order asks remote storage for far more than fetching each file once would",
+    "lengths-not-told": "remote files have to be fetched to count their samples, before the first batch",
     "resume-inexact": "the saved state is ahead of what the loop received, so that a resume skips samples",
     "refused": "the sampler does not go with the dataset",
 }

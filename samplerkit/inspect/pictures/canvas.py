@@ -94,6 +94,11 @@ def dress(axes: Any, theme: Theme, title: str, across: str, up: str) -> None:
         spine.set_color(theme.faint)
 
 
+def head(figure: Any, theme: Theme, text: str) -> None:
+    """Writes a heading above a figure."""
+    figure.suptitle(text, color=theme.text, fontsize=11, fontweight="bold", x=0.01, ha="left")
+
+
 def legend(axes: Any, theme: Theme, **options: Any) -> None:
     """Gives axes a legend in the theme's colours."""
     made = axes.legend(

@@ -1,4 +1,7 @@
-"""The four pictures of a run: its order, its files side by side, its mixing, the files of a batch."""
+"""The four pictures of a run: its order, its files side by side, its mixing, the files of a batch.
+
+Each function draws on a figure, and gives the heading for whoever places it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _LARGEST_RATIO = 3
 """Of co-occurrence, as a power of two."""
 
 
-def draw_orders(figure: Any, runs: list[Shown], theme: Theme) -> None:
+def draw_orders(figure: Any, runs: list[Shown], theme: Theme) -> str:
     """Draws step against sample id, coloured by rank, with the borders of files; a run a column."""
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         steps, ids, ranks = run.points
@@ -46,10 +49,10 @@ def draw_orders(figure: Any, runs: list[Shown], theme: Theme) -> None:
             columnspacing=1.2,
             handletextpad=0.2,
         )
-    _heading(figure, theme, f"Which samples are read when (epoch {runs[0].epoch}; lines: borders of files)")
+    return f"Which samples are read when (epoch {runs[0].epoch}; lines: borders of files)"
 
 
-def draw_together(figure: Any, runs: list[Shown], theme: Theme) -> None:
+def draw_together(figure: Any, runs: list[Shown], theme: Theme) -> str:
     """Draws how often files are read together, against a full shuffle; a run a column."""
     image = None
     # One square alone would be lost in the middle of a wide figure.
@@ -79,14 +82,10 @@ def draw_together(figure: Any, runs: list[Shown], theme: Theme) -> None:
         bar.ax.set_yticklabels(["1/8 or less", "1/4", "1/2", "as often", "2x", "4x", "8x or more"])
         bar.ax.tick_params(colors=theme.text, labelsize=8)
         bar.outline.set_edgecolor(theme.faint)
-    _heading(
-        figure,
-        theme,
-        f"How often files meet within {WINDOW_BATCHES} steps, against a full shuffle ({EPOCHS} epochs)",
-    )
+    return f"How often files meet within {WINDOW_BATCHES} steps, against a full shuffle ({EPOCHS} epochs)"
 
 
-def draw_mixing(figure: Any, runs: list[Shown], theme: Theme) -> None:
+def draw_mixing(figure: Any, runs: list[Shown], theme: Theme) -> str:
     """Draws the mixing against the size of the window, all runs in one."""
     axes = _columns(figure, 1)[0]
     axes.axhline(1.0, color=theme.faint, linewidth=1, linestyle="--", label="a full shuffle")
@@ -111,10 +110,10 @@ def draw_mixing(figure: Any, runs: list[Shown], theme: Theme) -> None:
     axes.set_ylim(0, 1.12)
     dress(axes, theme, "", "window, samples (the smallest is one global batch)", "mixing, from 0 to 1")
     legend(axes, theme, loc="lower right")
-    _heading(figure, theme, "Mixing: how close a window comes to a full shuffle (bars: 2 standard errors)")
+    return "Mixing: how close a window comes to a full shuffle (bars: 2 standard errors)"
 
 
-def draw_files_of_batches(figure: Any, runs: list[Shown], theme: Theme) -> None:
+def draw_files_of_batches(figure: Any, runs: list[Shown], theme: Theme) -> str:
     """Draws the number of files in a batch over the epoch, all runs with files in one."""
     axes = _columns(figure, 1)[0]
     shuffled: dict[float, list[str]] = {}
@@ -135,7 +134,7 @@ def draw_files_of_batches(figure: Any, runs: list[Shown], theme: Theme) -> None:
     axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6)
     dress(axes, theme, "", "step", "files in a batch of one rank")
     legend(axes, theme, loc="upper left", bbox_to_anchor=(1.01, 1.0))
-    _heading(figure, theme, "How many files a batch is read from (mean over ranks)")
+    return "How many files a batch is read from (mean over ranks)"
 
 
 def _columns(figure: Any, count: int) -> list[Any]:
@@ -147,10 +146,6 @@ def _thousands(value: float, _: Any) -> str:
         return f"{value:,.0f}"
     power = 12 if abs(value) >= 1e12 else 9 if abs(value) >= 1e9 else 6
     return f"{value / 10**power:g}e{power}"
-
-
-def _heading(figure: Any, theme: Theme, text: str) -> None:
-    figure.suptitle(text, color=theme.text, fontsize=11, fontweight="bold", x=0.01, ha="left")
 
 
 def _mode(run: Shown) -> str:

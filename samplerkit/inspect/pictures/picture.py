@@ -11,14 +11,15 @@ from typing import Any
 
 from samplerkit.errors import ArgumentValueError
 from samplerkit.inspect.pictures import panels
-from samplerkit.inspect.pictures.canvas import DARK, LIGHT, Theme, new_figure, png_of
+from samplerkit.inspect.pictures.canvas import DARK, LIGHT, Theme, head, new_figure, png_of
 from samplerkit.inspect.pictures.shown import Shown, shown_all
 
 KINDS = (".png", ".html")
 MOST_RUNS = 4
 """Runs side by side; more would be too small to see."""
 
-Draw = Callable[[Any, list[Shown], Theme], None]
+Draw = Callable[[Any, list[Shown], Theme], str]
+"""Draws on a figure, and gives the heading."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Panel:
     """One of the pictures.
 
     Args:
-        draw: draws it on a figure.
+        draw: draws it on a figure, and gives its heading.
         height: in inches.
         caption: what there is to see, a sentence or two.
         by_column: whether each run has a column of its own, so that more runs need more width.
@@ -113,7 +114,7 @@ def _one_picture(runs: list[Shown], theme: Theme) -> bytes:
     parts = figure.subfigures(len(chosen), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, panel in zip(parts, chosen, strict=True):
         part.set_facecolor(theme.background)
-        panel.draw(part, runs, theme)
+        head(part, theme, panel.draw(part, runs, theme))
     return png_of(figure)
 
 
@@ -125,13 +126,15 @@ def _page(runs: list[Shown]) -> str:
 
 
 def _section(panel: Panel, runs: list[Shown]) -> str:
-    sources = []
+    sources, heading = [], ""
     for theme in (DARK, LIGHT):
         figure = new_figure(_width(runs) if panel.by_column else 8.0, panel.height, theme)
-        panel.draw(figure, runs, theme)
+        # Not in the picture: it stays where it is while a narrow screen scrolls the picture sideways.
+        heading = panel.draw(figure, runs, theme)
         sources.append(f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode()}")
-    caption = html.escape(panel.caption)
-    return _SECTION.format(dark=sources[0], light=sources[1], caption=caption)
+    return _SECTION.format(
+        heading=html.escape(heading), dark=sources[0], light=sources[1], caption=html.escape(panel.caption)
+    )
 
 
 def _row(run: Shown) -> str:
@@ -152,10 +155,13 @@ def _row(run: Shown) -> str:
 
 
 _SECTION = """<figure>
+<h2>{heading}</h2>
+<div class="wide">
 <picture>
 <source media="(prefers-color-scheme: dark)" srcset="{dark}">
 <img alt="{caption}" src="{light}">
 </picture>
+</div>
 <figcaption>{caption}</figcaption>
 </figure>"""
 
@@ -172,7 +178,9 @@ _PAGE = """<!doctype html>
 body {{ background: var(--back); color: var(--text); font: 16px/1.5 system-ui, sans-serif;
   max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
 img {{ width: 100%; min-width: 40rem; height: auto; }}
-figure {{ margin: 2rem 0; overflow-x: auto; }}
+h1 {{ line-height: 1.2; }}
+h2 {{ font-size: 1.1rem; margin-bottom: .5rem; }}
+figure {{ margin: 2.5rem 0; }}
 figcaption {{ max-width: 60ch; }}
 .wide {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}

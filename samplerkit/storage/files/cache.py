@@ -1,4 +1,4 @@
-"""The files in memory: which stay, which go, and which are read ahead."""
+"""What is at hand of some files: which stay, which go, and which are read ahead."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, final
+from typing import Any, Generic, final
 
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
-from samplerkit.storage.files.shelf import CacheLimits, Shelf
+from samplerkit.storage.files.shelf import CacheLimits, Content, Shelf
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.files.uses import NEVER, Uses
 
@@ -22,8 +22,8 @@ STOP_SECONDS = 1.0
 
 
 @final
-class FileCache:
-    """The files in memory of one process.
+class ReadAheadCache(Generic[Content]):
+    """What one process has at hand of some files: their content in memory, or open shards.
 
     What is read next is known where `expect` was called: then the file goes whose next use lies furthest in
     the future (Belady 1966), and the files that are used next are read ahead. Elsewhere the file goes that
@@ -37,11 +37,7 @@ class FileCache:
     """
 
     def __init__(
-        self,
-        read: Callable[[int], FileContent],
-        num_files: int,
-        limits: CacheLimits,
-        stats: FileStats,
+        self, read: Callable[[int], Content], num_files: int, limits: CacheLimits, stats: FileStats
     ) -> None:
         self._read = read
         self._num_files = num_files
@@ -49,7 +45,7 @@ class FileCache:
         self.stats = stats
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._shelf = Shelf(limits)
+        self._shelf: Shelf[Content] = Shelf(limits)
         self._failures: dict[int, BaseException] = {}
         self._unused: set[int] = set()  # read ahead, and not wanted yet
         self._queue: deque[int] = deque()
@@ -83,6 +79,8 @@ class FileCache:
             self._held = None
             if self._uses is not None:
                 self._uses.end()
+                for file in [] if self._limits.keeps_unneeded else self._shelf.unused(self._next_use):
+                    self._drop(file)
             self._read_ahead()
 
     def nearest(self, files: Collection[int]) -> int:
@@ -94,7 +92,7 @@ class FileCache:
                     return found
             return next(iter(files))
 
-    def content(self, file: int) -> FileContent:
+    def content(self, file: int) -> Content:
         """Gives a file, read now if it was not read ahead.
 
         Raises:
@@ -140,7 +138,7 @@ class FileCache:
 
     # All below is called with the lock held.
 
-    def _waited_for(self, file: int) -> FileContent:
+    def _waited_for(self, file: int) -> Content:
         """Gives a file that is not in memory."""
         begun = time.monotonic()
         try:
@@ -163,7 +161,7 @@ class FileCache:
             waited = self.stats.wait_seconds + time.monotonic() - begun
             self.stats = replace(self.stats, waits=self.stats.waits + 1, wait_seconds=waited)
 
-    def _load(self, file: int) -> FileContent:
+    def _load(self, file: int) -> Content:
         """Reads a file for which there is room; the lock is released meanwhile."""
         self._shelf.loading.add(file)
         in_memory = max(self.stats.peak_files, self._shelf.num_files)
@@ -179,7 +177,7 @@ class FileCache:
         self._admit(file, content)
         return content
 
-    def _admit(self, file: int, content: FileContent) -> None:
+    def _admit(self, file: int, content: Content) -> None:
         """Keeps a file that was read."""
         if self._is_stopped:
             return
@@ -219,8 +217,7 @@ class FileCache:
 
     def _victim(self) -> int | None:
         """Gives the file whose next use is furthest away; of several, the least recently used."""
-        kept = self._held if self._uses is not None else self._last
-        return self._shelf.furthest(self._next_use, kept)
+        return self._shelf.furthest(self._next_use, self._last if self._uses is None else self._held)
 
     def _victim_at(self, batch: float) -> int | None:
         """Gives the file whose next use after a batch is furthest away, if it is here and not used before."""
@@ -296,3 +293,7 @@ class FileCache:
                 except BaseException as error:  # raised where the file is wanted
                     self._unused.discard(file)
                     self._failures[file] = error
+
+
+FileCache = ReadAheadCache[FileContent]
+"""The files in memory of one process."""

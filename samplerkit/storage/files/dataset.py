@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-import operator
 import os
-import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, DatasetError, OutOfDatasetError
+from samplerkit.errors import ArgumentTypeError, OutOfDatasetError
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.files.arguments import checked_ids, checked_integer, checked_remote
 from samplerkit.storage.files.cache import FileCache
-from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.files.gather import Part, gathered_columns, gathered_samples
 from samplerkit.storage.files.lengths import (
     COUNTING_THREADS,
     counted_lengths,
+    fetched_lengths,
     given_lengths,
     save_lengths,
 )
 from samplerkit.storage.files.paths import file_paths, short_names
-from samplerkit.storage.files.reader import FileReader, file_reader
+from samplerkit.storage.files.process import Process
+from samplerkit.storage.files.reader import FileReader, file_reader, read_file
+from samplerkit.storage.files.remote import RemoteReader, sizes_of, storage_for, with_requests
 from samplerkit.storage.files.shelf import CacheLimits
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.progress import Progress, progress_of, silence
+from samplerkit.storage.remote.location import is_remote
+from samplerkit.storage.remote.options import RemoteOptions
 
 
 @final
@@ -44,13 +47,19 @@ class FileDataset:
 
     Each process has its own files in memory and its own threads: so does each worker of a loader.
 
+    Files may lie elsewhere: URLs are fetched, each once a machine, into a cache on disk that all processes of
+    the machine share, and the reader gets the path of the copy. With `read_ahead` and `threads` that goes on
+    in the background, several files at a time.
+
     Args:
-        files: a list of paths, in the order given; or a glob pattern, whose matches are sorted by bytes.
+        files: a list of paths or URLs, in the order given; or a glob pattern, whose matches are sorted by
+            bytes. Web servers list no files: of their addresses, braces are a pattern, `{000..127}.npz`.
         reader: a function from a path to a mapping of arrays of one length, or to a sequence. It may have a
             method `count(path)`. One with an argument `get_data` gives `(data, length)` with it, and the
             length alone without. Or the name of one that comes along: `npz`, `npy`, `parquet`, `text`.
-        lengths: samples in each file: a dict by path or name, or a list, or the path of a JSON file from
-            `save_lengths`; then no file is opened before it is needed. None counts them at first need.
+        lengths: samples in each file: a dict by path or name, or a list, or the path or URL of a JSON file
+            from `save_lengths`; then no file is opened before it is needed, and of URLs nothing is asked.
+            None counts them at first need; URLs are fetched for it.
         max_files: files in memory at most, those that are read ahead included.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many files are read before they are needed, in the background; 0 for none.
@@ -59,6 +68,13 @@ class FileDataset:
             times as fast for small samples. Use `collate_fn=torch.utils.data.default_convert` then.
         progress: is called while files are counted, with what is done, how many are done, and how many there
             are; None for a line on the terminal, False for nothing.
+        remote: how URLs are fetched: `RemoteOptions`, or a mapping of these; None for the defaults, False to
+            give the URL itself to the reader.
+
+    Attributes:
+        files: the paths and URLs.
+        is_remote: whether some of them lie elsewhere.
+        max_cache_bytes: what the cache on disk may take; None where nothing was said, or nothing is fetched.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -89,24 +105,34 @@ class FileDataset:
         threads: int = 1,
         as_columns: bool = False,
         progress: Progress | bool | None = None,
+        remote: RemoteOptions | Mapping[str, Any] | Literal[False] | None = None,
     ) -> None:
         self._limits: Final = CacheLimits(
-            _integer("max_files", max_files, 1),
-            None if max_bytes is None else _integer("max_bytes", max_bytes, 1),
-            _integer("read_ahead", read_ahead, 0),
-            _integer("threads", threads, 1),
+            checked_integer("max_files", max_files, 1),
+            None if max_bytes is None else checked_integer("max_bytes", max_bytes, 1),
+            checked_integer("read_ahead", read_ahead, 0),
+            checked_integer("threads", threads, 1),
         )
-        self._reader: Final[FileReader] = file_reader(reader)
+        self._reader: FileReader = file_reader(reader)
         if not isinstance(as_columns, bool | np.bool_):
             raise ArgumentTypeError("as_columns", "must be a bool", as_columns)
         self._as_columns: Final = bool(as_columns)
         self._progress: Final = progress_of(progress)
-        self.files: Final = file_paths(files)
+        options = checked_remote(remote)
+        self.files: Final = file_paths(files, options)
         self._names: Final = short_names(self.files)
+        self.is_remote: Final = any(map(is_remote, self.files))
+        self._storage: Final = storage_for(self.is_remote, lengths, options)
+        self.max_cache_bytes: Final = (
+            None if self._storage is None or options is None else options.max_cache_bytes
+        )
+        if self.is_remote:
+            self._reader = RemoteReader(self._reader, self._storage)
         self._layout: Layout | None = None
         if lengths is not None:
-            self._layout = Layout(given_lengths(lengths, self.files, self._names), self._names)
-        self._processes: dict[int, _Process] = {}
+            told = fetched_lengths(lengths, self._storage)
+            self._layout = Layout(given_lengths(told, self.files, self._names), self._names)
+        self._processes: dict[int, Process] = {}
 
     @property
     def layout(self) -> Layout:
@@ -122,7 +148,12 @@ class FileDataset:
     def stats(self) -> FileStats:
         """What was read and waited for in this process, since the dataset was made or the process began."""
         process = self._process()
-        return process.stats if process.cache is None else process.cache.stats
+        return with_requests(process.stats if process.cache is None else process.cache.stats, self._storage)
+
+    @property
+    def is_layout_known(self) -> bool:
+        """Whether the layout can be told without fetching files that lie elsewhere."""
+        return self._layout is not None or not self.is_remote
 
     def __len__(self) -> int:
         return len(self.layout)
@@ -150,7 +181,7 @@ class FileDataset:
             OutOfDatasetError: there is no such sample.
             DatasetError: a file cannot be read; also if that was found out ahead.
         """
-        wanted = _ids(ids)
+        wanted = checked_ids(ids)
         self._cache().begin(wanted)
         with closing(self._parts(wanted)) as parts:
             return (gathered_columns if self._as_columns else gathered_samples)(parts, wanted.size)
@@ -165,6 +196,14 @@ class FileDataset:
         """
         self._cache().expect(upcoming, self.layout.file_of)
 
+    def shard_bytes(self) -> Ids:
+        """Gives the size of each file in bytes, shape (files,); one request for each that lies elsewhere.
+
+        Raises:
+            DatasetError: the size of a file cannot be told.
+        """
+        return sizes_of(self.files, self._storage)
+
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
         """Writes the number of samples of each file as JSON, for `lengths` of a later run.
 
@@ -177,6 +216,11 @@ class FileDataset:
         process = self._process()
         with process.lock:
             cache, process.cache = process.cache, None
+            if cache is not None:
+                cache.stop()
+            # Now, so that threads do not wait for what is on its way.
+            if self._storage is not None:
+                self._storage.close()
             if cache is not None:
                 cache.close()
                 process.stats = cache.stats
@@ -212,7 +256,7 @@ class FileDataset:
         finally:
             cache.end()
 
-    def _counted(self, process: _Process) -> Layout:
+    def _counted(self, process: Process) -> Layout:
         def count(file: int) -> int:
             return self._reader.count(self.files[file])
 
@@ -223,12 +267,12 @@ class FileDataset:
         process.stats = replace(process.stats, files_counted=process.stats.files_counted + len(lengths))
         return Layout(lengths, self._names)
 
-    def _process(self) -> _Process:
+    def _process(self) -> Process:
         """What belongs to this process. A child gets its own: locks and threads do not survive a fork."""
         pid = os.getpid()
         process = self._processes.get(pid)
         if process is None:
-            self._processes = {pid: self._processes.setdefault(pid, _Process())}
+            self._processes = {pid: self._processes.setdefault(pid, Process())}
             process = self._processes[pid]
         return process
 
@@ -241,57 +285,8 @@ class FileDataset:
                 cache = process.cache
                 if cache is None:
                     # It must not hold the dataset, which ends it when it is garbage.
-                    read = partial(_read_file, self._reader, self.files, layout.sizes)
+                    read = partial(read_file, self._reader, self.files, layout.sizes)
                     cache = FileCache(read, layout.num_files, self._limits, process.stats)
                     process.finalizer = weakref.finalize(self, cache.stop)
                     process.cache = cache
         return cache
-
-
-class _Process:
-    """What a dataset has in one process.
-
-    Attributes:
-        lock: held while files are counted, and while the cache is made or let go.
-        cache: the files in memory, from the first use on.
-        finalizer: stops the cache when the dataset is garbage, and at the interpreter's end.
-        stats: the figures of what was before the cache.
-    """
-
-    finalizer: weakref.finalize[Any, Any]
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.cache: FileCache | None = None
-        self.stats = FileStats()
-
-
-def _read_file(reader: FileReader, paths: Sequence[str], sizes: Ids, file: int) -> FileContent:
-    """Reads a file and checks its length."""
-    content, told = reader.read(paths[file]), int(sizes[file])
-    if content.length != told:
-        raise DatasetError(
-            paths[file],
-            f"has {content.length} samples, but {told} were told or counted",
-            mend="correct lengths, or leave them out to have them counted",
-        )
-    return content
-
-
-def _ids(ids: Any) -> Ids:
-    wanted = np.asarray(ids)
-    if wanted.size == 0:
-        return np.zeros(0, dtype=np.int64)
-    if wanted.ndim != 1 or wanted.dtype.kind not in "iu":
-        raise ArgumentTypeError("ids", "must be a flat list of integers", ids)
-    return wanted.astype(np.int64, copy=False)
-
-
-def _integer(place: str, value: Any, least: int) -> int:
-    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
-        raise ArgumentTypeError(place, "must be an integer", value)
-    number = operator.index(value)
-    if number < least:
-        problem = "must be positive" if least else "must not be negative"
-        raise ArgumentRangeError(place, problem, number)
-    return number

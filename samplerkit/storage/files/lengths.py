@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,9 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order.typing import Ids
+from samplerkit.storage.remote.location import is_remote, shown
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.threads import in_threads
 
 COUNTING_THREADS = 16
 """Files that are counted at the same time, where counting does not read all of a file."""
@@ -24,9 +25,9 @@ def given_lengths(lengths: Any, paths: Sequence[str], names: Sequence[str]) -> l
     """Takes the lengths that a user tells.
 
     Args:
-        lengths: one number a file, in the order of the files; or a dict from each file, by its path as given
-            or by its name, to its number; or the path of a JSON file with such a dict, as `save_lengths`
-            writes it.
+        lengths: one number a file, in the order of the files; or a dict from each file, by its path as given,
+            by its URL without the query, or by its name, to its number; or the path of a JSON file with such
+            a dict, as `save_lengths` writes it.
         paths: the files as they were given.
         names: their names.
 
@@ -46,6 +47,29 @@ def given_lengths(lengths: Any, paths: Sequence[str], names: Sequence[str]) -> l
     return [_checked(length, name) for length, name in zip(lengths, names, strict=True)]
 
 
+def fetched_lengths(lengths: Any, storage: RemoteStorage | None) -> Any:
+    """Reads lengths that lie at a URL; others it gives back as they are.
+
+    Args:
+        lengths: as for `given_lengths`, or the URL of a JSON file.
+        storage: fetches; None where URLs are not fetched.
+
+    Raises:
+        ArgumentValueError: a URL, and nobody to fetch it.
+        DatasetError: it cannot be fetched, or holds no dict of lengths.
+    """
+    if not (isinstance(lengths, str) and is_remote(lengths)):
+        return lengths
+    if storage is None:
+        raise ArgumentValueError(
+            "lengths", "is a URL, with remote=False", shown(lengths), mend="fetch it first"
+        )
+    data = storage.read_small(lengths)
+    if data is None:
+        raise DatasetError("lengths", "there is no such file", shown(lengths))
+    return _lengths_in(data, shown(lengths))
+
+
 def counted_lengths(
     count: Callable[[int], int], number: int, threads: int, progress: Callable[[int, int], None]
 ) -> list[int]:
@@ -62,14 +86,22 @@ def counted_lengths(
     """
     lengths = [0] * number
     progress(0, number)
-    for done, (file, length) in enumerate(_in_threads(count, number, threads), start=1):
+    counted = in_threads(count, range(number), threads, "samplerkit-count")
+    for done, (file, length) in enumerate(counted, start=1):
         lengths[file] = length
         progress(done, number)
     return lengths
 
 
 def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Ids) -> None:
-    """Writes lengths by name as JSON, all or nothing."""
+    """Writes lengths by name as JSON, all or nothing.
+
+    Raises:
+        ArgumentValueError: the path is a URL.
+    """
+    if is_remote(os.fspath(path)):
+        mend = "save them to a local file, and upload that"
+        raise ArgumentValueError("path", "must be local", shown(os.fspath(path)), mend=mend)
     target = Path(path)
     text = json.dumps({"lengths": dict(zip(names, lengths.tolist(), strict=True))}, indent=0) + "\n"
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -85,62 +117,48 @@ def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Id
         raise
 
 
-def _in_threads(count: Callable[[int], int], number: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Yields (file, length) as they become known."""
-    # Daemon threads: one that hangs in a read must not keep the interpreter from its end.
-    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[int, int | BaseException]] = queue.SimpleQueue()
-    is_over = threading.Event()
-    for file in range(number):
-        waiting.put(file)
-
-    def work() -> None:
-        while not is_over.is_set():
-            try:
-                file = waiting.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                done.put((file, count(file)))
-            except BaseException as error:  # raised again by the one who waits
-                done.put((file, error))
-
-    for worker in range(min(threads, number)):
-        threading.Thread(target=work, name=f"samplerkit-count-{worker}", daemon=True).start()
-    try:
-        for _ in range(number):
-            file, length = done.get()
-            if isinstance(length, BaseException):
-                raise length
-            yield file, length
-    finally:
-        is_over.set()
-
-
 def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[str]) -> list[Any]:
     """Sorts a dict of lengths by file."""
     given = {os.fspath(key) if isinstance(key, os.PathLike) else key: value for key, value in lengths.items()}
-    used = [path if path in given else name for path, name in zip(paths, names, strict=True)]
+    used = [_key(given, path, name) for path, name in zip(paths, names, strict=True)]
     missing = next((key for key in used if key not in given), None)
     if missing is not None:
         raise ArgumentValueError("lengths", "lacks a file", missing, mend="name every file, or none")
     extra = next(iter(given.keys() - set(used)), None)
     if extra is not None:
-        raise ArgumentValueError("lengths", "names what is not among the files", extra)
+        told = shown(extra) if isinstance(extra, str) and is_remote(extra) else extra
+        raise ArgumentValueError("lengths", "names what is not among the files", told)
     return [given[key] for key in used]
+
+
+def _key(given: Mapping[Any, Any], path: str, name: str) -> str:
+    """Gives what a dict calls a file: its path as given, its URL without the query, or its name."""
+    if path in given:
+        return path
+    if is_remote(path) and shown(path) in given:
+        return shown(path)
+    return name
 
 
 def _loaded(path: Path) -> Mapping[Any, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return _lengths_in(path.read_bytes(), str(path))
     except FileNotFoundError as error:
         mend = "write it with dataset.save_lengths(path)"
         raise DatasetError("lengths", "there is no such file", str(path), mend=mend) from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise DatasetError("lengths", f"cannot be read ({error})", str(path)) from error
+
+
+def _lengths_in(data: bytes, name: str) -> Mapping[Any, Any]:
+    """Understands a dict of lengths in JSON, alone or as `save_lengths` writes it."""
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        raise DatasetError("lengths", f"cannot be read ({error})", name) from error
     lengths = content.get("lengths", content) if isinstance(content, dict) else content
     if not isinstance(lengths, dict):
-        raise DatasetError("lengths", "holds no dict of files", str(path))
+        raise DatasetError("lengths", "holds no dict of files", name)
     return lengths
 
 

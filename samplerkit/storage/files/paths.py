@@ -5,29 +5,37 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from glob import glob, has_magic
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import unquote, urlsplit
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.storage.remote.location import expand, has_pattern, is_remote, shown
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.tar.names import expand_braces
 
 
-def file_paths(files: Any) -> tuple[str, ...]:
+def file_paths(files: Any, remote: RemoteOptions | None) -> tuple[str, ...]:
     """Gives the paths of the files that a user means; none of them is opened, nor looked for.
 
     Args:
-        files: a list of paths, taken in the order given; or one string, a path or a glob pattern, whose
-            matches are sorted by bytes.
+        files: a list of paths and URLs, taken in the order given; or one string, a path, a URL or a glob
+            pattern of either, whose matches are sorted by bytes. A URL may have braces too.
+        remote: how a pattern of URLs is expanded; None refuses it.
 
     Returns:
         One path a file.
 
     Raises:
         ArgumentTypeError: neither.
-        ArgumentValueError: an empty list, or a file that is named twice.
+        ArgumentValueError: an empty list, a file that is named twice, or a pattern that nobody expands.
         DatasetError: nothing matches the pattern.
     """
+    if isinstance(files, str) and is_remote(files):
+        return _remote_matches(files, remote)
     if isinstance(files, str | os.PathLike):
-        return _matches(os.fspath(files), files)
+        return _matches(_local(os.fspath(files)), files)
     if isinstance(files, bytes | dict | set | frozenset) or not isinstance(files, Iterable):
         raise ArgumentTypeError("files", "must be a list of paths or a glob pattern", files)
     given = list(files)
@@ -35,7 +43,7 @@ def file_paths(files: Any) -> tuple[str, ...]:
     for number, path in enumerate(given):
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
             raise ArgumentTypeError(f"files[{number}]", "must be a path", path)
-        paths.append(os.fspath(path))
+        paths.append(_local(os.fspath(path)))
     if not paths:
         raise ArgumentValueError("files", "must not be empty", given)
     return tuple(paths)
@@ -44,27 +52,54 @@ def file_paths(files: Any) -> tuple[str, ...]:
 def short_names(paths: tuple[str, ...]) -> tuple[str, ...]:
     """Gives each file's path below the folder that all share, which stays when that folder is moved.
 
+    Of URLs neither the query nor credentials are part of a name.
+
     Raises:
         ArgumentValueError: two paths are one.
 
     Example:
         >>> short_names(("/data/a/0.npz", "/data/b/0.npz")), short_names(("a/only.npz",))
         (('a/0.npz', 'b/0.npz'), ('only.npz',))
+        >>> short_names(("https://host/a/0.npz?key=secret", "https://host/b/0.npz"))
+        ('a/0.npz', 'b/0.npz')
     """
-    absolute = [os.path.abspath(path) for path in paths]  # noqa: PTH100  # Path.absolute keeps "..", and is slow
-    shared = os.path.commonpath({os.path.dirname(path) for path in absolute})  # noqa: PTH120  # likewise slow
-    length = len(shared) + (not shared.endswith(os.sep))
-    names = tuple(path[length:].replace(os.sep, "/") for path in absolute)
+    names = _names_of_urls(paths) if any(map(is_remote, paths)) else _names_of_paths(paths)
     if len(set(names)) < len(names):
         seen: set[str] = set()
         twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ArgumentValueError("files", "must not name a file twice", twice)
+        mend = (
+            "URLs are told apart by their paths, not by their queries" if any(map(is_remote, paths)) else ""
+        )
+        raise ArgumentValueError("files", "must not name a file twice", twice, mend=mend)
     return names
 
 
 def opened(path: str) -> BinaryIO:
     """Opens a file for reading: what all readers of this package go through."""
     return Path(path).open("rb")
+
+
+def _names_of_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
+    absolute = [os.path.abspath(path) for path in paths]  # noqa: PTH100  # Path.absolute keeps "..", and is slow
+    shared = os.path.commonpath({os.path.dirname(path) for path in absolute})  # noqa: PTH120  # likewise slow
+    length = len(shared) + (not shared.endswith(os.sep))
+    return tuple(path[length:].replace(os.sep, "/") for path in absolute)
+
+
+def _names_of_urls(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Gives names below the address that all share; local files may be among them."""
+    addresses = [shown(path) if is_remote(path) else Path(path).absolute().as_posix() for path in paths]
+    folders = sorted({address.rpartition("/")[0] for address in addresses}, key=lambda path: path.split("/"))
+    # Of sorted ones, what the first and the last share is what all share.
+    pairs = zip(folders[0].split("/"), folders[-1].split("/"), strict=False)
+    shared = takewhile(lambda pair: pair[0] == pair[1], pairs)
+    length = sum(len(part) + 1 for part, _ in shared)
+    return tuple(address[length:] for address in addresses)
+
+
+def _local(path: Any) -> Any:
+    """Gives the path that a `file://` URL means; others as they are."""
+    return unquote(urlsplit(path).path) if isinstance(path, str) and path.startswith("file://") else path
 
 
 def _matches(pattern: Any, given: Any) -> tuple[str, ...]:
@@ -81,3 +116,20 @@ def _matches(pattern: Any, given: Any) -> tuple[str, ...]:
     if not found:
         raise DatasetError("files", "no file matches", pattern, mend="check folder and pattern")
     return tuple(sorted(found, key=os.fsencode))
+
+
+def _remote_matches(pattern: str, remote: RemoteOptions | None) -> tuple[str, ...]:
+    # Web servers list nothing, so braces are the only pattern that all URLs may have.
+    names = _without_braces(pattern) if "{" in shown(pattern) else [pattern]
+    if remote is None and any(map(has_pattern, names)):
+        mend = "list the URLs, or let samplerkit fetch them"
+        problem = "is a pattern of URLs, with remote=False"
+        raise ArgumentValueError("files", problem, shown(pattern), mend=mend)
+    return tuple(url for name in names for url in (expand(name, remote) if remote else (name,)))
+
+
+def _without_braces(pattern: str) -> list[str]:
+    try:
+        return expand_braces(pattern)
+    except ArgumentValueError as error:
+        raise ArgumentValueError("files", error.problem, shown(pattern), mend=error.mend) from None

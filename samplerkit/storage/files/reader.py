@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, final
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, SamplerkitError
+from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.files.readers import READERS
 
@@ -107,6 +108,28 @@ class LengthReader:
         """Tells how many samples a file has."""
         given = _guarded(path, "counted", lambda: self.function(path, get_data=False))
         return _length(given[1] if isinstance(given, tuple) and len(given) == 2 else given, path)
+
+
+def read_file(reader: FileReader, paths: Sequence[str], sizes: Ids, file: int) -> FileContent:
+    """Reads a file and checks its length.
+
+    Args:
+        reader: reads it.
+        paths: of all files.
+        sizes: samples in each, as was told or counted.
+        file: its number.
+
+    Raises:
+        DatasetError: it cannot be read, or has another length.
+    """
+    content, told = reader.read(paths[file]), int(sizes[file])
+    if content.length != told:
+        raise DatasetError(
+            content.path,
+            f"has {content.length} samples, but {told} were told or counted",
+            mend="correct lengths, or leave them out to have them counted",
+        )
+    return content
 
 
 def _has_get_data(reader: Any) -> bool:

@@ -1,13 +1,28 @@
-"""What is in memory, within the limits: nothing but bookkeeping, without threads."""
+"""What is at hand, within the limits: nothing but bookkeeping, without threads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Generic, Protocol, TypeVar, final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.uses import NEVER
+
+
+class Kept(Protocol):
+    """What a cache can keep."""
+
+    @property
+    def path(self) -> str:
+        """Its name, for errors."""
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes that count for the limit."""
+
+
+Content = TypeVar("Content", bound=Kept)
 
 
 @dataclass(frozen=True)
@@ -19,16 +34,18 @@ class CacheLimits:
         max_bytes: bytes in memory; None for no limit.
         read_ahead: files that are read before they are wanted.
         threads: readers ahead.
+        keeps_unneeded: whether a file stays, where there is room, when its next use is not known.
     """
 
     max_files: int
     max_bytes: int | None
     read_ahead: int
     threads: int
+    keeps_unneeded: bool = True
 
 
 @final
-class Shelf:
+class Shelf(Generic[Content]):
     """The files in memory, and the places that are kept for those being read.
 
     Args:
@@ -42,7 +59,7 @@ class Shelf:
 
     def __init__(self, limits: CacheLimits) -> None:
         self._limits = limits
-        self.contents: dict[int, FileContent] = {}
+        self.contents: dict[int, Content] = {}
         self.loading: set[int] = set()
         self.num_bytes = 0
         self._largest = 0
@@ -70,7 +87,7 @@ class Shelf:
         """Whether there are more bytes than there may be."""
         return self._limits.max_bytes is not None and self.num_bytes > self._limits.max_bytes
 
-    def put(self, file: int, content: FileContent) -> None:
+    def put(self, file: int, content: Content) -> None:
         """Takes a file that was read.
 
         Raises:
@@ -100,6 +117,10 @@ class Shelf:
         """Lets all files go."""
         self.contents.clear()
         self.num_bytes = 0
+
+    def unused(self, next_use: Callable[[int], float]) -> list[int]:
+        """Gives the files that are not used again, as far as is known."""
+        return [file for file in self.contents if next_use(file) == NEVER]
 
     def furthest(self, next_use: Callable[[int], float], kept: int | None) -> int | None:
         """Gives the file whose next use is furthest away; of several, the least recently used.

@@ -18,6 +18,10 @@ class FileStats:
         wait_seconds: for how long, in all.
         peak_files: the most files in memory at a time, those being read included.
         peak_bytes: the most bytes in memory at a time; those of a file count once it is read.
+        requests: what was asked of remote storage, attempts that failed included.
+        retries: how many of these were made again.
+        downloads: how many files this process fetched; what others of the machine had fetched is not counted.
+        bytes_downloaded: the bytes that came.
     """
 
     files_read: int = 0
@@ -28,6 +32,10 @@ class FileStats:
     wait_seconds: float = 0.0
     peak_files: int = 0
     peak_bytes: int = 0
+    requests: int = 0
+    retries: int = 0
+    downloads: int = 0
+    bytes_downloaded: int = 0
 
     def __add__(self, other: FileStats) -> FileStats:
         """Adds up the figures of two processes; of the peaks it takes the higher one."""

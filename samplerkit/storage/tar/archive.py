@@ -25,27 +25,41 @@ class Archive:
     """An archive as it was when the dataset was made.
 
     Args:
-        url: the name that the user gave.
+        url: the name that the user gave; of a remote archive, without its query and credentials.
         size: bytes.
-        mtime_ns: when it was last written, in nanoseconds.
+        mtime_ns: when it was last written, in nanoseconds; of a remote archive, when its copy was.
+        copy: where the copy of a remote archive lies; None for a local one, and while there is no copy.
+        tag: of a remote archive, what changes with its content; else None.
     """
 
     url: str
     size: int
     mtime_ns: int
+    copy: str | None = None
+    tag: str | None = None
 
     @classmethod
-    def of(cls, url: str) -> Archive:
+    def of(cls, url: str, copy: str | None = None, tag: str | None = None) -> Archive:
         """Looks at a file.
 
         Raises:
             DatasetError: it cannot be looked at.
         """
         try:
-            status = Path(url).stat()
+            status = Path(copy or url).stat()
         except OSError as error:
             raise DatasetError(url, f"cannot be read ({error.strerror})") from error
-        return cls(url, status.st_size, status.st_mtime_ns)
+        return cls(url, status.st_size, status.st_mtime_ns, copy, tag)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it lies elsewhere."""
+        return self.tag is not None
+
+    @property
+    def version(self) -> int | str:
+        """What changes when it is written: of a local archive the time, of a remote one its tag."""
+        return self.mtime_ns if self.tag is None else self.tag
 
     def open(self) -> int:
         """Opens the archive, if it is still the one that it was.
@@ -56,12 +70,16 @@ class Archive:
         Raises:
             DatasetError: it is gone, or was written since.
         """
-        descriptor = open_for_reading(self.url, self.url)
+        descriptor = open_for_reading(self.copy or self.url, self.url)
         status = os.fstat(descriptor)
-        if (status.st_size, status.st_mtime_ns) != (self.size, self.mtime_ns):
+        if not self.is_same(status):
             os.close(descriptor)
             raise self.changed()
         return descriptor
+
+    def is_same(self, status: os.stat_result) -> bool:
+        """Whether an open file is still the one that it was; a copy of a remote one is never written to."""
+        return status.st_size == self.size and (self.is_remote or status.st_mtime_ns == self.mtime_ns)
 
     def changed(self) -> DatasetError:
         """Gives the error for an archive that was written since its index was made."""
@@ -103,7 +121,7 @@ def unpack(archive: Archive, cache: Cache) -> tuple[Path, Flaw | None]:
     Raises:
         DatasetError: the cache cannot be written to, or the archive not be read.
     """
-    target = cache.unpacked_path(archive.url, archive.size, archive.mtime_ns)
+    target = cache.unpacked_path(archive.url, archive.size, archive.version)
     if target.is_file():
         return target, None
     with cache.lock(target):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.storage.remote.location import is_remote
+from samplerkit.storage.user_cache import user_cache_folder
 
 INDEX_SUFFIX = ".skidx"
 """An index beside a shard has its name and this."""
@@ -47,11 +48,12 @@ class Cache:
 
     def index_path(self, archive: str) -> Path:
         """Where the index of an archive is kept."""
-        return self.folder / f"{_digest(os.path.realpath(archive))}{INDEX_SUFFIX}"
+        return self.folder / f"{_digest(absolute(archive))}{INDEX_SUFFIX}"
 
-    def unpacked_path(self, archive: str, size: int, mtime_ns: int) -> Path:
-        """Where an archive that was compressed is kept unpacked; its size and time are in the name."""
-        return self.folder / f"{_digest(os.path.realpath(archive))}-{size:x}-{mtime_ns:x}.tar"
+    def unpacked_path(self, archive: str, size: int, version: int | str) -> Path:
+        """Where an archive that was compressed is kept unpacked; its size and version are in the name."""
+        told = f"{version:x}" if isinstance(version, int) else _digest(version)
+        return self.folder / f"{_digest(absolute(archive))}-{size:x}-{told}.tar"
 
     def drop_older(self, unpacked: Path) -> None:
         """Deletes the unpacked copies of earlier versions of the same archive."""
@@ -93,18 +95,9 @@ def unwritable(folder: Path, error: OSError) -> DatasetError:
     )
 
 
-def user_cache_folder() -> Path:
-    """Gives samplerkit's folder in the user's cache folder.
-
-    Source: the XDG Base Directory Specification.
-    """
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    if Path(base).is_absolute():
-        return Path(base) / "samplerkit"
-    try:
-        return Path.home() / ".cache" / "samplerkit"
-    except RuntimeError:  # no home folder is known
-        return Path(tempfile.gettempdir()) / f"samplerkit-{os.getuid()}"
+def absolute(archive: str) -> str:
+    """Gives what an archive is called everywhere on this machine: its real path, or its URL as it is."""
+    return archive if is_remote(archive) else os.path.realpath(archive)
 
 
 def _digest(text: str) -> str:

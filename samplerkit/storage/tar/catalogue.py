@@ -26,6 +26,7 @@ from samplerkit.storage.tar.arrays import (
 )
 from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.flaws import Flaw, Skipped
+from samplerkit.storage.tar.index import Index
 from samplerkit.storage.tar.joining import joined, part_of
 from samplerkit.storage.tar.names import short_names
 
@@ -67,6 +68,18 @@ class Catalogue:
         """What was skipped."""
         flaws = (Flaw(self.archives[number].url, *flaw) for number, *flaw in self.meta["flaws"])
         return Skipped.of(flaws, self.meta["counts"])
+
+    @classmethod
+    def of(cls, index: Index) -> Catalogue:
+        """Makes the catalogue of one archive, in memory only."""
+        meta = {
+            "fields": index.fields,
+            "unpacked": [index.unpacked_size],
+            "flaws": [(0, flaw.offset, flaw.reason, flaw.detail) for flaw in index.flaws],
+            "counts": index.counts,
+        }
+        samples = np.array([index.num_samples], dtype=np.int64)
+        return cls((index.archive,), meta, {**index.arrays, "samples": samples}, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:

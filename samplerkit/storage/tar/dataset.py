@@ -1,48 +1,30 @@
-"""Samples in tar shards, at any id."""
+"""Samples in tar shards, on disk or remote, at any id."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from itertools import islice
-from typing import Any, Literal, final, get_args
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, final
 
 import numpy as np
 
-from samplerkit.errors import (
-    ArgumentRangeError,
-    ArgumentTypeError,
-    ArgumentValueError,
-    OutOfDatasetError,
-)
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.tar.decode import Decode
+from samplerkit.storage.files.lengths import save_lengths
+from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.flaws import Skipped
+from samplerkit.storage.tar.fluent import Pipeline
+from samplerkit.storage.tar.iteration import checked_ids, samples_in_order
+from samplerkit.storage.tar.making import source_of
 from samplerkit.storage.tar.orders import default_order
-from samplerkit.storage.tar.pipeline import Selection, View
-from samplerkit.storage.tar.source import OnError, Source
-from samplerkit.storage.tar.steps import (
-    Map,
-    MapDict,
-    Rename,
-    Step,
-    ToTuple,
-    alternatives,
-    checked_function,
-)
+from samplerkit.storage.tar.pipeline import View
+from samplerkit.storage.tar.source import Fetch, OnError
 from samplerkit.storage.tar.watch import OrderWatch
-
-AT_ONCE = 256
-"""Samples that an iteration reads at a time,"""
-
-BYTES_AT_ONCE = 4 << 20
-"""and bytes; if these are more, it reads one sample at a time."""
 
 
 @final
-class TarDataset:
+class TarDataset(Pipeline):
     """Samples in tar shards, as webdataset writes them: a map-style dataset with a pipeline.
 
     Files whose names are the same up to the first dot are one sample: a dict with `__key__`, `__url__` and
@@ -52,23 +34,38 @@ class TarDataset:
     Each method of the pipeline gives a new dataset and changes nothing of this one. What is given to them
     is called when a sample is read, in the process that reads it.
 
+    Shards may be remote. Whole ones are fetched, each once a machine, into a cache on disk that all processes
+    share, and the next ones ahead of need; or single samples are read from where they lie, those of a batch
+    at the same time. See `docs/tar.md`.
+
     Args:
-        urls: a path or a list of paths, plain tar or gzip; `{000..127}`, `{a,b}`, `*`, `?` and `[...]` are
-            expanded.
+        urls: a path or a URL, or a list of these, plain tar or gzip; `{000..127}`, `{a,b}`, `*`, `?` and
+            `[...]` are expanded. Web servers list no files.
         on_error: what becomes of a truncated archive, a damaged header, a link, an unsafe name, a sample
             split over shards or a key that stands twice. `raise`: an error that names archive and byte, at
             first use. `skip`: counted in `skipped`, and the sample left out.
         max_handles: archives that a process holds open; None for 256, or less where the system allows few.
         checksums: take a CRC-32 of each file with the index, and compare it at each reading.
-        cache: the folder for indexes and for unpacked gzip archives; None for the user's cache folder.
+        cache: the folder for indexes, unpacked gzip archives and, unless `remote` says another one, fetched
+            shards; None for the user's cache folder.
         progress: called with what is done, how many are done and how many there are; None for a line on
             the terminal, False for nothing.
+        lengths: samples in each shard: a list, a dict by URL or name, or the path of a JSON file from
+            `save_lengths`. Then nothing is opened at the start: a shard is indexed when it is needed. None
+            indexes all at first use.
+        remote: how remote shards are reached and kept: `RemoteOptions`, or a mapping of these.
+        fetch: `shards` fetches whole remote shards, `ranges` reads single samples of them. `auto` chooses by
+            what a `Loader` says comes next (`samplerkit.storage.tar.costs.fetches_whole` is the rule): file-
+            aware orders fetch shards, GLOBAL reads samples. Where nobody says, it reads samples.
+        max_shards: fetched shards that a process holds open at most, those fetched ahead included.
+        read_ahead: how many shards are fetched before they are needed; 0 for none.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: `on_error` is not known, or `urls` is empty or has wrong braces.
-        ArgumentRangeError: `max_handles` is not positive.
-        DatasetError: a file is not there; or, at first use, an archive has a flaw.
+        ArgumentValueError: `on_error` or `fetch` is not known, `urls` is empty or has wrong braces, or
+            `lengths` do not fit them.
+        ArgumentRangeError: a number is not positive, or `read_ahead` negative.
+        DatasetError: a file is not there; or, at first use, an archive has a flaw or another length.
 
     Source: the WebDataset format.
 
@@ -99,14 +96,16 @@ class TarDataset:
         checksums: bool = False,
         cache: Any = None,
         progress: Any = None,
+        lengths: Mapping[Any, int] | Sequence[int] | str | os.PathLike[str] | None = None,
+        remote: RemoteOptions | Mapping[str, Any] | None = None,
+        fetch: Fetch = "auto",
+        max_shards: int = 8,
+        read_ahead: int = 2,
     ) -> None:
-        if not isinstance(on_error, str):
-            raise ArgumentTypeError("on_error", "must be a string", on_error)
-        if on_error not in get_args(OnError):
-            raise ArgumentValueError("on_error", "must be 'raise' or 'skip'", on_error)
-        if not isinstance(checksums, bool):
-            raise ArgumentTypeError("checksums", "must be a bool", checksums)
-        self._view = View(Source(urls, on_error, max_handles, checksums, cache, progress))
+        options: dict[str, Any] = {"lengths": lengths, "remote": remote, "fetch": fetch}
+        options |= {"max_shards": max_shards, "read_ahead": read_ahead}
+        source = source_of(urls, on_error, max_handles, checksums, cache, progress, **options)
+        self._view = View(source)
         self._window: int | None = None
         self._watch: OrderWatch | None = None
         self._iterations = 0
@@ -118,13 +117,52 @@ class TarDataset:
 
     @property
     def fingerprint(self) -> str:
-        """A text that changes when keys, fields or sizes do; with `checksums`, when any byte does."""
+        """A text that changes when keys, fields or sizes do; with `checksums`, when any byte does.
+
+        With `lengths` it is of the lengths and the names of the shards.
+        """
         return self._view.fingerprint
 
     @property
     def skipped(self) -> Skipped:
-        """What was left out because of a flaw, counted by reason, with places; empty unless asked to skip."""
+        """What was left out because of a flaw, counted by reason, with places; empty unless asked to skip.
+
+        With `lengths` it is what this process has met so far.
+        """
         return self._view.source.skipped
+
+    @property
+    def stats(self) -> FileStats | None:
+        """What this process has fetched and waited for; None for indexed shards on disk."""
+        return self._view.source.stats
+
+    @property
+    def is_layout_known(self) -> bool:
+        """Whether the layout can be told without asking for remote shards."""
+        return self._view.selection is None and self._view.source.is_layout_known
+
+    @property
+    def expect(self) -> Callable[[Iterable[Ids]], None] | None:
+        """Is told what this process will read, batch by batch, so that it is read ahead.
+
+        A `Loader` calls it. None where that is of no use: for indexed shards on disk.
+        """
+        return self._expect if self._view.source.wants_to_know else None
+
+    @property
+    def fetch(self) -> Fetch | None:
+        """How remote shards are read; None for indexed shards on disk."""
+        return self._view.source.fetch
+
+    @property
+    def max_cache_bytes(self) -> int | None:
+        """What the cache for fetched shards may hold at most, if that was said."""
+        return self._view.source.max_cache_bytes
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether some shards are remote."""
+        return self._view.source.is_remote
 
     @property
     def default_partial_size(self) -> int | None:
@@ -163,16 +201,7 @@ class TarDataset:
         Raises:
             OutOfDatasetError: there is no such sample.
         """
-        remaining = iter(ids)
-        while chunk := list(islice(remaining, AT_ONCE)):
-            numbers = self._ids(chunk)
-            lengths = self._view.source.reader.lengths(self._view.source_ids(numbers))
-            if lengths.sum() <= BYTES_AT_ONCE:
-                yield from self._view.samples(numbers)
-            else:
-                # Large ones gain nothing from company, and one at a time they stay in the processor's cache.
-                for id in numbers.tolist():
-                    yield self._view.sample(id)
+        return samples_in_order(self._view, ids, self._ids)
 
     def keys(self, ids: Any = None) -> list[str]:
         """Gives the keys of samples without reading the samples.
@@ -181,88 +210,29 @@ class TarDataset:
             ids: of the samples; None for all.
         """
         numbers = np.arange(len(self)) if ids is None else self._ids(ids)
-        return self._view.source.reader.keys(self._view.source_ids(numbers))
+        return self._view.source.keys(self._view.source_ids(numbers))
 
-    def decode(self, *handlers: str | Callable[[str, bytes], Any], only: Any = None) -> TarDataset:
-        """Decodes files by their extensions.
+    def shard_bytes(self) -> Ids:
+        """Gives the size of each shard; of remote ones, by one request each."""
+        return self._view.source.shard_bytes()
 
-        Text (`txt`), numbers (`cls`, `index`, `id`), `json`, `npy` and `npz` are always decoded, `.gz` is
-        unpacked first, and unknown extensions stay bytes. Pickles are refused: they run code.
+    def save_lengths(self, path: str | os.PathLike[str]) -> None:
+        """Writes the number of samples of each shard as JSON, for `lengths` of a later run.
 
-        Args:
-            handlers: how images are decoded: `pil`, `rgb8`, `torchrgb`, `l` and so on; or functions that
-                take an extension with its dot, such as ".jpg", and the bytes, and give None for what they
-                leave to others.
-            only: the fields to decode; None for all.
-
-        Raises:
-            ArgumentTypeError: a handler is neither a string nor a function.
-            ArgumentValueError: a short name is not known.
+        Shards go by their names below the folder that they share, so the file is right where that is moved.
         """
-        return self._then(Decode.of(handlers, only))
+        layout = self._view.source.layout
+        save_lengths(path, layout.names or (), layout.sizes)
 
-    def rename(self, **fields: Any) -> TarDataset:
-        """Gives fields other names: `rename(image="jpg;png")` takes the first that a sample has.
+    def close(self) -> None:
+        """Ends the threads and lets go of open shards. The dataset can be used again."""
+        self._view.source.close()
 
-        Args:
-            fields: for each new name the old one, or several. Other fields stay as they are.
-        """
-        _some("rename", fields)
-        return self._then(Rename(tuple((new, alternatives(new, old)) for new, old in fields.items())))
+    def __enter__(self) -> TarDataset:
+        return self
 
-    def map_dict(self, **functions: Callable[[Any], Any]) -> TarDataset:
-        """Applies a function to each of some fields."""
-        _some("map_dict", functions)
-        return self._then(
-            MapDict(tuple((name, checked_function(name, function)) for name, function in functions.items()))
-        )
-
-    def map(self, function: Callable[[Any], Any]) -> TarDataset:
-        """Applies a function to each sample."""
-        return self._then(Map(checked_function("map", function)))
-
-    def to_tuple(self, *fields: Any) -> TarDataset:
-        """Makes a tuple of some fields; `"jpg;png"` takes the first that a sample has.
-
-        Args:
-            fields: names; one text of several names with spaces between them is taken too.
-        """
-        names = fields[0].split() if len(fields) == 1 and isinstance(fields[0], str) else fields
-        _some("to_tuple", names)
-        return self._then(ToTuple(tuple(alternatives("to_tuple", name) for name in names)))
-
-    def select(
-        self, predicate: Callable[[Any], Any], *, by: Literal["sample", "key"] = "sample"
-    ) -> TarDataset:
-        """Keeps the samples for which a function gives true.
-
-        The function is asked once for each sample, when the length or a sample is first needed; the ids of
-        those that stay are held in memory, 8 bytes each.
-
-        Args:
-            predicate: is given the sample as it is at this place of the pipeline, or its key.
-            by: `sample` reads every sample once; `key` reads the index only.
-        """
-        if by not in {"sample", "key"}:
-            raise ArgumentValueError("by", "must be 'sample' or 'key'", by)
-        selection = Selection(self._view, checked_function("select", predicate), by)
-        return self._with(replace(self._view, selection=selection), self._window)
-
-    def shuffle(self, size: int) -> TarDataset:
-        """Makes PARTIAL with this window the default order of samplerkit's loaders and of `for`.
-
-        Args:
-            size: samples in a window; 0 for no shuffle.
-
-        Raises:
-            ArgumentTypeError: no integer.
-            ArgumentRangeError: negative.
-        """
-        if isinstance(size, bool) or not hasattr(size, "__index__"):
-            raise ArgumentTypeError("shuffle", "must be an integer", size)
-        if size < 0:
-            raise ArgumentRangeError("shuffle", "must not be negative", size)
-        return self._with(self._view, operator.index(size) or None)
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     def order_is_given(self) -> None:
         """Tells a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
@@ -270,13 +240,7 @@ class TarDataset:
             self._watch.stop()
 
     def __repr__(self) -> str:
-        names = self._view.source.names
-        shown = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-        steps = "".join(f".{type(step).__name__}" for step in self._view.steps)
-        return f"TarDataset({shown}){steps}"
-
-    def _then(self, step: Step) -> TarDataset:
-        return self._with(self._view.then(step), self._window)
+        return f"TarDataset{self._view.description}"
 
     def _with(self, view: View, window: int | None) -> TarDataset:
         other = object.__new__(TarDataset)
@@ -287,17 +251,7 @@ class TarDataset:
         return other
 
     def _ids(self, ids: Any) -> Ids:
-        numbers = np.asarray(ids)
-        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-            raise ArgumentTypeError("ids", "must be integers", ids)
-        numbers = numbers.astype(np.int64, copy=False)
-        total = len(self)
-        if numbers.size and (numbers.min() < 0 or numbers.max() >= total):
-            outside = int(numbers[(numbers < 0) | (numbers >= total)][0])
-            raise OutOfDatasetError("id", f"outside of a dataset of {total} samples", outside)
-        return numbers
+        return checked_ids(ids, len(self))
 
-
-def _some(method: str, given: Any) -> None:
-    if not given:
-        raise ArgumentValueError(method, "needs at least one field")
+    def _expect(self, upcoming: Iterable[Ids]) -> None:
+        self._view.source.expect(map(self._view.source_ids, upcoming), len(self))

@@ -41,6 +41,8 @@ class Index:
         flaws: what is wrong with the archive, each reason at most `MOST_PLACES` times.
         counts: how many flaws there are of each reason.
         ignored: how many files belong to no sample: those without an extension, and `__name__` ones.
+        is_certain: whether it was made from this very state of the archive. What lies beside a remote archive
+            tells only its size, so each header is compared before what it says is believed.
         arrays: `first` (shape (samples + 1,)): the number of each sample's first member; `signature`
             (samples,): the number of its fields; `key_end` (samples + 1,) and `keys`: its key, in bytes;
             `offset` and `size` (members,): where each member's data lie; `crc` (members,), on request:
@@ -54,6 +56,7 @@ class Index:
     counts: Mapping[str, int]
     ignored: int
     arrays: Mapping[str, Array]
+    is_certain: bool = True
 
     @property
     def num_samples(self) -> int:
@@ -78,7 +81,8 @@ class Index:
         """
         meta = {
             "size": self.archive.size,
-            "mtime_ns": self.archive.mtime_ns,
+            "mtime_ns": self.archive.version,
+            "is_certain": self.is_certain,
             "unpacked_size": self.unpacked_size,
             "fields": self.fields,
             "flaws": [(flaw.offset, flaw.reason, flaw.detail) for flaw in self.flaws],
@@ -89,8 +93,12 @@ class Index:
 
 
 def find_index(archive: Archive, cache: Cache, *, checksums: bool) -> tuple[Index, Path] | None:
-    """Finds an index of the archive as it is now: beside it, else in the cache; None if there is none."""
-    for path in (Path(archive.url + INDEX_SUFFIX), cache.index_path(archive.url)):
+    """Finds an index of the archive as it is now: beside it, else in the cache; None if there is none.
+
+    What lies beside a remote archive is not looked for.
+    """
+    beside = [] if archive.is_remote else [Path(archive.url + INDEX_SUFFIX)]
+    for path in (*beside, cache.index_path(archive.url)):
         index = read_index(path, archive)
         if index is not None and (not checksums or "crc" in index.arrays):
             return index, path
@@ -103,8 +111,16 @@ def read_index(path: Path, archive: Archive, *, verify: bool = True) -> Index | 
         meta, arrays = read_arrays(path, verify=verify)
     except (OSError, UnreadableFileError):
         return None
-    if (meta["size"], meta["mtime_ns"]) != (archive.size, archive.mtime_ns):
+    if (meta["size"], meta["mtime_ns"]) != (archive.size, archive.version):
         return None
+    # Without a tag, two states of one size cannot be told apart.
+    return index_of(archive, meta, arrays, is_certain=meta.get("is_certain", True) and archive.tag != "")
+
+
+def index_of(
+    archive: Archive, meta: Mapping[str, Any], arrays: Mapping[str, Array], *, is_certain: bool
+) -> Index:
+    """Makes an index of what a file of one says."""
     return Index(
         archive,
         meta["unpacked_size"],
@@ -113,7 +129,39 @@ def read_index(path: Path, archive: Archive, *, verify: bool = True) -> Index | 
         meta["counts"],
         meta["ignored"],
         arrays,
+        is_certain,
     )
+
+
+def found_or_made(archive: Archive, cache: Cache, *, checksums: bool) -> tuple[Index, Path | None]:
+    """Finds the index of an archive, or makes it and keeps it in the cache.
+
+    Returns:
+        The index, and the file in which it is kept; None where the cache cannot be written to.
+
+    Raises:
+        DatasetError: the archive cannot be read.
+    """
+    found = find_index(archive, cache, checksums=checksums)
+    if found is not None:
+        return found
+    path = cache.index_path(archive.url)
+    with cache.lock(path):
+        # Another process may have made it meanwhile.
+        found = find_index(archive, cache, checksums=checksums)
+        if found is not None:
+            return found
+        made = make_index(archive, cache, checksums=checksums)
+        return made, path if kept(made, path) else None
+
+
+def kept(index: Index, path: Path) -> bool:
+    """Keeps an index in a file of the cache; tells whether that can be written."""
+    try:
+        index.write(path)
+    except OSError:
+        return False
+    return True
 
 
 def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
@@ -151,8 +199,7 @@ def _made(
     samples = group(scan(descriptor, archive.url, size), archive.url)
     crc = _checksums(archive, descriptor, samples) if checksums else None
     status = os.fstat(descriptor)
-    is_same = status.st_size == size and (unpacked_size or status.st_mtime_ns == archive.mtime_ns)
-    if not is_same:
+    if not (status.st_size == size if unpacked_size else archive.is_same(status)):
         raise archive.changed()
     return _of_samples(archive, unpacked_size, samples, crc)
 

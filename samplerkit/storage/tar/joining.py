@@ -18,8 +18,12 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.arrays import Array, Column, narrow
 from samplerkit.storage.tar.cache import Cache
+from samplerkit.storage.tar.flaws import Reason
 from samplerkit.storage.tar.header import BLOCK
-from samplerkit.storage.tar.index import Index, find_index, make_index, read_index
+from samplerkit.storage.tar.index import Index, found_or_made, read_index
+
+Edge = tuple[bytes, tuple[str, ...], int]
+"""The key, the fields and the place of the first or the last sample of an archive."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,8 @@ class Part:
     key_bytes: int
     largest: int
     digest: bytes
-    first: tuple[bytes, tuple[str, ...], int]
-    last: tuple[bytes, tuple[str, ...], int]
+    first: Edge
+    last: Edge
     meta: Index
 
 
@@ -55,23 +59,19 @@ def part_of(archive: Archive, cache: Cache, *, checksums: bool) -> Part:
     Raises:
         DatasetError: the archive cannot be read.
     """
-    found = find_index(archive, cache, checksums=checksums)
-    if found is None:
-        path = cache.index_path(archive.url)
-        with cache.lock(path):
-            # Another process may have made it meanwhile.
-            found = find_index(archive, cache, checksums=checksums)
-            if found is None:
-                found = make_index(archive, cache, checksums=checksums), path
-                try:
-                    found[0].write(path)
-                except OSError:  # the cache cannot be written to
-                    return _part(found[0], partial(_same, found[0]), checksums=checksums)
-    index, path = found
-    return _part(index, partial(_again, archive, path), checksums=checksums)
+    index, path = found_or_made(archive, cache, checksums=checksums)
+    load = partial(_same, index) if path is None else partial(_again, archive, path)
+    return part_of_index(index, load, checksums=checksums)
 
 
-def _part(index: Index, load: Callable[[], Index], *, checksums: bool) -> Part:
+def part_of_index(index: Index, load: Callable[[], Index], *, checksums: bool) -> Part:
+    """Keeps of an index what is needed to join it with others.
+
+    Args:
+        index: of one archive.
+        load: gives it again.
+        checksums: whether its checksums count.
+    """
     digest = hashlib.blake2b(json.dumps(index.fields).encode(), digest_size=16)
     for name in ("first", "signature", "key_end", "keys", "size", *(["crc"] if checksums else [])):
         digest.update(index.arrays[name].size.to_bytes(8, "little"))
@@ -83,8 +83,8 @@ def _part(index: Index, load: Callable[[], Index], *, checksums: bool) -> Part:
         index.arrays["keys"].size,
         int(index.arrays["size"].max(initial=0)),
         digest.digest(),
-        _sample(index, 0),
-        _sample(index, index.num_samples - 1),
+        edge(index, 0),
+        edge(index, index.num_samples - 1),
         Index(index.archive, index.unpacked_size, index.fields, index.flaws, index.counts, index.ignored, {}),
     )
 
@@ -102,7 +102,7 @@ def _again(archive: Archive, path: Path) -> Index:
     return index
 
 
-def _sample(index: Index, number: int) -> tuple[bytes, tuple[str, ...], int]:
+def edge(index: Index, number: int) -> Edge:
     """The key, the fields and the place of a sample; nothing where there is none."""
     if not 0 <= number < index.num_samples:
         return b"", (), 0
@@ -208,17 +208,23 @@ class _Spans:
 
 def without_split_samples(
     parts: list[Part],
-) -> tuple[list[tuple[int, int]], list[tuple[int, int, str, str]]]:
+) -> tuple[list[tuple[int, int]], list[tuple[int, int, Reason, str]]]:
     """Finds samples whose files are spread over two archives, and cuts them off both."""
     cuts = [[0, part.num_samples] for part in parts]
     split = []
     for number, (one, other) in enumerate(pairwise(parts)):
-        (key, fields, _), (next_key, next_fields, place) = one.last, other.first
-        # Keys may be counted anew in each archive: only files that complete one another are one sample.
-        if fields and key == next_key and next_fields and set(fields).isdisjoint(next_fields):
-            shown = key.decode("utf-8", "replace")
-            detail = f"{shown!r} begins in {one.meta.archive.url}"
-            split.append((number + 1, place, "split sample", detail))
+        flaw = split_between(one.last, other.first, one.meta.archive.url)
+        if flaw is not None:
+            split.append((number + 1, *flaw))
             cuts[number][1] = one.num_samples - 1
             cuts[number + 1][0] = 1
     return [(start, max(start, stop)) for start, stop in cuts], split
+
+
+def split_between(last: Edge, first: Edge, archive: str) -> tuple[int, Reason, str] | None:
+    """Tells whether the last sample of an archive goes on in the next one: the place there, and a flaw."""
+    (key, fields, _), (next_key, next_fields, place) = last, first
+    # Keys may be counted anew in each archive: only files that complete one another are one sample.
+    if fields and key == next_key and next_fields and set(fields).isdisjoint(next_fields):
+        return place, "split sample", f"{key.decode('utf-8', 'replace')!r} begins in {archive}"
+    return None

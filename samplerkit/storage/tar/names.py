@@ -1,4 +1,4 @@
-"""The archives that a user names: braces, lists and globs."""
+"""The archives that a user names: braces, lists and globs, of paths and of URLs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from collections.abc import Iterable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.storage.remote.location import expand, has_pattern, is_remote, shown
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.cache import INDEX_SUFFIX
 
 MOST_NAMES = 10_000_000
@@ -19,15 +22,17 @@ _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?\Z")
 _LETTERS = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.(-?\d+))?\Z")
 
 
-def archive_names(urls: Any) -> tuple[str, ...]:
-    """Gives the names of the archives that a user means.
+def archive_names(urls: Any, options: RemoteOptions | None = None) -> tuple[str, ...]:
+    """Gives the names of the archives that a user means. Of remote ones nothing is asked, but for a glob.
 
     Args:
-        urls: a path, or a list of paths. In each, `{000..127}`, `{000..127..2}` and `{a,b}` are expanded as
-            a shell does, then `*`, `?` and `[...]`, sorted by bytes. A path that exists is taken as it is.
+        urls: a path or a URL, or a list of these. In each, `{000..127}`, `{000..127..2}` and `{a,b}` are
+            expanded as a shell does, then `*`, `?` and `[...]`, sorted by bytes. A path that exists is taken
+            as it is. Web servers list no files.
+        options: how remote archives are reached; None for the defaults.
 
     Returns:
-        One name an archive, in the order given.
+        One path or URL an archive, in the order given.
 
     Raises:
         ArgumentTypeError: no path and no list of paths.
@@ -41,7 +46,11 @@ def archive_names(urls: Any) -> tuple[str, ...]:
     for path in given:
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
             raise ArgumentTypeError("urls", "must hold paths only", path)
-        names += _found(os.fspath(path))
+        name = os.fspath(path)
+        if is_remote(name):
+            names += _remote(name, options or RemoteOptions())
+        else:
+            names += _found(unquote(urlsplit(name).path) if name.startswith("file://") else name)
     if not names:
         raise ArgumentValueError("urls", "must not be empty", urls)
     return tuple(names)
@@ -74,10 +83,34 @@ def short_names(names: tuple[str, ...]) -> tuple[str, ...]:
     Example:
         >>> short_names(("/data/a/0.tar", "/data/b/0.tar"))
         ('a/0.tar', 'b/0.tar')
+        >>> short_names(("s3://bucket/a/0.tar", "s3://bucket/b/0.tar"))
+        ('a/0.tar', 'b/0.tar')
     """
-    folders = {str(Path(name).absolute().parent) for name in names}
-    shared = os.path.commonpath(folders)
+    if any(map(is_remote, names)):
+        full = [shown(name) if is_remote(name) else str(Path(name).absolute()) for name in names]
+        folders = [name.split("/")[:-1] for name in full]
+        # Of lists, the longest one that all begin with lies between the smallest and the largest.
+        first, last = min(folders), max(folders)
+        same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+        return tuple("/".join(name.split("/")[same:]) for name in full)
+    folders_of_paths = {str(Path(name).absolute().parent) for name in names}
+    shared = os.path.commonpath(folders_of_paths)
     return tuple(os.path.relpath(Path(name).absolute(), shared) for name in names)
+
+
+def _remote(pattern: str, options: RemoteOptions) -> list[str]:
+    names: list[str] = []
+    try:
+        expanded = expand_braces(pattern)
+    except ArgumentValueError as error:
+        # What is private in a URL stays out of errors.
+        raise ArgumentValueError("urls", error.problem, shown(pattern), mend=error.mend) from None
+    for name in expanded:
+        if has_pattern(name):
+            names += (url for url in expand(name, options) if not shown(url).endswith(INDEX_SUFFIX))
+        else:
+            names.append(name)
+    return names
 
 
 def _found(path: str) -> list[str]:

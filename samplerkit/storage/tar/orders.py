@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
+from typing import Any
 
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
@@ -11,6 +14,20 @@ DefaultOrder = Callable[[Layout, int, int], Iterator[Ids]]
 """Takes the layout, the window and how often the dataset was iterated over; gives all ids, in pieces."""
 
 _place: list[DefaultOrder] = []
+
+
+def checked_window(size: Any) -> int | None:
+    """Takes the size of a window; 0 is none.
+
+    Raises:
+        ArgumentTypeError: no integer.
+        ArgumentRangeError: negative.
+    """
+    if isinstance(size, bool) or not hasattr(size, "__index__"):
+        raise ArgumentTypeError("shuffle", "must be an integer", size)
+    if size < 0:
+        raise ArgumentRangeError("shuffle", "must not be negative", size)
+    return operator.index(size) or None
 
 
 def set_default_order(order: DefaultOrder) -> None:

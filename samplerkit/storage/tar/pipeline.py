@@ -9,12 +9,12 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.errors import DatasetError, SamplerkitError
+from samplerkit.errors import ArgumentValueError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.tar.source import Source
-from samplerkit.storage.tar.steps import Map, Step
+from samplerkit.storage.tar.steps import Map, Step, checked_function
 
 AT_ONCE = 256
 """Samples that a selection looks at in one go."""
@@ -38,15 +38,21 @@ class View:
     @property
     def layout(self) -> Layout:
         """How many samples there are of each archive."""
-        return self.source.catalogue.layout if self.selection is None else self.selection.layout
+        return self.source.layout if self.selection is None else self.selection.layout
 
     @property
     def fingerprint(self) -> str:
         """Changes with the samples, and not with the steps."""
         if self.selection is not None:
             return self.selection.fingerprint
-        fingerprint: str = self.source.catalogue.meta["fingerprint"]
-        return fingerprint
+        return self.source.fingerprint
+
+    @property
+    def description(self) -> str:
+        """The archives and the steps, in short."""
+        names = self.source.names
+        told = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        return f"({told})" + "".join(f".{type(step).__name__}" for step in self.steps)
 
     def then(self, step: Step) -> View:
         """Gives the view with one more step."""
@@ -65,7 +71,7 @@ class View:
         Raises:
             DatasetError: an archive cannot be read, or a step failed; then its cause is the error there.
         """
-        samples: list[Any] = self.source.reader.read(self.source_ids(ids))
+        samples: list[Any] = self.source.read(self.source_ids(ids))
         if not self.steps:
             return samples
         return [self._taken(sample, id) for sample, id in zip(samples, ids.tolist(), strict=True)]
@@ -73,7 +79,7 @@ class View:
     def sample(self, id: int) -> Any:
         """Reads one sample and takes it through the steps: what `samples` gives for it."""
         source_id = id if self.selection is None else int(self.selection.ids[id])
-        sample = self.source.reader.read_one(source_id)
+        sample = self.source.read_one(source_id)
         return self._taken(sample, id) if self.steps else sample
 
     def _taken(self, sample: dict[str, Any], id: int) -> Any:
@@ -101,6 +107,18 @@ class Selection:
     predicate: Callable[[Any], Any]
     by: str
 
+    @classmethod
+    def of(cls, view: View, predicate: Any, by: Any) -> Selection:
+        """Takes the arguments of `select`.
+
+        Raises:
+            ArgumentTypeError: no function.
+            ArgumentValueError: `by` is not known.
+        """
+        if by not in {"sample", "key"}:
+            raise ArgumentValueError("by", "must be 'sample' or 'key'", by)
+        return cls(view, checked_function("select", predicate), by)
+
     @once
     def ids(self) -> Ids:
         """The numbers that the samples have in the source, ascending."""
@@ -110,7 +128,7 @@ class Selection:
     @once
     def layout(self) -> Layout:
         """How many samples of each archive there are."""
-        below = self.view.source.catalogue.layout
+        below = self.view.source.layout
         return Layout(np.diff(np.searchsorted(self.ids, below.starts)), below.names)
 
     @once
@@ -124,10 +142,14 @@ class Selection:
         total = len(self.view.layout)
         chosen = np.zeros(total, dtype=bool)
         progress = self.view.source.progress
+        if self.by == "sample" and self.view.source.wants_to_know:
+            starts = range(0, total, AT_ONCE)
+            upcoming = (np.arange(start, min(start + AT_ONCE, total)) for start in starts)
+            self.view.source.expect(map(self.view.source_ids, upcoming), total)
         for start in range(0, total, AT_ONCE):
             progress("selecting sample", start, total)
             ids = np.arange(start, min(start + AT_ONCE, total))
-            keys = self.view.source.reader.keys(self.view.source_ids(ids))
+            keys = self.view.source.keys(self.view.source_ids(ids))
             asked = keys if self.by == "key" else self.view.samples(ids)
             for id, key, given in zip(ids.tolist(), keys, asked, strict=True):
                 try:

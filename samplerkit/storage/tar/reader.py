@@ -45,7 +45,7 @@ class Reader:
     def __init__(self, catalogue: Catalogue, cache: Cache, max_handles: int | None) -> None:
         self._catalogue = catalogue
         self._cache = cache
-        self._handles = Handles(partial(_open, catalogue, cache), max_handles)
+        self._handles = Handles(partial(open_plain, catalogue, cache), max_handles)
         self._max_handles = max_handles
         self._prepare()
 
@@ -111,6 +111,10 @@ class Reader:
         if self._crc is not None:
             self._verify([range(first, stop)], [fields], [sample], self._crc)
         return sample
+
+    def close(self) -> None:
+        """Lets go of the open archives."""
+        self._handles.close()
 
     def keys(self, ids: Ids) -> list[str]:
         """Gives the keys of samples."""
@@ -255,7 +259,7 @@ class _Plan:
         )
 
 
-def _open(catalogue: Catalogue, cache: Cache, number: int) -> int:
+def open_plain(catalogue: Catalogue, cache: Cache, number: int) -> int:
     """Opens the plain tar file of an archive, if it is still the one that was indexed."""
     archive = catalogue.archives[number]
     size = catalogue.meta["unpacked"][number]

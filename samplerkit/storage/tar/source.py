@@ -1,53 +1,134 @@
-"""The archives of a dataset with their index, opened at first use."""
+"""What a view reads from: archives on disk under one index, or shards one by one."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any, Literal, final
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol, final
 
+import numpy as np
+
+from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
-from samplerkit.storage.progress import progress_of, silence
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.catalogue import Catalogue, open_catalogue
 from samplerkit.storage.tar.flaws import Skipped
-from samplerkit.storage.tar.handles import checked_most
-from samplerkit.storage.tar.names import archive_names
 from samplerkit.storage.tar.reader import Reader
 
 _LOGGER = logging.getLogger(__name__)
 
 OnError = Literal["raise", "skip"]
 
+Fetch = Literal["auto", "shards", "ranges"]
+"""How remote samples are read: from whole shards, one by one, or as the order suggests."""
+
+BYTES_AT_ONCE = 4 << 20
+"""Bytes up to which several samples on disk are read together."""
+
+
+class Source(Protocol):
+    """Samples in archives, at any id."""
+
+    names: tuple[str, ...]
+    progress: Progress
+
+    @property
+    def layout(self) -> Layout:
+        """How many samples lie in which archive."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the samples."""
+
+    @property
+    def skipped(self) -> Skipped:
+        """What was skipped: nothing, unless flaws are skipped."""
+
+    @property
+    def fetch(self) -> Fetch | None:
+        """How remote archives are read."""
+
+    @property
+    def max_cache_bytes(self) -> int | None:
+        """What the cache for fetched archives may hold at most, if that was said."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether some archives are remote."""
+
+    @property
+    def is_layout_known(self) -> bool:
+        """Whether the layout can be told without asking for remote shards."""
+
+    @property
+    def wants_to_know(self) -> bool:
+        """Whether `expect` is of use."""
+
+    @property
+    def stats(self) -> FileStats | None:
+        """What was fetched and waited for, where that is counted."""
+
+    def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
+        """Is told what is read next, batch by batch, and how many samples an epoch has."""
+
+    def read(self, ids: Ids) -> list[dict[str, Any]]:
+        """Reads samples."""
+
+    def read_one(self, id: int) -> dict[str, Any]:
+        """Reads one sample: what `read` gives for it."""
+
+    def keys(self, ids: Ids) -> list[str]:
+        """Gives the keys of samples."""
+
+    def is_large(self, ids: Ids) -> bool:
+        """Whether samples are so large that they are better read one at a time."""
+
+    def shard_bytes(self) -> Ids:
+        """Gives the size of each archive."""
+
+    def close(self) -> None:
+        """Lets go of what is open."""
+
 
 @final
-class Source:
-    """Archives, and what was asked of them.
+class IndexedSource:
+    """Archives on disk, indexed at first use.
 
     Args:
-        urls: as in `archive_names`.
+        names: their paths.
         on_error: whether a flaw is an error, or is counted and skipped.
         max_handles: archives that are open at a time.
         checksums: whether what is read is compared with a CRC-32 that was taken with the index.
-        cache: the folder for indexes.
+        cache: for indexes.
         progress: what tells how far the first pass is.
     """
 
+    fetch = None
+    max_cache_bytes = None
+    is_remote = False
+    is_layout_known = True
+    wants_to_know = False
+    stats = None
+
     def __init__(
         self,
-        urls: Any,
+        names: tuple[str, ...],
         on_error: OnError,
         max_handles: int | None,
         checksums: bool,
-        cache: Any,
-        progress: Any,
+        cache: Cache,
+        progress: Progress,
     ) -> None:
-        self.names = archive_names(urls)
-        self.progress = progress_of(progress)
+        self.names = names
+        self.progress = progress
         self._on_error = on_error
-        self._max_handles = checked_most(max_handles)
+        self._max_handles = max_handles
         self._checksums = checksums
-        self._cache = Cache.of(cache)
+        self._cache = cache
 
     @once
     def catalogue(self) -> Catalogue:
@@ -60,9 +141,7 @@ class Source:
         found = open_catalogue(archives, self._cache, checksums=self._checksums, progress=self.progress)
         if self._on_error == "raise" and len(found.skipped):
             raise found.skipped.places[0].error()
-        if len(found.skipped):
-            counts = ", ".join(f"{count} {reason}" for reason, count in found.skipped.counts.items())
-            _LOGGER.warning("skipped in %s and the other archives: %s", self.names[0], counts)
+        warn_of_skipped(found.skipped, self.names[0])
         return found
 
     @once
@@ -70,11 +149,56 @@ class Source:
         """Reads samples."""
         return Reader(self.catalogue, self._cache, self._max_handles)
 
+    @property
+    def layout(self) -> Layout:
+        return self.catalogue.layout
+
+    @property
+    def fingerprint(self) -> str:
+        fingerprint: str = self.catalogue.meta["fingerprint"]
+        return fingerprint
+
+    @property
+    def skipped(self) -> Skipped:
+        return self.catalogue.skipped
+
+    def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
+        pass
+
+    def read(self, ids: Ids) -> list[dict[str, Any]]:
+        return self.reader.read(ids)
+
+    def read_one(self, id: int) -> dict[str, Any]:
+        return self.reader.read_one(id)
+
+    def keys(self, ids: Ids) -> list[str]:
+        return self.reader.keys(ids)
+
+    def is_large(self, ids: Ids) -> bool:
+        # Large ones gain nothing from company, and one at a time they stay in the processor's cache.
+        return bool(self.reader.lengths(ids).sum() > BYTES_AT_ONCE)
+
+    def shard_bytes(self) -> Ids:
+        return sizes_of(self.catalogue.archives)
+
+    def close(self) -> None:
+        # Without reading what would have to be indexed for it first.
+        reader = self.__dict__.get("reader")
+        if reader is not None:
+            reader.close()
+
     def __getstate__(self) -> dict[str, Any]:
         # What shows the progress belongs to this process.
         return {**self.__dict__, "progress": silence}
 
-    @property
-    def skipped(self) -> Skipped:
-        """What was skipped: nothing, unless flaws are skipped."""
-        return self.catalogue.skipped
+
+def warn_of_skipped(skipped: Skipped, name: str) -> None:
+    """Logs what was skipped."""
+    if len(skipped):
+        counts = ", ".join(f"{count} {reason}" for reason, count in skipped.counts.items())
+        _LOGGER.warning("skipped in %s and the other archives: %s", name, counts)
+
+
+def sizes_of(archives: Iterable[Archive]) -> Ids:
+    """Gives the size of each archive."""
+    return np.array([archive.size for archive in archives], dtype=np.int64)

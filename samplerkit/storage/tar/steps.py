@@ -26,6 +26,12 @@ class Rename:
 
     fields: tuple[tuple[str, tuple[str, ...]], ...]
 
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Rename:
+        """Takes the old names by new name: one, several as `"jpg;png"`, or a list."""
+        _require("rename", fields)
+        return cls(tuple((new, alternatives(new, old)) for new, old in fields.items()))
+
     def __call__(self, sample: Any, /) -> Any:
         """Applies the step."""
         renamed = {old for _, olds in self.fields for old in olds}
@@ -40,6 +46,12 @@ class MapDict:
     """Applies a function to each of some fields."""
 
     functions: tuple[tuple[str, Callable[[Any], Any]], ...]
+
+    @classmethod
+    def of(cls, functions: Mapping[str, Any]) -> MapDict:
+        """Takes functions by field."""
+        _require("map_dict", functions)
+        return cls(tuple((name, checked_function(name, each)) for name, each in functions.items()))
 
     def __call__(self, sample: Any, /) -> Any:
         """Applies the step."""
@@ -65,6 +77,13 @@ class ToTuple:
     """Makes a tuple of some fields."""
 
     fields: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, fields: tuple[Any, ...]) -> ToTuple:
+        """Takes names of fields, or one text of several names with spaces between them."""
+        names = fields[0].split() if len(fields) == 1 and isinstance(fields[0], str) else fields
+        _require("to_tuple", names)
+        return cls(tuple(alternatives("to_tuple", name) for name in names))
 
     def __call__(self, sample: Any, /) -> Any:
         """Applies the step."""
@@ -113,3 +132,8 @@ def checked_function(place: str, function: Any) -> Callable[..., Any]:
         raise ArgumentTypeError(place, "must be a function", function)
     called: Callable[..., Any] = function
     return called
+
+
+def _require(method: str, given: Any) -> None:
+    if not given:
+        raise ArgumentValueError(method, "needs at least one field")

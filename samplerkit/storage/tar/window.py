@@ -70,7 +70,7 @@ class Window:
         heads.append(index)
         found = np.array(heads[:-1])
         headers = self._blocks[found]
-        is_right = _sums(headers) == _checksums(headers)
+        is_right = sums_of(headers) == checksums_of(headers)
         is_pax = headers[:, 156] == ord(PAX_LOCAL)
         if is_pax.any():
             is_right[is_pax] &= self._are_harmless(found[is_pax])
@@ -81,12 +81,12 @@ class Window:
         is_member = ~is_pax[:count]
         found, headers = found[:count][is_member], headers[:count][is_member]
         offsets = (self.base + (found + 1) * BLOCK).tolist()
-        return _names(headers), offsets, _sizes(headers).tolist(), self.base + heads[count] * BLOCK
+        return names_of(headers), offsets, sizes_of(headers).tolist(), self.base + heads[count] * BLOCK
 
     def _are_harmless(self, heads: Array) -> list[bool]:
         """Whether pax headers hold nothing but times and owners, and all of each is in this piece."""
         starts = (heads + 1) * BLOCK
-        ends = starts + _sizes(self._blocks[heads])
+        ends = starts + sizes_of(self._blocks[heads])
         matches, data, size = _HARMLESS.fullmatch, self.data, len(self.data)
         return [
             end <= size and matches(data, start, end) is not None
@@ -107,22 +107,24 @@ def _steps(blocks: np.ndarray[Any, np.dtype[np.uint8]]) -> list[int]:
     is_plain &= (heads[:, 135] == 0) | (heads[:, 135] == ord(" "))
     is_plain &= (heads[:, 154] == 0) & (heads[:, 155] == ord(" "))
     steps = np.zeros(len(blocks), dtype=np.int64)
-    steps[candidates[is_plain]] = 1 + -(-_sizes(heads[is_plain]) // BLOCK)
+    steps[candidates[is_plain]] = 1 + -(-sizes_of(heads[is_plain]) // BLOCK)
     plain: list[int] = steps.tolist()
     return plain
 
 
-def _sizes(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def sizes_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The sizes that plain headers tell."""
     digits: np.ndarray[Any, np.dtype[np.int64]] = headers[:, 124:135].astype(np.int64) - ord("0")
     return digits @ _POWERS
 
 
-def _checksums(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def checksums_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The checksums that plain headers tell."""
     digits: np.ndarray[Any, np.dtype[np.int64]] = headers[:, 148:154].astype(np.int64) - ord("0")
     return digits @ _CHECKSUM_POWERS
 
 
-def _sums(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def sums_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Sums the bytes of each header, those of the checksum counted as spaces."""
     words = headers.view("<u8").reshape(-1, _WORDS)
     # Eight bytes at a time: four lanes of 16 bits hold sums of up to 128 bytes without overflow.
@@ -134,7 +136,8 @@ def _sums(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dt
     return sums
 
 
-def _names(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> list[bytes]:
+def names_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> list[bytes]:
+    """The names that plain headers tell."""
     names: list[bytes] = np.ascontiguousarray(headers[:, :100]).view("S100").ravel().tolist()
     if b"".join(names).find(b"\0") >= 0:
         # What stands behind the end of a name does not belong to it.

@@ -1,0 +1,155 @@
+"""Batches as the original makes them: for each file a dict with some rows of each array."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.compat.partially_shuffle.files import FileTable
+from samplerkit.compat.partially_shuffle.order import LocalShuffle, room_for
+from samplerkit.errors import DatasetError
+from samplerkit.order.order import Order
+from samplerkit.order.permutation import CHUNK
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.cache import FileCache
+from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.reader import FileReader
+from samplerkit.storage.files.shelf import CacheLimits
+from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.remote.location import is_remote, shown
+
+_log = logging.getLogger("samplerkit")
+
+Item = list[Any]
+"""A batch: a list with a dict of arrays for each file in it, None, and the list of these files."""
+
+
+@final
+class BatchReader:
+    """Reads the batches of one iteration; the files that come next are read meanwhile.
+
+    Args:
+        files: the files.
+        reader: reads one of them.
+        file_buffer: files in memory, besides the one that is read ahead.
+        is_logged: whether each file that is read is written to the log.
+    """
+
+    def __init__(self, files: FileTable, reader: FileReader, file_buffer: int, *, is_logged: bool) -> None:
+        self._files = files
+        self._file_buffer = file_buffer
+        self._used: set[int] = set()
+        self._is_closed = False
+        limits = CacheLimits(max_files=file_buffer + 1, max_bytes=None, read_ahead=1, threads=1)
+        read = partial(_read, reader, files, is_logged)
+        self._cache = FileCache(read, files.layout.num_files, limits, FileStats())
+
+    @property
+    def stats(self) -> FileStats:
+        """What was read and waited for."""
+        return self._cache.stats
+
+    def expect(self, upcoming: Iterable[Ids]) -> None:
+        """Is told the ids of all batches to come."""
+        self._cache.expect(upcoming, self._files.layout.file_of)
+
+    def read(self, ids: Ids) -> Item:
+        """Reads a batch.
+
+        Args:
+            ids: int64 array, not empty.
+
+        Returns:
+            The files in the order in which they first come up in the batch, and of each the rows in theirs.
+
+        Raises:
+            DatasetError: a file cannot be read or has another length than was told, or the reader was closed.
+        """
+        if self._is_closed:
+            raise DatasetError("sampler", "was closed while it was read", mend="iterate over it again")
+        file = self._files.layout.file_of(ids)
+        rows = ids - self._files.layout.starts[file]
+        numbers, first = np.unique(file, return_index=True)
+        in_turn = numbers[np.argsort(first)].tolist()
+        self._cache.begin(ids)
+        arrays: dict[int, dict[Any, Any]] = {}
+        try:
+            while len(arrays) < len(in_turn):
+                # While one file is gone through, another one arrives.
+                number = self._cache.nearest([number for number in in_turn if number not in arrays])
+                arrays[number] = _rows(self._cache.content(number), rows[file == number])
+                self._used.add(number)
+        finally:
+            self._cache.end()
+        return [
+            [arrays[number] for number in in_turn],
+            None,
+            [self._files.given[number] for number in in_turn],
+        ]
+
+    def tell_of_rereading(self, shuffled: LocalShuffle) -> bool:
+        """Tells in the log if files were read more than once, when all batches are read.
+
+        Args:
+            shuffled: by what the batches came.
+
+        Returns:
+            Whether there was something to tell.
+        """
+        if self.stats.files_read <= len(self._used):
+            return False
+        room = room_for(self._files.layout, shuffled.block_size, shuffled.pools)
+        _log.warning(
+            "%d files were read %d times in an epoch: %s goes back and forth between more files than "
+            "file_buffer=%d holds; file_buffer=%d is about enough",
+            len(self._used),
+            self.stats.files_read,
+            shuffled,
+            self._file_buffer,
+            room - 1,
+        )
+        return True
+
+    def stop(self) -> None:
+        """Lets the files go, without waiting for the thread."""
+        self._is_closed = True
+        self._cache.stop()
+
+    def close(self) -> None:
+        """Ends the thread and lets the files go."""
+        self._is_closed = True
+        self._cache.close()
+
+
+def batches(order: Order, size: int) -> Iterator[Ids]:
+    """Cuts an order into arrays of `size` ids; the last one may be shorter, but not empty."""
+    for chunk in order.chunks(size * max(1, CHUNK // size)):
+        for start in range(0, chunk.size, size):
+            yield chunk[start : start + size]
+
+
+def _read(reader: FileReader, files: FileTable, is_logged: bool, number: int) -> FileContent:
+    path, told = files.paths[number], int(files.layout.sizes[number])
+    if is_logged:
+        _log.info("reading %s", shown(path) if is_remote(path) else path)
+    content = reader.read(path)
+    if not isinstance(content.data, dict):
+        raise DatasetError(content.path, "must be read as a dict of arrays", mend="let the reader give one")
+    if content.length != told:
+        raise DatasetError(
+            content.path,
+            f"has {content.length} samples, but {told} were told or counted",
+            mend="correct files_len, or leave it out to have them counted",
+        )
+    return content
+
+
+def _rows(content: FileContent, rows: Ids) -> dict[Any, Any]:
+    """Gives some rows of each array, as a copy: what is a tensor stays one."""
+    if all(hasattr(column, "shape") for column in content.data.values()):
+        return {key: column[rows] for key, column in content.data.items()}
+    return dict(content.columns(rows))

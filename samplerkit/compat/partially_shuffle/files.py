@@ -1,0 +1,188 @@
+"""The files of the user's dataset: what they are called, and how many samples are in each."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, final
+
+from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.loading.identity import describe_dataset
+from samplerkit.order.layout import Layout
+from samplerkit.order.once import once
+from samplerkit.samplers import arguments
+from samplerkit.storage.files.lengths import COUNTING_THREADS, counted_lengths
+from samplerkit.storage.files.paths import short_names
+from samplerkit.storage.files.reader import FileReader, LengthReader, file_reader
+from samplerkit.storage.files.remote import RemoteReader
+from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.progress import TerminalLine
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+
+_log = logging.getLogger("samplerkit")
+
+
+@final
+class FileTable:
+    """Files with their lengths, in the order of the dataset.
+
+    Args:
+        given: the files as the dataset has them: paths, or whatever text the reader understands.
+        lengths: samples in each, by path.
+    """
+
+    def __init__(self, given: tuple[Any, ...], lengths: Mapping[str, int]) -> None:
+        self.given: Final = given
+        self.paths: Final = paths_of(given)
+        # A file that is listed twice is read twice as often: that is how some weigh their files.
+        distinct = tuple(dict.fromkeys(self.paths))
+        names = dict(zip(distinct, short_names(distinct), strict=True))
+        sizes = [lengths[path] for path in self.paths]
+        self.layout: Final = Layout(sizes, [names[path] for path in self.paths])
+
+    @once
+    def description(self) -> str:
+        """The files in words, with a digest of names and lengths, for the state."""
+        return describe_dataset(self.layout)
+
+
+@final
+class DatasetFiles:
+    """What a dataset lists in `files`, counted when it is first asked for, and again where the list changes.
+
+    Args:
+        dataset: has `files`, and perhaps `reset()`.
+        reader: the user's.
+        told: lengths by file; a file that is not in it is counted.
+        total: the number of samples that the user tells; None for none.
+        most: files that are counted at a time, if the reader must read a file to count.
+        remote: how URLs are fetched; None to give them to the reader.
+
+    Attributes:
+        reader: reads the files.
+
+    Raises:
+        ArgumentTypeError: the dataset has no `files`, `told` is no dict from files to integers, or another
+            argument has the wrong type.
+    """
+
+    def __init__(
+        self, dataset: Any, reader: Any, told: Any, total: int | None, most: int, remote: RemoteOptions | None
+    ) -> None:
+        if not hasattr(dataset, "files"):
+            raise ArgumentTypeError("dataset", "must have a list of paths called files", dataset)
+        self._dataset = dataset
+        self._storage = None if remote is None else RemoteStorage(remote)
+        # Also where nothing is fetched: errors name a URL without what is private in it.
+        self.reader: Final = RemoteReader(_reader_of(reader), self._storage)
+        self._lengths = _told_lengths(told)
+        self._total = total
+        self._threads = COUNTING_THREADS if self.reader.counts_cheaply else min(most, COUNTING_THREADS)
+        self._table: FileTable | None = None
+        self._files_counted = 0
+
+    @property
+    def stats(self) -> FileStats:
+        """What was counted and fetched."""
+        counted = FileStats(files_counted=self._files_counted)
+        if self._storage is None:
+            return counted
+        remote = self._storage.stats
+        return replace(
+            counted,
+            requests=remote.requests,
+            retries=remote.retries,
+            downloads=remote.downloads,
+            bytes_downloaded=remote.bytes,
+        )
+
+    def close(self) -> None:
+        """Ends the connections."""
+        if self._storage is not None:
+            self._storage.close()
+
+    def reset(self) -> None:
+        """Calls the dataset's `reset`, if it has one."""
+        reset = getattr(self._dataset, "reset", None)
+        if callable(reset):
+            reset()
+
+    def table(self) -> FileTable:
+        """Gives the files as the dataset lists them now."""
+        given = tuple(self._dataset.files)
+        if self._table is None or self._table.given != given:
+            self._count(paths_of(given))
+            self._table = FileTable(given, self._lengths)
+            self._tell_of_a_wrong_total(len(self._table.layout))
+        return self._table
+
+    def _count(self, paths: tuple[str, ...]) -> None:
+        missing = [path for path in dict.fromkeys(paths) if path not in self._lengths]
+        if not missing:
+            return
+
+        def count(number: int) -> int:
+            return self.reader.count(missing[number])
+
+        progress = partial(TerminalLine(), "files counted:")
+        lengths = counted_lengths(count, len(missing), self._threads, progress)
+        self._lengths.update(zip(missing, lengths, strict=True))
+        self._files_counted += len(missing)
+
+    def _tell_of_a_wrong_total(self, counted: int) -> None:
+        if self._total not in {None, counted}:
+            _log.warning("total_size is %s, but the files hold %d samples", self._total, counted)
+            self._total = None
+
+
+def paths_of(files: Any) -> tuple[str, ...]:
+    """Takes the `files` of a dataset.
+
+    Raises:
+        ArgumentTypeError: an entry is no path.
+        DatasetError: there is none.
+    """
+    paths = []
+    for number, file in enumerate(files):
+        if not isinstance(file, str | os.PathLike) or not isinstance(os.fspath(file), str):
+            raise ArgumentTypeError(f"dataset.files[{number}]", "must be a path", file)
+        paths.append(os.fspath(file))
+    if not paths:
+        raise DatasetError("dataset.files", "must not be empty")
+    return tuple(paths)
+
+
+def _reader_of(reader: Callable[..., Any] | str) -> FileReader:
+    """Takes the user's reader: `reader(path, get_data=False)`, or anything that `FileDataset` takes.
+
+    Raises:
+        ArgumentTypeError: no function.
+    """
+    # A wrapper with **kwargs hands get_data on: the original always gives it.
+    if callable(reader) and not isinstance(reader, type) and _takes_anything(reader):
+        return LengthReader(reader)
+    return file_reader(reader)
+
+
+def _told_lengths(files_len: Any) -> dict[str, int]:
+    if files_len is None:
+        return {}
+    if not isinstance(files_len, Mapping):
+        raise ArgumentTypeError("files_len", "must be a dict from a file to its number of samples", files_len)
+    return {
+        os.fspath(file): arguments.integer(f"files_len[{file!r}]", length)
+        for file, length in files_len.items()
+    }
+
+
+def _takes_anything(reader: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(reader).parameters.values()
+    except (TypeError, ValueError):  # builtins may have no signature
+        return False
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)

@@ -1,0 +1,300 @@
+"""The sampler that stands in for both versions of the original."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch.utils.data
+
+from samplerkit.compat.partially_shuffle.batches import BatchReader, Item, batches
+from samplerkit.compat.partially_shuffle.files import DatasetFiles, FileTable
+from samplerkit.compat.partially_shuffle.order import LocalShuffle, block_within, padded
+from samplerkit.compat.partially_shuffle.state import require_agreement, state_of
+from samplerkit.compat.torch.part import Part
+from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
+from samplerkit.loading.state import State
+from samplerkit.loading.world import detect_world
+from samplerkit.order.deal import Deal
+from samplerkit.order.once import once
+from samplerkit.order.world import World
+from samplerkit.samplers import arguments
+from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.remote.options import RemoteOptions
+
+
+class DistributedSamplerViaLocallyShuffle(torch.utils.data.DistributedSampler[Item]):
+    """Reads files in place of the dataset, and hands it whole batches of arrays, shuffled within a buffer.
+
+    An item is what the original gives: `[arrays, None, files]`, where `files` lists the files that a batch
+    comes from, and `arrays` for each of them a dict with its rows. A DataLoader gives it to
+    `dataset[item]`. This process reads each file once an epoch, the next one in the background, as long as
+    `file_buffer` holds those between which a buffer goes back and forth.
+
+    The files are shuffled, and their rows cut into one contiguous run a rank, all of one length; the last
+    one goes on with the first rows where the samples do not suffice. So every sample comes once, and fewer
+    than `num_replicas` twice. A rank shuffles each `shuffle_buffer` rows of its run. The last batch of a rank
+    has what is left.
+
+    Reading a whole epoch moves on to the next one; `set_epoch` sets it. The order depends on the seed, the
+    epoch, the files, their lengths, `shuffle_buffer` and `pools`, and on the number of ranks at the first
+    start. No global generator is touched.
+
+    Args:
+        dataset: has `files`, a list of paths, and, if it likes, `reset()`, which is called before each epoch.
+        reader: `reader(file, get_data=True)` gives a dict of arrays and their length, and with
+            `get_data=False` the length alone; or anything else that `FileDataset` takes. It is called from
+            several threads.
+        num_replicas: the number of ranks; None asks the running job at first use.
+        rank: this process's rank; None asks the running job.
+        shuffle: whether to shuffle files and samples.
+        shuffle_buffer: samples that are shuffled among themselves; None for as many as `file_buffer` allows
+            without reading a file twice.
+        total_size: not needed: samples are counted. A number that is wrong is told in the log.
+        batch_size: samples in an item.
+        file_buffer: files in memory, besides the one that is read ahead.
+        debug: whether to log each file that is read, at level INFO.
+        files_len: samples in each file, by file; those that are left out are counted at first need.
+        pools: 1 for blocks of `shuffle_buffer` samples, as the original's first version; 2 for samples that
+            cross the borders of blocks, as its second version. None means 1, or 2 in the class with V2.
+        seed: the same on all ranks, in [0, 2^64).
+        remote: how to fetch the files that are URLs, each once a machine; the reader then gets the path of
+            the copy. None gives it the URL, as the original does.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: `seed` is out of range.
+        ArgumentRangeError: a number is not positive, `rank` or `pools` is out of range.
+        WorldError: when it is first used: the running job contradicts itself.
+        DatasetError: when it is used: there is no file, one cannot be read, is no dict of arrays, or has
+            another length than was told.
+        DisagreementError: when it is read: another rank of the job reads other files, or in another order.
+
+    Source: https://github.com/microsoft/PartiallyShuffleDistributedSampler
+
+    Example:
+        >>> import os, tempfile, types
+        >>> import numpy as np
+        >>> folder = tempfile.mkdtemp()
+        >>> for number in range(4):
+        ...     np.savez(os.path.join(folder, f"{number}.npz"), x=np.arange(10) + number * 10)
+        >>> dataset = types.SimpleNamespace(files=[os.path.join(folder, f"{n}.npz") for n in range(4)])
+        >>> sampler = DistributedSamplerViaLocallyShuffle(dataset, "npz", 2, 0, batch_size=8, seed=7)
+        >>> [sum(len(arrays["x"]) for arrays in item[0]) for item in sampler], len(sampler), sampler.epoch
+        ([8, 8, 4], 20, 1)
+    """
+
+    drop_last = False
+    _default_pools = 1
+
+    def __init__(
+        self,
+        dataset: Any,
+        reader: Callable[..., Any] | str,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        shuffle_buffer: int | None = None,
+        total_size: int | None = None,
+        batch_size: int = 1,
+        file_buffer: int = 10,
+        debug: bool = False,
+        files_len: Mapping[Any, int] | None = None,
+        *,
+        pools: int | None = None,
+        seed: int = 0,
+        remote: RemoteOptions | None = None,
+    ) -> None:
+        # torch's constructor asks for a process group, and makes plain numbers of what is a property here.
+        self.dataset: Any = dataset
+        self.reader = reader
+        self.shuffle = bool(shuffle)
+        self.shuffle_buffer = (
+            None if shuffle_buffer is None else arguments.positive("shuffle_buffer", shuffle_buffer)
+        )
+        self.batch_size = arguments.positive("batch_size", batch_size)
+        self.file_buffer = arguments.positive("file_buffer", file_buffer)
+        self.debug = bool(debug)
+        self.pools = arguments.integer("pools", self._default_pools if pools is None else pools)
+        if self.pools not in {1, 2}:
+            raise ArgumentRangeError("pools", "must be 1 or 2", self.pools)
+        self.seed = arguments.seed(seed)
+        self.epoch = 0
+        self._given = Deal(
+            arguments.optional_integer("num_replicas", num_replicas), arguments.optional_integer("rank", rank)
+        )
+        if not self._given.asks_the_job:
+            self._given.world(None)
+        # As in the original, `files_len` comes before `total_size`.
+        total = arguments.optional_integer("total_size", total_size) if files_len is None else None
+        self._source = DatasetFiles(dataset, reader, files_len, total, self.file_buffer, remote)
+        self._lanes: int | None = None
+        self._start = 0
+        self._done = 0
+        self._is_placed = False
+        self._iteration: object | None = None
+        self._readers: list[BatchReader] = []
+        self._stats = FileStats()
+        self._has_told = False
+
+    @once
+    def _world(self) -> World:
+        return self._given.world(detect_world() if self._given.asks_the_job else None)
+
+    @property
+    def num_replicas(self) -> int:  # type: ignore[override]  # torch has a plain attribute
+        """The number of ranks."""
+        return self._world.num_shards
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]  # torch has a plain attribute
+        """The rank of this process."""
+        return self._world.shard_id
+
+    @property
+    def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
+        """How many samples this rank reads in an epoch."""
+        return len(self._part(self._source.table(), 0))
+
+    @property
+    def total_size(self) -> int:  # type: ignore[override]  # torch has a plain attribute
+        """How many samples all ranks read in an epoch, repeats included."""
+        return self.num_samples * self.num_replicas
+
+    @property
+    def stats(self) -> FileStats:
+        """What was read and waited for in this process, since the sampler was made."""
+        return sum((reader.stats for reader in self._readers), self._stats + self._source.stats)
+
+    def __len__(self) -> int:
+        """The number of samples of this rank, as in the original, not that of items."""
+        return self.num_samples
+
+    def __iter__(self) -> Iterator[Item]:
+        if not self._is_placed:
+            self._source.reset()
+        self._is_placed = False
+        # An iteration belongs to the epoch that is set when it is made.
+        return self._read(self.epoch, 0 if self._done else self._start)
+
+    def _read(self, epoch: int, start: int) -> Iterator[Item]:
+        table = self._source.table()
+        require_agreement(self._state(table, epoch, start), self._world)
+        shuffled = self._shuffle(table)
+        order = self._part(table, start).of_order(
+            shuffled.undealt_order(table.layout, self._lane_count(), epoch)
+        )
+        iteration = self._iteration = object()
+        self._start, self._done = start, 0
+        reader = BatchReader(table, self._source.reader, self.file_buffer, is_logged=self.debug)
+        self._readers.append(reader)
+        at_exit = weakref.finalize(self, reader.stop)
+        try:
+            reader.expect(batches(order, self.batch_size))
+            for ids in batches(order, self.batch_size):
+                item = reader.read(ids)
+                # An older iteration that somebody still holds must not count for a newer one.
+                if self._iteration is iteration:
+                    self._done += ids.size
+                yield item
+            self._has_told = self._has_told or reader.tell_of_rereading(shuffled)
+        finally:
+            at_exit.detach()
+            reader.close()
+            self._readers.remove(reader)
+            self._stats += reader.stats
+        if self._iteration is iteration:
+            self._start = self._done = 0
+            self.epoch = epoch + 1
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that the next iteration reads.
+
+        The current one keeps the position of a loaded state; any keeps that of `find_ckpt_position`.
+
+        Raises:
+            ArgumentTypeError: no integer.
+            ArgumentValueError: negative.
+        """
+        epoch = arguments.epoch(epoch)
+        if epoch != self.epoch:
+            self._done, self._iteration = 0, None
+            if not self._is_placed:
+                self._start = 0
+        self.epoch = epoch
+
+    def find_ckpt_position(self, step: int) -> None:
+        """Makes the next iteration begin after some items of the epoch: by arithmetic, nothing is read.
+
+        Args:
+            step: how many items of the epoch were used, each of `batch_size` samples.
+
+        Raises:
+            ArgumentTypeError: no integer.
+            ArgumentValueError: negative.
+        """
+        steps = arguments.integer("step", step)
+        if steps < 0:
+            raise ArgumentValueError("step", "must not be negative", steps)
+        self._source.reset()
+        self._start, self._done, self._iteration = steps * self.batch_size * self.num_replicas, 0, None
+        self._is_placed = True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Gives the state after the items that were handed out: JSON values, the same on every rank.
+
+        torchdata's `StatefulDataLoader` keeps the state that belongs to each batch. A plain DataLoader with
+        workers takes items ahead of your loop: there count the steps, and use `find_ckpt_position`.
+        """
+        table, position = self._source.table(), self._start + self._done * self.num_replicas
+        if position and position >= self._size(table):
+            return self._state(table, self.epoch + 1, 0).to_dict()
+        return self._state(table, self.epoch, position).to_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Makes the next iteration begin where a saved state stands, on any number of ranks.
+
+        Raises:
+            StateError: the state is damaged, of a newer schema, or of other files, another seed or shuffle.
+        """
+        saved, table = State.from_dict(state), self._source.table()
+        saved.require_equal(self._state(table, saved.epoch, 0))
+        size = padded(len(table.layout), saved.lanes)
+        if not 0 <= saved.position <= size:
+            raise StateError("position", f"is outside of an order of {size}", saved.position)
+        self._lanes = saved.lanes
+        self.epoch, self._start, self._done = saved.epoch, saved.position, 0
+        self._is_placed, self._iteration = False, None
+
+    def close(self) -> None:
+        """Ends what reads ahead, and lets the files go; the sampler can be iterated over again."""
+        for reader in [*self._readers]:
+            reader.close()
+        self._source.close()
+
+    def __enter__(self) -> DistributedSamplerViaLocallyShuffle:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is being read belongs to this process.
+        return {**self.__dict__, "_readers": [], "_iteration": None}
+
+    def _lane_count(self) -> int:
+        return self.num_replicas if self._lanes is None else self._lanes
+
+    def _size(self, table: FileTable) -> int:
+        return padded(len(table.layout), self._lane_count())
+
+    def _part(self, table: FileTable, start: int) -> Part:
+        return Part.of(self._size(table), self._world, start=start)
+
+    def _shuffle(self, table: FileTable) -> LocalShuffle:
+        block = self.shuffle_buffer or block_within(table.layout, self.file_buffer + 1, self.pools)
+        return LocalShuffle(self.shuffle, block, self.pools, self.seed)
+
+    def _state(self, table: FileTable, epoch: int, position: int) -> State:
+        return state_of(table, self._shuffle(table), self._lane_count(), epoch, position)

@@ -1,0 +1,33 @@
+"""Drop-ins for webdataset: the same interface, and every sample once an epoch."""
+
+from samplerkit.compat.webdataset.collate import default_collation_fn
+from samplerkit.compat.webdataset.dataset import WebDataset
+from samplerkit.compat.webdataset.handlers import (
+    ignore_and_continue,
+    ignore_and_stop,
+    reraise_exception,
+    single_node_only,
+    split_by_node,
+    split_by_worker,
+    warn_and_continue,
+    warn_and_stop,
+)
+from samplerkit.compat.webdataset.writing import ShardWriter
+
+Dataset = WebDataset
+"""The older name."""
+
+__all__ = [
+    "Dataset",
+    "ShardWriter",
+    "WebDataset",
+    "default_collation_fn",
+    "ignore_and_continue",
+    "ignore_and_stop",
+    "reraise_exception",
+    "single_node_only",
+    "split_by_node",
+    "split_by_worker",
+    "warn_and_continue",
+    "warn_and_stop",
+]

@@ -1,0 +1,262 @@
+"""webdataset's arguments: each is taken at its word or refused, where ignoring it would change samples."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any, Final, get_args
+
+from samplerkit.compat.webdataset.commands import is_command, parsed
+from samplerkit.compat.webdataset.handlers import Handler, reraise_exception
+from samplerkit.compat.webdataset.piped import Piped
+from samplerkit.compat.webdataset.split import EqualSteps
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError
+from samplerkit.order.world import World
+from samplerkit.samplers import arguments
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.names import expand_braces
+
+OURS: Final = "ours"
+"""Stands for an argument that was left out."""
+
+NODE_SPLITTERS = frozenset({"split_by_node", "single_node_only"})
+WORKER_SPLITTERS = frozenset({"split_by_worker"})
+
+TAR_OPTIONS = tuple(
+    name
+    for name, parameter in signature(TarDataset).parameters.items()
+    if parameter.kind == Parameter.KEYWORD_ONLY
+)
+"""The options of a `TarDataset`."""
+
+METHODS: Mapping[str, str] = {
+    "associate": "use map",
+    "rsample": "use with_epoch(n), or a samplerkit.SubsetSampler with a Loader",
+    "rename_keys": "use rename",
+    "extract_keys": "use to_tuple",
+    "xdecode": "use decode",
+    "log_keys": "use map",
+    "mcached": "the files stay in the page cache",
+    "lmdb_cached": "the files stay in the page cache",
+    "unlisted": "use unbatched",
+    "append": "use compose, which gives a new dataset",
+    "stage": "the stages are values of their own",
+}
+"""Methods of webdataset's that are not here, and what to do in place of them."""
+
+
+class MissingMethodError(NotSupportedError, AttributeError):
+    """A method of webdataset's that is not here; `hasattr` says so, too."""
+
+
+@dataclass(frozen=True)
+class Shards:
+    """What the samples are read from.
+
+    Args:
+        tar: shards that can be read at any place; None where commands write them.
+        piped: shards that commands write; None where they can be read at any place.
+    """
+
+    tar: TarDataset | None
+    piped: Piped | None
+
+
+def shards(
+    urls: Any,
+    handler: Handler | None,
+    cache_dir: Any,
+    cache_size: Any,
+    *,
+    allow_commands: bool,
+    command_timeout: float,
+    options: dict[str, Any],
+) -> Shards:
+    """Takes the arguments that say what is read.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type, or is none of a `TarDataset`'s.
+        ArgumentValueError: a command is not allowed, or a value cannot be meant.
+        NotSupportedError: `urls` is a specification of webdataset's.
+        DatasetError: a shard is not there.
+    """
+    if isinstance(urls, TarDataset):
+        if options or cache_dir is not None:
+            raise ArgumentTypeError("urls", "is a TarDataset, which has its options already", sorted(options))
+        return Shards(urls, None)
+    names = _names(urls)
+    commands = [name for name in names if isinstance(name, str) and is_command(name)]
+    if not commands:
+        _add_cache(options, cache_dir, cache_size)
+        if handler is not None:
+            options.setdefault("on_error", "skip")
+        for name, value in options.items():
+            if name not in TAR_OPTIONS:
+                mend = f"besides webdataset's there are those of TarDataset: {', '.join(TAR_OPTIONS)}"
+                raise ArgumentTypeError(name, "is no argument", value, mend=mend)
+        return Shards(TarDataset(names, **options), None)
+    if not arguments.boolean("allow_commands", allow_commands):
+        raise ArgumentValueError(
+            "urls",
+            "names a command, and commands are not run unless you allow it",
+            f"pipe:{_program(commands[0])} ...",
+            mend="say allow_commands=True if nobody else can write these urls, or give the URL itself",
+        )
+    if len(commands) < len(names):
+        mend = "make two datasets"
+        raise ArgumentValueError(
+            "urls", "mixes commands with shards that can be read at any place", mend=mend
+        )
+    if options:
+        problem = "do not go with commands, whose shards have no index"
+        raise ArgumentTypeError("options", problem, sorted(options))
+    timeout = _seconds("command_timeout", command_timeout)
+    expanded = [url for command in commands for url in expand_braces(command)]
+    return Shards(None, Piped(tuple(map(parsed, expanded)), timeout, handler))
+
+
+def handler_of(value: Any) -> Handler | None:
+    """Takes a handler; None for raising.
+
+    Raises:
+        ArgumentTypeError: no function.
+    """
+    if value is None or value is reraise_exception or _name(value) == "reraise_exception":
+        return None
+    if not callable(value):
+        raise ArgumentTypeError("handler", "must be a function", value)
+    handler: Handler = value
+    return handler
+
+
+def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool) -> bool:
+    """Takes webdataset's splitters, and tells whether every rank is to read everything.
+
+    Raises:
+        NotSupportedError: a splitter of the user's own, or no splitter for workers.
+    """
+    for name, value, known in (
+        ("nodesplitter", nodesplitter, NODE_SPLITTERS),
+        ("workersplitter", workersplitter, WORKER_SPLITTERS),
+    ):
+        if value is not OURS and value is not None and value is not False and _name(value) not in known:
+            mend = (
+                "leave it out: samples are split by rank and worker; or say world=World(num_shards, shard_id)"
+            )
+            raise NotSupportedError(name, "of your own is not known here", value, mend=mend)
+    if workersplitter in {None, False} and not resampled:
+        problem = "None would read each sample once in every worker"
+        raise NotSupportedError("workersplitter", problem, mend="leave it out")
+    # Where shards are resampled, webdataset's ranks differ by their randomness; ours, by their part.
+    return nodesplitter is None and not resampled
+
+
+def shard_shuffle(value: Any) -> bool:
+    """Takes `shardshuffle`: any number of shards means all of them."""
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    return arguments.integer("shardshuffle", value) > 0
+
+
+def equal_steps_of(value: Any) -> EqualSteps | None:
+    """Takes `equal_steps`."""
+    if value is None:
+        return None
+    chosen: Any = arguments.choice("equal_steps", value, get_args(EqualSteps))
+    equal_steps: EqualSteps = chosen
+    return equal_steps
+
+
+def world_of(value: Any, *, everything: bool) -> World | None:
+    """Takes `world`; None asks the running job."""
+    if value is not None and not isinstance(value, World):
+        raise ArgumentTypeError("world", "must be a World or None", value)
+    return World(1, 0) if value is None and everything else value
+
+
+def refuse_file_functions(select_files: Any, rename_files: Any) -> None:
+    """Refuses what would be called for each file of an archive.
+
+    Raises:
+        NotSupportedError: one of them is given.
+    """
+    for name, value, mend in (
+        ("select_files", select_files, "use select, or to_tuple, which reads the fields that it names"),
+        ("rename_files", rename_files, "use rename for fields, or map for keys"),
+    ):
+        if value is not None:
+            raise NotSupportedError(name, "is not supported: where samples lie is indexed once", mend=mend)
+
+
+def resampling(mode: Any, resampled: Any) -> bool:
+    """Takes `mode` and `resampled`."""
+    if mode not in {None, "resampled"}:
+        raise NotSupportedError(
+            "mode", "is not supported", mode, mend="leave it out, or say mode='resampled'"
+        )
+    return arguments.boolean("resampled", resampled) or mode == "resampled"
+
+
+def function(place: str, value: Any) -> Any:
+    """Takes a function.
+
+    Raises:
+        ArgumentTypeError: it cannot be called.
+    """
+    if not callable(value):
+        raise ArgumentTypeError(place, "must be a function", value)
+    return value
+
+
+def functions(place: str, given: Mapping[str, Callable[..., Any]]) -> tuple[tuple[str, Any], ...]:
+    """Takes functions by the names of fields.
+
+    Raises:
+        ArgumentTypeError: one cannot be called.
+        ArgumentValueError: there is none.
+    """
+    if not given:
+        raise ArgumentValueError(place, "needs at least one field")
+    return tuple((name, function(name, value)) for name, value in given.items())
+
+
+def _names(urls: Any) -> list[Any]:
+    if isinstance(urls, Mapping) or (isinstance(urls, str) and urls.endswith((".yaml", ".yml", ".json"))):
+        problem = "is a specification of webdataset's, which is not supported"
+        mend = "give the shards; samplerkit.MixtureSampler mixes datasets by weights"
+        raise NotSupportedError("urls", problem, urls, mend=mend)
+    if isinstance(urls, str):
+        return urls.split("::")
+    if isinstance(urls, os.PathLike) or not isinstance(urls, Iterable) or isinstance(urls, bytes):
+        return [urls]
+    return list(urls)
+
+
+def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None:
+    """Takes the folder for remote shards; local ones need none, here as in webdataset."""
+    size = arguments.integer("cache_size", cache_size)
+    if cache_dir is None:
+        return
+    if options.get("remote") is not None:
+        raise ArgumentTypeError("cache_dir", "is said twice: in remote, too", mend="say it in one of them")
+    options["remote"] = {"cache": os.fspath(cache_dir), "max_cache_bytes": size if size > 0 else None}
+
+
+def _seconds(place: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ArgumentTypeError(place, "must be a number of seconds", value)
+    if not 0 < value < float("inf"):
+        raise ArgumentValueError(place, "must be positive", value)
+    return float(value)
+
+
+def _name(function: Any) -> str:
+    """The name of a function; webdataset wraps some of its own."""
+    return str(getattr(function, "__name__", ""))
+
+
+def _program(url: str) -> str:
+    """The first word of a command: the others may be private."""
+    return url.removeprefix("pipe:").strip().split(maxsplit=1)[0] if url.removeprefix("pipe:").strip() else ""

@@ -1,0 +1,273 @@
+"""`WebDataset`: webdataset's fluent interface, over shards that can be read at any place."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Generator, Iterator, Mapping
+from multiprocessing import context
+from typing import Any, Self, final
+
+import torch.utils.data
+
+from samplerkit.compat.webdataset import arguments as taken
+from samplerkit.compat.webdataset import stages, states
+from samplerkit.compat.webdataset.epochs import EpochLedger
+from samplerkit.compat.webdataset.fluent import Fluent
+from samplerkit.compat.webdataset.handlers import Handler
+from samplerkit.compat.webdataset.reading import FOREVER, Cursor, Reading
+from samplerkit.compat.webdataset.shuffling import Shuffling
+from samplerkit.compat.webdataset.split import EqualSteps, Seat, Split
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.order.world import World
+from samplerkit.samplers import arguments
+
+
+@final
+class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
+    """Samples in tar shards, for `torch.utils.data.DataLoader`, with webdataset's interface.
+
+    Over all ranks and workers, each sample is read once an epoch: shards are split where one rank or worker
+    ends, so there may be fewer of them than workers. Each iteration over it, or over a DataLoader of it,
+    reads the next epoch. Each method gives a new dataset that counts its own epochs.
+
+    Args:
+        urls: a path, a URL or a list of them, with braces or wildcards, or a `TarDataset`. With
+            `allow_commands`, also `pipe:` and a command that writes a shard.
+        handler: what becomes of a flaw in an archive, or of a command that fails. It takes the error, and
+            raises it, or gives true to leave out what the flaw touches. None raises.
+        mode: None, or "resampled".
+        resampled: read on without end, in a random order; `with_epoch` says how much an epoch is. Each pass
+            has every sample once, where webdataset draws shards with replacement.
+        repeat: read on without end.
+        shardshuffle: whether the shards come in a random order. All of them do, whatever the number.
+        cache_size: how many bytes of remote shards are kept in `cache_dir`; -1 for a default.
+        cache_dir: where remote shards are kept.
+        url_to_name: not needed: names in the cache are ours.
+        detshuffle: not needed: every shuffle is by seed and epoch.
+        nodesplitter: left out, or webdataset's `split_by_node`: each rank reads its part. None: every rank
+            reads everything.
+        workersplitter: left out, or webdataset's `split_by_worker`.
+        select_files: refused, and so is `rename_files`.
+        rename_files: refused.
+        empty_check: whether a dataset without a sample is an error.
+        verbose: not needed.
+        seed: of the shuffles, the same on all ranks; None for 0.
+        length: what `len` gives.
+        world: which rank of how many this is; None asks the running job when an iteration begins.
+        equal_steps: `pad`: every rank reads equally many samples, some of the first ones twice. `drop`: some
+            are left out for that. With as many workers on each rank, the batches are equally many, too. None:
+            each is read once, and ranks differ by at most one sample.
+        batch_size: that of your DataLoader. One worker then ends, and the next begins, between two batches:
+            a rank has one smaller batch rather than one a worker, and `len` is known.
+        lanes: into how many lanes the order is woven; None for the number of ranks.
+        allow_commands: whether `pipe:` urls are run. Whoever can write the urls runs programs as you.
+        command_timeout: how many seconds a command may send nothing.
+        tar_options: of `TarDataset`: `remote`, `cache`, `on_error`, `checksums` and so on.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: a value cannot be meant, or a url is a command and commands are not allowed.
+        NotSupportedError: an argument means something that is not done here; the error says what to do.
+        DatasetError: a shard is not there; or, when it is read, an archive or a command fails.
+
+    Source: the interface is webdataset's.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from samplerkit.compat.webdataset import ShardWriter, WebDataset
+        >>> folder = TemporaryDirectory()
+        >>> with ShardWriter(f"{folder.name}/train-%06d.tar", maxcount=4) as writer:
+        ...     for number in range(10):
+        ...         writer.write({"__key__": f"{number:04}", "txt": f"number {number}", "cls": number % 2})
+        >>> urls = f"{folder.name}/train-{{000000..000002}}.tar"
+        >>> dataset = WebDataset(urls, cache=folder.name).shuffle(1000).decode().to_tuple("txt", "cls")
+        >>> loader = torch.utils.data.DataLoader(dataset, batch_size=4)
+        >>> first, second = ([text for texts, _ in loader for text in texts] for epoch in range(2))
+        >>> sorted(first) == sorted(second), first == second, len(first)
+        (True, False, 10)
+        >>> folder.cleanup()
+    """
+
+    _epochs: EpochLedger
+    _hint: World | None
+    _cursor: Cursor | None
+    _loaded: Mapping[str, Any] | None
+    _iterations: weakref.WeakSet[Generator[Any, None, None]]
+
+    def __init__(
+        self,
+        urls: Any,
+        handler: Handler | None = None,
+        mode: str | None = None,
+        resampled: bool = False,
+        repeat: bool = False,
+        shardshuffle: int | bool | None = None,
+        cache_size: int = -1,
+        cache_dir: Any = None,
+        url_to_name: Any = None,
+        detshuffle: bool = False,
+        nodesplitter: Any = taken.OURS,
+        workersplitter: Any = taken.OURS,
+        select_files: Any = None,
+        rename_files: Any = None,
+        empty_check: bool = True,
+        verbose: bool = False,
+        seed: int | None = None,
+        *,
+        length: int | None = None,
+        world: World | None = None,
+        equal_steps: EqualSteps | None = None,
+        batch_size: int | None = None,
+        lanes: int | None = None,
+        allow_commands: bool = False,
+        command_timeout: float = 60.0,
+        **tar_options: Any,
+    ) -> None:
+        super().__init__()
+        checked = taken.handler_of(handler)
+        is_resampled = taken.resampling(mode, resampled)
+        everything = taken.reads_everything(nodesplitter, workersplitter, resampled=is_resampled)
+        taken.refuse_file_functions(select_files, rename_files)
+        self._world = taken.world_of(world, everything=everything)
+        shards = taken.shards(
+            urls,
+            checked,
+            cache_dir,
+            cache_size,
+            allow_commands=allow_commands,
+            command_timeout=command_timeout,
+            options=tar_options,
+        )
+        self._reading = Reading(
+            shards.tar,
+            shards.piped,
+            shuffling=Shuffling(
+                0 if seed is None else arguments.seed(seed),
+                is_resampled or taken.shard_shuffle(shardshuffle),
+                lanes=None if lanes is None else arguments.positive("lanes", lanes, arguments.MOST_LANES),
+            ),
+            split=Split(
+                taken.equal_steps_of(equal_steps),
+                1 if batch_size is None else arguments.positive("batch_size", batch_size),
+            ),
+            passes=FOREVER if is_resampled or arguments.boolean("repeat", repeat) else 1,
+            handler=checked,
+            may_be_empty=not arguments.boolean("empty_check", empty_check),
+        )
+        if shards.piped is not None and equal_steps is not None:
+            problem = "cannot be kept: nobody knows how many samples a command writes"
+            raise ArgumentValueError("equal_steps", problem, equal_steps, mend="say with_epoch(n)")
+        self._length = arguments.optional_integer("length", length)
+        self._knows_batches = batch_size is not None
+        self._start_counting(0)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next iteration reads."""
+        return self._epochs.next
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that the next iteration reads, also in workers that live on.
+
+        Raises:
+            ArgumentTypeError: no integer.
+            ArgumentValueError: negative.
+        """
+        self._epochs.set(arguments.epoch(epoch))
+
+    def __iter__(self) -> Iterator[Any]:
+        seat = Seat.here(self._world, self._hint)
+        loaded, self._loaded = self._loaded, None
+        saved = None if loaded is None else states.restored(loaded, self._reading, seat)
+        epoch = self._epochs.begin(None if saved is None else saved.epoch)
+        self._cursor = cursor = Cursor(epoch) if saved is None else saved
+        iteration = self._reading.items(seat, cursor)
+        self._iterations.add(iteration)
+        return iteration
+
+    def __len__(self) -> int:
+        if self._length is not None:
+            return self._length
+        dataset, chain = self._reading.tar, self._reading.stages
+        is_known = self._knows_batches or stages.batch_size(chain) > 1
+        if dataset is None or not is_known or stages.uncounted(chain) or self._reading.passes == FOREVER:
+            mend = "say batch_size= (that of your DataLoader), .batched(n) or .with_length(n)"
+            raise ArgumentTypeError("len", "is not known of this dataset", self, mend=mend)
+        rows = self._reading.split.rows_of_rank(len(dataset), Seat.here(self._world, self._hint).world)
+        return self._reading.passes * stages.length(chain, rows)
+
+    def with_length(self, n: int, silent: bool = False) -> WebDataset:
+        """Says what `len` gives; it changes no epoch.
+
+        Args:
+            n: the length.
+            silent: not needed.
+        """
+        other = self._with(self._reading)
+        other._length = arguments.integer("with_length", n)
+        return other
+
+    def state_dict(self) -> dict[str, Any]:
+        """Gives how far the iteration of this process is, for torchdata's `StatefulDataLoader`.
+
+        It is a state of one worker, for the same number of ranks and workers. `samplerkit.Loader` over a
+        `TarDataset` resumes on any number of them.
+        """
+        seat = Seat.here(self._world, self._hint)
+        cursor = Cursor(self._epochs.next) if self._cursor is None else self._cursor
+        return states.state(self._reading, seat, cursor)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Makes the next iteration of this process go on where a saved one stood.
+
+        Raises:
+            StateError: when it begins: the state is of another dataset, rank or worker, or cannot be resumed.
+        """
+        self._loaded = state
+
+    def close(self) -> None:
+        """Ends the iterations of this process and the commands that they run; it can be used again."""
+        for iteration in list(self._iterations):
+            iteration.close()
+        if self._reading.tar is not None:
+            self._reading.tar.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _with(self, reading: Reading) -> WebDataset:
+        other = object.__new__(WebDataset)
+        other._reading, other._world = reading, self._world
+        other._length, other._knows_batches = self._length, self._knows_batches
+        other._start_counting(self._epochs.next)
+        return other
+
+    def _start_counting(self, epoch: int) -> None:
+        self._epochs = EpochLedger(epoch)
+        self._hint = None
+        self._cursor = None
+        self._loaded = None
+        self._iterations = weakref.WeakSet()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker that is spawned may have no other way to know the rank of the process that it works for.
+        is_spawning = context.get_spawning_popen() is not None
+        hint = Seat.here(self._world, self._hint).world if is_spawning else self._hint
+        return {**self.__dict__, "_hint": hint, "_iterations": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._iterations = weakref.WeakSet()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in taken.METHODS:
+            raise taken.MissingMethodError(name, "is not supported", mend=taken.METHODS[name])
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        tar, chain = self._reading.tar, self._reading.stages
+        shards = ", ".join(command.shown for command in self._reading.commands) if tar is None else tar
+        return f"WebDataset({shards})" + "".join(f".{stages.named(stage)}()" for stage in chain)

@@ -1,0 +1,230 @@
+"""webdataset's fluent interface: each method gives a new dataset, and reads nothing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+from samplerkit.compat.webdataset import arguments as taken
+from samplerkit.compat.webdataset import stages, steps
+from samplerkit.compat.webdataset.collate import default_collation_fn
+from samplerkit.compat.webdataset.handlers import Handler
+from samplerkit.compat.webdataset.reading import FOREVER, Reading
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
+from samplerkit.samplers import arguments
+from samplerkit.storage.tar.decode import Decode
+from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, alternatives
+
+
+class Fluent(ABC):
+    """The methods that add to what a dataset does; a subclass says how it is made with another reading."""
+
+    _reading: Reading
+
+    @abstractmethod
+    def _with(self, reading: Reading) -> Self:
+        """Gives the dataset with another reading."""
+
+    def shuffle(
+        self, size: int, *, seed: int | None = None, initial: Any = None, rng: Any = None, handler: Any = None
+    ) -> Self:
+        """Shuffles: the shards, and then the samples within windows of at least `size`, anew in each epoch.
+
+        It is a permutation of the whole epoch, computed and not buffered: mode PARTIAL. Where it stands in
+        the pipeline does not matter. What commands write is shuffled by a buffer of `size` samples.
+
+        Args:
+            size: samples in a window, of batches after `.batched`; 0 for no shuffle.
+            seed: of the order; None for that of the dataset.
+            initial: not needed: there is no buffer to be filled.
+            rng: refused: an order is by seed and epoch.
+            handler: not needed.
+        """
+        if rng is not None:
+            raise ArgumentTypeError(
+                "rng", "must be None: an order is by seed and epoch", rng, mend="say seed="
+            )
+        number = arguments.integer("shuffle", size)
+        if number < 1:
+            return self
+        shuffling = self._reading.shuffling
+        window = max(shuffling.window, number * stages.batch_size(self._reading.stages))
+        chosen = shuffling.seed if seed is None else arguments.seed(seed)
+        return self._changed(shuffling=replace(shuffling, window=window, seed=chosen))
+
+    def decode(
+        self,
+        *handlers: Any,
+        pre: Any = None,
+        post: Any = None,
+        only: Any = None,
+        partial: bool = True,
+        handler: Handler | None = None,
+    ) -> Self:
+        """Decodes fields by their extensions, as `TarDataset.decode` does: pickles are refused.
+
+        Args:
+            handlers: short names of images such as `pil`, and functions of an extension (".jpg") and bytes.
+            pre: more functions, which are asked first.
+            post: refused: text, numbers, JSON and arrays are decoded in any case.
+            only: the fields to decode; None for all.
+            partial: not needed: what is no bytes stays.
+            handler: what becomes of a sample that cannot be decoded.
+        """
+        if post is not None:
+            mend = "give the functions as arguments: the first that gives something else than None wins"
+            raise ArgumentTypeError("post", "is not supported", post, mend=mend)
+        return self._each("decode", Decode.of((*(pre or ()), *handlers), only), handler)
+
+    def rename(self, handler: Handler | None = None, keep: bool = True, **fields: Any) -> Self:
+        """Gives fields other names: `rename(image="jpg;png")` takes the first that a sample has.
+
+        Args:
+            handler: what becomes of a sample that has none of them.
+            keep: whether other fields stay.
+            fields: for each new name the old ones.
+        """
+        names = tuple((new, alternatives(new, old)) for new, old in fields.items())
+        step: Step = Rename(names) if arguments.boolean("keep", keep) else steps.Only(names)
+        return self._each("rename", step, handler)
+
+    def map_dict(self, handler: Handler | None = None, **functions: Callable[[Any], Any]) -> Self:
+        """Applies a function to each of some fields."""
+        return self._each("map_dict", MapDict(taken.functions("map_dict", functions)), handler)
+
+    def map_tuple(self, *functions: Callable[[Any], Any] | None, handler: Handler | None = None) -> Self:
+        """Applies a function to each place of a tuple; None leaves a place as it is."""
+        return self._each("map_tuple", steps.MapTuple(functions), handler)
+
+    def map(self, f: Callable[[Any], Any], handler: Handler | None = None) -> Self:
+        """Applies a function to each item; one for which it gives None is left out, as in webdataset."""
+        return self._each("map", steps.MapOrDrop(taken.function("map", f)), handler)
+
+    def to_tuple(
+        self,
+        *fields: Any,
+        handler: Handler | None = None,
+        missing_is_error: bool = True,
+        none_is_error: bool | None = None,
+    ) -> Self:
+        """Makes a tuple of some fields; `"jpg;png"` takes the first that a sample has.
+
+        Args:
+            fields: names; one text of several names with spaces between them is taken too.
+            handler: what becomes of a sample that lacks one.
+            missing_is_error: else there is None in its place.
+            none_is_error: whether a field that is None is refused; None for what `missing_is_error` says.
+        """
+        names = fields[0].split() if len(fields) == 1 and isinstance(fields[0], str) else fields
+        chosen = tuple(alternatives("to_tuple", name) for name in names)
+        if not chosen:
+            raise ArgumentValueError("to_tuple", "needs at least one field")
+        is_refused = missing_is_error if none_is_error is None else none_is_error
+        step: Step = ToTuple(chosen) if missing_is_error else steps.ToTupleOrNone(chosen)
+        chain = self._each("to_tuple", step, handler)
+        return chain._each("to_tuple", Map(steps.without_none), handler) if is_refused else chain
+
+    def select(
+        self,
+        predicate: Callable[[Any], Any],
+        *,
+        by: Literal["sample", "key"] = "sample",
+        handler: Handler | None = None,
+    ) -> Self:
+        """Keeps the samples for which a function gives true.
+
+        Args:
+            predicate: is given the item as it is at this place of the pipeline, or the key of the sample.
+            by: `sample` asks when a sample is read; `key` asks once for all, of the index, so that the number
+                of samples is known.
+            handler: what becomes of a sample for which it raises.
+        """
+        chosen = arguments.choice("by", by, ("sample", "key"))
+        if chosen == "sample":
+            step = steps.Select(taken.function("select", predicate))
+            return self._then(stages.Each("select", step, taken.handler_of(handler), may_drop=True))
+        if self._reading.tar is None:
+            raise ArgumentValueError("by", "cannot be 'key' where commands write the shards", by)
+        return self._changed(tar=self._reading.tar.select(predicate, by="key"))
+
+    def batched(
+        self,
+        batchsize: int,
+        collation_fn: Callable[[list[Any]], Any] | None = default_collation_fn,
+        partial: bool = True,
+    ) -> Self:
+        """Makes batches; give them to a DataLoader with `batch_size=None`.
+
+        Args:
+            batchsize: samples in a batch.
+            collation_fn: makes a batch of a list of samples; None leaves the list.
+            partial: whether a last, smaller batch is given: at most one a rank.
+        """
+        size = arguments.positive("batchsize", batchsize)
+        if collation_fn is not None:
+            taken.function("collation_fn", collation_fn)
+        return self._then(stages.Batched(size, collation_fn, arguments.boolean("partial", partial)))
+
+    def unbatched(self) -> Self:
+        """Takes batches apart again."""
+        return self._then(stages.Unbatched())
+
+    def listed(self, batchsize: int, partial: bool = True) -> Self:
+        """Makes lists of samples."""
+        return self.batched(batchsize, None, partial)
+
+    def unlisted(self) -> Self:
+        """Takes lists apart again."""
+        return self._then(stages.Unbatched(in_columns=False))
+
+    def slice(self, *bounds: int | None) -> Self:
+        """Keeps a part of the items of each worker, as `itertools.islice` does."""
+        return self._then(stages.Slice(bounds))
+
+    def compose(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
+        """Adds functions of your own or of `webdataset.filters`, from an iterator to an iterable."""
+        return self._then(*(stages.Composed(taken.function("compose", function)) for function in functions))
+
+    def pipe(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
+        """The older name of `compose`."""
+        return self.compose(*functions)
+
+    def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> Self:
+        """Makes an iteration give so many items in each worker, from as many passes as that takes.
+
+        So all ranks do equally many steps, whatever the pipeline leaves out.
+        """
+        most = max(arguments.integer("nsamples", nsamples), arguments.integer("nbatches", nbatches))
+        return self._changed(passes=FOREVER, most_items=arguments.positive("with_epoch", most))
+
+    def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
+        """Makes an iteration read the dataset several times, in another order each time.
+
+        Args:
+            nepochs: how many times; -1 for no end.
+            nbatches: after how many items in each worker it ends; -1 for no limit.
+        """
+        passes, most = arguments.integer("nepochs", nepochs), arguments.integer("nbatches", nbatches)
+        return self._changed(
+            passes=passes if passes > 0 else FOREVER,
+            most_items=most if most > 0 else self._reading.most_items,
+        )
+
+    def _each(self, name: str, step: Step, handler: Handler | None) -> Self:
+        return self._then(stages.Each(name, step, taken.handler_of(handler)))
+
+    def _then(self, *added: stages.Stage) -> Self:
+        wrong = stages.uncounted(added)
+        if wrong is not None and self._reading.split.equal_steps is not None:
+            problem = f"cannot be kept by .{stages.named(wrong)}, which changes the number of samples"
+            raise CompositionError("equal_steps", problem, mend="leave equal_steps out and say with_epoch(n)")
+        return self._changed(stages=(*self._reading.stages, *added))
+
+    def _changed(self, **changes: Any) -> Self:
+        reading = replace(self._reading, **changes)
+        block = stages.batch_size(reading.stages)
+        if block > 1:
+            reading = replace(reading, split=replace(reading.split, block=block))
+        return self._with(reading)

@@ -1,0 +1,88 @@
+"""Samples that commands write: shards that are read once, from front to back."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.compat.webdataset.commands import Command
+from samplerkit.compat.webdataset.handlers import Handler
+from samplerkit.compat.webdataset.running import Running
+from samplerkit.compat.webdataset.shuffling import Shuffling
+from samplerkit.compat.webdataset.split import Seat
+from samplerkit.compat.webdataset.stages import goes_on
+from samplerkit.compat.webdataset.stream import samples_of
+from samplerkit.errors import DatasetError
+from samplerkit.order.keys import Key
+
+ROLE = "stream"
+"""The role in the keys of the window."""
+
+
+@final
+@dataclass(frozen=True)
+class Piped:
+    """Shards that commands write.
+
+    Where there are as many shards as workers of all ranks, or more, each worker runs its own commands. Where
+    there are fewer, several workers run one command, and each takes every so many samples of it.
+
+    Args:
+        commands: one a shard.
+        timeout: how long to wait for the next byte of one, in seconds.
+        handler: what is asked when a command or its archive fails; the rest of its shard is then left out.
+    """
+
+    commands: tuple[Command, ...]
+    timeout: float
+    handler: Handler | None
+
+    def samples(self, seat: Seat, epoch: int, shuffling: Shuffling) -> Generator[dict[str, Any], None, None]:
+        """Gives the samples that one worker reads in an epoch."""
+        samples = self._in_order(seat, epoch, shuffling)
+        if not shuffling.window:
+            return samples
+        key = Key(shuffling.seed, epoch, 0, ROLE)
+        return _shuffled(samples, shuffling.window, key.words(2, index=seat.number))
+
+    def _in_order(
+        self, seat: Seat, epoch: int, shuffling: Shuffling
+    ) -> Generator[dict[str, Any], None, None]:
+        shards = list(shuffling.of_shards(len(self.commands), epoch))
+        if len(shards) >= seat.count:
+            mine, first, stride = shards[seat.number :: seat.count], 0, 1
+        else:
+            # Those that share a shard: seats number, number + shards, ...
+            number = seat.number % len(shards)
+            mine = shards[number : number + 1]
+            first, stride = seat.number // len(shards), len(range(number, seat.count, len(shards)))
+        for shard in mine:
+            try:
+                with closing(Running(self.commands[shard], self.timeout)) as running:
+                    samples = samples_of(running, f"pipe:{self.commands[shard].shown}")
+                    yield from islice(samples, first, None, stride)
+            except DatasetError as error:
+                if self.handler is None:
+                    raise
+                if not goes_on(self.handler, error, error):
+                    return
+
+
+def _shuffled(samples: Iterator[Any], window: int, words: Any) -> Generator[Any, None, None]:
+    """Shuffles a stream: each sample that is given is drawn from as many as the window holds."""
+    generator = np.random.Generator(np.random.Philox(key=words))
+    held: list[Any] = []
+    for sample in samples:
+        if len(held) < window:
+            held.append(sample)
+            continue
+        place = int(generator.integers(window))
+        yield held[place]
+        held[place] = sample
+    for place in generator.permutation(len(held)).tolist():
+        yield held[place]

@@ -1,0 +1,128 @@
+"""Which part of an epoch one worker of one rank reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from torch.utils.data import get_worker_info
+
+from samplerkit.loading.world import detect_world
+from samplerkit.order.algebra import Shard
+from samplerkit.order.files import Lanes
+from samplerkit.order.order import Order
+from samplerkit.order.typing import Ids
+from samplerkit.order.world import World
+
+EqualSteps = Literal["pad", "drop"]
+"""How all ranks get the same number of samples: the first ones repeated, or the last ones left out."""
+
+AT_ONCE = 4096
+"""Ids that are computed in one go."""
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Who reads: which worker of which rank.
+
+    Args:
+        world: which rank of how many.
+        worker: which worker of that rank.
+        workers: how many workers each rank has.
+
+    Example:
+        >>> Seat(World(2, 1), worker=0, workers=4).number
+        4
+    """
+
+    world: World
+    worker: int = 0
+    workers: int = 1
+
+    @classmethod
+    def here(cls, given: World | None, hint: World | None) -> Seat:
+        """Asks the running job and torch.
+
+        Args:
+            given: the world that the user says.
+            hint: the world of the process that started this worker: a worker that was spawned may have no
+                other way to know it.
+        """
+        worker = get_worker_info()
+        world = detect_world() if given is None else given
+        if worker is None:
+            return cls(world)
+        if given is None and hint is not None and world == World():
+            world = hint
+        return cls(world, worker.id, worker.num_workers)
+
+    @property
+    def number(self) -> int:
+        """Which of all workers of all ranks this is."""
+        return self.world.shard_id * self.workers + self.worker
+
+    @property
+    def count(self) -> int:
+        """How many workers all ranks have."""
+        return self.world.num_shards * self.workers
+
+
+@dataclass(frozen=True)
+class Split:
+    """How an epoch is split: by rank like cards, and by worker into runs of neighbours.
+
+    The order is woven of as many lanes as there are ranks, so a rank reads one lane: files that follow one
+    another. A run of it is a worker's. No sample is read twice, and none is left out, unless `equal_steps`
+    says so.
+
+    Args:
+        equal_steps: None for each sample once; ranks may differ by one sample then.
+        block: the samples of a batch: where one worker ends and the next begins is a border of batches.
+
+    Example:
+        >>> from samplerkit.order.sequences import Range
+        >>> seats = [Seat(World(2, rank), worker, 2) for rank in range(2) for worker in range(2)]
+        >>> [[ids.tolist() for ids in Split().ids(Range(0, 7), seat)] for seat in seats]
+        [[[0, 2]], [[4, 6]], [[1, 3]], [[5]]]
+    """
+
+    equal_steps: EqualSteps | None = None
+    block: int = 1
+
+    def rank_order(self, order: Order, world: World) -> Order:
+        """Gives what a rank reads of an order."""
+        return Shard(order, world.num_shards, world.shard_id, padded=self.equal_steps == "pad")
+
+    def rows_of_rank(self, total: int, world: World) -> int:
+        """Gives how many samples of `total` a rank reads."""
+        least, more = divmod(total, world.num_shards)
+        return least + {"pad": more > 0, "drop": False}.get(self.equal_steps or "", world.shard_id < more)
+
+    def rows(self, total: int, seat: Seat, *, never_none: bool = False) -> range:
+        """Gives the rows of its rank that a worker reads.
+
+        Args:
+            total: the samples of the epoch.
+            seat: who reads.
+            never_none: whether one for whom there is nothing reads what its rank reads.
+        """
+        of_rank = self.rows_of_rank(total, seat.world)
+        starts = Lanes(-(-of_rank // self.block), seat.workers).starts * self.block
+        first, end = starts[seat.worker : seat.worker + 2].tolist()
+        rows = range(min(first, of_rank), min(end, of_rank))
+        return rows if rows or not never_none else range(of_rank)
+
+    def ids(self, order: Order, seat: Seat, start: int = 0, *, never_none: bool = False) -> Iterator[Ids]:
+        """Gives the ids that a worker reads.
+
+        Args:
+            order: the undealt order of the epoch.
+            seat: who reads.
+            start: how many of them to leave out at the beginning.
+            never_none: as for `rows`.
+        """
+        mine = self.rank_order(order, seat.world)
+        rows = self.rows(len(order), seat, never_none=never_none)[start:]
+        for first in range(rows.start, rows.stop, AT_ONCE):
+            yield mine[first : min(first + AT_ONCE, rows.stop)]

@@ -1,0 +1,265 @@
+"""What is done to the stream of samples: one small picklable value a stage."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+from samplerkit.compat.webdataset.handlers import Handler
+from samplerkit.compat.webdataset.steps import Dropped
+from samplerkit.errors import DatasetError, SamplerkitError
+
+_log = logging.getLogger("samplerkit")
+
+ONE_EACH = "one each"
+"""Gives exactly one item for each item."""
+BATCHES = "batches"
+"""Gives one item for several."""
+ANY_NUMBER = "any number"
+"""Gives as many items as it likes, but holds none back."""
+UNKNOWN = "unknown"
+"""Does what it likes; it may hold items back."""
+
+
+class Stage(Protocol):
+    """One stage: takes the items of the stage before, gives others."""
+
+    @property
+    def counts(self) -> str:
+        """How many items it gives: one of the four constants above."""
+
+    def run(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Applies the stage."""
+
+
+@dataclass(frozen=True)
+class Each:
+    """Applies a step to each item.
+
+    Args:
+        name: of the method that the user called.
+        step: gives the new item, or `Dropped`.
+        handler: what is asked when the step raises; None raises.
+        may_drop: whether the step may leave items out.
+    """
+
+    name: str
+    step: Callable[[Any], Any]
+    handler: Handler | None = None
+    may_drop: bool = False
+
+    @property
+    def counts(self) -> str:
+        """A handler is a step that may drop, too; but only where there is an error."""
+        return ANY_NUMBER if self.may_drop else ONE_EACH
+
+    def run(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Applies the stage."""
+        return _each(items, (self,), may_drop=True)
+
+
+@dataclass(frozen=True)
+class Batched:
+    """Makes batches.
+
+    Args:
+        size: items in a batch.
+        collate: makes a batch of a list; None leaves the list.
+        partial: whether a last, smaller batch is given.
+    """
+
+    size: int
+    collate: Callable[[list[Any]], Any] | None
+    partial: bool
+
+    @property
+    def counts(self) -> str:
+        """One item for several."""
+        return BATCHES
+
+    def run(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Applies the stage."""
+        while batch := list(islice(items, self.size)):
+            if len(batch) == self.size or self.partial:
+                yield batch if self.collate is None else self.collate(batch)
+
+
+@dataclass(frozen=True)
+class Unbatched:
+    """Takes batches apart: tuples or dicts of columns, or lists of samples."""
+
+    in_columns: bool = True
+
+    @property
+    def counts(self) -> str:
+        """It stands in the middle of a batch between two items."""
+        return UNKNOWN
+
+    def run(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Applies the stage."""
+        for batch in items:
+            if not self.in_columns:
+                yield from batch
+            elif isinstance(batch, dict):
+                for values in zip(*batch.values(), strict=True):
+                    yield dict(zip(batch, values, strict=True))
+            else:
+                yield from zip(*batch, strict=True)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Keeps a part of the items of each worker, as `itertools.islice` does."""
+
+    bounds: tuple[int | None, ...]
+
+    @property
+    def counts(self) -> str:
+        """It counts from the beginning, which a resumed iteration does not see."""
+        return UNKNOWN
+
+    def run(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Applies the stage."""
+        return islice(items, *self.bounds)
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Applies a user's own function, from an iterator to an iterable."""
+
+    function: Callable[[Iterator[Any]], Any]
+
+    @property
+    def counts(self) -> str:
+        """Nobody knows."""
+        return UNKNOWN
+
+    def run(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Applies the stage."""
+        return iter(self.function(items))
+
+
+_METHODS: dict[type, str] = {
+    Batched: "batched",
+    Unbatched: "unbatched",
+    Slice: "slice",
+    Composed: "compose",
+}
+
+
+def run(stages: tuple[Stage, ...], items: Iterator[Any], *, may_drop: bool = True) -> Iterator[Any]:
+    """Sends items through stages. Steps that follow one another are applied by one loop.
+
+    Args:
+        stages: the first one first.
+        items: what the first one takes.
+        may_drop: whether steps may leave items out; else that is a `DatasetError` in the loop.
+    """
+    steps: list[Each] = []
+    for stage in stages:
+        if isinstance(stage, Each):
+            steps.append(stage)
+            continue
+        items = stage.run(_each(items, tuple(steps), may_drop=may_drop) if steps else items)
+        steps = []
+    return _each(items, tuple(steps), may_drop=may_drop) if steps else items
+
+
+def uncounted(stages: tuple[Stage, ...]) -> Stage | None:
+    """Finds the first stage after which nobody knows how many items there are; None if there is none."""
+    return next((stage for stage in stages if stage.counts not in {ONE_EACH, BATCHES}), None)
+
+
+def batch_size(stages: tuple[Stage, ...]) -> int:
+    """Gives how many samples an item holds, as far as `.batched` says."""
+    size = 1
+    for stage in stages:
+        if isinstance(stage, Batched):
+            size *= stage.size
+        elif isinstance(stage, Unbatched):
+            size = 1
+    return size
+
+
+def length(stages: tuple[Stage, ...], samples: int) -> int:
+    """Gives how many items come of samples; `uncounted` finds nothing."""
+    for stage in stages:
+        if isinstance(stage, Batched):
+            samples = -(-samples // stage.size) if stage.partial else samples // stage.size
+    return samples
+
+
+def named(stage: Stage) -> str:
+    """Gives the name of the method that adds a stage."""
+    return stage.name if isinstance(stage, Each) else _METHODS[type(stage)]
+
+
+def _each(items: Iterator[Any], group: tuple[Each, ...], *, may_drop: bool) -> Iterator[Any]:
+    left_out = 0
+    try:
+        for item in items:
+            value = item
+            for each in group:
+                try:
+                    value = each.step(value)
+                except Exception as error:
+                    if not goes_on(each.handler, error, failure(item, each.name, error)):
+                        return
+                    left_out += 1
+                    value = Dropped
+                if value is Dropped:
+                    if not may_drop:
+                        raise _dropped(item, each.name)
+                    break
+            else:
+                yield value
+    finally:
+        if left_out:
+            _log.warning("%d samples were left out, as the handler said", left_out)
+
+
+def _dropped(item: Any, step: str) -> DatasetError:
+    error = DatasetError(
+        "sample",
+        "the sample is left out, and equal_steps counts on it",
+        mend="say with_epoch(n) in place of equal_steps",
+    )
+    return failure(item, step, error)
+
+
+def goes_on(handler: Handler | None, error: Exception, described: DatasetError) -> bool:
+    """Asks a handler whether to go on without what could not be read or made.
+
+    Args:
+        handler: None for raising.
+        error: what was raised.
+        described: the same, with the place.
+
+    Raises:
+        DatasetError: the handler raises.
+    """
+    if handler is None:
+        raise described from error
+    try:
+        verdict = handler(error)
+    except Exception as raised:
+        if raised is described:
+            raise
+        raise described from raised
+    if not verdict:
+        _log.warning("the handler ends the epoch early: %s", described)
+    return bool(verdict)
+
+
+def failure(item: Any, step: str, error: Exception) -> DatasetError:
+    """Gives the error that says at which sample a step failed."""
+    place = "pipeline"
+    if isinstance(item, dict) and "__key__" in item:
+        place = f"{item.get('__url__', 'dataset')}: sample {item['__key__']!r}"
+    if isinstance(error, SamplerkitError):
+        described = error.problem if error.place == "sample" else f"{error.place}: {error.problem}"
+        return DatasetError(place, f"{step} failed: {described}", mend=error.mend)
+    return DatasetError(place, f"{step} failed: {type(error).__name__} {error}")

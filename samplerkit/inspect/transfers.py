@@ -1,0 +1,190 @@
+"""What an epoch asks of the place where the files lie: requests and bytes, by the way in which it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice, zip_longest
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.inspect.view import RunView
+from samplerkit.order.typing import Ids
+from samplerkit.storage.tar.costs import (
+    COSTLY,
+    EpochCosts,
+    FetchCosts,
+    epoch_costs,
+    fetches_whole,
+)
+
+COUNTED_SAMPLES = 1 << 20
+"""Up to this many samples an epoch all requests are counted; above, a stretch of so many is, and scaled."""
+
+COUNTED_BATCHES = 1 << 14
+"""The same of batches, of all ranks together: each takes its time, be it ever so small."""
+
+FILES_IN_A_BLOCK = 4
+"""The `partial_size` that is advised holds as many samples as so many files."""
+
+
+@final
+@dataclass(frozen=True)
+class Transfers:
+    """What an epoch of all ranks asks of remote storage, where they share the cache of one machine.
+
+    Args:
+        num_files: the files.
+        num_bytes: what they hold; None where nobody knows their sizes.
+        is_remote: whether they lie elsewhere.
+        way: how they are read: `whole`, or `ranges` for single samples.
+        cached_files: how many of them the cache on disk holds; None where no limit was said.
+        whole: requests and bytes if whole files are fetched.
+        ranges: the same if single samples are read; None where that cannot be.
+        is_counted: whether all of the epoch was looked at; else the numbers are estimates.
+        advice: what to do about an epoch that costs too much; "" for nothing.
+        unknown: what could not be found out, and why; "" for nothing.
+    """
+
+    num_files: int
+    num_bytes: int | None
+    is_remote: bool
+    way: str
+    cached_files: int | None
+    whole: FetchCosts
+    ranges: FetchCosts | None
+    is_counted: bool
+    advice: str
+    unknown: str
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the cost of the cheapest way this epoch has; None where sizes are not known.
+
+        A request counts as 1 MiB. The cheapest way is to fetch each file once.
+        """
+        if self.num_bytes is None:
+            return None
+        taken = self.whole if self.ranges is None or self.way == "whole" else self.ranges
+        return taken.cost / max(1, FetchCosts(self.num_files, self.num_bytes).cost)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives plain data, for JSON; bytes that are not known are None."""
+        told = {**asdict(self), "ratio": self.ratio}
+        for way in ("whole", "ranges"):
+            if told[way] is not None and self.num_bytes is None:
+                told[way]["bytes"] = None
+        return told
+
+
+def transfers(view: RunView, epoch: int) -> Transfers | None:
+    """Counts what an epoch asks; no file is read, only sizes are asked for.
+
+    Args:
+        view: a run.
+        epoch: which one.
+
+    Returns:
+        None of a dataset whose files can be read no cheaper in another order: local ones, other than tar
+        shards that are read sample by sample; and what is no dataset of files.
+    """
+    dataset, layout = view.run.dataset, view.layout
+    if not layout.has_files or not callable(getattr(dataset, "shard_bytes", None)):
+        return None
+    is_remote = bool(getattr(dataset, "is_remote", False))
+    if not is_remote and not hasattr(dataset, "fetch"):
+        return None
+    sizes, unknown = _sizes(dataset)
+    cached = _cached_files(dataset, sizes)
+    way = _way(view, epoch, cached)
+    costs, is_counted = _counted(view, epoch, sizes, cached)
+    found = Transfers(
+        num_files=layout.num_files,
+        num_bytes=None if sizes is None else int(sizes.sum()),
+        is_remote=is_remote,
+        way=way,
+        cached_files=cached,
+        whole=costs.shards,
+        ranges=costs.ranges if hasattr(dataset, "fetch") else None,
+        is_counted=is_counted,
+        advice="",
+        unknown=unknown,
+    )
+    if not is_remote or (found.ratio or 0) <= COSTLY:
+        return found
+    return Transfers(**{**vars(found), "advice": _advice(found, layout.num_samples)})
+
+
+def _way(view: RunView, epoch: int, cached: int | None) -> str:
+    """Tells how a dataset reads in this order: as it was asked to, or as it will find out by itself."""
+    dataset, layout = view.run.dataset, view.layout
+    fetch = getattr(dataset, "fetch", "shards")  # files of other kinds are read as a whole
+    if fetch in {None, "ranges"}:  # None: in place, on a disk of this machine
+        return "ranges"
+    if fetch == "shards":
+        return "whole"
+    shards = (layout.file_of(ids) for _, ids in view.reading(epoch).batches())
+    return "whole" if fetches_whole(shards, layout.sizes, cached or layout.num_files) else "ranges"
+
+
+def _sizes(dataset: Any) -> tuple[Ids | None, str]:
+    try:
+        return np.asarray(dataset.shard_bytes()), ""
+    except DatasetError as error:
+        return None, f"bytes, for a size could not be asked: {error}"
+
+
+def _cached_files(dataset: Any, sizes: Ids | None) -> int | None:
+    """Gives how many files the cache on disk holds, by their mean size; None for all, or as many as fit."""
+    most = getattr(dataset, "max_cache_bytes", None)
+    if most is None or sizes is None or sizes.sum() <= most:
+        return None
+    return max(1, int(most // (sizes.sum() / sizes.size)))
+
+
+def _counted(view: RunView, epoch: int, sizes: Ids | None, cached: int | None) -> tuple[EpochCosts, bool]:
+    """Counts the requests of all ranks, step by step, as they come to the cache of one machine."""
+    layout, total = view.layout, len(view.run.undealt(epoch))
+
+    def counted(batches: int | None) -> EpochCosts:
+        stretch = islice(_batches(view, epoch), batches)
+        return epoch_costs(layout, stretch, shard_bytes=sizes, cached_shards=cached)
+
+    batches = min(COUNTED_SAMPLES // view.batch_size, COUNTED_BATCHES)
+    if total <= batches * view.batch_size:
+        return counted(None), True
+    # The second half of a stretch tells what goes on when the first files are there.
+    half = max(1, batches // 2)
+    whole, first = counted(2 * half), counted(half)
+    scale = total / (half * view.batch_size)
+    # An epoch fetches each file, and if all stay in the cache, none twice.
+    shards = FetchCosts(layout.num_files, 0 if sizes is None else int(sizes.sum()))
+    if cached is not None:
+        shards = FetchCosts(
+            max(shards.requests, round(scale * (whole.shards.requests - first.shards.requests))),
+            max(shards.bytes, round(scale * (whole.shards.bytes - first.shards.bytes))),
+        )
+    ranges = FetchCosts(
+        round(scale * (whole.ranges.requests - first.ranges.requests)),
+        round(scale * (whole.ranges.bytes - first.ranges.bytes)),
+    )
+    return EpochCosts(shards, ranges), False
+
+
+def _batches(view: RunView, epoch: int) -> Iterator[Ids]:
+    """Gives the batches of all ranks, one after another within each step."""
+    readings = (view.reading(epoch, rank) for rank in range(view.num_ranks))
+    for step in zip_longest(*((ids for _, ids in reading.batches()) for reading in readings)):
+        yield from (ids for ids in step if ids is not None)
+
+
+def _advice(found: Transfers, num_samples: int) -> str:
+    size = -(-num_samples * FILES_IN_A_BLOCK // max(1, found.num_files))
+    partial = f"shuffle: partial with partial_size: {size}"
+    costs = f"costs {found.ratio or 0:.1f} times as much as fetching each file once"
+    if found.way == "ranges":
+        return f"reading single samples {costs}: take {partial}, or a cache for all files and fetch: shards"
+    held = f"the cache holds {found.cached_files} files"
+    return f"this order {costs}, since {held}: take {partial}, or a larger cache"

@@ -1,0 +1,140 @@
+"""Files that lie elsewhere: read by a reader of local files, and asked for their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError, SamplerkitError
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.reader import FileReader
+from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.remote.location import is_remote, shown
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.remote.version import UNKNOWN_SIZE
+
+ASKED_AT_A_TIME = 16
+"""Sizes that are asked for at the same time."""
+
+Result = TypeVar("Result")
+
+
+@final
+@dataclass(frozen=True)
+class RemoteReader:
+    """Reads URLs by a reader that knows only local files; local files it reads as ever.
+
+    Each file is fetched into the cache of this machine, and stays there for certain only while it is read:
+    what a reader gives must not need the file any more. Errors name the URL, without its query and without
+    credentials, and never the copy.
+
+    Args:
+        reader: reads a local file.
+        storage: fetches; None gives the URL itself to the reader.
+    """
+
+    reader: FileReader
+    storage: RemoteStorage | None
+
+    @property
+    def counts_cheaply(self) -> bool:
+        """Whether the reader counts without reading all of a file; it is fetched as a whole all the same."""
+        return self.reader.counts_cheaply
+
+    def read(self, path: str) -> FileContent:
+        """Reads a file."""
+        content = self._locally(path, self.reader.read)
+        return replace(content, path=shown(path)) if is_remote(path) else content
+
+    def count(self, path: str) -> int:
+        """Tells how many samples a file has."""
+        return self._locally(path, self.reader.count)
+
+    def _locally(self, path: str, call: Callable[[str], Result]) -> Result:
+        if not is_remote(path):
+            return call(path)
+        if self.storage is None:
+            return _renamed(path, shown(path), call)
+        with self.storage.fetch(path) as local:
+            return _renamed(local.path, shown(path), call)
+
+
+def storage_for(has_urls: bool, lengths: Any, options: RemoteOptions | None) -> RemoteStorage | None:
+    """Gives what fetches the files of a dataset; None where nothing is to be fetched.
+
+    Args:
+        has_urls: whether a file lies elsewhere.
+        lengths: as the user told them: they may lie at a URL too.
+        options: None where URLs are left to the reader.
+    """
+    if options is None or not (has_urls or (isinstance(lengths, str) and is_remote(lengths))):
+        return None
+    return RemoteStorage(options)
+
+
+def with_requests(stats: FileStats, storage: RemoteStorage | None) -> FileStats:
+    """Adds what was asked of remote storage to the figures of a dataset."""
+    if storage is None:
+        return stats
+    asked = storage.stats
+    return replace(
+        stats,
+        requests=asked.requests,
+        retries=asked.retries,
+        downloads=asked.downloads,
+        bytes_downloaded=asked.bytes,
+    )
+
+
+def sizes_of(paths: Sequence[str], storage: RemoteStorage | None) -> Ids:
+    """Asks how many bytes each file has.
+
+    Args:
+        paths: of the files, and URLs.
+        storage: asks for those that lie elsewhere.
+
+    Raises:
+        DatasetError: a size cannot be told.
+    """
+
+    def size(number: int) -> int:
+        path = paths[number]
+        try:
+            if not is_remote(path):
+                return Path(path).stat().st_size
+        except OSError as error:
+            raise DatasetError(path, f"cannot be read ({error.strerror})") from error
+        found = UNKNOWN_SIZE if storage is None else storage.version(path).size
+        if found == UNKNOWN_SIZE:
+            raise DatasetError(shown(path), "does not tell its size")
+        return found
+
+    with ThreadPoolExecutor(ASKED_AT_A_TIME, "samplerkit-sizes") as pool:
+        return np.fromiter(pool.map(size, range(len(paths))), dtype=np.int64, count=len(paths))
+
+
+def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
+    """Calls with a path; an error has the name in its place."""
+    try:
+        return call(path)
+    except SamplerkitError as error:
+        if path == name:
+            raise
+        value = error.value.replace(path, name) if isinstance(error.value, str) else error.value
+        failed = type(error)(
+            error.place.replace(path, name),
+            error.problem.replace(path, name),
+            *(() if value is None else (value,)),
+            mend=error.mend,
+        )
+        # The reader's own error may hold the query of a URL, if it has seen one.
+        failed.__cause__ = None if is_remote(path) else error.__cause__
+    # Outside of the handler, so that the error with the path in it is no part of the chain.
+    raise failed

@@ -1,0 +1,106 @@
+"""Batches read before they are asked for, one ahead, where it is known which they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.cache import ReadAheadCache
+from samplerkit.storage.files.shelf import CacheLimits
+from samplerkit.storage.files.stats import FileStats
+
+MOST_BYTES = 256 << 20
+"""Bytes of a batch from which on none is read ahead."""
+
+MOST_MISTAKES = 8
+"""Batches in a row that were not expected, after which nothing is expected any more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Samples that were read together.
+
+    Args:
+        samples: of the batch; None where they were too large to be read ahead.
+        num_bytes: that were read for it.
+        path: nothing: a batch has no name.
+    """
+
+    samples: list[Any] | None
+    num_bytes: int
+    path: str = ""
+
+
+@final
+class Batches:
+    """The batches that come next: while one is worked on, the next one is read in a thread.
+
+    Args:
+        read: reads a batch; called from that thread, too.
+        upcoming: the ids of each batch to come; iterated over a bounded way ahead.
+    """
+
+    def __init__(self, read: Callable[[Ids], Batch], upcoming: Iterable[Any]) -> None:
+        self._read_now = read
+        self._expected: dict[int, Ids] = {}
+        self._next = 0
+        self._mistakes = 0
+        self._num_bytes = 0
+        # To the cache each batch is a file that is used once.
+        limits = CacheLimits(max_files=3, max_bytes=None, read_ahead=1, threads=1, keeps_unneeded=False)
+        self._cache = ReadAheadCache(self._read, 1, limits, FileStats())
+        self._cache.expect(self._numbered(upcoming), lambda numbers: numbers)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether what is read is still what was expected."""
+        return self._mistakes < MOST_MISTAKES
+
+    def read(self, ids: Ids) -> list[Any]:
+        """Gives the samples of a batch; one that was not expected is read now."""
+        number = self._next
+        expected = self._expected.get(number)
+        if expected is None or not np.array_equal(expected, ids):
+            self._mistakes += 1
+            return self._now(ids)
+        self._mistakes = 0
+        self._next = number + 1
+        self._cache.begin(_as_file(number, ids))
+        try:
+            samples = self._cache.content(number).samples
+        finally:
+            self._cache.end()
+            del self._expected[number]
+        return self._now(ids) if samples is None else samples
+
+    def stop(self) -> None:
+        """Ends the thread when it has read what it reads now."""
+        self._cache.stop()
+
+    def close(self) -> None:
+        """Ends the thread, and waits for it for a second at most."""
+        self._cache.close()
+
+    def _now(self, ids: Ids) -> list[Any]:
+        batch = self._read_now(ids)
+        return [] if batch.samples is None else batch.samples
+
+    def _read(self, number: int) -> Batch:
+        if number >= self._next and self._num_bytes > MOST_BYTES:
+            return Batch(None, 0)
+        batch = self._read_now(self._expected[number])
+        self._num_bytes = batch.num_bytes
+        return batch
+
+    def _numbered(self, upcoming: Iterable[Any]) -> Iterator[Ids]:
+        for number, ids in enumerate(upcoming):
+            self._expected[number] = np.asarray(ids, dtype=np.int64)
+            yield _as_file(number, self._expected[number])
+
+
+def _as_file(number: int, ids: Ids) -> Ids:
+    return np.full(max(1, ids.size), number)

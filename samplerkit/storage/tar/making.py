@@ -1,0 +1,81 @@
+"""The source that a user's arguments mean."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any, get_args
+
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.storage.files.arguments import checked_integer
+from samplerkit.storage.files.lengths import fetched_lengths, given_lengths
+from samplerkit.storage.progress import progress_of
+from samplerkit.storage.remote.location import is_remote, shown
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.tar.cache import Cache
+from samplerkit.storage.tar.handles import checked_most
+from samplerkit.storage.tar.names import archive_names, short_names
+from samplerkit.storage.tar.reading import Fetching
+from samplerkit.storage.tar.shard_source import ShardSource
+from samplerkit.storage.tar.shards import Shards
+from samplerkit.storage.tar.source import Fetch, IndexedSource, OnError, Source
+
+REMOTE_FOLDER = "remote"
+"""Where fetched shards lie in a cache folder that the user names for a dataset."""
+
+
+def source_of(
+    urls: Any,
+    on_error: Any,
+    max_handles: Any,
+    checksums: Any,
+    cache: Any,
+    progress: Any,
+    *,
+    lengths: Any,
+    remote: Any,
+    fetch: Any,
+    max_shards: Any,
+    read_ahead: Any,
+) -> Source:
+    """Takes the arguments of a `TarDataset`: archives on disk are joined, others are opened one by one.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: a choice is not known, or names or lengths do not fit.
+        ArgumentRangeError: a number is not positive.
+        DatasetError: a file is not there.
+    """
+    _check_choice("on_error", on_error, get_args(OnError))
+    _check_choice("fetch", fetch, get_args(Fetch))
+    if not isinstance(checksums, bool):
+        raise ArgumentTypeError("checksums", "must be a bool", checksums)
+    folder = Cache.of(cache)
+    options = RemoteOptions.of(remote)
+    if options.cache is None and cache is not None:
+        options = replace(options, cache=os.fspath(folder.folder / REMOTE_FOLDER))
+    fetching = Fetching(
+        fetch,
+        checked_integer("max_shards", max_shards, 1),
+        checked_integer("read_ahead", read_ahead, 0),
+    )
+    most, told = checked_most(max_handles), progress_of(progress)
+    names = archive_names(urls, options)
+    if lengths is None and not any(map(is_remote, names)):
+        return IndexedSource(names, on_error, most, checksums, folder, told)
+    needs_storage = any(map(is_remote, names)) or (isinstance(lengths, str) and is_remote(lengths))
+    storage = RemoteStorage(options) if needs_storage else None
+    if lengths is not None:
+        lengths = given_lengths(fetched_lengths(lengths, storage), names, short_names(names))
+    public = tuple(shown(name) if is_remote(name) else name for name in names)
+    shards = Shards(names, public, storage, folder, checksums, on_error == "skip")
+    return ShardSource(shards, lengths, fetching, told)
+
+
+def _check_choice(place: str, value: Any, choices: tuple[str, ...]) -> None:
+    if not isinstance(value, str):
+        raise ArgumentTypeError(place, "must be a string", value)
+    if value not in choices:
+        named = " or ".join(repr(choice) for choice in choices)
+        raise ArgumentValueError(place, f"must be {named}", value)

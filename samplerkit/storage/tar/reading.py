@@ -1,0 +1,299 @@
+"""The samples of shards, read one shard at a time or sample by sample, in one process."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import tee
+from typing import Any, final
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.cache import ReadAheadCache
+from samplerkit.storage.files.shelf import CacheLimits
+from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.tar.batches import Batch, Batches
+from samplerkit.storage.tar.contents import THREADS, Contents
+from samplerkit.storage.tar.costs import EpochCosts, FetchCosts, fetches_whole
+from samplerkit.storage.tar.flaws import Flaw, Skipped
+from samplerkit.storage.tar.index import Index
+from samplerkit.storage.tar.joining import edge, split_between
+from samplerkit.storage.tar.ranges import Read, Wanted, read_ranges
+from samplerkit.storage.tar.shards import Shard, Shards
+from samplerkit.storage.tar.source import Fetch
+from samplerkit.storage.tar.workers import this_worker
+from samplerkit.storage.threads import in_threads
+
+MOST_INDEXES = 4096
+"""Indexes that a process has at hand; they are mapped, so they take memory as far as they are used."""
+
+
+@dataclass(frozen=True)
+class Fetching:
+    """How shards are read.
+
+    Args:
+        fetch: in which way.
+        max_shards: shards at hand at most, those that are fetched ahead included.
+        read_ahead: how many are fetched ahead.
+    """
+
+    fetch: Fetch
+    max_shards: int
+    read_ahead: int
+
+    @property
+    def limits(self) -> CacheLimits:
+        """What is at hand; a shard that is not needed soon is let go, and stays in the cache on disk."""
+        threads = max(1, min(self.read_ahead, 4))
+        return CacheLimits(self.max_shards, None, self.read_ahead, threads, keeps_unneeded=False)
+
+
+@final
+class ShardReading:
+    """Reads samples in one process; it has threads and open shards.
+
+    Args:
+        shards: to read.
+        contents: what lies in them.
+        fetching: how they are read.
+        stats: the figures to begin with.
+    """
+
+    def __init__(self, shards: Shards, contents: Contents, fetching: Fetching, stats: FileStats) -> None:
+        self._shards = shards
+        self._contents = contents
+        self._fetching = fetching
+        self._lock = threading.Lock()
+        self._finding = threading.Lock()
+        self._open: ReadAheadCache[Shard] = self._new_cache(stats)
+        self._at_hand: WeakValueDictionary[int, Shard] = WeakValueDictionary()
+        self._indexes: OrderedDict[int, Index] = OrderedDict()
+        self._versions: dict[int, tuple[int, int | str]] = {}
+        self._batches: Batches | None = None
+        self._is_whole: bool | None = None  # None: it was not told what comes
+        self._epoch_samples = contents.layout.num_samples
+        self._costs: EpochCosts | None = None
+        self._has_warned = False
+
+    @property
+    def stats(self) -> FileStats:
+        """The figures of the shards that were at hand."""
+        return self._open.stats
+
+    @property
+    def skipped(self) -> Skipped:
+        """What was skipped in the shards that were met."""
+        with self._lock:
+            met = list(self._indexes.values())
+        flaws: list[Flaw] = [flaw for index in met for flaw in index.flaws]
+        return Skipped.of(flaws, sum((Counter(index.counts) for index in met), Counter[str]()))
+
+    def expect(self, upcoming: Iterable[Any], epoch_samples: int) -> None:
+        """Is told what is read next, batch by batch: it chooses how to read that, and reads ahead.
+
+        Args:
+            upcoming: the ids of each batch.
+            epoch_samples: how many samples an epoch has, of all ranks and workers.
+        """
+        self._epoch_samples = epoch_samples
+        batches = iter(upcoming)
+        fetching, layout = self._fetching, self._contents.layout
+        is_whole = fetching.fetch == "shards"
+        if not any(map(self._shards.is_remote, range(layout.num_files))):
+            is_whole = True
+        elif fetching.fetch == "auto":
+            batches, looked_at = tee(batches)
+            _, sharers = this_worker()
+            shards = map(layout.file_of, looked_at)
+            is_whole = fetches_whole(shards, layout.sizes, self._shards.cache_capacity(), sharers)
+            # Else all that is read later would be kept for it.
+            del shards, looked_at
+        if self._batches is not None:
+            self._batches.stop()
+        self._batches = None
+        self._is_whole = is_whole
+        if is_whole:
+            self._open.expect(batches, layout.file_of)
+            return
+        before = self._open
+        before.stop()
+        self._open = self._new_cache(before.stats)
+        self._batches = Batches(self._by_ranges, batches)
+
+    def read(self, ids: Ids) -> list[dict[str, Any]]:
+        """Reads samples."""
+        batches = self._batches
+        if batches is not None:
+            if batches.is_right:
+                samples = batches.read(ids)
+                self._warn_of_costs()
+                return samples
+            batches.stop()
+            self._batches = self._is_whole = None
+        is_whole = self._is_whole
+        if is_whole or (is_whole is None and self._fetching.fetch == "shards"):
+            return self._by_shards(ids)
+        return self._by_ranges(ids).samples or []
+
+    def index(self, number: int) -> Index:
+        """Gives the index of a shard; the shard is fetched for it if there is none."""
+        found = self._index_here(number)
+        if found is not None:
+            return found
+        known = self._shards.known_index(number)
+        if known is not None:
+            return self._learned(number, known)
+        return self._open.content(number).index
+
+    def indexes(self, numbers: Iterable[int]) -> dict[int, Index]:
+        """Gives the indexes of several shards; those that are not at hand are asked for at the same time."""
+        wanted = list(numbers)
+        found = {number: index for number in wanted if (index := self._index_here(number)) is not None}
+        if len(found) < len(wanted):
+            # The next batch, which is read ahead, mostly lacks the same ones.
+            with self._finding:
+                missing = [number for number in wanted if number not in found]
+                found |= dict(in_threads(self.index, missing, THREADS, "samplerkit-index"))
+        return found
+
+    def stop(self) -> None:
+        """Lets everything go; threads end when they are done with what they do now."""
+        if self._batches is not None:
+            self._batches.stop()
+        self._open.stop()
+
+    def close(self) -> None:
+        """Lets everything go, and waits for the threads, for a second each at most."""
+        if self._batches is not None:
+            self._batches.close()
+        self._open.close()
+
+    def split(self, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
+        """Gives for each shard the numbers of its samples in it, and their places among the ids."""
+        layout, firsts = self._contents.layout, self._contents.firsts
+        file = layout.file_of(ids)
+        by_file = np.argsort(file, kind="stable")
+        numbers, heads = np.unique(file[by_file], return_index=True)
+        return {
+            number: (ids[places] - layout.starts[number] + firsts[number], places)
+            for number, places in zip(numbers.tolist(), np.split(by_file, heads[1:]), strict=False)
+        }
+
+    def _by_shards(self, ids: Ids) -> list[dict[str, Any]]:
+        samples: list[Any] = [None] * ids.size
+        parts = self.split(ids)
+        opened = self._open
+        opened.begin(ids)
+        try:
+            # Not sorted once for all: while one shard is gone through, another one arrives.
+            while parts:
+                number = opened.nearest(parts)
+                rows, places = parts.pop(number)
+                _put(opened.content(number), rows, places, samples)
+        finally:
+            opened.end()
+        return samples
+
+    def _by_ranges(self, ids: Ids) -> Batch:
+        samples: list[Any] = [None] * ids.size
+        parts = self.split(ids)
+        wanted = []
+        for number, index in self.indexes(parts).items():
+            rows, places = parts[number]
+            shard = self._at_hand.get(number)
+            if shard is None and self._is_whole_here(number, index):
+                shard = self._open.content(number)
+            if shard is None:
+                wanted.append(Wanted(self._shards.urls[number], index, rows, places))
+            else:
+                _put(shard, rows, places, samples)
+        read = Read(0, 0)
+        if wanted and self._shards.storage is not None:
+            read = read_ranges(wanted, self._shards.storage, samples)
+            self._note_costs(read, sum(part.rows.size for part in wanted), wanted)
+        return Batch(samples, read.bytes)
+
+    def _is_whole_here(self, number: int, index: Index) -> bool:
+        """Whether a shard is read from a disk of this machine, all the same how it was meant to be read."""
+        # A compressed shard cannot be read in the middle.
+        if not self._shards.is_remote(number) or index.unpacked_size is not None:
+            return True
+        return self._fetching.fetch == "auto" and self._shards.is_cached(number)
+
+    def _opened(self, number: int) -> Shard:
+        """Brings a shard here: what the cache of open shards calls."""
+        known, refuses_stale = self._index_here(number), not self._contents.is_told
+        shard = self._shards.open(number, known, refuses_stale=refuses_stale)
+        self._learned(number, shard.index)
+        self._at_hand[number] = shard
+        return shard
+
+    def _index_here(self, number: int) -> Index | None:
+        with self._lock:
+            found = self._indexes.get(number)
+            if found is not None:
+                self._indexes.move_to_end(number)
+            return found
+
+    def _new_cache(self, stats: FileStats) -> ReadAheadCache[Shard]:
+        return ReadAheadCache(self._opened, len(self._shards.urls), self._fetching.limits, stats)
+
+    def _learned(self, number: int, index: Index) -> Index:
+        """Takes an index, if it is what was told."""
+        name, told = self._shards.names[number], int(self._contents.counts[number])
+        version = (index.archive.size, index.archive.version)
+        if self._versions.setdefault(number, version) != version:
+            raise index.archive.changed()
+        if index.num_samples != told and not self._contents.is_told:
+            raise index.archive.changed()
+        if index.num_samples != told:
+            mend = "correct lengths, or leave them out to have the shards indexed"
+            raise DatasetError(name, f"has {index.num_samples} samples, but {told} were told", mend=mend)
+        with self._lock:
+            self._indexes[number] = index
+            self._indexes.move_to_end(number)
+            if len(self._indexes) > MOST_INDEXES:
+                self._indexes.popitem(last=False)
+        if self._contents.is_told:
+            self._check_neighbours(number)
+        return index
+
+    def _check_neighbours(self, number: int) -> None:
+        """Looks for a sample that is split over a shard and one beside it, if their indexes are here."""
+        for at in (number - 1, number):
+            with self._lock:
+                one, other = self._indexes.get(at), self._indexes.get(at + 1)
+            if one is not None and other is not None:
+                split = split_between(edge(one, one.num_samples - 1), edge(other, 0), self._shards.names[at])
+                if split is not None:
+                    raise Flaw(self._shards.names[at + 1], *split).error()
+
+    def _note_costs(self, read: Read, samples: int, parts: list[Wanted]) -> None:
+        """Keeps what an epoch like this batch would cost, for a warning."""
+        layout = self._contents.layout
+        scale = self._epoch_samples / samples
+        size = sum(part.index.archive.size for part in parts) / len(parts)
+        whole = FetchCosts(layout.num_files, round(size * layout.num_files))
+        self._costs = EpochCosts(whole, FetchCosts(round(read.requests * scale), round(read.bytes * scale)))
+
+    def _warn_of_costs(self) -> None:
+        if self._has_warned or self._fetching.fetch != "auto" or this_worker()[0] != 0:
+            return
+        if self._costs is not None:
+            self._has_warned = True
+            advice = self._costs.advice()
+            if advice:
+                warnings.warn(f"{self._shards.names[0]}: {advice}", stacklevel=2)
+
+
+def _put(shard: Shard, rows: Ids, places: Ids, samples: list[Any]) -> None:
+    """Reads samples of a shard on disk, and puts each into its place."""
+    for place, sample in zip(places.tolist(), shard.reader.read(rows), strict=True):
+        samples[place] = sample

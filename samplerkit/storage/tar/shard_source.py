@@ -1,0 +1,206 @@
+"""Shards one by one, remote ones above all: each is opened and indexed when it is needed."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.order.layout import Layout
+from samplerkit.order.once import once
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.progress import Progress, silence
+from samplerkit.storage.tar.contents import (
+    THREADS,
+    Contents,
+    indexed_contents,
+    told_contents,
+)
+from samplerkit.storage.tar.flaws import Skipped
+from samplerkit.storage.tar.reading import Fetching, ShardReading
+from samplerkit.storage.tar.shards import Shards
+from samplerkit.storage.tar.source import Fetch, sizes_of, warn_of_skipped
+from samplerkit.storage.tar.workers import this_worker
+from samplerkit.storage.threads import in_threads
+
+
+@final
+class ShardSource:
+    """Shards that are opened one by one, on disk or remote.
+
+    Each process has its own threads and open shards; what is fetched lies in a cache on disk that all
+    processes of the machine share.
+
+    Args:
+        shards: which ones.
+        lengths: the samples in each; None indexes all at first use.
+        fetching: how they are read.
+        progress: what tells how far the indexing is.
+    """
+
+    wants_to_know = True
+
+    def __init__(
+        self, shards: Shards, lengths: list[int] | None, fetching: Fetching, progress: Progress
+    ) -> None:
+        self.names = shards.names
+        self.progress = progress
+        self._shards = shards
+        self._told = None if lengths is None else told_contents(shards.urls, lengths)
+        self._fetching = fetching
+        self._processes: dict[int, _Process] = {}
+
+    @once
+    def contents(self) -> Contents:
+        """What lies in the shards.
+
+        Raises:
+            DatasetError: they are indexed now, and one cannot be read, or has a flaw and flaws are errors.
+        """
+        if self._told is not None:
+            return self._told
+        found = indexed_contents(self._shards, self.progress)
+        warn_of_skipped(found.skipped, self.names[0])
+        return found
+
+    @property
+    def layout(self) -> Layout:
+        return self.contents.layout
+
+    @property
+    def fingerprint(self) -> str:
+        return self.contents.fingerprint
+
+    @property
+    def fetch(self) -> Fetch:
+        return self._fetching.fetch
+
+    @property
+    def max_cache_bytes(self) -> int | None:
+        return None if self._shards.storage is None else self._shards.storage.options.max_cache_bytes
+
+    @property
+    def is_remote(self) -> bool:
+        return any(map(self._shards.is_remote, range(len(self.names))))
+
+    @property
+    def is_layout_known(self) -> bool:
+        """Whether the layout can be told without asking for a shard."""
+        return self._told is not None or "contents" in self.__dict__
+
+    @property
+    def skipped(self) -> Skipped:
+        reading = self._process().reading
+        if self._told is None or reading is None:
+            return self.contents.skipped
+        return reading.skipped
+
+    @property
+    def stats(self) -> FileStats:
+        process = self._process()
+        stats = process.stats if process.reading is None else process.reading.stats
+        storage = self._shards.storage
+        if storage is None:
+            return stats
+        remote = storage.stats
+        return replace(
+            stats,
+            requests=remote.requests,
+            retries=remote.retries,
+            downloads=remote.downloads,
+            bytes_downloaded=remote.bytes,
+        )
+
+    def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
+        self._reading().expect(upcoming, epoch_samples)
+
+    def read(self, ids: Ids) -> list[dict[str, Any]]:
+        return self._reading().read(ids) if ids.size else []
+
+    def read_one(self, id: int) -> dict[str, Any]:
+        return self._reading().read(np.array([id]))[0]
+
+    def keys(self, ids: Ids) -> list[str]:
+        keys: list[str] = [""] * ids.size
+        reading = self._reading()
+        parts = reading.split(ids)
+        for number, index in reading.indexes(parts).items():
+            for row, place in zip(*(part.tolist() for part in parts[number]), strict=True):
+                keys[place] = index.key(row).decode("utf-8", "surrogateescape")
+        return keys
+
+    def is_large(self, ids: Ids) -> bool:
+        # Together, for that is how requests go out at the same time.
+        return False
+
+    def shard_bytes(self) -> Ids:
+        found = dict(in_threads(self._shards.archive, range(len(self.names)), THREADS, "samplerkit-version"))
+        return sizes_of(found[number] for number in range(len(self.names)))
+
+    def close(self) -> None:
+        process = self._process()
+        with process.lock:
+            reading, process.reading = process.reading, None
+            if reading is not None:
+                reading.close()
+                process.stats = reading.stats
+                process.finalizer.detach()
+        if self._shards.storage is not None:
+            self._shards.storage.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Neither what is open nor threads, locks and the user's terminal travel to another process.
+        return {**self.__dict__, "_processes": {}, "progress": silence}
+
+    def _process(self) -> _Process:
+        """What belongs to this process. A child gets its own: locks and threads do not survive a fork."""
+        pid = os.getpid()
+        process = self._processes.get(pid)
+        if process is None:
+            self._processes = {pid: self._processes.setdefault(pid, _Process())}
+            process = self._processes[pid]
+        return process
+
+    def _reading(self) -> ShardReading:
+        process = self._process()
+        reading = process.reading
+        if reading is None:
+            contents = self.contents
+            with process.lock:
+                reading = process.reading
+                if reading is None:
+                    # It must not hold the source, which ends it when it is garbage.
+                    fetching = self._fetching
+                    if self.max_cache_bytes is not None:
+                        # What workers hold open cannot be evicted: else they would wait for one another.
+                        share = self._shards.cache_capacity() // this_worker()[1]
+                        most = max(1, min(fetching.max_shards, share))
+                        fetching = replace(fetching, max_shards=most)
+                    reading = ShardReading(self._shards, contents, fetching, process.stats)
+                    process.finalizer = weakref.finalize(self, reading.stop)
+                    process.reading = reading
+        return reading
+
+
+class _Process:
+    """What a source has in one process.
+
+    Attributes:
+        lock: held while the reading is made or let go.
+        reading: open shards and threads, from the first use on.
+        finalizer: stops the reading when the source is garbage, and at the interpreter's end.
+        stats: the figures of what was before the reading.
+    """
+
+    finalizer: weakref.finalize[Any, Any]
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.reading: ShardReading | None = None
+        self.stats = FileStats()

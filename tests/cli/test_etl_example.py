@@ -1,0 +1,172 @@
+"""The example that makes shards of shards: every sample once, also when it is killed half way."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.writer import TarWriter
+from tests.cli.processes import ROOT, environment, processes_of, run
+from tests.storage.files.web import serving
+
+EXAMPLE = str(ROOT / "docs" / "examples" / "etl.py")
+SHARDS, SAMPLES = 8, 16
+
+images = pytest.importorskip("PIL.Image")
+
+
+@pytest.fixture(autouse=True)
+def cache_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+
+
+def jpeg(number, width, height):
+    """A JPEG whose grey says its number."""
+    stream = io.BytesIO()
+    array = np.full((height, width, 3), 20 + number, dtype=np.uint8)
+    images.fromarray(array).save(stream, "JPEG", quality=95)
+    return stream.getvalue()
+
+
+@pytest.fixture(name="shards", scope="module")
+def fixture_shards(tmp_path_factory):
+    """Shards of JPEGs, every ninth of which is cut off, and a shard of nothing but broken ones."""
+    folder = tmp_path_factory.mktemp("etl") / "raw"
+    with TarWriter(f"{folder}/raw-%03d.tar", samples_per_shard=SAMPLES) as writer:
+        for number in range(SHARDS * SAMPLES):
+            width, height = 1200 + number, 900 if number % 2 else 40
+            data = jpeg(number, width, height)
+            is_broken = number % 9 == 4 or number // SAMPLES == SHARDS - 1
+            jpg = data[: len(data) // 2] if is_broken else data
+            writer.write({"__key__": f"dir/{number:04}", "jpg": jpg, "cls": number % 10})
+    return folder
+
+
+WHOLE = [n for n in range(SHARDS * SAMPLES) if n % 9 != 4 and n // SAMPLES != SHARDS - 1]
+
+
+def command(shards, out, *more):
+    pattern = f"{shards}/raw-{{000..{SHARDS - 1:03}}}.tar"
+    return (sys.executable, EXAMPLE, pattern, str(out), "--side", "100", "--processes", "2", *more)
+
+
+def assert_is_complete(out):
+    """Every sample that is whole is there once, smaller, with what it was; nothing else is there."""
+    dataset = TarDataset(f"{out}/*.tar", cache=out.parent / "cache").decode("pil")
+    seen = Counter(sample["__key__"] for sample in dataset)
+    assert seen == Counter(f"dir/{number:04}" for number in WHOLE)
+    for sample in dataset:
+        number = int(sample["__key__"][4:])
+        width, height = 1200 + number, 900 if number % 2 else 40
+        assert sample["json"] == {"width": width, "height": height}
+        assert sample["cls"] == number % 10
+        assert max(sample["jpg"].size) == 100
+        assert abs(int(np.asarray(sample["jpg"]).mean()) - 20 - number) <= 2
+    made = {f"raw-{number:03}" for number in range(SHARDS)}
+    with_samples = made - {f"raw-{SHARDS - 1:03}"}
+    expected = {f"{name}.json" for name in made} | {
+        f"{name}{end}" for name in with_samples for end in (".tar", ".tar.skidx")
+    }
+    assert set(os.listdir(out)) == expected  # noqa: PTH208
+    reports = [json.loads((out / f"{name}.json").read_text()) for name in made]
+    for report in reports:
+        assert report["read"] == SAMPLES == report["written"] + report["dropped"]
+    assert sum(report["written"] for report in reports) == len(WHOLE)
+
+
+SUMMARY = (
+    f"{SHARDS * SAMPLES} samples read, {len(WHOLE)} written, {SHARDS * SAMPLES - len(WHOLE)} dropped, "
+    "0 shards failed"
+)
+
+
+def test_a_run_that_is_killed_half_way_goes_on_and_loses_and_repeats_nothing(shards, tmp_path):
+    out = tmp_path / "small"
+    with subprocess.Popen(
+        command(shards, out),
+        env=environment(tmp_path),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        end = time.monotonic() + 60
+        while len(list(out.glob("*.json"))) < 2 and time.monotonic() < end:
+            assert process.poll() is None
+            time.sleep(0.005)
+        # The session holds its workers too.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert processes_of(out) == []
+    finished = {path: path.stat().st_mtime_ns for path in out.glob("raw-*.*")}
+    before = len(list(out.glob("*.json")))
+    assert 2 <= before < SHARDS
+    assert list(out.glob(".raw-*.work")), "nothing was under way when it was killed"
+    done = run(command(shards, out), tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"{SHARDS} shards, {before} of them finished before"
+    assert lines[-1] == SUMMARY
+    assert len(lines) == 2 + SHARDS - before
+    reported = {
+        path for path in finished if path.with_name(path.name.partition(".")[0] + ".json") in finished
+    }
+    assert {path: path.stat().st_mtime_ns for path in reported} == {path: finished[path] for path in reported}
+    assert_is_complete(out)
+    # A third time there is nothing left to do, and the sum is the same.
+    again = run(command(shards, out), tmp_path)
+    assert again.stdout.splitlines() == [f"{SHARDS} shards, {SHARDS} of them finished before", SUMMARY]
+
+
+def test_a_shard_that_fails_is_named_and_the_others_are_made(shards, tmp_path):
+    """One is cut off; and a folder of other settings is not mixed with these."""
+    raw, out = tmp_path / "raw", tmp_path / "small"
+    raw.mkdir()
+    for path in sorted(shards.glob("*.tar"))[:2]:
+        (raw / path.name).write_bytes(path.read_bytes())
+    whole = (raw / "raw-001.tar").read_bytes()
+    (raw / "raw-001.tar").write_bytes(whole[:50_000])
+    arguments = (sys.executable, EXAMPLE, f"{raw}/raw-{{000..001}}.tar", str(out), "--processes", "2")
+    done = run(arguments, tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"failed: raw-001.tar: {raw}/raw-001.tar: ")
+    assert done.stdout.splitlines()[-1].startswith(f"{SAMPLES} samples read, ")
+    assert done.stdout.splitlines()[-1].endswith("1 shards failed")
+    (raw / "raw-001.tar").write_bytes(whole)
+    done = run(arguments, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith(f"{2 * SAMPLES} samples read, ")
+    other = run((*arguments, "--side", "50"), tmp_path)
+    assert other.returncode == 1
+    assert "holds shards of side 256" in other.stderr
+
+
+def test_shards_at_urls_are_taken_too(shards, tmp_path):
+    out = tmp_path / "small"
+    with serving(shards) as web:
+        pattern = f"{web.url}/raw-{{000..001}}.tar?X-Signature=5ec4e7"
+        done = run(
+            (sys.executable, EXAMPLE, pattern, str(out), "--side", "100", "--processes", "2"), tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1].startswith(f"{2 * SAMPLES} samples read, ")
+        assert [web.asked["GET", f"raw-{number:03}.tar"] for number in range(2)] == [1, 1]
+    keys = TarDataset(f"{out}/raw-{{000..001}}.tar", cache=tmp_path / "cache").keys()
+    assert keys == [f"dir/{number:04}" for number in WHOLE if number < 2 * SAMPLES]
+
+
+def test_without_shards_it_shows_itself(tmp_path):
+    done = run((sys.executable, EXAMPLE), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "200 samples read, 195 written, 5 dropped, 0 shards failed"

@@ -1,0 +1,319 @@
+"""The commands on files that lie elsewhere: what they ask, what they say, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import yaml
+
+import samplerkit as sk
+from samplerkit.cli.main import main
+from samplerkit.cli.printing import size_of
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.writer import TarWriter
+from tests.storage.files.folders import write_npz
+from tests.storage.files.web import serving
+
+SIZES = [40] * 16
+SECRET = "X-Signature=5ec4e7"  # noqa: S105  # no secret of anyone's
+
+
+@pytest.fixture(name="home", autouse=True)
+def fixture_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture(name="command")
+def fixture_command(monkeypatch, capsys):
+    """Runs the command in this process, in 80 columns; gives its exit code, output and errors."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+    def called(*arguments):
+        monkeypatch.setattr(sys, "argv", ["samplerkit", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        output, errors = capsys.readouterr()
+        return end.value.code or 0, output, errors
+
+    return called
+
+
+@pytest.fixture(name="folder", scope="module")
+def fixture_folder(tmp_path_factory):
+    """16 npz files and 16 shards of 40 samples each."""
+    folder = tmp_path_factory.mktemp("web")
+    write_npz(folder / "data", SIZES)
+    with TarWriter(f"{folder}/data/part-%03d.tar", samples_per_shard=40) as writer:
+        for number in range(640):
+            writer.write({"__key__": f"{number:04}", "txt": f"number {number}", "cls": number % 10})
+    return folder
+
+
+@pytest.fixture(name="web")
+def fixture_web(folder):
+    with serving(folder / "data") as web:
+        yield web
+
+
+def config(folder, dataset, **sampler):
+    path = folder / "run.yaml"
+    sections = {"dataset": dataset, "sampler": {"seed": 7, "kind": "distributed", **sampler}}
+    path.write_text(yaml.safe_dump({**sections, "loader": {"batch_size": 8}}), encoding="utf-8")
+    return path
+
+
+def npz(web, **more):
+    urls = [f"{web.url}/{number:03}.npz?{SECRET}" for number in range(16)]
+    return {"kind": "files", "files": urls, "reader": "npz", "remote": {"attempts": 2}, **more}
+
+
+def tar(web, **more):
+    urls = f"{web.url}/part-{{000..015}}.tar"
+    return {"kind": "tar", "urls": urls, "remote": {"attempts": 2}, **more}
+
+
+def rows(output):
+    """The facts of a plan by their names; lines that go on are joined."""
+    found = []
+    for line in output.splitlines():
+        name, _, value = line.partition(" ")
+        if name:
+            found.append((name, value.strip()))
+        else:
+            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
+    return found
+
+
+def test_a_plan_tells_the_downloads_and_bytes_of_an_epoch_and_downloads_nothing(
+    command, tmp_path, folder, web
+):
+    path = config(tmp_path, npz(web, lengths=SIZES), shuffle="partial", partial_size=60)
+    code, output, errors = command("plan", path, "--world", 4)
+    assert (code, errors) == (0, "")
+    assert web.count("GET") == 0
+    assert web.count("HEAD") == 16
+    size = sum(file.stat().st_size for file in (folder / "data").glob("*.npz"))
+    told = rows(output)
+    assert ("storage", f"16 remote files, {size_of(size)}") in told
+    assert ("whole", f"16 downloads and {size_of(size)} an epoch") in told
+    assert "costly" not in dict(told)
+    assert "ranges" not in dict(told)
+    code, output, errors = command("plan", path, "--world", 4, "--json")
+    moved = json.loads(output)["transfers"]
+    assert moved["whole"] == {"requests": 16, "bytes": size}
+    assert (moved["num_files"], moved["num_bytes"], moved["ratio"]) == (16, size, 1.0)
+    assert (moved["ranges"], moved["advice"], moved["is_counted"]) == (None, "", True)
+    assert "5ec4e7" not in output
+
+
+@pytest.mark.parametrize(("shuffle", "is_costly"), [("global", True), ("files", False)])
+def test_a_cache_that_is_too_small_for_the_order_is_named_with_its_mend(
+    command, tmp_path, folder, web, shuffle, is_costly
+):
+    size = (folder / "data" / "000.npz").stat().st_size
+    remote = {"attempts": 2, "max_cache_bytes": 4 * size + 100}
+    path = config(tmp_path, npz(web, lengths=SIZES, remote=remote), shuffle=shuffle)
+    told = dict(rows(command("plan", path)[1]))
+    assert told["storage"].endswith("of which the cache holds 4")
+    downloads = int(told["whole"].split()[0])
+    assert (downloads > 160) == is_costly
+    assert ("costly" in told) == is_costly
+    code, output, _ = command("check", path, "--json")
+    findings = {finding["code"]: finding for finding in json.loads(output)["findings"]}
+    assert (code == 1) == is_costly == ("costly-remote" in findings)
+    if is_costly:
+        assert "take shuffle: partial with partial_size: 160, or a larger cache" in told["costly"]
+        assert findings["costly-remote"]["mend"].startswith("take shuffle: partial with partial_size: 160")
+        assert f"{downloads:,} downloads" in findings["costly-remote"]["what"]
+    assert web.count("GET") == 0
+
+
+def test_what_is_advised_costs_what_it_says(command, tmp_path, folder, web):
+    """The same run with the mend that the plan names is not costly any more."""
+    size = (folder / "data" / "000.npz").stat().st_size
+    remote = {"attempts": 2, "max_cache_bytes": 8 * size + 100}
+    dataset = npz(web, lengths=SIZES, remote=remote)
+    assert "costly" in dict(rows(command("plan", config(tmp_path, dataset, shuffle="global"))[1]))
+    mended = config(tmp_path, dataset, shuffle="partial", partial_size=160)
+    told = dict(rows(command("plan", mended)[1]))
+    assert "costly" not in told
+    assert told["whole"].startswith("16 downloads")
+    assert command("check", mended)[0] == 0
+
+
+@pytest.mark.parametrize("kind", [npz, tar])
+def test_nobody_fetches_files_to_count_their_samples_for_a_plan(command, tmp_path, home, web, kind):
+    path = config(tmp_path, kind(web), shuffle="global")
+    code, output, errors = command("plan", path, "--world", 2)
+    assert (code, errors) == (0, "")
+    told = dict(rows(output))
+    assert told["dataset"].endswith("not counted")
+    assert told["ranks"] == "2, batches of 8"
+    assert told["unknown"].startswith("samples, steps, mixing, requests and bytes: to count the samples")
+    assert "lengths" in told["mend"]
+    answer = json.loads(command("plan", path, "--json")[1])
+    assert answer["unknown"]
+    assert answer["mend"] == told["mend"]
+    assert command("validate", path)[0] == 0
+    for asked in (("at", path, "--epoch", 0, "--step", 0), ("when", path, "--sample", 3)):
+        code, output, errors = command(*asked)
+        assert (code, output) == (2, "")
+        assert errors.startswith(
+            "samplerkit: lengths: are not told, and to count the samples all files would"
+        )
+    code, output, _ = command("check", path, "--json")
+    assert [finding["code"] for finding in json.loads(output)["findings"]] == ["lengths-not-told"]
+    assert web.count("GET") == 0
+    assert not home.exists()
+
+
+def test_where_sizes_cannot_be_asked_the_plan_says_so_and_tells_the_rest(command, tmp_path):
+    urls = [f"http://127.0.0.1:9/{number}.npz?{SECRET}" for number in range(4)]
+    remote = {"attempts": 1, "timeout": 2}
+    dataset = {"kind": "files", "files": urls, "reader": "npz", "lengths": [40] * 4, "remote": remote}
+    path = config(tmp_path, dataset, shuffle="global")
+    code, output, _ = command("plan", path)
+    told = rows(output)
+    assert code == 0
+    assert ("whole", "4 downloads an epoch") in told
+    assert dict(told)["unknown"].startswith("bytes, for a size could not be asked: http://127.0.0.1:9/")
+    moved = json.loads(command("plan", path, "--json")[1])["transfers"]
+    assert (moved["num_bytes"], moved["ratio"], moved["whole"]["bytes"]) == (None, None, None)
+    assert "5ec4e7" not in output
+
+
+def test_global_over_remote_shards_is_compared_with_fetching_them(command, tmp_path, folder, web):
+    path = config(tmp_path, tar(web, lengths=SIZES), shuffle="global")
+    code, output, _ = command("plan", path, "--world", 2)
+    told = rows(output)
+    size = sum(shard.stat().st_size for shard in (folder / "data").glob("*.tar"))
+    assert code == 0
+    assert ("storage", f"16 remote files, {size_of(size)}") in told
+    assert ("whole", f"16 downloads and {size_of(size)} an epoch") in told
+    ranges = dict(told)["ranges"]
+    # Neighbours in a batch are read together: few are.
+    assert 600 <= int(ranges.split()[0]) <= 640
+    assert ranges.endswith("an epoch; this is what it does")
+    assert (
+        "take shuffle: partial with partial_size: 160, or a cache for all files and fetch: shards"
+        in dict(told)["costly"]
+    )
+    findings = json.loads(command("check", path, "--json")[1])["findings"]
+    assert [finding["code"] for finding in findings] == ["costly-remote"]
+    assert "requests" in findings[0]["what"]
+    mended = config(tmp_path, tar(web, lengths=SIZES), shuffle="partial", partial_size=160)
+    told = dict(rows(command("plan", mended)[1]))
+    assert "costly" not in told
+    assert told["whole"].endswith("this is what it does")
+    assert command("check", mended)[0] == 0
+    assert web.count("GET") == 0
+
+
+def test_local_shards_that_are_read_sample_by_sample_are_counted_without_advice(command, tmp_path, folder):
+    dataset = {"kind": "tar", "urls": str(folder / "data" / "part-{000..015}.tar")}
+    told = dict(rows(command("plan", config(tmp_path, dataset, shuffle="global"))[1]))
+    assert 600 <= int(told["ranges"].split()[0]) <= 640
+    assert "costly" not in told
+    assert "whole" not in told
+
+
+def test_large_samples_are_worth_a_request_each(tmp_path, command):
+    """A request counts as a MiB: of samples of 3 MiB none is advised against."""
+    folder = tmp_path / "large"
+    with TarWriter(f"{folder}/part-%03d.tar", samples_per_shard=4) as writer:
+        for number in range(16):
+            writer.write({"__key__": f"{number}", "bin": bytes(3 << 20)})
+    with serving(folder) as web:
+        dataset = {"kind": "tar", "urls": f"{web.url}/part-{{000..003}}.tar", "lengths": [4] * 4}
+        path = config(tmp_path, {**dataset, "fetch": "ranges"}, shuffle="global")
+        moved = json.loads(command("plan", path, "--json")[1])["transfers"]
+        assert moved["way"] == "ranges"
+        assert 1 < moved["ratio"] < 2
+        assert moved["advice"] == ""
+        assert command("check", path)[0] == 0
+
+
+def test_a_long_epoch_is_estimated_from_a_stretch_of_it(monkeypatch):
+    """Of so few samples that the truth can be counted too."""
+    from samplerkit.inspect import transfers as counting  # noqa: PLC0415  # its limit is changed below
+    from samplerkit.inspect.view import RunView  # noqa: PLC0415
+
+    class Remote:
+        is_remote = True
+        layout = sk.Layout([100] * 64)
+
+        def __init__(self, max_cache_bytes):
+            self.max_cache_bytes = max_cache_bytes
+
+        def shard_bytes(self):
+            return np.full(64, 1000)
+
+    for sampler in (
+        sk.RandomSampler(shuffle="files", seed=1),
+        sk.RandomSampler(shuffle="partial", partial_size=350, seed=1),
+        sk.RandomSampler(seed=1),
+    ):
+        for most in (8000, 40_000, None):
+            loader = sk.Loader(Remote(most), sampler, batch_size=5, world=sk.World(4, 0))
+            found = []
+            for limit in (1 << 20, 3200):
+                monkeypatch.setattr(counting, "COUNTED_SAMPLES", limit)
+                found.append(counting.transfers(RunView.of(loader), 0))
+            exact, estimated = found
+            assert (exact.is_counted, estimated.is_counted) == (True, False)
+            assert exact.whole.requests >= 64
+            assert estimated.whole.requests == pytest.approx(exact.whole.requests, rel=0.25)
+
+
+def test_remote_shards_are_indexed_into_a_folder_for_upload(command, tmp_path, folder, web):
+    urls = f"{web.url}/part-{{000..003}}.tar?{SECRET}"
+    code, output, errors = command("index", urls, "--out", tmp_path / "indexes", "--checksums")
+    assert (code, errors) == (0, "")
+    assert output == "160 samples of 320 files in 4 shards\n"
+    made = sorted((tmp_path / "indexes").iterdir())
+    assert [path.name for path in made] == [f"part-{number:03}.tar.skidx" for number in range(4)]
+    assert web.count("GET") == 4
+    # Uploaded beside the shards, they are what a reader begins with.
+    upload = tmp_path / "upload"
+    upload.mkdir()
+    for number in range(4):
+        shutil.copy(folder / "data" / f"part-{number:03}.tar", upload)
+        shutil.copy(made[number], upload)
+    with serving(upload) as other:
+        dataset = TarDataset(f"{other.url}/part-{{000..003}}.tar", fetch="ranges", remote={"attempts": 2})
+        with dataset:
+            assert dataset.layout.sizes.tolist() == [40] * 4
+            assert dataset[77]["txt"] == b"number 77"
+            assert other.asked["GET", "part-001.tar.skidx"] == 1
+            assert other.asked["GET", "part-000.tar"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("index", "http://127.0.0.1:9/a.tar?{SECRET}"), "--out: is needed, for nothing is written beside a"),
+        (
+            ("index", "http://127.0.0.1:9/a.tar", "http://127.0.0.1:9/b/a.tar", "--out", "x"),
+            "--out: would hold two indexes of one name, got 'a.tar.skidx'",
+        ),
+        (
+            ("pack", ".", "--shards", "s3://me:5ec4e7@bucket/out-%d.tar"),
+            "shards: must be local, got 's3://buck",
+        ),
+        (("pack", "s3://bucket/in", "--shards", "out-%d.tar"), "source: must be local, got 's3://bucket/in'"),
+    ],
+)
+def test_what_is_not_supported_is_one_line(command, tmp_path, monkeypatch, arguments, line):
+    monkeypatch.chdir(tmp_path)
+    code, output, errors = command(*(argument.format(SECRET=SECRET) for argument in arguments))
+    assert (code, output) == (2, "")
+    assert errors.startswith(f"samplerkit: {line}")
+    assert errors.count("\n") == 1
+    assert "5ec4e7" not in errors
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,357 @@
+"""The drop-in for PartiallyShuffle: what it reads, in which order, and which files for it."""
+
+from __future__ import annotations
+
+import logging
+import random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Sampler
+
+import samplerkit as sk
+from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
+from tests.compat.partially_shuffle_files import (
+    EQUAL,
+    UNEQUAL,
+    VERSIONS,
+    all_ranks,
+    flat,
+    ids_of,
+    items_of,
+    make_dataset,
+    make_sampler,
+    repeats,
+)
+
+SIZES = {"equal": EQUAL, "unequal": UNEQUAL, "with empty ones": [0, 40, 0, 0, 13, 60, 0]}
+
+
+@pytest.fixture(name="datasets", scope="module")
+def fixture_datasets(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    return {name: make_dataset(folder / name, sizes) for name, sizes in SIZES.items()}
+
+
+@pytest.fixture(name="dataset")
+def fixture_dataset(datasets):
+    dataset = datasets["unequal"]
+    dataset.read.clear()
+    dataset.counted.clear()
+    return dataset
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("name", SIZES)
+def test_each_sample_comes_once_over_all_ranks_and_fewer_than_ranks_come_twice(
+    datasets, name, ranks, version
+):
+    size = sum(SIZES[name])
+    for epoch in (0, 5):
+        read = all_ranks(datasets[name], ranks, epoch, version=version)
+        share = -(-size // ranks)
+        assert [len(flat(items)) for items in read] == [share] * ranks
+        assert repeats(read, size) == share * ranks - size < ranks
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["equal", "unequal"])
+def test_each_rank_reads_each_of_its_files_once(datasets, name, version):
+    dataset = datasets[name]
+    for epoch in range(3):
+        dataset.read.clear()
+        room = 8 * version  # see docs/files.md: two pools go back and forth between four times as many
+        samplers = [make_sampler(dataset, 4, rank, version=version, file_buffer=room) for rank in range(4)]
+        for sampler in samplers:
+            sampler.set_epoch(epoch)
+            assert len(items_of(sampler)) > 0
+        assert len(set(dataset.read)) == 64
+        assert len(dataset.read) <= 64 + 4
+        assert len(dataset.read) == sum(sampler.stats.files_read for sampler in samplers)
+        assert max(sampler.stats.peak_files for sampler in samplers) <= room + 1
+
+
+def test_with_too_small_a_buffer_of_files_they_are_read_again_and_that_is_told(dataset, caplog):
+    sampler = make_sampler(dataset, shuffle_buffer=300, file_buffer=2)
+    assert sorted(flat(sampler_items := items_of(sampler))) == list(range(sum(UNEQUAL)))
+    assert len(sampler_items) == len(items_of(sampler))
+    assert sampler.stats.files_read > 3 * 64
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 1
+    assert "64 files were read" in told[0]
+    enough = int(told[0].split("; file_buffer=")[1].split()[0])
+    dataset.read.clear()
+    items_of(make_sampler(dataset, shuffle_buffer=300, file_buffer=enough + 3))
+    assert len(dataset.read) <= 66
+    assert len(caplog.records) <= 2
+
+
+def test_an_item_is_a_list_of_arrays_by_file_none_and_the_files(dataset):
+    sampler = make_sampler(dataset, batch_size=32)
+    assert isinstance(sampler, Sampler)
+    seen = set()
+    for item in sampler:
+        arrays, labels, files = item
+        assert isinstance(item, list)
+        assert labels is None
+        assert len(arrays) == len(files) == len(set(files)) > 0
+        for part, file in zip(arrays, files, strict=True):
+            with np.load(file) as loaded:
+                assert set(part) == set(loaded)
+                for key in part:
+                    assert isinstance(part[key], np.ndarray)
+                    assert np.array_equal(part[key], loaded[key][part["row"]])
+            seen.add(file)
+    assert seen == set(dataset.files)
+
+
+@pytest.mark.parametrize(("size", "batch_size", "sizes"), [(17, 8, [8, 8, 1]), (5, 1, [1] * 5), (3, 8, [3])])
+def test_the_last_item_has_what_is_left_also_a_single_sample(tmp_path, size, batch_size, sizes):
+    sampler = make_sampler(make_dataset(tmp_path, [size]), batch_size=batch_size)
+    assert [len(ids) for ids in items_of(sampler)] == sizes
+    assert len(sampler) == sampler.num_samples == sampler.total_size == size
+
+
+def test_files_of_a_batch_stand_in_the_order_in_which_they_first_come_up(dataset):
+    sampler = make_sampler(dataset, shuffle=False, batch_size=100)
+    files = [file for item in sampler for file in item[2]]
+    assert list(dict.fromkeys(files)) == dataset.files
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_another_epoch_or_seed_is_another_order_and_the_same_is_the_same(dataset, version):
+    sampler = make_sampler(dataset, 4, 1, version=version, seed=3)
+    first, second = items_of(sampler), items_of(sampler)
+    assert sampler.epoch == 2
+    assert len(set(flat(first)) & set(flat(second))) < 0.6 * len(flat(first))
+    sampler.set_epoch(1)
+    assert items_of(sampler) == second
+    assert items_of(make_sampler(dataset, 4, 1, version=version, seed=3)) == first
+    assert items_of(make_sampler(dataset, 4, 1, version=version, seed=4)) != first
+    assert items_of(make_sampler(dataset, 4, 1, version=3 - version, seed=3)) != first
+
+
+def test_without_shuffling_each_rank_reads_its_run_of_rows_and_the_last_goes_on_at_the_beginning(datasets):
+    size = sum(UNEQUAL)
+    for ranks in (1, 3, 5):
+        share = -(-size // ranks)
+        read = all_ranks(datasets["unequal"], ranks, epoch=2, shuffle=False)
+        assert flat(map(flat, read)) == [row % size for row in range(ranks * share)]
+
+
+def test_one_pool_shuffles_blocks_and_two_let_samples_cross_their_borders(tmp_path):
+    dataset, block = make_dataset(tmp_path, [1000]), 50
+    ids = {
+        version: np.array(flat(all_ranks(dataset, 1, version=version, shuffle_buffer=block)[0]))
+        for version in VERSIONS
+    }
+    places = np.arange(1000)
+    assert (ids[1] // block == places // block).all()
+    assert (ids[1] != places).mean() > 0.9
+    assert (ids[2] // block != places // block).mean() > 0.5
+    # Also borders of the blocks of twice the size, which a single pass does not cross.
+    assert (ids[2] // (2 * block) != places // (2 * block)).mean() > 0.3
+    assert abs(ids[2] - places).max() < 4 * block
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_where_ranks_divide_the_samples_the_order_is_that_of_our_own_sampler(datasets, version):
+    layout = sk.Layout(EQUAL)
+    for rank in range(4):
+        recipe = sk.DistributedSampler(4, rank, "partial", seed=9, partial_size=60, pools=version)
+        ours = recipe.order(layout, epoch=3)
+        sampler = make_sampler(datasets["equal"], 4, rank, version=version, seed=9)
+        sampler.set_epoch(3)
+        # Within a batch, the samples of a file stand together.
+        read = items_of(sampler)
+        assert [sorted(ids) for ids in read] == [sorted(ours[k : k + 8].tolist()) for k in range(0, 400, 8)]
+
+
+@pytest.mark.parametrize("total_size", [None, sum(UNEQUAL), 7, 10**10])
+def test_the_total_size_need_not_be_right(dataset, caplog, total_size):
+    sampler = DistributedSamplerViaLocallyShuffle(
+        dataset, dataset.file_reader("npz"), 2, 1, True, 60, total_size, 8
+    )
+    assert items_of(sampler) == items_of(make_sampler(dataset, 2, 1))
+    assert len(sampler) == -(-sum(UNEQUAL) // 2)
+    is_wrong = total_size not in {None, sum(UNEQUAL)}
+    assert [str(total_size) in record.getMessage() for record in caplog.records] == [True] * is_wrong
+
+
+def test_lengths_that_are_told_are_not_counted_and_others_are_ignored(dataset):
+    known = dict(zip(dataset.files, UNEQUAL, strict=True))
+    sampler = make_sampler(dataset, files_len={**known, "another.npz": 5})
+    assert len(sampler) == sum(UNEQUAL)
+    assert dataset.counted == []
+    some = make_sampler(dataset, files_len=dict(list(known.items())[:60]))
+    assert items_of(some) == items_of(sampler)
+    assert sorted(dataset.counted) == dataset.files[60:]
+    assert some.stats.files_counted == 4
+
+
+def test_a_wrong_length_is_an_error_that_names_the_file(dataset):
+    wrong = {**dict(zip(dataset.files, UNEQUAL, strict=True)), dataset.files[5]: 99}
+    with pytest.raises(sk.DatasetError, match=r"005\.npz: has 36 samples, but 99 were told"):
+        items_of(make_sampler(dataset, files_len=wrong))
+
+
+def test_no_global_generator_is_read_or_touched(dataset):
+    def states():
+        return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
+
+    random.seed(1)
+    before = states()
+    sampler = make_sampler(dataset, 2, 0, version=2)
+    read = items_of(sampler)
+    sampler.find_ckpt_position(2)
+    next(iter(sampler))
+    assert states() == before
+    random.seed(2)
+    assert items_of(make_sampler(dataset, 2, 0, version=2)) == read
+
+
+@pytest.mark.parametrize(("sizes", "ranks"), [([30, 31, 2], 7), ([2], 5), ([1, 1], 4)])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_there_may_be_more_ranks_than_files_or_samples(tmp_path, sizes, ranks, shuffle):
+    dataset = make_dataset(tmp_path, sizes)
+    read = all_ranks(dataset, ranks, shuffle=shuffle, batch_size=4)
+    share = -(-sum(sizes) // ranks)
+    assert [len(flat(items)) for items in read] == [share] * ranks
+    assert {id for items in read for id in flat(items)} == set(range(sum(sizes)))
+
+
+def test_files_without_samples_give_no_items(tmp_path):
+    dataset = make_dataset(tmp_path, [0, 0])
+    assert [items_of(make_sampler(dataset, 2, rank)) for rank in range(2)] == [[], []]
+
+
+def test_a_file_that_is_listed_twice_is_read_twice(tmp_path):
+    dataset = make_dataset(tmp_path, [5, 6])
+    dataset.files = [dataset.files[0], *dataset.files]
+    assert sorted(flat(items_of(make_sampler(dataset)))) == sorted([*range(5), *range(11)])
+
+
+def test_the_dataset_is_reset_before_each_epoch_and_may_list_other_files_then(tmp_path):
+    dataset = make_dataset(tmp_path, [5, 6, 7])
+    everything, listed = dataset.files, dataset.files[:1]
+
+    def reset():
+        dataset.resets += 1
+        dataset.files = everything[: dataset.resets]
+
+    dataset.files, dataset.reset = listed, reset
+    sampler = make_sampler(dataset)
+    assert [len(flat(items_of(sampler))) for _ in range(3)] == [5, 11, 18]
+    assert sorted(dataset.counted) == everything
+
+
+@pytest.mark.parametrize("batch_size", [None, 1])
+def test_a_dataloader_hands_items_to_the_dataset(dataset, batch_size):
+    sampler = make_sampler(dataset, 4, 2, batch_size=16)
+    collate = dataset.collate if batch_size else None
+    loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler, collate_fn=collate)
+    read = [batch["id"].tolist() for batch in loader]
+    sampler.set_epoch(0)
+    assert read == items_of(sampler)
+    # As in the original, the length is that in samples.
+    assert len(loader) == len(sampler) == -(-sum(UNEQUAL) // 4)
+
+
+def with_kwargs(inner):
+    def wrapper(*positional, **named):
+        return inner(*positional, **named)
+
+    return wrapper
+
+
+def tensors(path):
+    with np.load(path) as arrays:
+        return {key: torch.from_numpy(arrays[key]) for key in arrays}
+
+
+def test_readers_may_be_wrapped_named_or_give_tensors(dataset):
+    expected = items_of(make_sampler(dataset))
+    for reader in (with_kwargs(dataset.file_reader("npz")), "npz", tensors):
+        assert items_of(make_sampler(dataset, reader=reader)) == expected
+    arrays = next(iter(make_sampler(dataset, reader=tensors)))[0][0]
+    assert {type(array) for array in arrays.values()} == {torch.Tensor}
+
+
+def test_a_reader_that_fails_is_an_error_that_names_the_file(dataset):
+    inner = dataset.file_reader("npz")
+
+    def reader(filename, get_data=False):
+        if get_data and filename.endswith("007.npz"):
+            raise OSError("the disk is gone")
+        return inner(filename, get_data)
+
+    with pytest.raises(sk.DatasetError, match=r"007\.npz: cannot be read \(OSError: the disk is gone\)"):
+        items_of(make_sampler(dataset, reader=reader))
+
+
+def test_without_a_shuffle_buffer_it_is_as_large_as_the_files_in_memory_allow(datasets):
+    for version in VERSIONS:
+        dataset = datasets["equal"]
+        dataset.read.clear()
+        read = items_of(make_sampler(dataset, version=version, shuffle_buffer=None))
+        assert len(dataset.read) == 64
+        displaced = [len({id // 25 for id in flat(read[n : n + 10])}) for n in range(0, 190, 10)]
+        assert min(displaced) >= 8
+
+
+def test_debugging_logs_the_files_that_are_read(dataset, caplog):
+    with caplog.at_level(logging.INFO, "samplerkit"):
+        items_of(make_sampler(dataset, 4, 0))
+        assert caplog.records == []
+        items_of(make_sampler(dataset, 4, 0, debug=True))
+    assert len(caplog.records) == len(dataset.read) / 2
+
+
+WRONG = {
+    "no files": (lambda: make_sampler(object(), reader="npz"), TypeError, "dataset"),
+    "no paths": (
+        lambda: len(make_sampler(SimpleNamespace(files=[1]), reader="npz")),
+        TypeError,
+        r"files\[0\]",
+    ),
+    "an empty list": (
+        lambda: len(make_sampler(SimpleNamespace(files=[]), reader="npz")),
+        RuntimeError,
+        "files",
+    ),
+    "a rank too high": (lambda: some(num_replicas=2, rank=2), RuntimeError, "shard_id"),
+    "a float for a size": (lambda: some(batch_size=2.0), TypeError, "batch_size"),
+    "an empty batch": (lambda: some(batch_size=0), RuntimeError, "batch_size"),
+    "an empty buffer": (lambda: some(shuffle_buffer=0), RuntimeError, "shuffle_buffer"),
+    "no file in memory": (lambda: some(file_buffer=0), RuntimeError, "file_buffer"),
+    "three pools": (lambda: some(pools=3), RuntimeError, "pools"),
+    "a negative seed": (lambda: some(seed=-1), ValueError, "seed"),
+    "a list of lengths": (lambda: some(files_len=[3]), TypeError, "files_len"),
+    "text as length": (lambda: some(files_len={"a": "3"}), TypeError, r"files_len\['a'\]"),
+    "no reader": (lambda: some(reader=None), TypeError, "reader"),
+    "a negative epoch": (lambda: some().set_epoch(-1), ValueError, "epoch"),
+    "a negative step": (lambda: some().find_ckpt_position(-1), ValueError, "step"),
+}
+
+
+def some(**named):
+    named = {"reader": "npz", "num_replicas": 1, "rank": 0, **named}
+    return DistributedSamplerViaLocallyShuffle(SimpleNamespace(files=["a"]), **named)
+
+
+@pytest.mark.parametrize(("call", "kind", "place"), WRONG.values(), ids=WRONG)
+def test_wrong_arguments_are_errors_that_name_the_place(call, kind, place):
+    with pytest.raises(kind, match=place) as caught:
+        call()
+    assert isinstance(caught.value, sk.SamplerkitError)
+
+
+def test_an_error_ends_no_sampler(dataset):
+    sampler = make_sampler(dataset)
+    first = next(iter(sampler))
+    with pytest.raises(ValueError, match="step"):
+        sampler.find_ckpt_position(-3)
+    assert ids_of(next(iter(sampler))) == ids_of(first)

@@ -1,0 +1,219 @@
+"""The drop-in for PartiallyShuffle in other processes, in workers and in jobs; and how its threads end."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import os
+import pickle
+import time
+
+import pytest
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
+from tests.compat.partially_shuffle_files import (
+    all_ranks,
+    flat,
+    ids_of,
+    items_of,
+    make_dataset,
+    make_sampler,
+    repeats,
+)
+from tests.jobs import ended
+from tests.storage.files.folders import reading_threads
+
+SIZES = [20, 31, 7, 16] * 4
+JOB = "tests.compat.partially_shuffle_job"
+
+
+@pytest.fixture(name="folder", scope="module")
+def fixture_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    make_dataset(folder, SIZES)
+    return folder
+
+
+@pytest.fixture(name="dataset")
+def fixture_dataset(folder):
+    return make_dataset(folder, SIZES)
+
+
+@pytest.fixture(name="job", scope="module")
+def fixture_job(folder, tmp_path_factory):
+    """What two ranks under torchrun read: one launch for all tests."""
+    results = tmp_path_factory.mktemp("job")
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+    code, _, errors = ended(
+        *launcher, "--nproc-per-node=2", "-m", JOB, "ranks", str(folder), str(results), seconds=240
+    )
+    assert code == 0, errors
+    return [json.loads((results / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+def test_the_ranks_of_a_job_know_their_numbers_and_share_the_samples(job):
+    assert [(one["ranks"], one["rank"]) for one in job] == [(2, 0), (2, 1)]
+    assert repeats([one["items"] for one in job], sum(SIZES)) == 0
+
+
+def test_another_process_reads_in_the_same_order(job, dataset):
+    assert [one["items"] for one in job] == all_ranks(dataset, 2, epoch=2, seed=3)
+
+
+def test_ranks_that_list_their_files_in_another_order_are_told(job):
+    for rank, one in enumerate(job):
+        assert f"rank {rank} reads by" in one["disagreement"]
+        assert "dataset" in one["disagreement"]
+
+
+def test_an_interpreter_that_ends_in_the_middle_of_an_epoch_ends_at_once(folder):
+    code, printed, errors = ended("-m", JOB, "leave", str(folder), seconds=60)
+    assert (code, printed, errors) == (0, "left\n", "")
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_get_what_was_read_in_the_main_process(dataset, workers):
+    sampler = make_sampler(dataset, 2, 0)
+    loader = DataLoader(
+        dataset,
+        batch_size=1,
+        sampler=sampler,
+        num_workers=workers,
+        collate_fn=dataset.collate,
+        persistent_workers=True,
+    )
+    for epoch in range(2):
+        read = [batch["id"].tolist() for batch in loader]
+        sampler.set_epoch(epoch)
+        assert read == items_of(sampler)
+    assert dataset.processes == {os.getpid()}
+    assert reading_threads() == []
+
+
+def test_with_workers_counting_the_steps_of_the_loop_resumes_exactly(dataset):
+    def loader(sampler):
+        return DataLoader(dataset, batch_size=None, sampler=sampler, num_workers=2)
+
+    whole = [batch["id"].tolist() for batch in loader(make_sampler(dataset))]
+    used, sampler = 0, make_sampler(dataset)
+    for _ in loader(sampler):
+        used += 1
+        if used == 4:
+            break
+    # The workers were ahead of the loop: the sampler itself is further on.
+    assert sampler.state_dict()["position"] > 4 * 8
+    resumed = make_sampler(dataset)
+    resumed.find_ckpt_position(used)
+    assert [batch["id"].tolist() for batch in loader(resumed)] == whole[4:]
+
+
+def test_files_are_read_ahead_in_a_thread(folder):
+    slow = make_dataset(folder, SIZES, seconds=0.02)
+    sampler = make_sampler(slow, shuffle=False, batch_size=20)
+    for _ in sampler:
+        time.sleep(0.05)
+    assert any(name.startswith("samplerkit-read-ahead") for name in slow.threads)
+    assert sampler.stats.files_read == len(SIZES)
+    assert sampler.stats.wait_seconds < 0.5 * len(SIZES) * 0.02
+
+
+def broken(sampler):
+    for _ in sampler:
+        break
+
+
+def raised(sampler):
+    with pytest.raises(KeyError):
+        for item in sampler:
+            item[0][0]["no such array"]
+
+
+def closed(sampler):
+    iterator = iter(sampler)
+    next(iterator)
+    sampler.close()
+    with pytest.raises(sk.DatasetError, match="closed"):
+        next(iterator)
+
+
+def left_by_with(sampler):
+    with sampler:
+        sampler.kept = iter(sampler)
+        next(sampler.kept)
+    del sampler.kept
+
+
+def forgotten(sampler):
+    iterator = iter(sampler)
+    next(iterator)
+    del iterator
+
+
+def of_a_dataloader(sampler):
+    for _ in DataLoader(sampler.dataset, batch_size=None, sampler=sampler):
+        break
+
+
+@pytest.mark.parametrize("leave", [broken, raised, closed, left_by_with, forgotten, of_a_dataloader])
+def test_no_thread_is_left(folder, leave):
+    sampler = make_sampler(make_dataset(folder, SIZES, seconds=0.01), batch_size=4)
+    iterator = iter(sampler)
+    next(iterator)
+    assert len(reading_threads()) == 1
+    del iterator
+    leave(sampler)
+    gc.collect()
+    assert reading_threads() == []
+    sampler.set_epoch(0)
+    assert sorted(flat(items_of(sampler))) == list(range(sum(SIZES)))
+
+
+def test_nothing_runs_and_nothing_is_opened_at_construction(tmp_path):
+    dataset = make_dataset(tmp_path, [3])
+    dataset.files = [str(tmp_path / "no such file.npz")]
+    sampler = DistributedSamplerViaLocallyShuffle(dataset, dataset.file_reader("npz"), 1, 0)
+    iterator = iter(sampler)
+    assert reading_threads() == []
+    assert dataset.counted == []
+    with pytest.raises(sk.DatasetError, match="no such file"):
+        next(iterator)
+
+
+def test_two_iterations_at_once_do_not_disturb_one_another(dataset):
+    sampler = make_sampler(dataset)
+    first, second = iter(sampler), iter(sampler)
+    pairs = [(ids_of(one), ids_of(other)) for one, other in zip(first, second, strict=True)]
+    assert [one for one, _ in pairs] == [other for _, other in pairs]
+    assert sampler.epoch == 1
+
+
+def pickled(sampler):
+    return pickle.loads(pickle.dumps(sampler))  # noqa: S301  # our own
+
+
+def test_the_state_is_that_of_the_iteration_that_began_last(dataset):
+    sampler = make_sampler(dataset)
+    older = iter(sampler)
+    next(older)
+    newer = iter(sampler)
+    next(newer)
+    next(older)
+    next(older)
+    assert sampler.state_dict()["position"] == 8
+    assert len(list(older)) > 0
+    assert (sampler.epoch, sampler.state_dict()["position"]) == (0, 8)
+    assert len(list(newer)) > 0
+    assert (sampler.epoch, sampler.state_dict()["position"]) == (1, 0)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, pickled])
+def test_a_copy_goes_on_alone(folder, duplicate):
+    sampler = make_sampler(make_dataset(folder, SIZES), reader="npz")
+    iterator = iter(sampler)
+    next(iterator)
+    other = duplicate(sampler)
+    assert items_of(other) == all_ranks(make_dataset(folder, SIZES), 1)[0]
+    assert len(list(iterator)) == len(items_of(other)) - 1

@@ -1,0 +1,93 @@
+"""The drop-in for PartiallyShuffle over files that lie elsewhere: fetched for the reader, or left to it."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+import fsspec
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.remote.options import RemoteOptions
+from tests.compat.partially_shuffle_files import Dataset, all_ranks, items_of, make_dataset, make_sampler
+from tests.storage.files.web import cluster, serving
+
+SIZES = [20, 31, 7, 16] * 3
+SECRET = "?X-Signature=5ec4e7"  # noqa: S105  # no secret of anyone's
+
+
+@pytest.fixture(name="local")
+def fixture_local(tmp_path):
+    return make_dataset(tmp_path / "data", SIZES)
+
+
+@pytest.fixture(name="remote")
+def fixture_remote(tmp_path):
+    return RemoteOptions(cache=tmp_path / "cache", retry_seconds=2)
+
+
+def at_urls(local, url, query=""):
+    return Dataset(f"{url}/data/{file.rsplit('/', 1)[1]}{query}" for file in local.files)
+
+
+def test_urls_are_fetched_once_for_all_ranks_and_epochs(local, remote, tmp_path):
+    with serving(tmp_path) as web:
+        dataset = at_urls(local, web.url, SECRET)
+        for epoch in range(2):
+            read = all_ranks(dataset, 2, epoch, reader="npz", remote=remote)
+            assert read == all_ranks(local, 2, epoch)
+        assert web.count("GET") == len(SIZES)
+        with make_sampler(dataset, reader="npz", remote=remote) as sampler:
+            first = next(iter(sampler))
+            assert set(first[2]) <= set(dataset.files)
+            assert sampler.stats.files_counted == len(SIZES)
+            assert sampler.stats.downloads == 0
+
+
+def test_a_state_holds_when_only_the_queries_of_urls_are_others(local, remote, tmp_path):
+    with serving(tmp_path) as web:
+        named = {"reader": "npz", "remote": remote}
+        state = make_sampler(at_urls(local, web.url, SECRET), **named).state_dict()
+        make_sampler(at_urls(local, web.url, "?X-Signature=another"), **named).load_state_dict(state)
+        assert "5ec4e7" not in str(state)
+
+
+def test_a_url_that_is_left_to_the_reader_reaches_it_as_it_is(local, tmp_path):
+    def reader(filename, get_data=False):
+        assert filename.startswith("hdfs://")
+        with fsspec.open(filename) as file, np.load(file) as loaded:
+            data = dict(loaded)
+        return (data, len(data["id"])) if get_data else len(data["id"])
+
+    with cluster(tmp_path, tmp_path / "ledger") as url:
+        read = all_ranks(at_urls(local, url), 2, reader=reader)
+    assert read == all_ranks(local, 2)
+
+
+@pytest.mark.parametrize("is_fetched", [True, False])
+def test_an_error_names_the_url_without_its_query(local, remote, tmp_path, caplog, is_fetched):
+    def reader(filename, get_data=False):
+        if get_data:
+            raise OSError(f"no route to {filename}")
+        return 20
+
+    with serving(tmp_path) as web, caplog.at_level(logging.INFO, "samplerkit"):
+        dataset = at_urls(local, web.url, SECRET)
+        dataset.files[3] = f"{web.url}/data/missing.npz{SECRET}"
+        lengths = dict.fromkeys(dataset.files, 20)
+        sampler = make_sampler(
+            dataset,
+            reader="npz" if is_fetched else reader,
+            remote=remote if is_fetched else None,
+            files_len={**lengths, **dict(zip(dataset.files, SIZES, strict=True))},
+            shuffle=False,
+            debug=True,
+        )
+        with pytest.raises(sk.DatasetError) as caught:
+            items_of(sampler)
+    text = "".join(traceback.format_exception(caught.value)) + caplog.text
+    assert ("missing.npz" if is_fetched else "000.npz") in caught.value.place
+    assert "reading http://127.0.0.1" in caplog.text
+    assert "5ec4e7" not in text

@@ -1,0 +1,197 @@
+"""The drop-in for PartiallyShuffle goes on where it was: by a step, or by a state."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import samplerkit as sk
+from tests.compat.partially_shuffle_files import (
+    UNEQUAL,
+    VERSIONS,
+    flat,
+    ids_of,
+    items_of,
+    make_dataset,
+    make_sampler,
+)
+
+SIZES = UNEQUAL[:20]
+
+
+@pytest.fixture(name="dataset")
+def fixture_dataset(tmp_path_factory):
+    return make_dataset(tmp_path_factory.mktemp("files"), SIZES)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("ranks", "rank"), [(1, 0), (4, 3)])
+def test_from_every_step_on_it_reads_what_was_left_and_no_more_files(dataset, version, ranks, rank):
+    def begun():
+        sampler = make_sampler(dataset, ranks, rank, version=version, shuffle_buffer=40, file_buffer=20)
+        sampler.set_epoch(3)
+        return sampler
+
+    whole = [(ids_of(item), item[2]) for item in begun()]
+    for step in range(len(whole) + 1):
+        sampler = begun()
+        dataset.read.clear()
+        sampler.find_ckpt_position(step)
+        assert dataset.read == []
+        rest = [(ids_of(item), item[2]) for item in sampler]
+        assert rest == whole[step:]
+        assert sorted(dataset.read) == sorted({file for _, files in rest for file in files})
+        assert sampler.epoch == 4
+
+
+def test_a_step_past_the_end_leaves_nothing_and_then_comes_the_next_epoch(dataset):
+    sampler, other = make_sampler(dataset), make_sampler(dataset)
+    other.set_epoch(1)
+    sampler.find_ckpt_position(10**6)
+    assert items_of(sampler) == []
+    assert items_of(sampler) == items_of(other)
+
+
+@pytest.mark.parametrize("calls", ["epoch, step", "step, epoch"])
+def test_the_step_holds_for_the_epoch_that_is_set_before_or_after_it(dataset, calls):
+    whole, sampler = make_sampler(dataset), make_sampler(dataset)
+    whole.set_epoch(2)
+    for call in calls.split(", "):
+        if call == "epoch":
+            sampler.set_epoch(2)
+        else:
+            sampler.find_ckpt_position(5)
+    assert items_of(sampler) == items_of(whole)[5:]
+
+
+def test_the_step_holds_once_and_the_dataset_is_reset_once(dataset):
+    whole, sampler = make_sampler(dataset), make_sampler(dataset)
+    dataset.resets = 0
+    sampler.find_ckpt_position(5)
+    assert dataset.resets == 1
+    rest = items_of(sampler)
+    assert dataset.resets == 1
+    assert rest == items_of(whole)[5:]
+    assert items_of(sampler) == items_of(whole)
+
+
+def test_a_loop_that_is_left_begins_the_epoch_again(dataset):
+    sampler = make_sampler(dataset)
+    for step, _ in enumerate(sampler):
+        if step == 3:
+            break
+    assert items_of(sampler) == items_of(make_sampler(dataset))
+    sampler.set_epoch(0)
+    sampler.find_ckpt_position(4)
+    assert len(ids_of(next(iter(sampler)))) == 8
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_from_every_state_on_it_reads_what_was_left(dataset, version):
+    sampler = make_sampler(dataset, 4, 1, version=version)
+    sampler.set_epoch(2)
+    states, read = [sampler.state_dict()], []
+    for item in sampler:
+        read.append(ids_of(item))
+        states.append(sampler.state_dict())
+    states.append(sampler.state_dict())
+    for step, state in enumerate(states):
+        text = json.dumps(state)
+        assert len(text) < 4096
+        other = make_sampler(dataset, 4, 1, version=version)
+        other.load_state_dict(json.loads(text))
+        if step < len(read):
+            assert (other.epoch, items_of(other)) == (2, read[step:])
+        else:
+            assert (state["epoch"], state["position"]) == (3, 0)
+    other.set_epoch(3)
+    assert items_of(other) == items_of(sampler)
+
+
+def test_every_rank_has_the_same_state(dataset):
+    iterators = [iter(make_sampler(dataset, 4, rank)) for rank in range(4)]
+    samplers = [make_sampler(dataset, 4, rank) for rank in range(4)]
+    iterators = [iter(sampler) for sampler in samplers]
+    for _ in range(3):
+        for iterator in iterators:
+            next(iterator)
+        states = [sampler.state_dict() for sampler in samplers]
+        assert states == [states[0]] * 4
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 6])
+def test_on_other_ranks_each_step_has_the_same_samples(dataset, ranks):
+    def steps(samplers):
+        rows = zip(*(items_of(sampler) for sampler in samplers), strict=True)
+        return [sorted(flat(items)) for items in rows]
+
+    def group(ranks, state=None):
+        samplers = [make_sampler(dataset, ranks, rank, batch_size=24 // ranks) for rank in range(ranks)]
+        for sampler in samplers:
+            if state is not None:
+                sampler.load_state_dict(state)
+        return samplers
+
+    whole, first = steps(group(4)), make_sampler(dataset, 4, 2, batch_size=6)
+    iterator = iter(first)
+    for _ in range(5):
+        next(iterator)
+    rest = steps(group(ranks, first.state_dict()))
+    assert rest[:-1] == whole[5:-1]
+    # In the last step some come again, so that all ranks read as many.
+    assert set(whole[-1]) <= set(rest[-1])
+    assert len(rest[-1]) - len(whole[-1]) < ranks
+
+
+def test_files_that_were_never_counted_are_counted_for_a_state_only(dataset):
+    sampler = make_sampler(dataset)
+    sampler.set_epoch(4)
+    sampler.find_ckpt_position(2)
+    assert dataset.counted == []
+    assert sampler.state_dict()["position"] == 16
+    assert len(dataset.counted) == len(SIZES)
+
+
+REFUSED = {
+    "another seed": ({"seed": 5}, "seed"),
+    "another buffer": ({"shuffle_buffer": 61}, "sampler"),
+    "two pools": ({"version": 2}, "sampler"),
+    "no shuffle": ({"shuffle": False}, "sampler"),
+}
+
+
+@pytest.mark.parametrize(("named", "field"), REFUSED.values(), ids=REFUSED)
+def test_a_state_of_another_order_is_refused(dataset, named, field):
+    state = make_sampler(dataset).state_dict()
+    make_sampler(dataset, batch_size=3, file_buffer=7).load_state_dict(state)
+    with pytest.raises(sk.StateError) as caught:
+        make_sampler(dataset, **named).load_state_dict(state)
+    assert caught.value.field == field
+
+
+def test_a_state_of_other_files_or_a_damaged_one_is_refused(dataset, tmp_path):
+    state = make_sampler(dataset).state_dict()
+    with pytest.raises(sk.StateError, match="dataset"):
+        make_sampler(make_dataset(tmp_path, SIZES[:-1])).load_state_dict(state)
+    with pytest.raises(sk.StateError, match="checksum"):
+        make_sampler(dataset).load_state_dict({**state, "position": 4})
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stateful_dataloader_saves_and_resumes_it(dataset, workers):
+    def loader():
+        sampler = make_sampler(dataset, 2, 1)
+        return StatefulDataLoader(
+            dataset, batch_size=1, sampler=sampler, num_workers=workers, collate_fn=dataset.collate
+        )
+
+    first, whole, saved = loader(), [], None
+    for step, batch in enumerate(first):
+        whole.append(batch["id"].tolist())
+        if step == 6:
+            saved = json.loads(json.dumps(first.state_dict()))
+    second = loader()
+    second.load_state_dict(saved)
+    assert [batch["id"].tolist() for batch in second] == whole[7:]

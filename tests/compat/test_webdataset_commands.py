@@ -1,0 +1,281 @@
+"""Shards that commands write: refused unless allowed, run without a shell, ended with their reader."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+from samplerkit.compat.webdataset import WebDataset, ignore_and_continue
+from tests.compat.webdataset_shards import as_list, number_of, once_each, serving, write
+
+CURL = pytest.mark.skipif(shutil.which("curl") is None, reason="the program curl is not there")
+
+
+def piped(urls, **options):
+    return WebDataset(urls, allow_commands=True, **options)
+
+
+def cat(path):
+    return f"pipe:cat {path}"
+
+
+def children():
+    """The processes that this one has started and has not waited for."""
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            found |= set((task / "children").read_text().split())
+    return found
+
+
+def running(marker):
+    """The processes that have a text in their command line."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if marker.encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
+
+
+def gone(marker, seconds=20):
+    """Waits until no process has a text in its command line."""
+    end = time.monotonic() + seconds
+    while running(marker) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not running(marker)
+
+
+@pytest.fixture
+def server(tmp_path):
+    """The address of a server on loopback that sends the files of a folder."""
+    with serving(tmp_path) as (address, _):
+        yield address
+
+
+def test_a_command_is_not_run_unless_it_is_allowed(tmp_path):
+    mark = tmp_path / "mark"
+    with pytest.raises(sk.ArgumentValueError, match="allow_commands=True") as caught:
+        WebDataset(f"pipe:touch {mark} --token=5f3a")
+    assert "5f3a" not in str(caught.value)
+    with pytest.raises(sk.ArgumentTypeError, match="allow_commands"):
+        WebDataset(f"pipe:touch {mark}", allow_commands="yes")
+    assert not mark.exists()
+
+
+@CURL
+def test_samples_that_curl_fetches_are_dicts(tmp_path, server):
+    before = children()
+    write(tmp_path, 1, 4)
+    url = f"pipe:curl -s {server}/many-000.tar"
+    samples = list(piped(url))
+    assert samples[3] == {
+        "__key__": "00003",
+        "__url__": f"pipe:curl ... {server}/many-000.tar",
+        "txt": b"3",
+        "cls": b"3",
+    }
+    assert samples == [
+        {**sample, "__url__": samples[0]["__url__"]} for sample in WebDataset(f"{tmp_path}/many-000.tar")
+    ]
+    assert children() <= before
+
+
+@CURL
+def test_a_command_that_fails_is_an_error_without_what_is_private(server):
+    url = f"pipe:curl -s -f -H 'Authorization: 5f3a' '{server}/no.tar?token=5f3a'"
+    with pytest.raises(
+        sk.DatasetError, match=r"curl \.\.\. http://127.*no\.tar: the command failed after 0 bytes \(exit"
+    ) as caught:
+        list(piped(url))
+    assert "5f3a" not in str(caught.value)
+    assert "5f3a" not in repr(piped(url))
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("shards", "workers", "ranks", "window"),
+    [(1, 3, 1, 0), (1, 3, 2, 7), (2, 3, 1, 7), (5, 2, 2, 7), (3, 0, 2, 0), (3, 0, 1, 7)],
+)
+def test_each_sample_is_read_once_over_ranks_and_workers(tmp_path, shards, workers, ranks, window):
+    before = children()
+    urls = cat(write(tmp_path, shards, 30))
+    epochs = []
+    for _ in range(2):
+        read = []
+        for rank in range(ranks):
+            dataset = piped(urls, world=sk.World(ranks, rank)).shuffle(window).decode().map(number_of)
+            dataset.set_epoch(len(epochs))
+            batches = DataLoader(dataset, batch_size=4, num_workers=workers, collate_fn=as_list)
+            read += [number for batch in batches for number in batch]
+        assert Counter(read) == once_each(30)
+        epochs.append(read)
+    assert (epochs[0] != epochs[1]) == (window > 0)
+    assert children() <= before
+
+
+def test_epochs_of_a_command_advance_and_with_epoch_reads_it_again(tmp_path):
+    dataset = piped(cat(write(tmp_path, 1, 10))).shuffle(10).decode().map(number_of)
+    first, second = list(dataset), list(dataset)
+    assert Counter(first) == Counter(second) == once_each(10)
+    assert first != second
+    assert len(list(dataset.with_epoch(25))) == 25
+    with pytest.raises(sk.ArgumentValueError, match="with_epoch"):
+        piped(f"pipe:cat {tmp_path}/many-000.tar", equal_steps="pad")
+    with pytest.raises(TypeError, match="not known"):
+        len(dataset)
+
+
+WRITES = "import os, sys; os.write(1, open(sys.argv[1], 'rb').read()"
+"""The beginning of a program that writes its first argument."""
+
+PROGRAMS = {
+    "it does not start": ("pipe:no-such-program-at-all x", "there is no program 'no-such-program-at-all'"),
+    "it is killed": (
+        "pipe:{python} -c 'import os; os.kill(os.getpid(), 9)'",
+        r"failed after 0 bytes \(ended by signal 9\)",
+    ),
+    "it fails after a whole archive": (
+        f'pipe:{{python}} -c "{WRITES}); sys.exit(3)" {{shard}}',
+        r"failed after \d+ bytes \(exit status 3\)",
+    ),
+    "it stops in the middle": (
+        "pipe:head -c 3000 {shard}",
+        "truncated at byte 2048: the archive ends in '00001.txt'",
+    ),
+    "it stops at a border": ("pipe:head -c 2048 {shard}", "truncated at byte 2048: the archive ends without"),
+    "it writes nothing": ("pipe:true", "truncated at byte 0"),
+    "it writes something else": ("pipe:echo hello", "truncated at byte 0"),
+    "it writes two archives": ("pipe:cat {shard} {shard}", "data after the end at byte"),
+    "it says nothing any more": (
+        "pipe:sh -c 'head -c 2100 \"$0\"; sleep 600' {shard}",
+        "has sent nothing for 3 s, after 2048 bytes",
+    ),
+    "it does not end": (
+        "pipe:sh -c 'cat \"$0\"; exec 1>&-; sleep 600' {shard}",
+        "has closed its output and does not end for 3 s",
+    ),
+}
+
+
+@pytest.mark.parametrize(("url", "text"), PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_a_command_that_fails_is_an_error_and_never_a_shorter_epoch(tmp_path, url, text):
+    before = children()
+    write(tmp_path, 1, 4)
+    url = url.format(shard=f"{tmp_path}/many-000.tar", python=sys.executable)
+    dataset = piped(url, command_timeout=3 if "600" in url else 30)
+    with pytest.raises(sk.DatasetError, match=text):
+        list(dataset)
+    assert children() <= before
+
+
+def test_a_command_that_fails_in_a_worker_is_an_error_in_the_loop(tmp_path):
+    url = f"pipe:head -c 3000 {write(tmp_path, 1, 4)}"
+    batches = iter(DataLoader(piped(url), num_workers=1, batch_size=None))
+    with pytest.raises(sk.DatasetError, match="truncated at byte 2048"):
+        list(batches)
+    batches._shutdown_workers()
+
+
+def test_a_handler_goes_on_with_the_next_command(tmp_path):
+    write(tmp_path, 3, 9)
+    urls = [cat(f"{tmp_path}/many-000.tar"), "pipe:false", cat(f"{tmp_path}/many-002.tar")]
+    with pytest.raises(sk.DatasetError, match="exit status 1"):
+        list(piped(urls))
+    dataset = piped(urls, handler=ignore_and_continue).decode().map(number_of)
+    assert list(dataset) == [0, 1, 2, 6, 7, 8]
+
+
+ENDLESS = (
+    'pipe:{python} -c \'import os, sys, time; os.write(1, open(sys.argv[1], "rb").read()[:4096]); '
+    "os.fork(); time.sleep(600)' {shard} {marker}"
+)
+
+
+def endless(tmp_path):
+    """A command that goes on for ever, with a process of its own; and a text by which both are known."""
+    write(tmp_path, 1, 9)
+    marker = f"marker-{os.getpid()}-{tmp_path.name}"
+    return ENDLESS.format(python=sys.executable, shard=f"{tmp_path}/many-000.tar", marker=marker), marker
+
+
+def leave(dataset):
+    for _sample in dataset:
+        break
+
+
+def fail(dataset):
+    with pytest.raises(ZeroDivisionError):
+        for _sample in dataset:
+            print(1 // 0)
+
+
+def close(dataset):
+    before = children()
+    iterator = iter(dataset)
+    next(iterator)
+    assert len(children() - before) == 1
+    dataset.close()
+    with pytest.raises(StopIteration):
+        next(iterator)
+
+
+def use_with(dataset):
+    with dataset:
+        iterator = iter(dataset)
+        next(iterator)
+    del iterator
+
+
+def leave_with_workers(dataset):
+    for _batch in DataLoader(dataset, batch_size=1, num_workers=1):
+        break
+
+
+@pytest.mark.parametrize("leaving", [leave, fail, close, use_with, leave_with_workers])
+def test_a_command_ends_when_its_reader_leaves(tmp_path, leaving):
+    before = children()
+    url, marker = endless(tmp_path)
+    leaving(piped(url))
+    assert gone(marker)
+    assert children() <= before
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
+def test_a_command_ends_with_its_reader_however_that_ends(tmp_path, kind):
+    url, marker = endless(tmp_path)
+    code = (
+        "import sys; from samplerkit.compat.webdataset import WebDataset\n"
+        "for sample in WebDataset(sys.stdin.read(), allow_commands=True): print('read', flush=True)"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as reader:
+        reader.stdin.write(url)
+        reader.stdin.close()
+        assert reader.stdout.readline() == "read\n"
+        assert len(running(marker)) >= 2
+        reader.send_signal(kind)
+    assert gone(marker)
+
+
+def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):
+    path = write(tmp_path, 1, 4)
+    with pytest.raises(sk.ArgumentValueError, match="mixes commands"):
+        piped([cat(path), path])
+    with pytest.raises(sk.ArgumentTypeError, match="checksums"):
+        piped(cat(path), checksums=True)
+    with pytest.raises(sk.ArgumentValueError, match="positive"):
+        piped(cat(path), command_timeout=0)

@@ -1,0 +1,225 @@
+"""The epochs of the drop-in for webdataset: counted over workers of every kind."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import os
+import pickle
+import resource
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+import samplerkit as sk
+from tests.compat.webdataset_shards import (
+    is_even,
+    loader,
+    numbers,
+    once_each,
+    received,
+    write,
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_in_the_users_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache-home"))
+
+
+WORKERS = {
+    "no workers": {},
+    "new workers each epoch": {"num_workers": 3},
+    "workers that live on": {"num_workers": 3, "persistent_workers": True},
+}
+
+
+def open_files():
+    return list(Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.parametrize("options", WORKERS.values(), ids=WORKERS.keys())
+def test_each_epoch_is_complete_and_in_another_order(tmp_path, options):
+    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+    batches = loader(dataset, **options)
+    epochs = [received(batches) for _ in range(3)]
+    assert [Counter(epoch) for epoch in epochs] == [once_each(53)] * 3
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    assert dataset.epoch == 3
+
+
+@pytest.mark.parametrize("options", WORKERS.values(), ids=WORKERS.keys())
+def test_set_epoch_reaches_the_workers_and_brings_the_same_order_back(tmp_path, options):
+    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+    batches = loader(dataset, **options)
+    first = received(batches)
+    dataset.set_epoch(0)
+    assert dataset.epoch == 0
+    assert received(batches) == first
+    second = received(batches)
+    dataset.set_epoch(1)
+    assert received(batches) == second != first
+
+
+@pytest.mark.parametrize("options", WORKERS.values(), ids=WORKERS.keys())
+def test_an_epoch_that_is_left_early_is_followed_by_a_whole_one(tmp_path, options):
+    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+    batches = loader(dataset, **options)
+    for _ in range(2):
+        for _batch in batches:
+            break
+    whole = received(batches)
+    assert Counter(whole) == once_each(53)
+    again = numbers(f"{tmp_path}/many-*.tar", tmp_path).shuffle(20)
+    again.set_epoch(2)
+    assert received(loader(again, **options)) == whole
+
+
+def test_spawned_workers_count_epochs_too(tmp_path):
+    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+    batches = loader(dataset, num_workers=2, multiprocessing_context="spawn")
+    for _batch in batches:
+        break
+    second = received(batches)
+    assert dataset.epoch == 2
+    again = numbers(f"{tmp_path}/many-*.tar", tmp_path).shuffle(20)
+    again.set_epoch(1)
+    # Forked workers do the same.
+    assert received(loader(again, num_workers=2)) == second
+    assert Counter(second) == once_each(53)
+
+
+def forget_the_job(_worker):
+    for name in ("RANK", "WORLD_SIZE"):
+        del os.environ[name]
+
+
+def test_a_spawned_worker_that_cannot_ask_the_job_has_the_rank_of_its_parent(tmp_path, monkeypatch):
+    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+    options = {"multiprocessing_context": "spawn", "worker_init_fn": forget_the_job}
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    mine = received(loader(dataset, num_workers=1, **options))
+    monkeypatch.setenv("RANK", "1")
+    dataset.set_epoch(0)
+    others = list(dataset)
+    assert (len(mine), len(others)) == (27, 26)
+    assert Counter(mine + others) == once_each(53)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_seed_that_comes_back_does_not_bring_the_epoch_back(tmp_path, workers):
+    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+    epochs = []
+    for _ in range(4):
+        torch.manual_seed(0)
+        epochs.append(received(loader(dataset, num_workers=workers)))
+    assert [Counter(epoch) for epoch in epochs] == [once_each(53)] * 4
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+
+
+def be_late(worker):
+    if worker == 0:
+        time.sleep(0.7)
+
+
+def test_a_worker_that_comes_when_another_one_has_ended_begins_the_same_epoch(tmp_path):
+    dataset = numbers(write(tmp_path, 2, 2), tmp_path, seed=7).shuffle(2).select(is_even)
+    ended = threading.Event()
+
+    def wait_for_ended_workers():
+        while not ended.wait(0.01):
+            # So a process that has ended is gone, and not only asleep.
+            multiprocessing.active_children()
+
+    thread = threading.Thread(target=wait_for_ended_workers)
+    thread.start()
+    try:
+        for epoch in range(1, 3):
+            torch.manual_seed(0)
+            assert received(loader(dataset, num_workers=3, worker_init_fn=be_late)) == [0]
+            assert dataset.epoch == epoch
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_two_loaders_of_a_dataset_that_run_at_once_read_two_epochs(tmp_path):
+    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+    pairs = list(zip(loader(dataset, num_workers=2), loader(dataset, num_workers=2), strict=True))
+    first, second = (received(batches) for batches in zip(*pairs, strict=True))
+    assert Counter(first) == Counter(second) == once_each(53)
+    assert first != second
+
+
+def test_a_loop_without_a_loader_counts_with_the_workers(tmp_path):
+    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+    expected = []
+    for epoch in range(3):
+        other = numbers(f"{tmp_path}/many-*.tar", tmp_path).shuffle(20)
+        other.set_epoch(epoch)
+        expected.append(list(other))
+    assert list(dataset) == expected[0]
+    assert Counter(received(loader(dataset, num_workers=2))) == once_each(53)
+    assert list(dataset) == expected[2]
+
+
+def count_in_a_process(dataset, queue):
+    queue.put([list(dataset) for _ in range(2)])
+
+
+def test_a_process_that_is_no_worker_counts_for_itself(tmp_path):
+    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+    first = list(dataset)
+    processes = multiprocessing.get_context("fork")
+    queue = processes.Queue()
+    both = [processes.Process(target=count_in_a_process, args=(dataset, queue)) for _ in range(2)]
+    for process in both:
+        process.start()
+    results = [queue.get(timeout=60) for _ in both]
+    for process in both:
+        process.join(60)
+    assert results[0] == results[1], "each goes on from where its parent stood"
+    assert results[0][0] != first != results[0][1] != results[0][0]
+    assert list(dataset) == results[0][0]
+
+
+@pytest.mark.parametrize("make", [copy.deepcopy, lambda dataset: pickle.loads(pickle.dumps(dataset))])  # noqa: S301  # our own
+def test_a_copy_goes_its_own_way_from_the_epoch_that_it_was_made_in(tmp_path, make):
+    dataset = numbers(write(tmp_path, 2, 20), tmp_path).shuffle(20)
+    list(dataset)
+    other = make(dataset)
+    assert other.epoch == 1
+    assert list(other) == list(dataset)
+    list(other)
+    assert (other.epoch, dataset.epoch) == (3, 2)
+
+
+def test_no_file_is_open_and_nothing_runs_before_an_iteration(tmp_path):
+    urls = write(tmp_path, 2, 20)
+    before = open_files()
+    datasets = [numbers(urls, tmp_path).shuffle(20).batched(4) for _ in range(5)]
+    assert len(open_files()) == len(before)
+    for dataset in datasets:
+        assert len(list(dataset)) == 5
+    del datasets, dataset
+    assert len(open_files()) <= len(before)
+
+
+def test_a_lack_of_files_is_an_error_in_the_loop_and_no_epoch_twice(tmp_path):
+    dataset = numbers(write(tmp_path, 2, 20), tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        with pytest.raises(sk.WorkerError, match="open files"):
+            iter(dataset)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert sorted(received(loader(dataset, num_workers=1))) == list(range(20))
+    assert dataset.epoch == 1

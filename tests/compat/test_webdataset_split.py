@@ -1,0 +1,234 @@
+"""Which samples the drop-in for webdataset reads: over ranks, workers, windows and passes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+from samplerkit.compat import webdataset as wds
+from samplerkit.compat.webdataset.split import Seat, Split
+from samplerkit.order.sequences import Range
+from tests.compat.webdataset_shards import (
+    is_even,
+    loader,
+    numbers,
+    once_each,
+    received,
+    write,
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_in_the_users_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache-home"))
+
+
+@pytest.mark.parametrize(("shards", "workers"), [(1, 4), (2, 5), (7, 3)])
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_shards_need_not_be_as_many_as_workers(tmp_path, shards, workers, ranks):
+    urls = write(tmp_path, shards, 47)
+    seen, counts = Counter(), []
+    for rank in range(ranks):
+        dataset = numbers(urls, tmp_path, world=sk.World(ranks, rank)).shuffle(10)
+        mine = received(loader(dataset, num_workers=workers if rank == 0 else 0))
+        seen.update(mine)
+        counts.append(len(mine))
+    assert seen == once_each(47)
+    assert max(counts) - min(counts) <= 1
+
+
+def test_fewer_samples_than_workers_are_read_once(tmp_path):
+    dataset = numbers(write(tmp_path, 1, 2), tmp_path)
+    assert sorted(received(loader(dataset, num_workers=4))) == [0, 1]
+
+
+def test_a_worker_opens_few_shards(tmp_path):
+    urls = write(tmp_path, 16, 160)
+    dataset = wds.WebDataset(urls, cache=tmp_path / "cache").shuffle(5)
+    for rank in range(2):
+        order = dataset._reading.shuffling.order(dataset._reading.tar, 0, sk.World(2, rank))
+        for worker in range(4):
+            ids = np.concatenate([*Split().ids(order, Seat(sk.World(2, rank), worker, 4))])
+            assert len(ids) == 20
+            assert len(set((ids // 10).tolist())) <= 3
+
+
+@pytest.mark.parametrize("total", [0, 1, 5, 24, 97])
+@pytest.mark.parametrize("ranks", [1, 3, 4])
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("block", [1, 4])
+def test_the_split_loses_and_repeats_nothing_and_equal_steps_are_equal(total, ranks, workers, block):
+    def read(equal_steps):
+        split = Split(equal_steps, block)
+        by_rank = []
+        for rank in range(ranks):
+            parts = [
+                [
+                    id
+                    for ids in split.ids(Range(0, total), Seat(sk.World(ranks, rank), worker, workers))
+                    for id in ids.tolist()
+                ]
+                for worker in range(workers)
+            ]
+            assert sum(map(len, parts)) == split.rows_of_rank(total, sk.World(ranks, rank))
+            assert sum(len(part) % block > 0 for part in parts) <= 1
+            by_rank.append(parts)
+        return by_rank
+
+    def batches(parts):
+        return [-(-len(part) // 3) for part in parts]
+
+    everything = read(None)
+    assert Counter(id for parts in everything for part in parts for id in part) == once_each(total)
+    padded = read("pad")
+    assert all(batches(parts) == batches(padded[0]) for parts in padded)
+    counts = Counter(id for parts in padded for part in parts for id in part)
+    assert set(counts) == set(range(total))
+    assert sum(counts.values()) == -(-total // ranks) * ranks
+    dropped = read("drop")
+    assert all(batches(parts) == batches(dropped[0]) for parts in dropped)
+    counts = Counter(id for parts in dropped for part in parts for id in part)
+    assert set(counts.values()) <= {1}
+    assert sum(counts.values()) == total // ranks * ranks
+
+
+def test_a_window_is_a_permutation_of_the_epoch_and_mixes_far(tmp_path):
+    dataset = numbers(write(tmp_path, 10, 1000), tmp_path).shuffle(200)
+    epoch = list(dataset)
+    assert Counter(epoch) == once_each(1000)
+    # Within a window of two shards, neighbours come from both.
+    neighbours = sum(abs(a // 100 - b // 100) > 0 for a, b in pairwise(epoch))
+    assert neighbours > 300
+
+
+def test_without_shuffle_shards_come_as_they_stand_and_shardshuffle_moves_them_whole(tmp_path):
+    urls = write(tmp_path, 5, 50)
+    assert list(numbers(urls, tmp_path, shardshuffle=False)) == list(range(50))
+    epoch = list(numbers(urls, tmp_path, shardshuffle=100, seed=3))
+    shards = [epoch[start : start + 10] for start in range(0, 50, 10)]
+    assert all(shard == list(range(shard[0], shard[0] + 10)) for shard in shards)
+    assert Counter(epoch) == once_each(50)
+    assert epoch != list(range(50))
+
+
+def test_seeds_give_other_orders_and_the_same_seed_the_same(tmp_path):
+    urls = write(tmp_path, 5, 50)
+    orders = [list(numbers(urls, tmp_path, seed=seed).shuffle(10)) for seed in (None, 0, 1)]
+    assert orders[0] == orders[1] != orders[2]
+    assert list(numbers(urls, tmp_path).shuffle(10, seed=1)) == orders[2]
+
+
+def test_batches_made_in_workers_are_one_shorter_at_most_and_counted(tmp_path):
+    dataset = numbers(write(tmp_path, 3, 50), tmp_path).shuffle(20).batched(8)
+    batches = DataLoader(dataset, batch_size=None, num_workers=3)
+    sizes = Counter(len(batch) for batch in batches)
+    assert sizes == {8: 6, 2: 1}
+    assert len(batches) == len(dataset) == 7
+    assert len(numbers(f"{tmp_path}/many-*.tar", tmp_path).batched(8, partial=False)) == 6
+
+
+def test_the_batch_size_of_a_loader_makes_its_length_right(tmp_path):
+    urls = write(tmp_path, 3, 50)
+    batches = loader(numbers(urls, tmp_path, batch_size=8), 8, num_workers=3)
+    assert len(batches) == len(list(batches)) == 7
+    with pytest.raises(TypeError, match="batch_size"):
+        len(numbers(urls, tmp_path))
+    with pytest.raises(TypeError, match="not known"):
+        len(numbers(urls, tmp_path, batch_size=8).select(is_even))
+    assert len(numbers(urls, tmp_path).with_length(123)) == 123
+    assert len(numbers(urls, tmp_path, length=7)) == 7
+    assert len(numbers(urls, tmp_path, batch_size=8).repeat(3)) == 150
+
+
+@pytest.mark.parametrize("equal_steps", ["pad", "drop"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_equal_steps_are_the_same_on_every_rank(tmp_path, equal_steps, workers):
+    urls = write(tmp_path, 3, 50)
+    steps, counts = [], Counter()
+    for rank in range(3):
+        dataset = numbers(urls, tmp_path, world=sk.World(3, rank), equal_steps=equal_steps).shuffle(10)
+        batches = list(loader(dataset, 4, num_workers=workers))
+        steps.append([len(batch) for batch in batches])
+        counts.update(received(batches))
+    assert steps[0] == steps[1] == steps[2]
+    if equal_steps == "pad":
+        assert set(counts) == set(range(50))
+        assert sum(counts.values()) == 51
+    else:
+        assert set(counts.values()) == {1}
+        assert sum(counts.values()) == 48
+
+
+def test_equal_steps_refuse_what_changes_the_number_of_samples(tmp_path):
+    dataset = numbers(write(tmp_path, 1, 10), tmp_path, equal_steps="pad")
+    with pytest.raises(sk.CompositionError, match="with_epoch"):
+        dataset.select(is_even)
+    with pytest.raises(sk.CompositionError, match="compose"):
+        dataset.compose(iter)
+    with pytest.raises(sk.DatasetError, match="equal_steps counts on it"):
+        list(dataset.map(lambda number: None if number == 7 else number))
+    by_key = wds.WebDataset(f"{tmp_path}/many-*.tar", equal_steps="drop", world=sk.World(2, 1))
+    assert len(list(by_key.select(lambda key: int(key) < 5, by="key"))) == 2
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_with_epoch_gives_so_many_items_from_as_many_passes_as_needed(tmp_path, workers):
+    dataset = numbers(write(tmp_path, 2, 10), tmp_path).shuffle(10).with_epoch(25)
+    for _ in range(2):
+        epoch = received(loader(dataset, num_workers=workers))
+        assert len(epoch) == 25 * max(1, workers)
+        # Whole passes, and a part of one.
+        assert set(Counter(epoch).values()) <= {2, 3} if not workers else {5}
+    assert dataset.epoch == 2
+
+
+def test_passes_of_one_iteration_and_epochs_have_orders_of_their_own(tmp_path):
+    dataset = numbers(write(tmp_path, 2, 30), tmp_path).shuffle(30).repeat(2)
+    first, second = list(dataset), list(dataset)
+    parts = [tuple(part) for epoch in (first, second) for part in (epoch[:30], epoch[30:])]
+    assert len(set(parts)) == 4
+    assert all(Counter(part) == once_each(30) for part in parts)
+
+
+def test_resampled_reads_without_end_and_each_pass_has_every_sample(tmp_path):
+    urls = write(tmp_path, 5, 20)
+    dataset = numbers(urls, tmp_path, resampled=True, nodesplitter=None).with_epoch(60)
+    epoch = list(dataset)
+    assert Counter(epoch) == Counter(dict.fromkeys(range(20), 3))
+    assert epoch[:20] != epoch[20:40]
+
+
+def test_a_repeated_dataset_without_samples_is_an_error_and_no_endless_loop(tmp_path):
+    dataset = numbers(write(tmp_path, 1, 4), tmp_path).repeat()
+    with pytest.raises(sk.DatasetError, match="again and again"):
+        next(iter(dataset.select(lambda number: number > 10)))
+
+
+def test_an_empty_dataset_is_an_error_unless_that_is_fine(tmp_path):
+    urls = write(tmp_path, 1, 4)
+    nothing = [
+        wds.WebDataset(urls, empty_check=check, cache=tmp_path / "c").select(lambda key: False, by="key")
+        for check in (True, False)
+    ]
+    with pytest.raises(sk.DatasetError, match="has no samples"):
+        list(nothing[0])
+    assert list(nothing[1]) == []
+
+
+def test_every_rank_reads_everything_where_webdataset_says_so(tmp_path):
+    urls = write(tmp_path, 2, 10)
+    dataset = numbers(urls, tmp_path, nodesplitter=None)
+    assert dataset._world == sk.World(1, 0)
+    environment = {"RANK": "1", "WORLD_SIZE": "2"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        assert sorted(dataset) == list(range(10))
+        split = list(numbers(urls, tmp_path, nodesplitter=wds.split_by_node))
+        assert len(split) == 5
+        assert sorted(split + list(numbers(urls, tmp_path, world=sk.World(2, 0)))) == list(range(10))

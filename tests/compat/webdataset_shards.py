@@ -1,0 +1,126 @@
+"""Shards for the tests of the drop-in for webdataset, and what is done to their samples."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import io
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from sklearn.datasets import load_sample_images
+from torch.utils.data import DataLoader
+
+from samplerkit.compat.webdataset import WebDataset
+from samplerkit.storage.tar.writer import TarWriter
+
+MEAN, DEVIATION = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+
+
+def write(folder: Path, shards: int, samples: int) -> str:
+    """Writes small samples, shard after shard; gives the pattern of the shards."""
+    with TarWriter(f"{folder}/many-%03d.tar", samples_per_shard=-(-samples // shards)) as writer:
+        for number in range(samples):
+            writer.write({"__key__": f"{number:05}", "txt": str(number), "cls": number % 10})
+    assert len(writer.paths) == shards
+    return f"{folder}/many-{{000..{shards - 1:03}}}.tar"
+
+
+def write_images(folder: Path, shards: int, samples: int) -> str:
+    """Writes tiles of two photographs as JPEG files, each with JSON about it."""
+    photos = load_sample_images().images
+    with TarWriter(f"{folder}/imagenet-%03d.tar", samples_per_shard=-(-samples // shards)) as writer:
+        for number in range(samples):
+            top, left = divmod(number % 100, 10)
+            photo = photos[number % len(photos)]
+            tile = np.ascontiguousarray(photo[40 * top : 40 * top + 32, 60 * left : 60 * left + 40])
+            stream = io.BytesIO()
+            Image.fromarray(tile).save(stream, "JPEG")
+            about = json.dumps({"id": number, "label": number % len(photos)})
+            writer.write({"__key__": f"{number:05}", "jpg": stream.getvalue(), "json": about.encode()})
+    assert len(writer.paths) == shards
+    return f"{folder}/imagenet-{{000..{shards - 1:03}}}.tar"
+
+
+def normalize(image: torch.Tensor) -> torch.Tensor:
+    """What torchvision's Normalize does."""
+    return (image - MEAN[:, None, None]) / DEVIATION[:, None, None]
+
+
+def preproc(image: Image.Image) -> torch.Tensor:
+    """A crop, a flip, a tensor, and the mean and deviation of ImageNet."""
+    left = int(torch.randint(image.width - 24, (1,)))
+    image = image.crop((left, 4, left + 24, 28))
+    if torch.rand(1) < 0.5:
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return normalize(torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255)
+
+
+def numbers(urls: str, folder: Path, **options: object) -> WebDataset:
+    """A dataset whose samples are their numbers."""
+    return WebDataset(urls, cache=folder / "cache", **options).decode().map(number_of)
+
+
+def number_of(sample: dict) -> int:
+    return int(sample["txt"])
+
+
+def is_even(number: int) -> bool:
+    return number % 2 == 0
+
+
+def as_list(samples: list) -> list:
+    return samples
+
+
+class _Files(http.server.SimpleHTTPRequestHandler):
+    """Sends files, and notes which."""
+
+    def __init__(self, *arguments: object, asked: Counter, **options: object) -> None:
+        self.asked = asked
+        super().__init__(*arguments, **options)
+
+    def do_GET(self) -> None:
+        self.asked[self.path] += 1
+        super().do_GET()
+
+    def log_message(self, *arguments: object) -> None:
+        """Prints nothing."""
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[str, Counter]]:
+    """Serves a folder on loopback; gives the address, and how often each path was asked for."""
+    asked: Counter = Counter()
+    answer = functools.partial(_Files, directory=str(folder), asked=asked)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), answer) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def loader(dataset: WebDataset, batch_size: int = 4, **options: Any) -> DataLoader:
+    """A DataLoader whose batches are lists."""
+    return DataLoader(dataset, batch_size=batch_size, collate_fn=as_list, **options)
+
+
+def received(batches: Iterable[list]) -> list:
+    """What came in all batches, in order."""
+    return [item for batch in batches for item in batch]
+
+
+def once_each(count: int) -> Counter:
+    """What a complete epoch of so many samples is."""
+    return Counter(range(count))

@@ -1,0 +1,277 @@
+"""Datasets at URLs in a config: the section `remote`, its mistakes, and what nobody is shown."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import samplerkit as sk
+from samplerkit.cli.main import main
+from samplerkit.config.datasets import DATASETS, of_read_files, of_tar_shards
+from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.tar.dataset import TarDataset
+from tests.config.json_schema import valid
+from tests.storage.files.web import serving
+
+SAMPLER = {"kind": "random", "shuffle": "files", "seed": 2}
+SECRET = "5ec4e7"  # noqa: S105  # no secret of anyone's
+
+
+def files(**remote):
+    """A config of two files at an address where nobody listens."""
+    dataset = {
+        "kind": "files",
+        "files": ["http://127.0.0.1:9/a.npz", "http://127.0.0.1:9/b.npz"],
+        "reader": "npz",
+        "lengths": [5, 3],
+        **({"remote": remote} if remote else {}),
+    }
+    return {"dataset": dataset, "sampler": SAMPLER}
+
+
+def written(folder, config):
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("make", "constructor"), [(of_read_files, FileDataset), (of_tar_shards, TarDataset)])
+def test_a_config_can_write_each_argument_that_has_a_value_in_yaml(make, constructor):
+    """Functions and terminals have none."""
+    said = inspect.signature(make).parameters
+    for name, parameter in inspect.signature(constructor).parameters.items():
+        if name == "progress":
+            continue
+        assert name in said
+        assert said[name].default == parameter.default
+
+
+def test_a_config_reads_files_from_a_web_server_into_its_own_cache(tmp_path, monkeypatch):
+    (tmp_path / "web").mkdir()
+    (tmp_path / "run").mkdir()
+    for number in range(3):
+        np.savez(tmp_path / "web" / f"{number}.npz", id=np.arange(number * 4, number * 4 + 4))
+    with serving(tmp_path / "web") as web:
+        dataset = {
+            "kind": "files",
+            "files": [f"{web.url}/{number}.npz" for number in range(3)],
+            "reader": "npz",
+            "remote": {"cache": "cache", "timeout": 5, "attempts": 2},
+        }
+        config = sk.load_config(written(tmp_path / "run", {"dataset": dataset, "sampler": SAMPLER}))
+        assert config.dataset.files == tuple(dataset["files"])
+        ids = [int(id) for batch in config.make_loader(world=sk.World()) for id in batch["id"]]
+        assert ids == list(config.sampler.order(config.dataset))
+        assert any((tmp_path / "run" / "cache").iterdir())
+        config.dataset.close()
+        # What it says can be written and read again, from another folder.
+        monkeypatch.chdir(tmp_path)
+        again = sk.load_config(yaml.safe_load(yaml.safe_dump(config.to_dict())))
+        assert again == config
+        assert again.to_dict()["dataset"]["remote"] == {
+            "cache": str(tmp_path / "run" / "cache"),
+            "timeout": 5,
+            "attempts": 2,
+        }
+        assert len(again.dataset) == 12
+        again.dataset.close()
+        assert web.count("GET") == 3
+
+
+def test_urls_are_left_alone_and_paths_start_from_the_folder_of_the_config(tmp_path):
+    np.savez(tmp_path / "local.npz", id=np.arange(2))
+    section = {"files": ["local.npz", "s3://bucket/far.npz"], "reader": "npz", "lengths": [2, 2]}
+    config = sk.load_config(written(tmp_path, {"dataset": {"kind": "files", **section}, "sampler": SAMPLER}))
+    assert config.dataset.files == (str(tmp_path / "local.npz"), "s3://bucket/far.npz")
+
+
+def test_a_reader_that_wants_the_url_itself_is_told_by_false():
+    config = files()
+    config["dataset"]["remote"] = False
+    assert sk.load_config(config).to_dict()["dataset"]["remote"] is False
+
+
+def test_columns_are_an_argument_of_the_config(tmp_path):
+    np.savez(tmp_path / "local.npz", id=np.arange(6))
+    section = {"kind": "files", "files": "local.npz", "reader": "npz", "as_columns": True}
+    config = sk.load_config(written(tmp_path, {"dataset": section, "sampler": {"kind": "sequential"}}))
+    assert config.dataset.__getitems__([4, 1])["id"].tolist() == [4, 1]
+
+
+@pytest.mark.parametrize(
+    ("remote", "message"),
+    [
+        ({"cach": "/a"}, r"dataset\.remote\.cach: is no key of remote, got \.\.\.; did you mean cache\?"),
+        ({"timeout": "long"}, r"dataset\.remote\.timeout: .*valid number, got 'long'"),
+        ({"timeout": -1}, r"dataset\.remote\.timeout: must be finite and positive, got -1"),
+        ({"attempts": 0}, r"dataset\.remote\.attempts: must be positive, got 0"),
+        ({"attempts": 2.5}, r"dataset\.remote\.attempts: must be a valid integer.*got 2\.5"),
+        ({"max_cache_bytes": "1e9"}, r"dataset\.remote\.max_cache_bytes: .*write 1000000000"),
+        ({"digests": {"a.npz": "md4"}}, r"dataset\.remote\.digests"),
+        (5, r"dataset\.remote: must be a mapping, or null, or false, got 5"),
+        ([1], r"dataset\.remote: must be a mapping, or null, or false, got \[1\]"),
+        (True, r"dataset\.remote: must be a mapping, or null, or false, got True"),
+    ],
+)
+def test_a_mistake_in_the_section_names_its_key(remote, message):
+    config = files()
+    config["dataset"]["remote"] = remote
+    with pytest.raises(sk.ConfigError, match=message):
+        sk.load_config(config)
+
+
+LEAKS = {
+    "options that are a word": files(storage_options=SECRET),
+    "options that are a list": files(storage_options=[{"key": SECRET}]),
+    "a misspelt key": files(storage_option={"key": SECRET}),
+    "a misspelt key with a word": files(storage_option=SECRET),
+    "an unknown key": files(password=SECRET),
+    "a misspelt section": {
+        **files(),
+        "dataset": {**files()["dataset"], "remte": {"storage_options": SECRET}},
+    },
+    "a section of another place": {**files(), "storage_options": {"key": SECRET}},
+    "a word of another place": {**files(), "storage_options": SECRET},
+    "a list for a section": {**files(), "dataset": [files(storage_options={"key": SECRET})["dataset"]]},
+    "a list for all": {**files(), "dataset": {"kind": "files", "remote": [{"storage_options": SECRET}]}},
+    "a key of another kind": {**files(), "dataset": {"kind": "size", "remote": {"storage_options": SECRET}}},
+    "a url under a wrong key": {**files(), "dataset": {**files()["dataset"], "url": f"s3://a/b?{SECRET}"}},
+    "a url for a kind": {**files(), "dataset": {"kind": f"s3://me:{SECRET}@a/b"}},
+    "a pattern that cannot be": {
+        **files(),
+        "dataset": {
+            "kind": "files",
+            "reader": "npz",
+            "files": f"http://me:{SECRET}@127.0.0.1:9/*.npz?{SECRET}",
+        },
+    },
+    "a reader that is not known": {
+        **files(),
+        "dataset": {**files(storage_options={"key": SECRET})["dataset"], "reader": "pickle"},
+    },
+    "a digest that is none": files(digests={f"http://me:{SECRET}@host/a.npz": "md4"}),
+}
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_no_error_of_a_config_shows_what_is_private(leak, tmp_path, monkeypatch, capsys):
+    path = written(tmp_path, LEAKS[leak])
+    with pytest.raises(sk.ConfigError) as caught:
+        sk.load_config(path)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert SECRET not in repr(caught.value.value)
+    for command in ("validate", "plan", "check"):
+        for more in ([], ["--json"]):
+            monkeypatch.setattr(sys, "argv", ["samplerkit", command, str(path), *more])
+            with pytest.raises(SystemExit):
+                main()
+            printed = capsys.readouterr()
+            assert printed.out + printed.err
+            assert SECRET not in printed.out + printed.err
+
+
+def test_storage_options_stay_with_their_owner(tmp_path, monkeypatch, capsys):
+    options = {"headers": {"Authorization": SECRET}}
+    path = written(tmp_path, files(storage_options=options, attempts=1))
+    config = sk.load_config(path)
+    assert SECRET not in repr(config) + repr(config.dataset)
+    assert config.to_dict()["dataset"]["remote"]["storage_options"] == options  # it is the user's own
+    for command in ("plan", "validate", "check", "at", "when", "schema"):
+        more = {"at": ["--epoch", "0", "--step", "0"], "when": ["--sample", "3"]}.get(command, [])
+        arguments = [] if command == "schema" else [str(path)]
+        for json_too in ([], ["--json"]):
+            monkeypatch.setattr(sys, "argv", ["samplerkit", command, *arguments, *more, *json_too])
+            with pytest.raises(SystemExit):
+                main()
+            printed = capsys.readouterr()
+            assert printed.out + printed.err
+            assert SECRET not in printed.out + printed.err
+
+
+def test_the_schema_knows_the_section():
+    schema = json.loads(json.dumps(sk.Config.json_schema()))
+    good = [
+        files(),
+        files(cache="/scratch", max_cache_bytes=10**9, timeout=2, storage_options={"key": "a"}),
+        files(digests={"a.npz": "sha256:00"}),
+        {**files(), "dataset": {**files()["dataset"], "remote": None}},
+        {**files(), "dataset": {**files()["dataset"], "remote": False}},
+        {
+            "dataset": {"kind": "tar", "urls": "s3://a/{0..3}.tar", "remote": {"attempts": 3}},
+            "sampler": SAMPLER,
+        },
+    ]
+    assert [valid(config, schema, schema) for config in good] == [True] * len(good)
+    bad = [files(cach="/a"), files(timeout="long"), files(attempts=1.5), files(storage_options=3)]
+    bad.append({**files(), "dataset": {**files()["dataset"], "remote": True}})
+    assert [valid(config, schema, schema) for config in bad] == [False] * len(bad)
+
+
+def test_the_kinds_of_datasets_say_which_of_their_arguments_are_sections():
+    sections = {kind: list(DATASETS[kind].sections) for kind in DATASETS}
+    assert sections == {"size": [], "layout": [], "files": ["remote"], "tar": ["remote"]}
+    assert DATASETS["files"].sections["remote"].make is RemoteOptions
+    assert Path(
+        DATASETS["files"].sections["remote"].read({"cache": "c"}, "", Path("/a")).make().cache
+    ) == Path("/a/c")
+
+
+@pytest.fixture(name="remote_run")
+def fixture_remote_run(tmp_path):
+    """A folder of a web server with a config, its data and an array."""
+    (tmp_path / "web" / "data").mkdir(parents=True)
+    for number in range(3):
+        np.savez(tmp_path / "web" / "data" / f"{number}.npz", id=np.arange(number * 4, number * 4 + 4))
+    np.save(tmp_path / "web" / "keep.npy", np.array([7, 2, 9]))
+    dataset = {"kind": "files", "files": [f"data/{number}.npz" for number in range(3)], "reader": "npz"}
+    dataset |= {"lengths": [4, 4, 4], "remote": {"cache": str(tmp_path / "cache"), "attempts": 2}}
+    written(tmp_path / "web", {"dataset": dataset, "sampler": {"kind": "subset", "indices": "keep.npy"}})
+    with serving(tmp_path / "web") as web:
+        yield web
+
+
+def test_a_config_may_lie_at_a_url_and_its_paths_start_from_there(remote_run):
+    config = sk.load_config(f"{remote_run.url}/config.yaml?{SECRET}")
+    assert config.dataset.files == tuple(f"{remote_run.url}/data/{number}.npz" for number in range(3))
+    batches = config.make_loader(world=sk.World(), batch_size=3)
+    assert [batch["id"].tolist() for batch in batches] == [[7, 2, 9]]
+    config.dataset.close()
+    again = sk.load_config(config.to_dict())  # a mapping, whose paths start from the working directory
+    assert again == config
+
+
+def test_commands_take_the_url_of_a_config(remote_run, monkeypatch, capsys):
+    url = f"{remote_run.url}/config.yaml"
+    for command, code in (("validate", 0), ("plan", 0), ("check", 0)):
+        monkeypatch.setattr(sys, "argv", ["samplerkit", command, f"{url}?{SECRET}"])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        assert (end.value.code or 0, printed.err) == (code, "")
+        assert SECRET not in printed.out
+        assert command == "plan" or printed.out.startswith(f"{url}: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.yaml", "config: there is no such file, or it may not be read, got 'http"),
+        ("data/0.npz", "config: is no UTF-8 text, got 'http"),
+        ("wrong.yaml", r"sampler\.kind: is no kind of sampler, got 'rondom'; did you mean random\?"),
+        ("array.yaml", r"sampler\.indices: there is no such file"),
+    ],
+)
+def test_a_mistake_in_a_config_at_a_url_is_named_and_the_query_is_not(remote_run, tmp_path, name, message):
+    (tmp_path / "web" / "wrong.yaml").write_text("sampler: {kind: rondom}")
+    (tmp_path / "web" / "array.yaml").write_text("sampler: {kind: subset, indices: none.npy}")
+    with pytest.raises(sk.ConfigError, match=message) as caught:
+        sk.load_config(f"{remote_run.url}/{name}?{SECRET}")
+    assert SECRET not in "".join(traceback.format_exception(caught.value))

@@ -1,0 +1,331 @@
+"""Files at URLs: fetched once a machine, read like local ones, in the same order."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import shutil
+import socket
+import time
+import traceback
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.remote.options import RemoteOptions
+from tests.storage.files.folders import plain, reading_threads, samples_of, write_npz
+from tests.storage.files.web import cluster, serving
+
+SIZES = [6] * 16
+NAMES = [f"{number:03}.npz" for number in range(16)]
+SECRET = "?X-Signature=5ec4e7"  # noqa: S105  # no secret of anyone's
+
+
+@pytest.fixture(name="folder", scope="module")
+def fixture_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("web")
+    write_npz(folder / "data", SIZES)
+    return folder
+
+
+@pytest.fixture(name="web")
+def fixture_web(folder):
+    with serving(folder) as web:
+        yield web
+
+
+@pytest.fixture(name="remote")
+def fixture_remote(tmp_path):
+    return RemoteOptions(cache=tmp_path / "cache", retry_seconds=2)
+
+
+def urls_of(web, query=""):
+    return [f"{web.url}/data/{name}{query}" for name in NAMES]
+
+
+def received(loader):
+    """All samples of an epoch, batch by batch."""
+    return [
+        [plain({key: value[row] for key, value in batch.items()}) for row in range(len(batch["id"]))]
+        for batch in loader
+    ]
+
+
+MODES = {"files": {}, "global": {}, "partial": {"partial_size": 9}}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("mode", MODES)
+def test_urls_give_the_batches_of_local_files_and_each_is_fetched_once(folder, web, remote, mode, workers):
+    sampler = sk.RandomSampler(shuffle=mode, seed=5, **MODES[mode])
+    epochs = {}
+    for place, files in (("here", sorted((folder / "data").glob("*.npz"))), ("there", urls_of(web))):
+        with FileDataset(files, "npz", SIZES, remote=remote, threads=2, read_ahead=2) as dataset:
+            loader = sk.Loader(dataset, sampler, batch_size=4, num_workers=workers)
+            epochs[place] = [received(loader) for _ in range(2)]
+            loader.close()
+    assert epochs["here"] == epochs["there"]
+    assert epochs["here"][0] != epochs["here"][1]
+    assert sorted(sample for batch in epochs["there"][0] for sample in batch) == samples_of(SIZES)
+    assert {name: count for (method, name), count in web.asked.items() if method == "GET"} == dict.fromkeys(
+        NAMES, 1
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_file_system_that_the_user_registers_serves_npz_files_from_end_to_end(
+    folder, tmp_path, remote, workers
+):
+    sampler = sk.DistributedSampler(shuffle="partial", partial_size=9, seed=5)
+    with cluster(folder, tmp_path / "ledger") as address:
+        with FileDataset(f"{address}/data/*.npz", "npz", SIZES, remote=remote) as dataset:
+            assert dataset.files == tuple(f"{address}/data/{name}" for name in NAMES)
+            assert dataset.layout.names == tuple(NAMES)
+            loader = sk.Loader(dataset, sampler, batch_size=4, num_workers=workers)
+            there = received(loader)
+            loader.close()
+        with FileDataset(str(folder / "data" / "*.npz"), "npz") as dataset:
+            here = received(sk.Loader(dataset, sampler, batch_size=4))
+        assert there == here
+        assert Counter((tmp_path / "ledger").read_text().split()) == Counter(NAMES)
+
+
+def in_a_rank(urls, remote, rank, results):
+    with FileDataset(urls, "npz", [4] * 64, remote=remote, max_files=2) as dataset:
+        loader = sk.Loader(dataset, sk.RandomSampler(seed=3), batch_size=8, world=sk.World(4, rank))
+        ids = [[int(id) for batch in loader for id in batch["id"]] for _ in range(2)]
+        results.put((rank, ids, dataset.stats.downloads))
+
+
+def test_four_ranks_of_a_machine_download_sixty_four_files_once_and_none_in_the_second_epoch(tmp_path):
+    """GLOBAL, so that all ranks want all files at the same time, again and again."""
+    write_npz(tmp_path / "data", [4] * 64)
+    remote = RemoteOptions(cache=tmp_path / "cache")
+    with serving(tmp_path) as web:
+        urls = [f"{web.url}/data/{number:03}.npz" for number in range(64)]
+        processes = multiprocessing.get_context("fork")
+        results = processes.Queue()
+        ranks = [processes.Process(target=in_a_rank, args=(urls, remote, rank, results)) for rank in range(4)]
+        for rank in ranks:
+            rank.start()
+        answers = [results.get(timeout=60) for _ in ranks]
+        for rank in ranks:
+            rank.join(30)
+        assert [rank.exitcode for rank in ranks] == [0] * 4
+        assert web.count("GET") == 64
+        assert set(web.asked.values()) <= {1, 2, 3, 4}  # a HEAD a rank
+    for epoch in range(2):
+        assert Counter(id for _, ids, _ in answers for id in ids[epoch]) == Counter(range(256))
+    assert sum(downloads for _, _, downloads in answers) == 64
+
+
+def test_a_second_epoch_and_a_second_dataset_download_nothing(web, remote):
+    for downloads in (16, 0):
+        with FileDataset(urls_of(web), "npz", SIZES, remote=remote, max_files=2) as dataset:
+            loader = sk.Loader(dataset, sk.RandomSampler(shuffle="files"), batch_size=6)
+            for _ in range(2):
+                received(loader)
+            assert dataset.stats.downloads == downloads
+            assert dataset.stats.files_read > 30  # few stay in memory from epoch to epoch
+            assert (dataset.stats.bytes_downloaded > 0) == (downloads > 0)
+    assert web.count("GET") == 16
+
+
+def test_told_lengths_ask_nothing_at_the_start(remote):
+    """Nobody listens at this address."""
+    urls = [f"http://127.0.0.1:9/data/{name}" for name in NAMES]
+    dataset = FileDataset(urls, "npz", SIZES, remote=remote)
+    assert (len(dataset), dataset.layout.names) == (96, tuple(NAMES))
+    assert len(list(sk.RandomSampler(shuffle="files").order(dataset))) == 96
+    assert sk.Loader(dataset, sk.RandomSampler(), batch_size=4).state_dict()["position"] == 0
+    assert dataset.is_layout_known
+    assert dataset.stats.requests == 0
+    assert not Path(remote.cache).exists()
+
+
+@pytest.mark.parametrize("reader", ["npz", "npy", "parquet", "text"])
+def test_the_readers_that_come_along_read_and_count_what_was_fetched(tmp_path, remote, reader):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    rows = np.arange(7)
+    if reader == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table({"id": rows}), folder / "a.parquet")
+    elif reader == "text":
+        (folder / "a.text").write_text("".join(f"{row}\n" for row in rows))
+    elif reader == "npy":
+        np.save(folder / "a.npy", rows)
+    else:
+        np.savez(folder / "a.npz", id=rows)
+    with serving(folder) as web, FileDataset([f"{web.url}/a.{reader}"], reader, remote=remote) as dataset:
+        assert not dataset.is_layout_known
+        assert len(dataset) == 7
+        assert web.count("GET") == 1
+        found = [int(sample["id"] if isinstance(sample, dict) else sample) for sample in dataset]
+        assert found == list(range(7))
+        assert web.count("GET") == 1
+
+
+def test_lengths_may_lie_beside_the_files_and_go_by_name(folder, web, remote):
+    with FileDataset(str(folder / "data" / "*.npz"), "npz") as dataset:
+        dataset.save_lengths(folder / "data" / "lengths.json")
+        expected = dataset.layout
+    try:
+        told = f"{web.url}/data/lengths.json{SECRET}"
+        with FileDataset(urls_of(web, SECRET), "npz", told, remote=remote) as dataset:
+            assert dataset.layout == expected
+    finally:
+        (folder / "data" / "lengths.json").unlink()
+    assert web.asked == {("GET", "lengths.json"): 1}
+    by_url = dict(zip(urls_of(web), SIZES, strict=True))
+    assert FileDataset(urls_of(web, SECRET), "npz", by_url, remote=remote).layout == expected
+    with pytest.raises(sk.DatasetError, match=r"lengths: .*lengths\.json") as caught:
+        FileDataset(urls_of(web), "npz", told, remote=remote)
+    assert "5ec4e7" not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(sk.ArgumentValueError, match="must be local"):
+        FileDataset(urls_of(web), "npz", SIZES).save_lengths(told)
+
+
+def test_names_are_stable_where_queries_and_credentials_change(web, remote):
+    secret = [url.replace("http://", "http://me:pass@") + SECRET for url in urls_of(web)]
+    states = []
+    for urls in (urls_of(web), secret):
+        dataset = FileDataset(urls, "npz", SIZES, remote=remote)
+        assert dataset.layout.names == tuple(NAMES)
+        states.append(sk.Loader(dataset, sk.RandomSampler(seed=1), batch_size=4).state_dict(step=3))
+        assert "pass" not in repr(dataset)
+    assert states[0] == states[1]
+
+
+@pytest.mark.parametrize(
+    ("urls", "names"),
+    [
+        (["s3://one/a/0.npz", "s3://one/b/0.npz"], ("a/0.npz", "b/0.npz")),
+        (["s3://one/0.npz", "s3://two/0.npz"], ("one/0.npz", "two/0.npz")),
+        (["s3://one/0.npz", "gs://one/0.npz"], ("s3://one/0.npz", "gs://one/0.npz")),
+        (["https://host/only.npz?a=1"], ("only.npz",)),
+        (["memory://0.npz", "memory://a/0.npz"], ("0.npz", "a/0.npz")),
+        (["https://host/0.npz", "/data/0.npz"], ("https://host/0.npz", "/data/0.npz")),
+    ],
+)
+def test_names_begin_below_the_address_that_all_share(urls, names):
+    assert FileDataset(urls, "npz", [1] * len(urls)).layout.names == names
+
+
+def test_urls_that_differ_in_their_queries_only_are_refused():
+    urls = [f"https://host/get?file={number}&sign=5ec4e7" for number in range(3)]
+    with pytest.raises(sk.ArgumentValueError, match="not by their queries") as caught:
+        FileDataset(urls, "npz", [1] * 3)
+    assert "5ec4e7" not in str(caught.value)
+
+
+def broken(folder, kind):
+    """Spoils the copy of a file in a folder of its own; gives the address of the folder."""
+    if kind == "missing":
+        (folder / "data" / NAMES[3]).unlink()
+    elif kind == "no npz":
+        (folder / "data" / NAMES[3]).write_bytes(b"PK\x03\x04 and nothing else")
+    elif kind == "longer":
+        np.savez(folder / "data" / NAMES[3], id=np.arange(9))
+    elif kind == "uneven":
+        np.savez(folder / "data" / NAMES[3], id=np.arange(6), x=np.arange(7))
+
+
+@pytest.mark.parametrize("kind", ["missing", "no npz", "longer", "uneven"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_names_the_url_and_neither_its_query_nor_the_copy(folder, tmp_path, remote, kind, workers):
+    shutil.copytree(folder / "data", tmp_path / "data")
+    broken(tmp_path, kind)
+    with (
+        serving(tmp_path) as web,
+        FileDataset(urls_of(web, SECRET), "npz", SIZES, remote=remote) as dataset,
+        sk.Loader(dataset, sk.SequentialSampler(), batch_size=6, num_workers=workers) as loader,
+    ):
+        with pytest.raises(sk.DatasetError, match=NAMES[3]) as caught:
+            received(loader)
+        assert f"{web.url}/data/{NAMES[3]}" in str(caught.value)
+        assert str(remote.cache) not in str(caught.value)
+        if kind == "no npz" and not workers:  # an error travels from a worker as a text
+            assert isinstance(caught.value.__cause__, zipfile.BadZipFile)
+        assert "5ec4e7" not in "".join(traceback.format_exception(caught.value))
+        assert web.queries == {SECRET[1:]}
+
+
+def test_a_user_s_own_reader_may_have_the_url_itself():
+    asked = []
+
+    def reader(url):
+        asked.append(url)
+        if "0.npz" not in url:
+            raise OSError(f"no such file: {url}")
+        return {"id": np.arange(3)}
+
+    urls = [f"hdfs://me:pass@namenode/{number}.npz{SECRET}" for number in range(2)]
+    with FileDataset(urls, reader, [3, 3], remote=False, read_ahead=0) as dataset:
+        assert [int(sample["id"]) for sample in dataset.__getitems__([0, 1, 2])] == [0, 1, 2]
+        assert asked == [urls[0]]
+        with pytest.raises(sk.DatasetError, match=r"hdfs://namenode/1\.npz: cannot be read") as caught:
+            dataset[4]
+        assert caught.value.__context__ is None
+    with pytest.raises(sk.ArgumentValueError, match="pattern of URLs"):
+        FileDataset("hdfs://namenode/*.npz", reader, [3], remote=False)
+    with pytest.raises(sk.ArgumentValueError, match="remote=False"):
+        FileDataset(urls, reader, "https://host/lengths.json", remote=False)
+
+
+@pytest.mark.parametrize("remote", [3, "cache", True, {"cach": "/a"}, {"storage_options": "5ec4e7"}])
+def test_wrong_options_are_refused_and_not_shown(remote):
+    with pytest.raises(
+        (sk.ArgumentTypeError, sk.ArgumentValueError), match=r"remote|storage_options"
+    ) as caught:
+        FileDataset(["https://host/a.npz"], "npz", [1], remote=remote)
+    assert "5ec4e7" not in str(caught.value)
+
+
+def test_a_pattern_over_http_has_braces_only_for_web_servers_list_nothing(web, remote):
+    with pytest.raises(sk.DatasetError, match=r"/data/\*\.npz"):
+        FileDataset(f"{web.url}/data/*.npz{SECRET}", "npz", remote=remote)
+    with pytest.raises(sk.ArgumentValueError, match=r"files: has a brace that is not closed.*/{1\.npz'"):
+        FileDataset(f"{web.url}/data/{{1.npz{SECRET}", "npz", remote=remote)
+    numbered = FileDataset(f"{web.url}/data/{{000..015}}.npz{SECRET}", "npz", SIZES, remote=remote)
+    assert numbered.files == tuple(urls_of(web, SECRET))
+    only = FileDataset(f"{web.url}/data/000.npz?a=[1]", "npz", remote=remote)
+    assert len(only.files) == 1
+    assert web.asked == {}
+
+
+def test_a_dataset_of_urls_travels_and_its_copy_shares_the_cache(web, remote):
+    with FileDataset(urls_of(web), "npz", SIZES, remote=remote) as dataset:
+        assert plain(dataset[0]) == samples_of(SIZES)[0]
+        with pickle.loads(pickle.dumps(dataset)) as copy:  # noqa: S301  # made one line above
+            assert plain(copy[0]) == samples_of(SIZES)[0]
+            assert copy.stats.downloads == 0
+
+
+def test_closing_ends_the_threads_and_the_dataset_can_be_used_again(web, remote):
+    dataset = FileDataset(urls_of(web), "npz", SIZES, remote=remote, read_ahead=3, threads=3)
+    for _ in range(2):
+        assert received(sk.Loader(dataset, sk.SequentialSampler(), batch_size=6))
+        dataset.close()
+        assert reading_threads() == []
+
+
+def test_closing_does_not_wait_for_a_server_that_stalls(remote):
+    """It accepts, and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        urls = [f"http://127.0.0.1:{server.getsockname()[1]}/{name}" for name in NAMES]
+        dataset = FileDataset(urls, "npz", SIZES, remote=remote, read_ahead=2, threads=2)
+        dataset.expect(iter([np.arange(start, start + 6) for start in range(0, 96, 6)]))
+        end = time.monotonic() + 30
+        while not reading_threads() and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        begun = time.monotonic()
+        dataset.close()
+        assert time.monotonic() - begun < 10
+        assert reading_threads() == []

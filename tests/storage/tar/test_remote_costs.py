@@ -1,0 +1,117 @@
+"""The rule that chooses between whole shards and single samples, and what an epoch costs: pure functions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.tar.costs import (
+    COSTLY,
+    MOST_SAMPLES,
+    REQUEST_BYTES,
+    EpochCosts,
+    FetchCosts,
+    epoch_costs,
+    fetches_whole,
+)
+
+LAYOUTS = {"4 of 25": (4, 25), "16 of 50": (16, 50), "64 of 1000": (64, 1000), "one": (1, 300)}
+LOCAL = {
+    "FALSE": lambda each: {"shuffle": False},
+    "FILES": lambda each: {"shuffle": sk.Shuffle.FILES},
+    "INFILE": lambda each: {"shuffle": sk.Shuffle.INFILE},
+    "PARTIAL of half a shard": lambda each: {"shuffle": sk.Shuffle.PARTIAL, "partial_size": each // 2},
+    "PARTIAL of a shard": lambda each: {"shuffle": sk.Shuffle.PARTIAL, "partial_size": each},
+}
+
+
+def batches_of(layout, workers, **options):
+    """The batches of the first worker of the second of two ranks."""
+    order = sk.DistributedSampler(2, 1, seed=3, **options).order(layout, epoch=0)[:]
+    return [order[start : start + 16] for start in range(0, order.size, 16 * workers)]
+
+
+def shards_of(layout, batches):
+    return (layout.file_of(ids) for ids in batches)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("mode", LOCAL)
+@pytest.mark.parametrize("shards", LAYOUTS)
+def test_orders_that_stay_in_few_shards_fetch_them(shards, mode, workers):
+    number, each = LAYOUTS[shards]
+    layout = sk.Layout([each] * number)
+    batches = batches_of(layout, workers, **LOCAL[mode](each))
+    assert fetches_whole(shards_of(layout, batches), layout.sizes, 1000, workers)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("shards", ["4 of 25", "16 of 50", "64 of 1000"])
+def test_global_reads_samples(shards, workers):
+    number, each = LAYOUTS[shards]
+    layout = sk.Layout([each] * number)
+    batches = batches_of(layout, workers, shuffle=True)
+    assert not fetches_whole(shards_of(layout, batches), layout.sizes, 1000, workers)
+
+
+def test_a_wide_window_fetches_shards_if_the_cache_can_hold_them():
+    layout = sk.Layout([100] * 200)
+    batches = batches_of(layout, 1, shuffle=sk.Shuffle.PARTIAL, partial_size=1600)
+    assert fetches_whole(shards_of(layout, batches), layout.sizes, 64)
+    assert not fetches_whole(shards_of(layout, batches), layout.sizes, 4)
+
+
+def test_a_rest_of_an_epoch_that_wants_little_of_a_shard_reads_samples():
+    layout = sk.Layout([1000] * 8)
+    assert not fetches_whole([np.full(20, 7)], layout.sizes, 8)
+
+
+def test_no_more_is_looked_at_than_is_needed():
+    layout = sk.Layout([4 * MOST_SAMPLES] * 8)
+    taken = []
+
+    def endless():
+        while True:
+            taken.append(1)
+            yield np.zeros(1 << 16, dtype=np.int64)
+
+    assert not fetches_whole(endless(), layout.sizes, 8)
+    assert len(taken) <= 1 + 2 * 4 * MOST_SAMPLES // (1 << 16)
+    del taken[:]
+    assert fetches_whole(endless(), np.array([1000] * 8), 8)
+    assert len(taken) == 1
+
+
+def test_costs_are_those_of_a_count_by_hand():
+    layout = sk.Layout([4, 4, 2])
+    batches = [np.array([0, 1, 5]), np.array([3, 9, 8, 9]), np.array([4, 2])]
+    costs = epoch_costs(layout, batches, shard_bytes=np.array([400, 800, 100]))
+    # 0-1, 5; 3, 8-9; 2, 4: a border between shards parts 3 from 4. A pad is read once.
+    assert costs.ranges == FetchCosts(6, 2 * 100 + 200 + 100 + 2 * 50 + 100 + 200)
+    assert costs.shards == FetchCosts(3, 1300)
+    small = epoch_costs(layout, batches, shard_bytes=np.array([400, 800, 100]), cached_shards=1)
+    assert small.shards.requests > 3
+
+
+def test_a_cache_with_room_for_all_fetches_each_shard_once_in_any_order():
+    layout = sk.Layout([50] * 8)
+    order = sk.RandomSampler(seed=1).order(layout, epoch=0)[:]
+    batches = np.split(order, 40)
+    assert epoch_costs(layout, batches).shards.requests == 8
+    assert epoch_costs(layout, batches, cached_shards=8).shards.requests == 8
+    assert epoch_costs(layout, batches, cached_shards=4).shards.requests > 40
+    assert epoch_costs(layout, batches).ranges.requests <= 400
+
+
+@pytest.mark.parametrize(("requests", "is_told"), [(int(8 * COSTLY), False), (int(8 * COSTLY) + 1, True)])
+def test_advice_begins_above_the_stated_ratio(requests, is_told):
+    costs = EpochCosts(FetchCosts(8, 0), FetchCosts(requests, 0))
+    assert costs.ratio == requests / 8
+    assert ("PARTIAL" in costs.advice()) == is_told
+    assert (f"{requests} requests" in costs.advice()) == is_told
+
+
+def test_a_request_counts_as_a_mebibyte():
+    assert FetchCosts(3, 100).cost == 3 * REQUEST_BYTES + 100
+    assert REQUEST_BYTES == 1 << 20

@@ -1,0 +1,215 @@
+"""Remote shards give what local ones give: in every way of reading, order, and process."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import warnings
+from itertools import islice
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.tar.arrays import Column, read_arrays, write_arrays
+from tests.storage.tar.remote_shards import (
+    EACH,
+    NUMBERS,
+    PATTERN,
+    SHARDS,
+    as_list,
+    keys_of,
+    without_place,
+    write_shards,
+    write_tiles,
+)
+from tests.storage.tar.server import Server
+
+LENGTHS = [EACH] * SHARDS
+MODES = [sk.Shuffle.FALSE, sk.Shuffle.GLOBAL, sk.Shuffle.FILES, sk.Shuffle.INFILE, sk.Shuffle.PARTIAL]
+
+
+@pytest.fixture(name="folder", scope="module")
+def fixture_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("remote")
+    write_shards(folder)
+    return folder
+
+
+@pytest.fixture(name="server", scope="module")
+def fixture_server(folder):
+    with Server(folder) as server:
+        yield server
+
+
+@pytest.fixture(name="local", scope="module")
+def fixture_local(folder):
+    return sk.TarDataset(f"{folder}/{PATTERN}", cache=folder / "cache", progress=False)
+
+
+def remote(server, cache, **options):
+    options.setdefault("progress", False)
+    return sk.TarDataset(f"{server.url}/{PATTERN}", cache=cache, **options)
+
+
+def sampler_of(mode, **options):
+    if mode is sk.Shuffle.FALSE:
+        return sk.SequentialSampler()
+    partial = {"partial_size": EACH} if mode is sk.Shuffle.PARTIAL else {}
+    return sk.RandomSampler(shuffle=mode, seed=7, **partial, **options)
+
+
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
+@pytest.mark.parametrize("fetch", ["auto", "shards", "ranges"])
+@pytest.mark.parametrize("told", [True, False])
+def test_remote_shards_have_the_keys_and_bytes_of_local_ones(tmp_path, suffix, fetch, told):
+    names = write_tiles(tmp_path / "data", suffix)
+    expected = sk.TarDataset([tmp_path / "data" / name for name in names], cache=tmp_path / "local")
+    with Server(tmp_path / "data") as server:
+        urls = [f"{server.url}/{name}?token=SECRET" for name in names]
+        lengths = expected.layout.sizes.tolist() if told else None
+        with sk.TarDataset(
+            urls, cache=tmp_path / "cache", lengths=lengths, fetch=fetch, progress=False
+        ) as dataset:
+            assert server.asked == []
+            assert without_place(dataset) == without_place(expected)
+            ids = np.random.default_rng(0).permutation(len(expected))
+            assert without_place(dataset.__getitems__(ids)) == without_place(expected.__getitems__(ids))
+            assert dataset[7]["__url__"] == f"{server.url}/{names[0]}"
+            assert dataset.layout == expected.layout
+            assert dataset.keys() == expected.keys()
+            assert (dataset.fingerprint == expected.fingerprint) == (not told)
+            assert "SECRET" not in repr(dataset)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_and_resume_give_the_batches_of_local_shards(tmp_path, server, local, mode):
+    dataset = remote(server, tmp_path, lengths=LENGTHS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what GLOBAL costs
+        for workers in (0, 2):
+            options = {"batch_size": 5, "num_workers": workers, "collate_fn": as_list}
+            expected = keys_of(sk.Loader(local, sampler_of(mode), **options))
+            loader = sk.Loader(dataset, sampler_of(mode), **options)
+            begun = keys_of(islice(loader, 6))
+            assert begun == expected[:6]
+            state = loader.state_dict()
+            loader.close()
+            resumed = sk.Loader(dataset, sampler_of(mode), **options)
+            resumed.load_state_dict(state)
+            assert keys_of(resumed) == expected[6:]
+            resumed.close()
+    dataset.close()
+
+
+def test_a_state_saved_on_local_shards_is_taken_up_on_remote_ones(tmp_path, server, local):
+    options = {"batch_size": 5, "collate_fn": as_list}
+    here = sk.Loader(local, sampler_of(sk.Shuffle.PARTIAL), **options)
+    begun = list(islice(here, 4))
+    with remote(server, tmp_path) as dataset:
+        there = sk.Loader(dataset, sampler_of(sk.Shuffle.PARTIAL), **options)
+        there.load_state_dict(here.state_dict())
+        rest = list(there)
+    keys = [sample["__key__"] for batch in begun + rest for sample in batch]
+    assert sorted(keys) == [f"{number:05}" for number in NUMBERS]
+
+
+def test_pipeline_select_and_shuffle_work_on_remote_shards(tmp_path, server, local):
+    def taken(dataset):
+        chosen = dataset.decode().select(lambda key: int(key) % 3 == 0, by="key")
+        return list(chosen.rename(text="txt").to_tuple("text", "cls").shuffle(10))
+
+    with remote(server, tmp_path, lengths=LENGTHS) as dataset:
+        assert taken(dataset) == taken(local)
+
+
+@pytest.mark.parametrize("fetch", ["shards", "ranges"])
+def test_a_pickled_dataset_reads_the_same(tmp_path, server, local, fetch):
+    with remote(server, tmp_path, lengths=LENGTHS, fetch=fetch) as dataset:
+        first = without_place(dataset.__getitems__([3, 60]))
+        text = pickle.dumps(dataset.to_tuple("txt"))
+        assert len(text) < 20_000
+        with pickle.loads(text) as copy:  # noqa: S301  # our own
+            assert list(copy) == [(sample["txt"],) for sample in local]
+        assert first == without_place(local.__getitems__([3, 60]))
+
+
+@pytest.mark.parametrize("fetch", ["shards", "ranges"])
+def test_a_forked_child_reads_the_same(tmp_path, server, local, fetch):
+    with remote(server, tmp_path, lengths=LENGTHS, fetch=fetch) as dataset:
+        dataset.expect(iter([np.arange(0, 40), np.arange(40, 80)]))
+        dataset.__getitems__(np.arange(0, 40))
+        child = os.fork()
+        if child == 0:
+            read, wanted = (without_place(one.__getitems__([5, 90])) for one in (dataset, local))
+            os._exit(0 if read == wanted else 3)
+        assert os.waitpid(child, 0)[1] == 0
+        assert without_place(dataset.__getitems__(np.arange(40, 80))) == without_place(
+            local.__getitems__(np.arange(40, 80))
+        )
+
+
+def test_local_shards_with_lengths_are_opened_when_they_are_needed(tmp_path, local):
+    write_shards(tmp_path / "data")
+    dataset = sk.TarDataset(f"{tmp_path}/data/{PATTERN}", lengths=LENGTHS, cache=tmp_path / "cache")
+    assert len(dataset) == len(NUMBERS)
+    (tmp_path / "data" / "train-05.tar").write_bytes(b"no tar at all")
+    (tmp_path / "data" / "train-05.tar.skidx").unlink()
+    assert without_place([dataset[3]]) == without_place([local[3]])
+    assert not (tmp_path / "cache").exists(), "the indexes beside the shards were enough"
+    with pytest.raises(sk.DatasetError, match=r"train-05\.tar"):
+        dataset[5 * EACH]
+    dataset.close()
+
+
+def test_local_and_remote_shards_may_be_mixed(tmp_path, folder, server, local):
+    places = [str(folder), server.url] * (SHARDS // 2)
+    urls = [f"{place}/train-{number:02}.tar" for number, place in enumerate(places)]
+    for fetch in ("auto", "shards", "ranges"):
+        with sk.TarDataset(urls, cache=tmp_path / fetch, fetch=fetch, progress=False) as dataset:
+            assert without_place(dataset) == without_place(local)
+
+
+def test_saved_lengths_are_those_of_a_later_run(tmp_path, server, local):
+    local.save_lengths(tmp_path / "lengths.json")
+    with remote(server, tmp_path, lengths=tmp_path / "lengths.json") as dataset:
+        assert dataset.layout == local.layout
+
+
+@pytest.mark.parametrize("fetch", ["shards", "ranges"])
+def test_flaws_are_errors_or_are_skipped_as_in_local_shards(tmp_path, fetch):
+    write_shards(tmp_path / "data", index=False)
+    broken = tmp_path / "data" / "train-02.tar"
+    broken.write_bytes(broken.read_bytes()[:9000])
+    expected = sk.TarDataset(f"{tmp_path}/data/{PATTERN}", on_error="skip", cache=tmp_path / "local")
+    lengths = expected.layout.sizes.tolist()
+    with Server(tmp_path / "data") as server:
+        for told in (lengths, None):
+            with remote(server, tmp_path / "a", lengths=told, fetch=fetch, on_error="skip") as dataset:
+                assert without_place(dataset) == without_place(expected)
+                assert dataset.skipped.counts == expected.skipped.counts
+            with (
+                remote(server, tmp_path / "b", lengths=told, fetch=fetch) as dataset,
+                pytest.raises(sk.DatasetError, match=r"train-02\.tar.*truncated"),
+            ):
+                list(dataset)
+
+
+@pytest.mark.parametrize("fetch", ["shards", "ranges"])
+def test_checksums_find_damage_in_the_data(tmp_path, fetch):
+    data = tmp_path / "data"
+    write_shards(data, index=False, size=100)
+    with Server(data) as server:
+        with remote(server, tmp_path, checksums=True, fetch=fetch) as dataset:
+            assert dataset[0]["cls"] == b"0"
+        # That the checksums are of other data than those of the shards is the same as the other way round.
+        for path in tmp_path.glob("*.skidx"):
+            meta, arrays = read_arrays(path)
+            arrays = {name: np.array(array) for name, array in arrays.items()}
+            arrays["crc"][0] ^= 1
+            write_arrays(path, meta, {name: Column.of(array) for name, array in arrays.items()})
+        with (
+            remote(server, tmp_path, checksums=True, fetch=fetch) as dataset,
+            pytest.raises(sk.DatasetError, match="checksum"),
+        ):
+            dataset[0]

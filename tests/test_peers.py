@@ -1,0 +1,126 @@
+"""The benchmark beside the peers: its counting, its limits, its page, and the cells of installed peers."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from tests.benchmarks.peers import torchdata
+from tests.benchmarks.peers.cases import BATCH, RESIZES, SHARD, SHARDS
+from tests.benchmarks.peers.collect import TEXTS, command_of
+from tests.benchmarks.peers.counting import lost_and_repeated
+from tests.benchmarks.peers.environments import PEERS, REQUIREMENTS, load
+from tests.benchmarks.peers.limits import ENDED, ROOT, cells_of
+from tests.benchmarks.peers.page import BLOCKS, NAMES, PART, filled
+
+PAGE = ROOT / "docs" / "performance.md"
+RESULTS = ROOT / "docs" / "performance.json"
+
+
+def cells(peer, *arguments):
+    found = list(cells_of(command_of(sys.executable, peer, *arguments)))
+    assert not [cell for cell in found if ENDED in cell]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("received", "expected"),
+    [
+        ([0, 1, 2, 3], (0, 0)),
+        ([3, 1, 0, 2], (0, 0)),
+        ([0, 1, 2], (1, 0)),
+        ([0, 1, 2, 3, 3, 3], (0, 2)),
+        # The same set twice over would hide a repeat in a comparison of sets, and a loss in one of counts.
+        ([0, 1, 2, 2], (1, 1)),
+        ([], (4, 0)),
+    ],
+)
+def test_lost_are_those_that_never_came_and_repeated_all_arrivals_after_the_first(received, expected):
+    assert lost_and_repeated(4, received) == expected
+
+
+def test_an_id_of_no_sample_is_no_arrival():
+    with pytest.raises(ValueError, match="outside of 4 samples"):
+        lost_and_repeated(4, [0, 1, 4])
+
+
+@pytest.mark.parametrize("peer", ["samplerkit", "torch"])
+def test_the_cells_of_a_curve_run(peer):
+    epoch, seek, resume = cells(peer, "curve", 10_000, "epoch,seek,resume")
+    assert epoch["seconds"] > 0
+    assert epoch["per_second"] > 10_000 / SHARDS
+    assert seek["seconds"] > 0
+    assert ("none" in resume) == (peer == "torch")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_rows_come_end_to_end(workers):
+    found = cells("samplerkit", "rows", 2000, workers)
+    assert len({cell["variant"] for cell in found}) == 2
+    assert all(cell["per_second"] > 0 for cell in found)
+
+
+def test_samplerkit_loses_and_repeats_nothing_on_other_ranks_but_the_pads_of_a_tail_that_pads():
+    measured = cells("samplerkit", "ranks")
+    found = {(cell["rule"], cell["case"]): (cell["lost"], cell["repeated"]) for cell in measured}
+    assert len(found) == 2 * len(RESIZES)
+    not_exact = {key: counts for key, counts in found.items() if counts != (0, 0)}
+    # 424 samples are left for 3 ranks: two are missing to 3 * 142.
+    assert not_exact == {("`Loader`", "4 to 3, uneven tail"): (0, 2)}
+
+
+def test_the_count_of_an_epoch_that_is_read_again_is_what_came_before():
+    found = [cell for cell in cells("torch", "ranks") if "the epoch again" in cell["rule"]]
+    seen = {case.name: case.seen for case in RESIZES if case.size % case.new_ranks == 0}
+    assert {cell["case"]: (cell["lost"], cell["repeated"]) for cell in found if cell["case"] in seen} == {
+        name: (0, count) for name, count in seen.items()
+    }
+
+
+def test_the_state_of_torchdata_with_its_counters_set_is_that_of_a_loader_that_went_there():
+    loader = torchdata.loader_of(10_000, SHARDS, SHARD, BATCH)
+    for _, _ in zip(range(3), loader, strict=False):
+        pass
+    assert torchdata.state_after(10_000, 3) == loader.state_dict()
+
+
+SLEEPS = "import time; time.sleep(60)"
+GROWS = "import time; held = bytearray(300 << 20); time.sleep(60)"
+FAILS = 'print("{\\"cell\\": 1}", flush=True); raise ValueError("by design")'
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds", "gib", "expected"),
+    [
+        (SLEEPS, 0.5, 8, [{ENDED: "over 0.5 s"}]),
+        (GROWS, 30, 0.1, [{ENDED: "over 0.1 GiB"}]),
+        (FAILS, 30, 8, [{"cell": 1}, {ENDED: "failed: ValueError: by design"}]),
+        ("pass", 30, 8, []),
+    ],
+    ids=["slow", "large", "failing", "good"],
+)
+def test_a_measurement_is_ended_at_its_limits_and_says_so(code, seconds, gib, expected):
+    assert list(cells_of([sys.executable, "-c", code], seconds, gib)) == expected
+
+
+def test_environments_that_were_not_made_say_so(tmp_path):
+    found = load(tmp_path)
+    assert set(found) == set(REQUIREMENTS) == set(PEERS.values())
+    assert all(environment.reason for environment in found.values())
+
+
+def test_every_generated_part_of_the_page_is_known():
+    parts = [name for _, name, _ in PART.findall(PAGE.read_text(encoding="utf-8"))]
+    assert sorted(parts) == sorted([*BLOCKS, *(f"text {name}" for name in TEXTS)])
+
+
+def test_the_page_holds_what_the_results_say():
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    page = PAGE.read_text(encoding="utf-8")
+    assert filled(page, results) == page
+    assert set(results["peers"]) == set(NAMES)
+    # The control: another figure is another page.
+    results["peers"]["samplerkit"]["curve"][0]["seconds"] = 12345.0
+    assert filled(page, results) != page
