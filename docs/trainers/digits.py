@@ -1,0 +1,81 @@
+"""What the examples of this folder share: data, a network, and a ledger. Put your own in their place.
+
+The data are scikit-learn's handwritten digits. The ledger is for you to check: it writes down which samples
+each rank's loop received, and with `DIGITS_KILL=1:18` it kills rank 1 in step 18, once, so that you can
+watch a run go on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+SAMPLES = 1437
+"""To train on; the other 360 are for the test. Odd, so that two ranks cannot share them evenly."""
+
+
+class Digits:
+    """Images of 8 x 8 pixels: sample i is (image, label, i)."""
+
+    def __init__(self, *, train: bool = True) -> None:
+        images, labels = load_digits(return_X_y=True)
+        chosen = slice(SAMPLES) if train else slice(SAMPLES, None)
+        self.images = torch.from_numpy(images[chosen] / 16).float()
+        self.labels = torch.from_numpy(labels[chosen])
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor, int]:
+        return self.images[index], self.labels[index], index
+
+
+def make_network() -> nn.Sequential:
+    """Makes the same small network in every process."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+
+def accuracy(network: nn.Module) -> float:
+    """Gives the share of the test's digits that a network knows."""
+    test = Digits(train=False)
+    with torch.no_grad():
+        return float((network(test.images).argmax(dim=1) == test.labels).float().mean())
+
+
+class Ledger:
+    """Writes down what one rank's training loop received, a line for each step.
+
+    Args:
+        folder: gets a file `rank-R.jsonl`; a run that goes on adds to it.
+        rank: of this process.
+    """
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self.folder = folder
+        self.rank = rank
+        self.start: int | None = None
+
+    def write(self, epoch: int, step: int, ids: torch.Tensor) -> None:
+        """Adds a step: the number of optimizer steps taken before it, and the ids of its samples."""
+        self.start = step if self.start is None else self.start
+        line = {"start": self.start, "epoch": epoch, "step": step, "ids": ids.tolist()}
+        with (self.folder / f"rank-{self.rank}.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        self._strike(f"{self.rank}:{step}")
+
+    def _strike(self, now: str) -> None:
+        killed = self.folder / f"killed-{now.replace(':', '-')}"
+        kills = os.environ.get("DIGITS_KILL", "").split(",")
+        for kill in kills if not killed.exists() else []:
+            if kill.removesuffix(":agent") == now:
+                killed.touch()
+                if kill.endswith(":agent"):  # the torchrun that started this process, as if its node was lost
+                    os.kill(os.getppid(), signal.SIGKILL)
+                os.kill(os.getpid(), signal.SIGKILL)

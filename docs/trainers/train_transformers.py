@@ -1,0 +1,95 @@
+"""Trains a `datasets.Dataset` with Hugging Face's Trainer, and goes on from its last checkpoint.
+
+torchrun --standalone --nproc-per-node 2 docs/trainers/train_transformers.py FOLDER
+"""
+# ruff: noqa: T201  # an example prints
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+
+# Imported before there is a process group, or else its default arguments keep the group alive, and gloo's
+# threads may abort the process when Python ends.
+import torch.distributed.nn.functional
+from digits import Digits, Ledger, accuracy, make_network
+from torch import nn
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import ExportableState
+from transformers.trainer_utils import get_last_checkpoint
+
+import samplerkit as sk
+
+
+class DigitsTrainer(Trainer):
+    """A Trainer whose batches come from our loader."""
+
+    def get_train_dataloader(self) -> Any:
+        # The dataset gets the ids of a whole batch at once, through its `__getitems__`. The loader deals to
+        # the ranks and moves the batches: it is not for `self.accelerator.prepare`.
+        loader = sk.Loader(
+            self.train_dataset,
+            sk.RandomSampler(seed=self.args.seed),
+            batch_size=self.args.per_device_train_batch_size,
+            num_workers=1,
+        )
+        self.add_callback(KeepLoader(loader))
+        return loader
+
+    def compute_loss(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> torch.Tensor:
+        self.ledger.write(int(self.state.epoch or 0), self.state.global_step, inputs["id"])
+        return nn.functional.cross_entropy(model(inputs["image"]), inputs["label"])
+
+
+class KeepLoader(TrainerCallback, ExportableState):
+    """Keeps the state of the loader in the Trainer's own checkpoints."""
+
+    def __init__(self, loader: sk.Loader) -> None:
+        self.loader = loader
+
+    def state(self) -> dict[str, Any]:
+        return {"args": {}, "attributes": {"loader": self.loader.state_dict()}}
+
+    def on_train_begin(self, arguments: Any, state: Any, control: Any, **_: Any) -> None:
+        saved = state.stateful_callbacks.get("KeepLoader")
+        if saved is not None:
+            self.loader.load_state_dict(saved["attributes"]["loader"])
+
+
+def train(folder: Path, epochs: int) -> None:
+    """Trains to the end, from the last checkpoint on if there is one."""
+    digits = Digits()
+    columns = {"image": digits.images.numpy(), "label": digits.labels.numpy(), "id": range(len(digits))}
+    dataset = datasets.Dataset.from_dict(columns).with_format("torch")
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=epochs,
+        per_device_train_batch_size=32,
+        learning_rate=0.01,
+        save_steps=5,
+        save_total_limit=3,
+        seed=7,
+        ignore_data_skip=True,  # the loader goes on by itself, at once: nothing is read to be thrown away
+        use_cpu=True,
+        report_to="none",
+        disable_tqdm=True,
+    )
+    trainer = DigitsTrainer(make_network(), arguments, train_dataset=dataset)
+    trainer.ledger = Ledger(folder, arguments.process_index)
+    trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)))
+    if trainer.is_world_process_zero():
+        print(f"{trainer.state.global_step} steps, test accuracy {accuracy(trainer.model):.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path, help="of checkpoints and ledgers")
+    parser.add_argument("--epochs", type=int, default=2)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)  # the processes share the machine
+    train(options.folder, options.epochs)

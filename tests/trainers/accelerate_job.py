@@ -1,0 +1,57 @@
+"""Wirings of Accelerate and our samplers; each rank writes what it received in two epochs.
+
+Run as `torchrun --nproc-per-node RANKS -m tests.trainers.accelerate_job FOLDER WIRING...`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+# Imported before there is a process group: docs/trainers/train_accelerate.py says why.
+import torch.distributed.nn.functional  # noqa: F401
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "trainers"))
+from digits import Digits, Ledger  # an example, which is no package
+
+BATCH_SIZE, EPOCHS = 32, 2
+
+
+def wired(wiring: str, accelerator: Any) -> Any:
+    """Makes the loader of a wiring."""
+    digits, recipe = Digits(), sk.RandomSampler(seed=7)
+    if wiring == "loader":
+        return sk.Loader(digits, recipe, batch_size=BATCH_SIZE)
+    everything = sk.World(1, 0)  # Accelerate deals
+    if wiring == "prepared":
+        sampler = sk.TorchSampler(recipe, digits, world=everything)
+        return accelerator.prepare(DataLoader(digits, BATCH_SIZE, sampler=sampler))
+    if wiring == "prepared_batches":
+        batches = sk.TorchBatchSampler(sk.TorchSampler(recipe, digits, world=everything), BATCH_SIZE)
+        return accelerator.prepare(DataLoader(digits, batch_sampler=batches))
+    return accelerator.prepare(DataLoader(digits, BATCH_SIZE, sampler=sk.TorchSampler(recipe, digits)))
+
+
+def main(folder: Path, *wirings: str) -> None:
+    """Reads two epochs by each wiring."""
+    accelerator = Accelerator(cpu=True)
+    for wiring in wirings:
+        (folder / wiring).mkdir(exist_ok=True)
+        loader = wired(wiring, accelerator)
+        ledger, step = Ledger(folder / wiring, accelerator.process_index), 0
+        for epoch in range(EPOCHS):
+            if hasattr(loader, "set_epoch"):
+                loader.set_epoch(epoch)
+            for _, _, ids in loader:
+                ledger.write(epoch, step, ids)
+                step += 1
+    accelerator.end_training()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

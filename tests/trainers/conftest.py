@@ -1,0 +1,36 @@
+"""What becomes of a trainer that is not installed.
+
+Its tests are skipped, with the reason. Where SAMPLERKIT_NOT_INSTALLABLE is set, even to nothing, they fail
+instead, but for the packages that it names: `SAMPLERKIT_NOT_INSTALLABLE=ray pytest tests/trainers -rs`.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import metadata
+
+import pytest
+
+# They run in processes of their own, and import at once what may not be installed.
+collect_ignore = ["accelerate_job.py", "lightning_job.py"]
+
+
+@pytest.fixture(autouse=True)
+def packages_are_installed(request):
+    """Looks for the packages that a test module names in NEEDS."""
+    excused = os.environ.get("SAMPLERKIT_NOT_INSTALLABLE")
+    for name in getattr(request.module, "NEEDS", ()):
+        if _is_installed(name):
+            continue
+        reason = f"not run: {name} is not installed"
+        if excused is not None and name not in excused.split(","):
+            pytest.fail(f"{reason}, and SAMPLERKIT_NOT_INSTALLABLE does not name it", pytrace=False)
+        pytest.skip(reason)
+
+
+def _is_installed(name):
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

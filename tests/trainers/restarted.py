@@ -1,0 +1,40 @@
+"""What is the same for every trainer that torchrun starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import samplerkit as sk
+from tests.trainers.jobs import EXAMPLES, run, torchrun
+from tests.trainers.ledgers import Ledger
+
+SAMPLES = 1437
+"""What the examples train on."""
+
+
+def check_restarted_in_mid_epoch(folder: Path, script: str) -> str:
+    """Runs an example on two ranks, of which one is killed in step 33, and counts what was received.
+
+    It saves every fifth step, and torchrun starts it again once.
+
+    Returns:
+        What it printed.
+    """
+    command = torchrun(2, EXAMPLES / script, folder, restarts=1)
+    code, printed = run(folder, *command, DIGITS_KILL="1:33")
+    assert code == 0, printed
+    ledger = Ledger.read(folder, SAMPLES)
+    assert ledger.ranks == [2, 2]
+    assert {line.step for line in ledger.replayed} == {30, 31, 32, 33}
+    check_exactly_once(ledger, pads=[1, 1])
+    return printed
+
+
+def check_exactly_once(ledger: Ledger, pads: list[int]) -> None:
+    """Every sample once in each epoch, but for the pads; and step by step in the order of the recipe."""
+    assert ledger.epochs == list(range(len(pads)))
+    assert ledger.lost == [0 for _ in pads]
+    assert ledger.repeated == pads
+    orders = [sk.RandomSampler(seed=7).order(SAMPLES, epoch)[:].tolist() for epoch in ledger.epochs]
+    assert [ledger.order(epoch)[:SAMPLES] for epoch in ledger.epochs] == orders
+    assert orders[0] != orders[1]

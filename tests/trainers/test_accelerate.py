@@ -1,0 +1,31 @@
+"""Accelerate: our loader beside `prepare`, and what `prepare` does to a DataLoader with our sampler."""
+
+from __future__ import annotations
+
+import samplerkit as sk
+from tests.trainers.jobs import run, torchrun
+from tests.trainers.ledgers import Ledger
+from tests.trainers.restarted import SAMPLES, check_exactly_once, check_restarted_in_mid_epoch
+
+NEEDS = ("accelerate", "scikit-learn")
+
+
+def test_a_run_is_restarted_and_goes_on_in_mid_epoch(tmp_path):
+    assert "goes on in epoch 1, step 30" in check_restarted_in_mid_epoch(tmp_path, "train_accelerate.py")
+
+
+def test_prepare_deals_what_nobody_has_dealt_and_deals_again_what_is_dealt(tmp_path):
+    wirings = ("loader", "prepared", "prepared_batches", "dealt_twice")
+    code, printed = run(tmp_path, *torchrun(2, "-m", "tests.trainers.accelerate_job", tmp_path, *wirings))
+    assert code == 0, printed
+    ledgers = {wiring: Ledger.read(tmp_path / wiring, SAMPLES) for wiring in wirings}
+    check_exactly_once(ledgers["loader"], pads=[1, 1])
+    orders = [set(sk.RandomSampler(seed=7).order(SAMPLES, epoch)[:64].tolist()) for epoch in range(2)]
+    for wiring in ("prepared", "prepared_batches"):
+        # Accelerate deals whole batches, and fills the last ones from the beginning.
+        ledger = ledgers[wiring]
+        assert ledger.lost == [0, 0]
+        assert ledger.repeated == [35, 35]
+        assert [set(ledger.order(epoch)[:64]) for epoch in range(2)] == orders
+    # The negative control: a rank's share of a rank's share.
+    assert all(lost > SAMPLES // 2 - 40 for lost in ledgers["dealt_twice"].lost)

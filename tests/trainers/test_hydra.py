@@ -1,0 +1,51 @@
+"""Hydra: a config makes our loader and samplers, and the command line changes them."""
+
+from __future__ import annotations
+
+import samplerkit as sk
+from tests.trainers.jobs import EXAMPLES, run
+from tests.trainers.ledgers import Ledger
+from tests.trainers.restarted import SAMPLES, check_exactly_once
+
+NEEDS = ("hydra-core", "scikit-learn")
+SCRIPT = EXAMPLES / "train_hydra.py"
+
+
+def test_a_run_that_is_killed_goes_on_and_refuses_another_seed(tmp_path):
+    folder = f"folder={tmp_path}"
+    code, printed = run(tmp_path, SCRIPT, folder, DIGITS_KILL="0:33")
+    assert code != 0
+    assert (tmp_path / "killed-0-33").exists(), printed
+    code, printed = run(tmp_path, SCRIPT, folder, "seed=8")
+    assert code != 0
+    assert "state: seed" in printed
+    code, printed = run(tmp_path, SCRIPT, folder)
+    assert code == 0, printed
+    assert "goes on in epoch 1, step 30" in printed
+    ledger = Ledger.read(tmp_path, SAMPLES)
+    assert {line.step for line in ledger.replayed} == {30, 31, 32, 33}
+    check_exactly_once(ledger, pads=[0, 0])
+
+
+INSTANTIATED = """
+from hydra.utils import instantiate
+import samplerkit as sk
+sampler = instantiate({"_target_": "samplerkit.DistributedSampler", "shuffle": "partial", "partial_size": 50})
+assert isinstance(sampler, sk.DistributedSampler) and sampler.get_shuffle_mode() is sk.Shuffle.PARTIAL
+print(sampler.seed, len(sampler.order(1437)))
+"""
+
+
+def test_instantiate_makes_a_sampler_too(tmp_path):
+    assert run(tmp_path, "-c", INSTANTIATED) == (0, "0 1437\n")
+
+
+def test_the_command_line_chooses_another_sampler(tmp_path):
+    arguments = (f"folder={tmp_path}", "sampler=chain", "loader.batch_size=100", "epochs=1")
+    code, printed = run(tmp_path, SCRIPT, *arguments)
+    assert code == 0, printed
+    ledger = Ledger.read(tmp_path, SAMPLES)
+    first = sk.RandomSampler(seed=7)
+    first.add_child(sk.SequentialSampler(num_samples=1000))
+    assert ledger.order(0) == list(first.order(SAMPLES, 0))
+    assert len(ledger.kept) == 10

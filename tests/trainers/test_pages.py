@@ -1,0 +1,49 @@
+"""What the pages show stands in the examples, which are run; and every example has a page."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import pytest
+
+from tests.trainers.jobs import EXAMPLES, ROOT
+
+BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+PAGES = sorted(path.name for path in EXAMPLES.glob("*.md"))
+SOURCES = [*EXAMPLES.glob("*.py"), *EXAMPLES.rglob("*.yaml"), *(ROOT / "tests" / "trainers").glob("*_job.py")]
+
+
+def stands_somewhere(block, texts):
+    """Whether a text has these lines one after another, however far they are indented there."""
+    lines = re.escape(textwrap.dedent(block).rstrip("\n")).split("\\\n")
+    pattern = r"\n".join(rf"[ ]*{line}" if line else "" for line in lines)
+    return any(re.search(rf"^{pattern}$", text, re.MULTILINE) for text in texts)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_blocks_of_a_page_stand_in_what_is_run(page):
+    texts = [path.read_text() for path in SOURCES]
+    for block in BLOCK.findall((EXAMPLES / page).read_text()):
+        assert stands_somewhere(block, texts), block
+
+
+def test_a_block_that_stands_nowhere_is_found():
+    text = "def f():\n    a = 1\n    b = 2\n"
+    assert stands_somewhere("a = 1\nb = 2\n", [text])
+    assert not stands_somewhere("a = 1\nb = 3\n", [text])
+    assert not stands_somewhere("a = 1\n\nb = 2\n", [text])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_links_of_a_page_lead_somewhere(page):
+    for link in LINK.findall((EXAMPLES / page).read_text()):
+        assert (EXAMPLES / link).exists(), link
+
+
+def test_every_example_and_every_page_is_named():
+    index = (EXAMPLES / "index.md").read_text()
+    assert [page for page in PAGES if page != "index.md" and f"]({page})" not in index] == []
+    pages = "".join((EXAMPLES / page).read_text() for page in PAGES)
+    assert [path.name for path in sorted(EXAMPLES.glob("train_*.py")) if path.name not in pages] == []
