@@ -1,0 +1,185 @@
+"""Measures one peer, in the process and the environment of that peer: cells in, JSON lines out.
+
+Each peer's script calls `main` with an object that offers what the peer can do. Standard library only.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+from tests.benchmarks.peers.cases import BATCH, RESIZES, SHARDS
+from tests.benchmarks.peers.counting import lost_and_repeated
+from tests.benchmarks.peers.memory import PeakGrowth
+
+WARM_UP = 10_000
+RATE_SECONDS = 1.0
+REPEAT_SECONDS, REPEATS = 4.0, 5
+ROWS_RUNS = 3
+
+
+class NotOffered(Exception):  # noqa: N818  # it is an answer, not an error
+    """A peer has nothing that does what a cell asks for; the message says what there is in its place."""
+
+
+class Peer(Protocol):
+    """What a peer's script offers. Each method may raise `NotOffered`."""
+
+    def versions(self) -> dict[str, str]:
+        """Gives the versions of what is measured."""
+        ...
+
+    def batches(self, size: int) -> Iterator[Any]:
+        """Makes everything from nothing, and iterates over the ids of batches."""
+        ...
+
+    def seek(self, size: int) -> Callable[[], Any]:
+        """Prepares an epoch; the work is to give the ids of the batch in its middle."""
+        ...
+
+    def resume(self, size: int) -> Callable[[], Any]:
+        """Prepares a state in mid-epoch; the work is to load it into new objects and give the next batch."""
+        ...
+
+    def variants(self) -> list[str]:
+        """Names the ways in which the rows in memory can be read."""
+        ...
+
+    def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
+        """Prepares rows; the work is one epoch of batches of them."""
+        ...
+
+    def rules(self) -> list[str]:
+        """Names the ways in which an epoch can be taken up."""
+        ...
+
+    def read(
+        self, rule: str, size: int, ranks: int, batch: int, states: list[Any] | None, steps: int | None
+    ) -> tuple[list[int], list[Any]]:
+        """Reads with all ranks, from states on, for some steps or to the end; gives ids, and their states."""
+        ...
+
+
+def emit(**values: Any) -> None:
+    """Prints a measured cell."""
+    print(json.dumps(values), flush=True)
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, int]:
+    """Gives the median seconds of a work, and of how many runs: fewer where one takes long."""
+    taken: list[float] = []
+    while len(taken) < REPEATS and sum(taken) < REPEAT_SECONDS:
+        gc.collect()
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken), len(taken)
+
+
+def epoch_of(begin: Callable[[], Iterator[Any]], total: int, count: Callable[[Any], int]) -> dict[str, float]:
+    """Begins an epoch from nothing, and goes on to its end, or for a second after its first batch.
+
+    Args:
+        begin: makes the batches.
+        total: how many ids or rows an epoch has.
+        count: tells how many there are in a batch.
+
+    Returns:
+        The seconds to the first batch, and ids or rows a second over the whole epoch, its start included;
+        what was not read of it is taken to come as fast as what was.
+    """
+    start = time.perf_counter()
+    batches = begin()
+    left = max(0, total - count(next(batches)))
+    first = time.perf_counter() - start
+    rest = 0
+    start = time.perf_counter()
+    for batch in batches:
+        rest += count(batch)
+        if time.perf_counter() - start > RATE_SECONDS:
+            break
+    seconds = time.perf_counter() - start
+    return {"seconds": first, "per_second": total / (first + (seconds * left / rest if rest else 0))}
+
+
+def measure_epoch(peer: Peer, size: int) -> dict[str, float]:
+    """Measures an epoch from nothing: its first batch, its speed, and how much the peak of memory grew."""
+    epoch_of(lambda: peer.batches(WARM_UP), WARM_UP // SHARDS, len)
+
+    def epoch() -> dict[str, float]:
+        return epoch_of(lambda: peer.batches(size), size // SHARDS, len)
+
+    gc.collect()
+    growth = PeakGrowth()
+    runs = [epoch()]
+    grown = growth.mib()
+    while len(runs) < REPEATS and len(runs) * (runs[0]["seconds"] + RATE_SECONDS) < REPEAT_SECONDS:
+        gc.collect()
+        runs.append(epoch())
+    medians = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+    return {**medians, "mib": grown, "runs": len(runs)}
+
+
+def measure_work(work: Callable[[], Any]) -> dict[str, float]:
+    """Measures a prepared work."""
+    seconds, runs = timed(work)
+    return {"seconds": seconds, "runs": runs}
+
+
+CELLS: dict[str, Callable[[Peer, int], dict[str, float]]] = {
+    "epoch": measure_epoch,
+    "seek": lambda peer, size: measure_work(peer.seek(size)),
+    "resume": lambda peer, size: measure_work(peer.resume(size)),
+}
+
+
+def curve(peer: Peer, size: str, cells: str) -> None:
+    """Measures cells at one size."""
+    for cell in cells.split(","):
+        try:
+            emit(cell=cell, size=int(size), **CELLS[cell](peer, int(size)))
+        except NotOffered as answer:
+            emit(cell=cell, size=int(size), none=str(answer))
+
+
+def end_to_end(peer: Peer, count: str, workers: str) -> None:
+    """Measures epochs of rows in memory."""
+    for variant in peer.variants():
+        work = peer.rows(int(count), int(workers), variant)
+
+        def epoch(work: Callable[[], Iterable[Any]] = work) -> dict[str, float]:
+            return epoch_of(lambda: iter(work()), int(count), lambda _: BATCH)
+
+        epoch()
+        rates = [epoch()["per_second"] for _ in range(ROWS_RUNS)]
+        emit(cell="rows", workers=int(workers), variant=variant, per_second=statistics.median(rates))
+
+
+def ranks(peer: Peer) -> None:
+    """Counts what each change of the number of ranks loses and repeats."""
+    for rule in peer.rules():
+        for case in RESIZES:
+            received, states = peer.read(rule, case.size, case.ranks, case.batch, None, case.steps)
+            if len(received) != case.seen:
+                raise ValueError(f"{len(received)} samples came before, {case.seen} should have")
+            try:
+                rest, _ = peer.read(rule, case.size, case.new_ranks, case.new_batch, states, None)
+            except NotOffered as answer:
+                emit(cell="ranks", rule=rule, case=case.name, none=str(answer))
+                continue
+            lost, repeated = lost_and_repeated(case.size, received + rest)
+            emit(cell="ranks", rule=rule, case=case.name, lost=lost, repeated=repeated)
+
+
+def main(peer: Peer) -> None:
+    """Measures what the command line asks for."""
+    work, *arguments = sys.argv[1:]
+    if work == "versions":
+        emit(cell="versions", versions=peer.versions())
+    else:
+        {"curve": curve, "rows": end_to_end, "ranks": ranks}[work](peer, *arguments)

@@ -1,0 +1,85 @@
+"""webdataset: samples streamed from tar shards, with neither ids nor state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+import webdataset
+from torch.utils.data import DataLoader
+
+from tests.benchmarks.peers.cases import BATCH, WIDTH
+from tests.benchmarks.peers.measuring import NotOffered, main
+
+SHARDS = 12
+"""Tar files; a number that 2, 3 and 4 ranks divide."""
+
+
+def write(folder: Path, count: int, content: bytes) -> list[str]:
+    """Writes samples whose keys are their ids."""
+    paths = [str(folder / f"{count}-{number:02}.tar") for number in range(SHARDS)]
+    for number, path in enumerate(paths):
+        with webdataset.TarWriter(path, encoder=False) as writer:
+            for id in range(number, count, SHARDS):
+                writer.write({"__key__": f"{id:09}", "bin": content})
+    return paths
+
+
+def row_of(sample: dict[str, Any]) -> torch.Tensor:
+    """Decodes a row of float32."""
+    return torch.from_numpy(np.frombuffer(sample["bin"], dtype=np.float32).copy())
+
+
+class Webdataset:
+    """What webdataset offers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def versions(self) -> dict[str, str]:
+        return {"webdataset": webdataset.__version__, "torch": torch.__version__}
+
+    def batches(self, size: int) -> Iterator[Any]:
+        raise NotOffered("streams tar files; no ids")
+
+    def seek(self, size: int) -> Callable[[], Any]:
+        raise NotOffered("streams tar files; no ids")
+
+    def resume(self, size: int) -> Callable[[], Any]:
+        raise NotOffered("no state")
+
+    def variants(self) -> list[str]:
+        return ["tar files, `shuffle(1000)`"]
+
+    def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
+        paths = write(self.folder, count, np.zeros(WIDTH, dtype=np.float32).tobytes())
+        dataset = webdataset.WebDataset(paths, shardshuffle=SHARDS).shuffle(1000).map(row_of)
+        loader = DataLoader(dataset, BATCH, num_workers=workers)
+        return lambda: loader
+
+    def rules(self) -> list[str]:
+        return ["no state: the epoch again"]
+
+    def read(
+        self, rule: str, size: int, ranks: int, batch: int, states: list[Any] | None, steps: int | None
+    ) -> tuple[list[int], list[Any]]:
+        paths = write(self.folder, size, b"")
+        received: list[int] = []
+        for rank in range(ranks):
+            os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks))
+            dataset = webdataset.WebDataset(
+                paths, shardshuffle=SHARDS, nodesplitter=webdataset.split_by_node, seed=7
+            ).shuffle(100, seed=7)
+            ids = [int(sample["__key__"]) for sample in dataset]
+            received += ids if steps is None else ids[: steps * batch]
+        return received, [None] * ranks
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory() as temporary:
+        main(Webdataset(Path(temporary)))
