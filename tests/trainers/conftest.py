@@ -1,7 +1,7 @@
 """What becomes of a trainer that is not installed.
 
 Its tests are skipped, with the reason. Where SAMPLERKIT_NOT_INSTALLABLE is set, even to nothing, they fail
-instead, but for the packages that it names: `SAMPLERKIT_NOT_INSTALLABLE=ray pytest tests/trainers -rs`.
+instead, but for the packages that it names: `SAMPLERKIT_NOT_INSTALLABLE=ray pytest -m trainers -rs`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,12 @@ import pytest
 
 # They run in processes of their own, and import at once what may not be installed.
 collect_ignore = ["accelerate_job.py", "lightning_job.py"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item):
+    """Marks all tests of this folder, most of which start jobs: `pytest -m trainers` runs them."""
+    item.add_marker(pytest.mark.trainers)
 
 
 @pytest.fixture(autouse=True)
