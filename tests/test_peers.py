@@ -15,7 +15,7 @@ from tests.benchmarks.peers.environments import PEERS, REQUIREMENTS, load
 from tests.benchmarks.peers.limits import ENDED, ROOT, cells_of
 from tests.benchmarks.peers.page import BLOCKS, NAMES, PART, filled
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGES = (ROOT / "docs" / "performance.md", ROOT / "README.md")
 RESULTS = ROOT / "docs" / "performance.json"
 
 
@@ -112,15 +112,17 @@ def test_environments_that_were_not_made_say_so(tmp_path):
 
 
 def test_every_generated_part_of_the_page_is_known():
-    parts = [name for _, name, _ in PART.findall(PAGE.read_text(encoding="utf-8"))]
+    parts = [name for page in PAGES for _, name, _ in PART.findall(page.read_text(encoding="utf-8"))]
     assert sorted(parts) == sorted([*BLOCKS, *(f"text {name}" for name in TEXTS)])
 
 
-def test_the_page_holds_what_the_results_say():
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_page_holds_what_the_results_say(path):
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    page = PAGE.read_text(encoding="utf-8")
+    page = path.read_text(encoding="utf-8")
     assert filled(page, results) == page
     assert set(results["peers"]) == set(NAMES)
     # The control: another figure is another page.
-    results["peers"]["samplerkit"]["curve"][0]["seconds"] = 12345.0
+    for cell in results["peers"]["samplerkit"]["curve"]:
+        cell["seconds"] = 12345.0
     assert filled(page, results) != page

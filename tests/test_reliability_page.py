@@ -16,7 +16,6 @@ CAMPAIGNS = ["campaigns/test_planted_bugs.py", "campaigns/test_planted_reliabili
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]*)\| ([^|]*)\|$", re.MULTILINE)
 NAMED_TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 NAMED_BUG = re.compile(r'planted bug "([^"]+)"')
-LATER = "comes with"
 
 
 @cache
@@ -47,15 +46,12 @@ def test_all_tests_and_planted_bugs_that_the_page_names_exist():
     assert missing(PAGE) == []
 
 
-def test_the_page_has_all_forty_rows_each_with_a_test_and_a_control_or_a_word_on_when_they_come():
+def test_the_page_has_all_forty_rows_each_with_a_test_and_a_control():
     rows = ROW.findall(PAGE)
     assert [int(number) for number, *_ in rows] == list(range(1, 41))
-    for number, _, answer, shown_by, control in rows:
-        if answer.startswith(LATER):
-            assert shown_by.strip() == control.strip() == "", number
-        else:
-            assert NAMED_TEST.search(shown_by), number
-            assert NAMED_TEST.search(control) or NAMED_BUG.search(control), number
+    for number, _, _, shown_by, control in rows:
+        assert NAMED_TEST.search(shown_by), number
+        assert NAMED_TEST.search(control) or NAMED_BUG.search(control), number
 
 
 def test_every_planted_bug_of_a_row_is_named():

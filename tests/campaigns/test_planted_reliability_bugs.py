@@ -12,6 +12,8 @@ from tests.campaigns.test_planted_bugs import LOADER, Bug, notices
 
 pytestmark = pytest.mark.campaign
 
+CACHE = "tests/storage/remote/test_cache"
+
 BUGS = [
     Bug(
         "a state is loaded in the middle of an iteration",
@@ -96,6 +98,48 @@ BUGS = [
         "np.concatenate(positions) % len(self.order))",
         "np.concatenate(positions) % len(self.order)).astype(np.int32).astype(np.int64)",
         "tests/loading/test_huge_datasets.py",
+    ),
+    Bug(
+        "a download has the name of the whole file",
+        "storage/remote/entry.py",
+        'f"samplerkit-{self.key}.part"',
+        'f"samplerkit-{self.key}.file"',
+        f"{CACHE}_processes.py::test_what_a_killed_process_was_downloading_is_taken_over",
+    ),
+    Bug(
+        "several processes may download one file",
+        "storage/remote/flock.py",
+        "(fcntl.LOCK_EX if is_exclusive else fcntl.LOCK_SH)",
+        "fcntl.LOCK_SH",
+        f"{CACHE}_processes.py::test_four_processes_that_race_download_once",
+    ),
+    Bug(
+        "files in use are evicted",
+        "storage/remote/room.py",
+        "locked(entry.lock, is_exclusive=True, may_make=False)",
+        "locked(entry.lock, is_exclusive=False, may_make=False)",
+        f"{CACHE}_processes.py::test_a_file_in_use_is_never_evicted_by_whichever_process",
+    ),
+    Bug(
+        "all versions of a URL share a place",
+        "storage/remote/entry.py",
+        "{version.size} {version.tag} {digest or ''}",
+        "{version.size} {digest or ''}",
+        f"{CACHE}.py::test_a_new_version_is_another_file_and_the_old_one_goes_first",
+    ),
+    Bug(
+        "a part of another version passes",
+        "storage/remote/http.py",
+        "            rules.check_version(version, held.size, headers)\n",
+        "",
+        "tests/storage/remote/test_http.py",
+    ),
+    Bug(
+        "a read that comes short passes",
+        "storage/tar/reader.py",
+        "        if have < length:\n",
+        "        if have < 0:\n",
+        "tests/storage/tar/test_flaws.py::test_a_file_that_shrinks_while_it_is_read_is_an_error",
     ),
 ]
 

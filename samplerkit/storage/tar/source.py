@@ -95,7 +95,7 @@ class Source(Protocol):
 
 
 @final
-class IndexedSource:
+class IndexedSource(Source):
     """Archives on disk, indexed at first use.
 
     Args:

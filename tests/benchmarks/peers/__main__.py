@@ -2,7 +2,7 @@
 
 `environments` makes the peers' environments with pip, each once. `run` measures every peer, each cell in a
 process with a limit of time and memory, writes docs/performance.json, and from it the generated parts of
-docs/performance.md and the pictures. `page` writes these again from the file.
+docs/performance.md and README.md, and the pictures. `page` writes these again from the file.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from tests.benchmarks.peers.collect import TEXTS, collect
 from tests.benchmarks.peers.limits import ROOT
 
 RESULTS = ROOT / "docs" / "performance.json"
+PAGES = (ROOT / "docs" / "performance.md", ROOT / "README.md")
 
 
 def write_page(results: Path) -> None:
-    """Writes the page and the pictures from a file of results."""
+    """Writes the pages and the pictures from a file of results."""
     # matplotlib is only needed here.
     from tests.benchmarks.peers.picture import draw  # noqa: PLC0415
 
     found = json.loads(results.read_text(encoding="utf-8"))
-    path = ROOT / "docs" / "performance.md"
-    path.write_text(page.filled(path.read_text(encoding="utf-8"), found), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(page.filled(path.read_text(encoding="utf-8"), found), encoding="utf-8")
     draw(found, ROOT / "docs" / "images")
 
 

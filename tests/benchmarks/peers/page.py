@@ -191,8 +191,37 @@ def ours_of(results: Results) -> list[dict[str, Any]]:
     return [cell for cell in results["peers"]["samplerkit"]["rows"] if "per_second" in cell]
 
 
+def summary_table(results: Results) -> str:
+    """Gives the figures of one size, a row for each peer, for the README."""
+    size = min(SUMMARY_SIZE, max(sizes_of(results)))
+    columns: list[tuple[str, str, Callable[[float], str]]] = [
+        ("epoch", "seconds", duration),
+        ("epoch", "mib", memory),
+        ("epoch", "per_second", rate),
+        ("resume", "seconds", duration),
+    ]
+    rows = []
+    for peer in peers_of(results):
+        cells = [(cell_of(results, peer, name, size), key, shown) for name, key, shown in columns]
+        figures = [shown(cell[key]) if key in cell else cell.get(ENDED, "none") for cell, key, shown in cells]
+        if all("none" in cell for cell, _, _ in cells):
+            continue  # it has no ids
+        changes = [cell for cell in results["peers"][peer]["ranks"] if cell.get("case") == SUMMARY_RESIZE]
+        counted = [cell for cell in changes if "lost" in cell]
+        best = min(counted, key=lambda cell: cell["lost"] + cell["repeated"], default={})
+        figures.append(f"{best['lost']} / {best['repeated']}" if best else "none")
+        rows.append([NAMES[peer], *figures])
+    header = [f"n = {power(size)}", "first batch of ids", "memory", "ids a second", "resume in mid-epoch"]
+    return table([*header, f"{SUMMARY_RESIZE}: lost / repeated"], rows)
+
+
+SUMMARY_SIZE = 10**8
+SUMMARY_RESIZE = "4 to 3, same batch a rank"
+"""What the README shows: of a peer with several ways to go on, the one that loses and repeats least."""
+
 BLOCKS: dict[str, Callable[[Results], str]] = {
     "machine": machine_text,
+    "summary": summary_table,
     "versions": versions_table,
     "first": lambda results: curve_table(results, "epoch", "seconds", duration),
     "memory": lambda results: curve_table(results, "epoch", "mib", memory),
