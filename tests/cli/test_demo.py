@@ -95,6 +95,7 @@ def test_nothing_is_left_in_the_temporary_folder(demo):
     assert demo["left"] == []
 
 
+@pytest.mark.campaign
 def test_a_failing_rank_ends_the_command_with_its_traceback(tmp_path):
     """The config speaks of other files than there are, which only a rank finds out."""
     temporary, kept = tmp_path / "temporary", tmp_path / "kept"
@@ -110,6 +111,7 @@ def test_a_failing_rank_ends_the_command_with_its_traceback(tmp_path):
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.campaign
 def test_an_interrupt_leaves_no_process_and_no_file(tmp_path):
     command = subprocess.Popen(
         DEMO, env=environment(tmp_path), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -157,6 +159,7 @@ def test_no_thread_of_gloo_outlives_the_process_group(tmp_path):
     assert done.stdout.split() == ["True", "0"], done.stderr
 
 
+@pytest.mark.campaign
 def test_a_killed_rank_costs_nothing_but_the_steps_since_the_checkpoint(tmp_path):
     done = run((sys.executable, "-m", "samplerkit.cli.main", "demo", "--resume", "--json"), tmp_path)
     assert done.returncode == 0, done.stderr

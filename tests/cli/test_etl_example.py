@@ -129,6 +129,7 @@ def test_a_run_that_is_killed_half_way_goes_on_and_loses_and_repeats_nothing(sha
     assert again.stdout.splitlines() == [f"{SHARDS} shards, {SHARDS} of them finished before", SUMMARY]
 
 
+@pytest.mark.campaign
 def test_a_shard_that_fails_is_named_and_the_others_are_made(shards, tmp_path):
     """One is cut off; and a folder of other settings is not mixed with these."""
     raw, out = tmp_path / "raw", tmp_path / "small"
@@ -152,6 +153,7 @@ def test_a_shard_that_fails_is_named_and_the_others_are_made(shards, tmp_path):
     assert "holds shards of side 256" in other.stderr
 
 
+@pytest.mark.campaign
 def test_shards_at_urls_are_taken_too(shards, tmp_path):
     out = tmp_path / "small"
     with serving(shards) as web:

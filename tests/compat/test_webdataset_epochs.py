@@ -79,6 +79,7 @@ def test_an_epoch_that_is_left_early_is_followed_by_a_whole_one(tmp_path, option
     assert received(loader(again, **options)) == whole
 
 
+@pytest.mark.campaign
 def test_spawned_workers_count_epochs_too(tmp_path):
     dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
     batches = loader(dataset, num_workers=2, multiprocessing_context="spawn")

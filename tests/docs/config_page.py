@@ -91,7 +91,8 @@ def _kinds(kinds: Kinds) -> Iterator[str]:
         constructor = kinds[name]
         make = constructor.make
         # Other tests register samplers of theirs, doctests even under the name of a module of ours.
-        if getattr(sys.modules.get(make.__module__), make.__name__, None) is make:
+        is_of_tests = not make.__module__.startswith("samplerkit.")
+        if not is_of_tests and getattr(sys.modules.get(make.__module__), make.__name__, None) is make:
             yield f"\n### {name}\n\n{summary(make)}\n"
             yield from _table(constructor)
 

@@ -64,9 +64,12 @@ def total(counters):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("tail", ["pad", "drop", "ragged"])
-def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail):
+@pytest.mark.parametrize(
+    "sizes", [range(10), pytest.param(range(10, 13), marks=pytest.mark.campaign)], ids=["to 9", "10 to 12"]
+)
+def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail, sizes):
     cases = pads_seen = 0
-    for size, num_samples, offset in product(range(13), (None, 2), (-1, 1)):
+    for size, num_samples, offset in product(sizes, (None, 2), (-1, 1)):
         setting = (size, mode, num_samples, offset, tail)
         for ranks, batch in RANKS_AND_BATCHES:
             delivered, pads, states = read(setting, ranks, batch)
@@ -88,7 +91,7 @@ def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail):
                     if new_ranks * new_batch == ranks * batch:
                         assert after == delivered[cut:]
     print(f"{mode}, {tail}: {cases} cases, lost 0, repeated 0, pads {pads_seen}")
-    assert cases > 12_000
+    assert cases > 4_000
     assert (pads_seen > 0) == (tail == "pad")
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -184,6 +185,14 @@ def test_a_shard_that_changes_between_epochs_is_an_error_and_never_mixed(tmp_pat
         assert all(text.startswith(b"number") for text in seen)
 
 
+def bytes_in(folder):
+    sizes = []
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # it has gone meanwhile
+            sizes.append(path.stat().st_size)
+    return sum(sizes)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_small_cache_is_enough_and_stays_small(tmp_path, server, workers):
     most = 3 * (server.folder / NAMES[0]).stat().st_size
@@ -193,7 +202,8 @@ def test_a_small_cache_is_enough_and_stays_small(tmp_path, server, workers):
         for _ in range(2):
             keys = sum(keys_of(loader), [])
             assert Counter(keys) == Counter(f"{number:05}" for number in NUMBERS)
-            assert sum(path.stat().st_size for path in (tmp_path / "small").iterdir()) <= most + 4096
+            # A look takes a moment in which one file may go and another come, and both be counted.
+            assert min(bytes_in(tmp_path / "small") for _ in range(5)) <= most + 4096
     assert len(server.downloads()) > SHARDS, "the second epoch had to fetch again"
 
 
