@@ -79,7 +79,7 @@ class Order(ABC):
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             return self._ids_of_range(range(start, stop, step))
-        if hasattr(index, "__index__") and not isinstance(index, bool | np.ndarray):
+        if hasattr(index, "__index__") and not isinstance(index, bool | np.bool_ | np.ndarray):
             position = np.array([operator.index(index)])
             return int(self.ids_at(self._checked(position))[0])
         positions = np.asarray(index)
