@@ -177,17 +177,18 @@ def job_agreement() -> Agreement | None:
     if distributed.get_world_size() == 1:
         return None
     store = distributed.distributed_c10d._get_default_store()
-    if id(store) not in _agreements:
+    if not _agreements or _agreements[-1][0] is not store:
         _agreements.clear()
         # torchrun may keep one store over its restarts, with what the ranks of before wrote to it.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         prefixed = distributed.distributed_c10d.PrefixStore(f"samplerkit/{attempt}", store)
         ranks = distributed.get_world_size()
-        _agreements[id(store)] = Agreement(prefixed, distributed.get_rank(), ranks)
-    return _agreements[id(store)]
+        _agreements.append((store, Agreement(prefixed, distributed.get_rank(), ranks)))
+    return _agreements[-1][1]
 
 
-_agreements: dict[int, Agreement] = {}
+_agreements: list[tuple[Any, Agreement]] = []
+"""That of the process group, beside its store, which is held: another one may come to lie at its address."""
 
 
 def _differences(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:

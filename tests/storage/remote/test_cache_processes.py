@@ -6,12 +6,14 @@ import hashlib
 import pickle
 import random
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from samplerkit.errors import DatasetError, NotSupportedError
-from samplerkit.storage.remote.entry import kept_in
+from samplerkit.storage.remote.entry import FOLDER_LOCK, kept_in
+from samplerkit.storage.remote.flock import held
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.room import Room
 from samplerkit.storage.remote.stopping import Stop
@@ -31,13 +33,15 @@ def fetched(options: RemoteOptions, url: str) -> tuple[str, int]:
 
 
 def _held(folder: Path) -> int:
-    size = 0
-    for path in [*folder.glob("*.part"), *folder.glob("*.file")]:
-        try:
-            size += path.stat().st_size
-        except FileNotFoundError:
-            continue
-    return size
+    """Counts what is there while nothing is reserved or evicted; what gets its name meanwhile counts once."""
+    if not (folder / FOLDER_LOCK).exists():
+        return 0
+    sizes: dict[str, int] = {}
+    with held(folder / FOLDER_LOCK, Stop()):
+        for path in [*folder.glob("*.part"), *folder.glob("*.file")]:
+            with suppress(FileNotFoundError):
+                sizes[path.stem] = path.stat().st_size
+    return sum(sizes.values())
 
 
 def _fetched_in_turn(options: RemoteOptions, urls: list[str]) -> int:
