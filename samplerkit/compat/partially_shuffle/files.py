@@ -6,7 +6,6 @@ import inspect
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, final
 
@@ -18,7 +17,7 @@ from samplerkit.samplers import arguments
 from samplerkit.storage.files.lengths import COUNTING_THREADS, counted_lengths
 from samplerkit.storage.files.paths import short_names
 from samplerkit.storage.files.reader import FileReader, LengthReader, file_reader
-from samplerkit.storage.files.remote import RemoteReader
+from samplerkit.storage.files.remote import RemoteReader, with_requests
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.progress import TerminalLine
 from samplerkit.storage.remote.options import RemoteOptions
@@ -89,17 +88,7 @@ class DatasetFiles:
     @property
     def stats(self) -> FileStats:
         """What was counted and fetched."""
-        counted = FileStats(files_counted=self._files_counted)
-        if self._storage is None:
-            return counted
-        remote = self._storage.stats
-        return replace(
-            counted,
-            requests=remote.requests,
-            retries=remote.retries,
-            downloads=remote.downloads,
-            bytes_downloaded=remote.bytes,
-        )
+        return with_requests(FileStats(files_counted=self._files_counted), self._storage)
 
     def close(self) -> None:
         """Ends the connections."""

@@ -14,6 +14,7 @@ import numpy as np
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
+from samplerkit.storage.files.remote import with_requests
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.contents import (
@@ -105,17 +106,7 @@ class ShardSource(Source):
     def stats(self) -> FileStats:
         process = self._process()
         stats = process.stats if process.reading is None else process.reading.stats
-        storage = self._shards.storage
-        if storage is None:
-            return stats
-        remote = storage.stats
-        return replace(
-            stats,
-            requests=remote.requests,
-            retries=remote.retries,
-            downloads=remote.downloads,
-            bytes_downloaded=remote.bytes,
-        )
+        return with_requests(stats, self._shards.storage)
 
     def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
         self._reading().expect(upcoming, epoch_samples)
