@@ -176,7 +176,7 @@ def _made(config: Any, ranks: int | None) -> Loader:
 
 
 def _of_ours(loader: Loader) -> RunView:
-    return RunView(loader._run, loader.batch_size, loader.tail, loader.epoch, loader._start)
+    return RunView(loader._run, loader.batch_size, loader.tail, loader.epoch, loader._progress.start)
 
 
 def _of_torch(loader: Any) -> RunView:

@@ -15,12 +15,11 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.stage import DeviceStage, checked_device
-from samplerkit.loading.reading import Reading
+from samplerkit.loading.progress import Progress
 from samplerkit.loading.received import Received
 from samplerkit.loading.request import BadSamples, Skipped
 from samplerkit.loading.run import Run
 from samplerkit.loading.source import MakeStage, OpenSource, Source
-from samplerkit.loading.state import State
 from samplerkit.loading.stats import LoaderStats
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
@@ -151,13 +150,12 @@ class Loader:
         self._iteration: object | None = None
         self._next_epoch: int | None = None
         self._received: Final = Received()
-        self._epoch = self._start = self._delivered = 0
-        self._current: Reading | None = None
+        self._progress: Final = Progress(self._run, self.batch_size, self.tail)
 
     @property
     def epoch(self) -> int:
         """The current epoch: the one being read, or the one that the next iteration reads."""
-        return self._epoch
+        return self._progress.epoch
 
     @property
     def world(self) -> World:
@@ -167,7 +165,7 @@ class Loader:
     @property
     def order(self) -> Order:
         """The undealt order of the current epoch."""
-        return self._run.undealt(self._epoch)
+        return self._run.undealt(self._progress.epoch)
 
     @property
     def fingerprint(self) -> str:
@@ -181,12 +179,12 @@ class Loader:
 
     def __len__(self) -> int:
         """The number of batches in a whole epoch of this rank."""
-        return self._reading_from(0).steps
+        return self._progress.whole_epoch.steps
 
     @property
     def steps_left(self) -> int:
         """The number of batches of this rank from where this loader began the epoch."""
-        return self._reading.steps
+        return self._progress.reading.steps
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:
@@ -219,7 +217,7 @@ class Loader:
         epoch = arguments.epoch(epoch)
         if self._iteration is not None:
             self._next_epoch = epoch
-        elif epoch != self._epoch:
+        elif epoch != self._progress.epoch:
             self._begin_epoch(epoch)
 
     def ids(self, step: int) -> Ids:
@@ -233,7 +231,7 @@ class Loader:
         Raises:
             OutOfDatasetError: there is no such step.
         """
-        return self._received.present(step, self._reading.ids(step))
+        return self._received.present(step, self._progress.reading.ids(step))
 
     def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Tells which samples of a step repeat another one to fill the batch, so that metrics leave them out.
@@ -244,12 +242,12 @@ class Loader:
         Returns:
             bool array of shape (samples,).
         """
-        return self._received.present(step, self._reading.pads(step))
+        return self._received.present(step, self._progress.reading.pads(step))
 
     @property
     def step(self) -> int:
         """How many batches have been handed out since this loader began the epoch."""
-        return self._delivered
+        return self._progress.delivered
 
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
         """Gives the state after the batches handed out: JSON values, under 4 KB, on every rank the same.
@@ -263,7 +261,8 @@ class Loader:
             >>> loader.state_dict(step=3)["position"]
             6
         """
-        return self._state(self._delivered if step is None else arguments.integer("step", step)).to_dict()
+        delivered = self._progress.delivered if step is None else arguments.integer("step", step)
+        return self._progress.state(delivered).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
         """Makes the next iteration begin where a saved state stands, on any number of ranks and workers.
@@ -303,13 +302,13 @@ class Loader:
             make_stage: puts a stage, such as a `DeviceStage`, behind an iterator of batches.
             run_ahead: as for the loader.
         """
-        if self._is_over:
+        progress = self._progress
+        if progress.is_over:
             self._end_epoch()
-        elif self._delivered:
-            again = self._reading.delivery.position_after(self._delivered)
-            self._begin_epoch(self._epoch, again if self._after_break == "continue" else 0)
+        elif progress.delivered:
+            self._begin_epoch(progress.epoch, progress.position if self._after_break == "continue" else 0)
         opened: OpenSource | None = None
-        reading, is_finished = self._reading, False
+        reading, is_finished = progress.reading, False
         self._received.begin(reading.epoch, self.worker_pids)
         iteration = object()
         self._iteration = iteration
@@ -319,7 +318,7 @@ class Loader:
             for step in range(reading.steps):
                 batch = self._next(opened, step)
                 # Nothing is called between these two lines, so no signal handler can come between them.
-                self._delivered = step + 1
+                progress.delivered = step + 1
                 yield batch
                 del batch
                 if self._iteration is not iteration:
@@ -333,19 +332,14 @@ class Loader:
                 self._source.release(opened)
             if self._iteration is iteration:
                 self._iteration = None
-                if self._is_over:
+                if progress.is_over:
                     self._end_epoch()
-                elif self._next_epoch is not None and self._next_epoch != self._epoch:
+                elif self._next_epoch is not None and self._next_epoch != progress.epoch:
                     self._begin_epoch(self._next_epoch)
                 self._next_epoch = None
 
-    @property
-    def _is_over(self) -> bool:
-        """Whether the whole epoch was handed out: a trainer that counts batches does not ask for its end."""
-        return 0 < self._delivered == self._reading.steps
-
     def _end_epoch(self) -> None:
-        self._begin_epoch(self._epoch + 1 if self._next_epoch is None else self._next_epoch)
+        self._begin_epoch(self._progress.epoch + 1 if self._next_epoch is None else self._next_epoch)
 
     def _next(self, opened: OpenSource, step: int) -> Any:
         self._received.ask()
@@ -354,28 +348,11 @@ class Loader:
     def _require_agreement(self) -> None:
         agreement = job_agreement() if self.world.num_shards > 1 else None
         if agreement is not None:
-            identity = self._state(0).to_dict()
+            identity = self._progress.state(0).to_dict()
             del identity["checksum"]
             identity |= {"order": self.fingerprint, "batch_size": self.batch_size}
             agreement.require(identity, self._agreement_seconds)
 
     def _begin_epoch(self, epoch: int, position: int = 0) -> None:
-        self._epoch, self._start, self._delivered = epoch, position, 0
-        self._current = None
+        self._progress.begin(epoch, position)
         self._received.forget_steps()
-
-    @property
-    def _reading(self) -> Reading:
-        """What this rank reads from where this loader began the epoch."""
-        if self._current is None:
-            self._current = self._reading_from(self._start)
-        return self._current
-
-    def _reading_from(self, start: int) -> Reading:
-        return self._run.reading(self._epoch, start, self.batch_size, self.tail)
-
-    def _state(self, delivered: int) -> State:
-        reading = self._reading
-        if reading.is_over_after(delivered):
-            return self._run.state(self._epoch + 1, 0, self.tail)
-        return self._run.state(self._epoch, reading.delivery.position_after(delivered), self.tail)

@@ -200,7 +200,7 @@ class OpenSource:
             return self._keeps_workers
         self._is_open = False
         has_ended = self._stage is None or self._stage.close(_STAGE_SECONDS)
-        self._keeps_workers = self._keeps_workers and has_ended
+        self._keeps_workers = self._keeps_workers and has_ended and self._watched.can_go_on
         if self._keeps_workers:
             self._watched.end()
         else:

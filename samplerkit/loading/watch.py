@@ -37,6 +37,7 @@ class Watched(Iterator[Any]):
         self._batches: Final[Any] = batches
         self._workers: Final[list[Any]] = list(getattr(batches, "_workers", ()))
         self._wake: int | None = None
+        self._was_interrupted = False
         if self._workers:
             _running.add(self)
             self._take_over()
@@ -65,8 +66,10 @@ class Watched(Iterator[Any]):
             return next(self._batches)
         except StopIteration:
             raise
-        except Exception as error:
-            if dead := self._dead_workers(may_be_dying=isinstance(error, EOFError | ConnectionError)):
+        except BaseException as error:
+            self._was_interrupted = True
+            may_be_dying = isinstance(error, EOFError | ConnectionError)
+            if isinstance(error, Exception) and (dead := self._dead_workers(may_be_dying=may_be_dying)):
                 raise WorkerError(
                     "worker",
                     "a worker process died (exit codes by process id; -9 is SIGKILL)",
@@ -85,6 +88,11 @@ class Watched(Iterator[Any]):
             sentinels[ended].join(_GRACE_SECONDS)
         return {worker.pid: worker.exitcode for worker in self._workers if worker.exitcode}
 
+    @property
+    def can_go_on(self) -> bool:
+        """Whether the workers may read another iteration: not after an error while a batch was received."""
+        return not self._was_interrupted
+
     def end(self) -> None:
         """Stops watching; the workers may end from now on."""
         if self._wake is not None:
@@ -102,8 +110,45 @@ class Watched(Iterator[Any]):
         late = threading.Timer(_LAST_BATCH_SECONDS, _kill, [self.pids])
         late.daemon = True
         late.start()
-        self._batches._shutdown_workers()
-        late.cancel()
+        try:
+            if self._was_interrupted and not self._locks_are_free():
+                self._end_by_force()
+            else:
+                self._batches._shutdown_workers()
+        except BaseException:  # a second signal
+            self._end_by_force()
+            raise
+        finally:
+            late.cancel()
+
+    def _locks_are_free(self) -> bool:
+        """Tells whether torch could take the locks that it needs to end the workers.
+
+        Nobody gives a lock back if a signal handler raised right after it was taken, or its owner was killed.
+        """
+        locks = [queue._notempty for queue in self._batches._index_queues]
+        locks.append(self._batches._workers_done_event._cond)
+        for lock in locks:
+            if not lock.acquire(timeout=_GRACE_SECONDS):
+                return False
+            lock.release()
+        return True
+
+    def _end_by_force(self) -> None:
+        """Ends the workers without a lock of torch's."""
+        self._batches._shutdown = True
+        for worker in self._workers:
+            worker.terminate()
+        for worker in self._workers:
+            worker.join(_LAST_BATCH_SECONDS)
+            worker.kill()
+            worker.join()
+        for queue in self._batches._index_queues:
+            # The thread that writes to the queue holds its lock for a moment only; else it was left locked.
+            queue._notempty.acquire(timeout=_GRACE_SECONDS)
+            queue._notempty.release()
+            queue.cancel_join_thread()
+            queue.close()
 
     def forget(self) -> None:
         """Leaves the workers to the process that this one was forked from."""

@@ -179,11 +179,11 @@ def simulate(
         again += (steps - kept) * ranks * job.batch
         if number in looked_at:
             window = random.randrange(min(kept, loader.steps_left))
-            ids_of[loader.epoch].append(read_window(loader._reading, window))
+            ids_of[loader.epoch].append(read_window(loader._progress.reading, window))
         while kept:
             some = min(kept, loader.steps_left)
             after = loader.state_dict(step=some)
-            delivery = loader._reading.delivery
+            delivery = loader._progress.reading.delivery
             end = delivery.position_after(some)
             delivered = delivery.samples(0) * ranks if some == loader.steps_left else end - delivery.start
             stretches.append(

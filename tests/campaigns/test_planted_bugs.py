@@ -82,22 +82,22 @@ BUGS = [
     Bug(
         "a batch counts before it is handed out",
         "loading/loader.py",
-        "self._delivered = step + 1",
-        "self._delivered = step + 2",
+        "progress.delivered = step + 1",
+        "progress.delivered = step + 2",
         LOADER,
     ),
     Bug(
         "a batch counts too late",
         "loading/loader.py",
-        "self._delivered = step + 1",
-        "self._delivered = step",
+        "progress.delivered = step + 1",
+        "progress.delivered = step",
         LOADER,
     ),
     Bug(
         "what is prefetched counts",
         "loading/loader.py",
-        "self._delivered if step is None else",
-        "self._delivered + 2 * self.num_workers if step is None else",
+        "self._progress.delivered if step is None else",
+        "self._progress.delivered + 2 * self.num_workers if step is None else",
         LOADER,
     ),
     Bug(
@@ -124,15 +124,15 @@ BUGS = [
     Bug(
         "set_epoch forgets a restored position",
         "loading/loader.py",
-        "elif epoch != self._epoch:",
+        "elif epoch != self._progress.epoch:",
         "else:",
         LOADER,
     ),
     Bug(
         "an epoch never ends",
         "loading/loader.py",
-        "self._epoch + 1 if self._next_epoch is None",
-        "self._epoch if self._next_epoch is None",
+        "self._progress.epoch + 1 if self._next_epoch is None",
+        "self._progress.epoch if self._next_epoch is None",
         LOADER,
     ),
     Bug(

@@ -13,6 +13,7 @@ from tests.campaigns.test_planted_bugs import LOADER, Bug, notices
 pytestmark = pytest.mark.campaign
 
 CACHE = "tests/storage/remote/test_cache"
+SIGNALS = "tests/loading/test_signals_and_forks.py"
 
 BUGS = [
     Bug(
@@ -25,8 +26,8 @@ BUGS = [
     Bug(
         "a break is answered by the other choice",
         "loading/loader.py",
-        'again if self._after_break == "continue" else 0',
-        '0 if self._after_break == "continue" else again',
+        'progress.position if self._after_break == "continue" else 0',
+        '0 if self._after_break == "continue" else progress.position',
         f"{LOADER}::test_after_an_early_break_the_epoch_begins_anew_or_goes_on",
     ),
     Bug(
@@ -88,9 +89,16 @@ BUGS = [
     Bug(
         "a signal that ends the loop takes a batch back",
         "loading/loader.py",
-        "self._delivered = step + 1",
-        "self._delivered = step",
+        "progress.delivered = step + 1",
+        "progress.delivered = step",
         "tests/loading/test_endings.py",
+    ),
+    Bug(
+        "a lock that a signal left behind is waited for",
+        "loading/watch.py",
+        "if self._was_interrupted and not self._locks_are_free():",
+        "if False:",
+        f"{SIGNALS}::test_a_signal_handler_that_raises_while_torch_holds_its_lock_hangs_nothing",
     ),
     Bug(
         "ids travel in 32 bits",

@@ -6,6 +6,7 @@ the process ids of its workers, then `read` when the end may come, and last what
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import signal
 import sys
@@ -37,12 +38,14 @@ def leave(*_: Any) -> None:
 def main(end: str, options: dict[str, Any]) -> None:
     """Reads until the end comes."""
     if end == "SIGTERM with a handler":
+        faulthandler.dump_traceback_later(20)  # says where, should it hang
         signal.signal(signal.SIGTERM, leave)
     loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=BATCH_SIZE, num_workers=2, **options)
-    received: list[int] = []
+    batches: list[torch.Tensor] = []
     try:
         for batch in loader:
-            received += batch[:, 0].tolist()
+            # One call: Python runs signal handlers after calls, so the batch is noted before one can raise.
+            batches.append(batch)
             if loader.step == 1:
                 print(json.dumps(loader.worker_pids), flush=True)
             if loader.step == STEPS:
@@ -54,6 +57,7 @@ def main(end: str, options: dict[str, Any]) -> None:
                 if end == "sys.exit":
                     leave()
     finally:
+        received = [sample for batch in batches for sample in batch[:, 0].tolist()]
         print(json.dumps([received, loader.state_dict()]), flush=True)
     time.sleep(60)  # after a break, the process lives on
 

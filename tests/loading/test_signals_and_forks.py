@@ -86,6 +86,43 @@ def test_a_forked_child_that_ends_the_loader_leaves_the_workers_to_the_parent(ho
     assert run(program).stdout == "True\n"
 
 
+INTERRUPTED = """
+import signal, sys, samplerkit as sk
+
+class InterruptedWhenTaken:
+    def __init__(self, lock):
+        self.lock = lock
+    def __enter__(self):
+        self.lock.__enter__()
+        signal.raise_signal(signal.SIGTERM)
+    def __exit__(self, *error):
+        return self.lock.__exit__(*error)
+    def __getattr__(self, name):
+        return getattr(self.lock, name)
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+options = {"num_workers": 2, "persistent_workers": True, "after_break": "continue"}
+loader = sk.Loader(range(200), sk.SequentialSampler(), batch_size=4, **options)
+received = []
+try:
+    for batch in loader:
+        received += batch.tolist()
+        if loader.step == 3:
+            workers = loader.worker_pids
+            for queue in loader._source._open._watched._batches._index_queues:
+                queue._notempty = InterruptedWhenTaken(queue._notempty)
+except SystemExit:
+    print(received == list(range(12)), loader.state_dict()["position"], flush=True)
+for batch in loader:  # the next iteration has workers of its own
+    received += batch.tolist()
+print(received == list(range(200)), set(workers).isdisjoint(loader.worker_pids))
+"""
+
+
+def test_a_signal_handler_that_raises_while_torch_holds_its_lock_hangs_nothing():
+    assert run(INTERRUPTED).stdout == "True 12\nTrue True\n"
+
+
 @pytest.mark.parametrize(
     ("end", "options"), [("SIGKILL", {}), ("the end of the script", {"persistent_workers": True})]
 )
