@@ -18,6 +18,7 @@ pytestmark = pytest.mark.campaign
 
 ROOT = Path(__file__).parents[2]
 LOADER, STATES = "tests/loading/test_loader.py", "tests/loading/test_exactly_once.py"
+LOADERS = f"{LOADER} tests/loading/test_loader_states.py tests/loading/test_loader_workers.py"
 LAWS, BRIDGE = "tests/samplers/test_laws.py", "tests/loading/test_torch_sampler.py"
 AGREEMENT = "tests/loading/test_agreement.py"
 
@@ -84,35 +85,35 @@ BUGS = [
         "loading/loader.py",
         "progress.delivered = step + 1",
         "progress.delivered = step + 2",
-        LOADER,
+        LOADERS,
     ),
     Bug(
         "a batch counts too late",
         "loading/loader.py",
         "progress.delivered = step + 1",
         "progress.delivered = step",
-        LOADER,
+        LOADERS,
     ),
     Bug(
         "what is prefetched counts",
         "loading/loader.py",
         "self._progress.delivered if step is None else",
         "self._progress.delivered + 2 * self.num_workers if step is None else",
-        LOADER,
+        LOADERS,
     ),
     Bug(
         "an order survives a change of the constants",
         "loading/run.py",
         "wanted = (epoch, self.constants)",
         "wanted = (epoch, RunConstants())",
-        LOADER,
+        LOADERS,
     ),
     Bug(
         "a loaded state starts over",
         "loading/loader.py",
         "self._begin_epoch(saved.epoch, saved.position)",
         "self._begin_epoch(saved.epoch)",
-        LOADER,
+        LOADERS,
     ),
     Bug(
         "the saved constants are ignored",
@@ -126,56 +127,56 @@ BUGS = [
         "loading/loader.py",
         "elif epoch != self._progress.epoch:",
         "else:",
-        LOADER,
+        LOADERS,
     ),
     Bug(
         "an epoch never ends",
         "loading/loader.py",
         "self._progress.epoch + 1 if self._next_epoch is None",
         "self._progress.epoch if self._next_epoch is None",
-        LOADER,
+        LOADERS,
     ),
     Bug(
         "another seed is let in",
         "loading/state.py",
         '("algorithm", "seed", "dataset"',
         '("algorithm", "dataset"',
-        LOADER,
+        LOADERS,
     ),
     Bug(
         "damage is not looked for",
         "loading/state.py",
         'if saved.get("checksum") != _checksum(values)',
         'if saved.get("checksum") is False',
-        LOADER,
+        LOADERS,
     ),
     Bug(
         "the epoch does not reach the dataset",
         "loading/request.py",
         "set_epoch(epoch)\n",
         "set_epoch(0)\n",
-        LOADER,
+        LOADERS,
     ),
     Bug(
         "workers share their random state",
         "loading/worker.py",
         '"<QQQQ", seed, epoch, rank, worker)',
         '"<QQQQ", seed, epoch, rank, 0)',
-        LOADER,
+        LOADERS,
     ),
     Bug(
         "ranks share their random state",
         "loading/worker.py",
         '"<QQQQ", seed, epoch, rank, worker)',
         '"<QQQQ", seed, epoch, 0, worker)',
-        LOADER,
+        LOADERS,
     ),
     Bug(
         "a worker's error is swallowed",
         "loading/watch.py",
         "                ) from error\n            raise\n",
         "                ) from error\n            return []\n",
-        LOADER,
+        LOADERS,
     ),
     Bug(
         "ranks are never compared",
@@ -239,10 +240,15 @@ def notices(folder: Path, bug: Bug) -> bool:
     text = file.read_text()
     assert text.count(bug.right) == 1, (bug.name, text.count(bug.right))
     file.write_text(text.replace(bug.right, bug.wrong))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", bug.tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
     try:
         result = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
+            [*command, *bug.tests.split()],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=MOST_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return True
@@ -251,7 +257,7 @@ def notices(folder: Path, bug: Bug) -> bool:
 
 
 def test_the_tests_pass_without_a_planted_bug(tmp_path):
-    assert not notices(tmp_path, Bug("none", "__init__.py", '__version__ = "', '__version__ = "', LOADER))
+    assert not notices(tmp_path, Bug("none", "__init__.py", '__version__ = "', '__version__ = "', LOADERS))
 
 
 def test_all_planted_bugs_but_one_at_most_are_noticed(tmp_path):

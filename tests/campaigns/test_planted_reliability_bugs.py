@@ -21,7 +21,7 @@ BUGS = [
         "loading/loader.py",
         "        if self._iteration is not None:\n            raise",
         "        if self._iteration is False:\n            raise",
-        f"{LOADER}::test_a_state_cannot_be_loaded_while_an_iteration_is_under_way",
+        "tests/loading/test_loader_states.py::test_a_state_cannot_be_loaded_while_an_iteration_is_under_way",
     ),
     Bug(
         "a break is answered by the other choice",
@@ -84,7 +84,7 @@ BUGS = [
         "loading/watch.py",
         "        self._batches._shutdown_workers()\n",
         "",
-        f"{LOADER}::test_closing_and_breaking_end_the_workers",
+        "tests/loading/test_loader_workers.py::test_closing_and_breaking_end_the_workers",
     ),
     Bug(
         "a signal that ends the loop takes a batch back",

@@ -1,0 +1,35 @@
+"""A dataset of numbers, and a loader of it."""
+
+from __future__ import annotations
+
+import samplerkit as sk
+
+
+class Numbers:
+    """Sample i is i; notes the epoch that it was told."""
+
+    def __init__(self, size):
+        self.size = size
+        self.epoch = None
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        return index, self.epoch
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+
+def as_lists(batch):
+    return batch
+
+
+def ids_of(loader):
+    return [[index for index, _ in batch] for batch in loader]
+
+
+def numbers_loader(size=10, **options):
+    sampler = options.pop("sampler", sk.RandomSampler(seed=3))
+    return sk.Loader(Numbers(size), sampler, **{"batch_size": 3, "collate_fn": as_lists, **options})

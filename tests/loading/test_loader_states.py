@@ -1,0 +1,163 @@
+"""The state of a loader: what it says, where it is accepted, and where it is refused."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed.checkpoint
+
+import samplerkit as sk
+from samplerkit.loading.state import _checksum
+from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
+
+
+def test_prefetched_batches_do_not_count_as_delivered():
+    with numbers_loader(60, num_workers=2, prefetch_factor=4) as loader:
+        batches = iter(loader)
+        next(batches)
+        time.sleep(0.2)
+        assert loader.state_dict()["position"] == 3
+
+
+def test_set_epoch_with_the_restored_epoch_keeps_the_restored_position():
+    loader = numbers_loader()
+    state = loader.state_dict(step=2)
+    resumed = numbers_loader()
+    resumed.load_state_dict(state)
+    resumed.set_epoch(0)
+    assert ids_of(resumed) == ids_of(loader)[2:]
+
+
+def test_a_chain_of_twenty_resumes_loses_and_repeats_nothing():
+    got = []
+    state = numbers_loader(200, batch_size=2).state_dict()
+    for resume in range(20):
+        batch_size = 1 + resume % 5
+        loader = numbers_loader(200, batch_size=batch_size, num_workers=0)
+        loader.load_state_dict(json.loads(json.dumps(state)))
+        for batch in loader:
+            got += [index for index, _ in batch]
+            if loader.step == 1 + resume % 3:
+                break
+        state = loader.state_dict()
+    assert got == np.asarray(sk.RandomSampler(seed=3).order(200)).tolist()[: len(got)]
+    assert len(got) == state["position"]
+
+
+def test_a_loader_that_could_not_start_can_still_load_a_state():
+    loader = sk.Loader(
+        Numbers(6),
+        sk.SequentialSampler(),
+        batch_size=2,
+        num_workers=1,
+        multiprocessing_context="spawn",
+        collate_fn=lambda batch: batch,  # cannot be sent to a process
+    )
+    with pytest.raises(Exception, match="pickle"):
+        next(iter(loader))
+    loader.load_state_dict(loader.state_dict(step=1))
+    assert loader.ids(0).tolist() == [2, 3]
+
+
+def test_resuming_is_a_seek_for_a_billion_samples():
+    state = sk.Loader(Numbers(10**9), sk.RandomSampler(seed=3), batch_size=256).state_dict(step=3_000_000)
+    assert len(json.dumps(state)) < 4096
+    resumed = sk.Loader(Numbers(10**9), sk.RandomSampler(seed=3), batch_size=256, collate_fn=as_lists)
+    resumed.load_state_dict(state)
+    order = sk.RandomSampler(seed=3).order(10**9)
+    first = [index for index, _ in next(iter(resumed))]
+    assert first == order[768_000_000:768_000_256].tolist()
+
+
+def changed(state, **values):
+    """A saved state with other values and a checksum that fits."""
+    body = {k: v for k, v in {**state, **values}.items() if k not in ("samplerkit", "checksum")}
+    return {"samplerkit": "loader", **body, "checksum": _checksum(body)}
+
+
+OTHERS = {
+    "dataset": lambda: numbers_loader(11),
+    "seed": lambda: numbers_loader(sampler=sk.RandomSampler(seed=4)),
+    "sampler": lambda: numbers_loader(sampler=sk.RandomSampler(seed=3, shuffle="partial")),
+    "tail": lambda: numbers_loader(tail="ragged"),
+}
+
+
+@pytest.mark.parametrize("field", OTHERS)
+def test_a_state_of_another_run_is_refused_by_field_and_can_be_allowed(field):
+    state = numbers_loader().state_dict(step=1)
+    with pytest.raises(sk.StateError, match=field) as caught:
+        OTHERS[field]().load_state_dict(state)
+    assert caught.value.field == field
+    assert caught.value.saved != caught.value.current
+    allowed = OTHERS[field]()
+    allowed.load_state_dict(state, allow={field})
+    assert allowed.state_dict()["position"] == 3
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda state: {}, "not the state"),
+        (lambda state: None, "not the state"),
+        (lambda state: {**state, "position": 4}, "checksum"),
+        (lambda state: {**state, "checksum": None}, "checksum"),
+        (lambda state: {k: v for k, v in state.items() if k != "lanes"}, "missing or unknown"),
+        (lambda state: {**state, "more": 1}, "missing or unknown"),
+        (lambda state: changed(state, schema=2), "newer"),
+        (lambda state: changed(state, schema=0), "not known"),
+        (lambda state: changed(state, position=11), "outside of an order of 10"),
+        (lambda state: changed(state, position=-1), "outside of an order of 10"),
+        (lambda state: changed(state, algorithm="samplerkit-0"), "algorithm"),
+    ],
+)
+def test_a_damaged_or_newer_state_is_refused(damage, message):
+    loader = numbers_loader()
+    with pytest.raises(sk.StateError, match=message):
+        loader.load_state_dict(damage(loader.state_dict(step=1)))
+    assert loader.state_dict()["position"] == 0
+
+
+def test_a_state_cannot_be_loaded_while_an_iteration_is_under_way():
+    loader = numbers_loader()
+    state = loader.state_dict()
+    batches = iter(loader)
+    next(batches)
+    with pytest.raises(sk.StateError, match="under way"):
+        loader.load_state_dict(state)
+
+
+def test_a_state_survives_json_and_a_safe_torch_load(tmp_path):
+    state = numbers_loader().state_dict(step=2)
+    torch.save(state, tmp_path / "state.pt")
+    assert torch.load(tmp_path / "state.pt", weights_only=True) == state
+    assert json.loads(json.dumps(state)) == state
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_a_distributed_checkpoint_saves_on_one_number_of_ranks_and_loads_on_another(tmp_path):
+    four = numbers_loader(100, world=sk.World(4, 1))
+    batches = iter(four)
+    for _ in range(3):
+        next(batches)
+    torch.distributed.checkpoint.save({"loader": four}, checkpoint_id=tmp_path, no_dist=True)
+    two = numbers_loader(100, world=sk.World(2, 0))
+    torch.distributed.checkpoint.load({"loader": two}, checkpoint_id=tmp_path, no_dist=True)
+    assert two.state_dict() == four.state_dict()
+    order = np.asarray(sk.RandomSampler(seed=3).order(100)).tolist()
+    assert [index for index, _ in next(iter(two))] == order[36:42:2]
+
+
+def test_an_order_that_was_read_before_a_state_was_loaded_does_not_outlive_it():
+    def files_loader(ranks):
+        sampler = sk.DistributedSampler(shuffle="files", seed=5)
+        return sk.Loader(sk.Layout([7, 5, 9]), sampler, batch_size=3, world=sk.World(ranks, 0))
+
+    one, two = files_loader(1), files_loader(2)
+    assert list(one.order) != list(two.order)  # one lane, two lanes
+    two.load_state_dict(one.state_dict(step=2))
+    assert list(two.order) == list(one.order)

@@ -1,0 +1,190 @@
+"""The workers of a loader: what they draw, how they fail, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed.checkpoint
+
+import samplerkit as sk
+from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
+
+
+class Drawn(Numbers):
+    """Sample i is what three random generators give in its process."""
+
+    def __getitem__(self, index):
+        return torch.rand(()).item(), np.random.random(), random.random()  # noqa: NPY002
+
+
+class Deadly(Numbers):
+    """Sample `deadly` kills the process that reads it."""
+
+    def __getitem__(self, index):
+        if index == 40:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+
+class Broken(Numbers):
+    """Sample 7 cannot be read."""
+
+    def __getitem__(self, index):
+        if index == 7:
+            raise OSError("sample 7 is damaged")
+        return index
+
+
+def test_workers_draw_differently_and_alike_after_a_restart():
+    def drawn(rank):
+        loader = sk.Loader(
+            Drawn(8),
+            sk.RandomSampler(seed=1),
+            batch_size=2,
+            num_workers=2,
+            world=sk.World(2, rank),
+            collate_fn=as_lists,
+        )
+        with loader:
+            return [list(loader) for _ in range(2)]
+
+    once, again, other = drawn(0), drawn(0), drawn(1)
+    assert once == again
+    values = [value for epochs in (once, other) for epoch in epochs for batch in epoch for value in batch]
+    assert len({v for value in values for v in value}) == 3 * len(values)
+
+
+def test_the_process_wide_random_state_is_left_alone():
+    torch.manual_seed(0)
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    with numbers_loader(num_workers=2) as loader:
+        ids_of(loader)
+    ids_of(numbers_loader())
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+    assert np.random.get_state()[1].tolist() == before[2]  # noqa: NPY002
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_the_dataset_is_raised_at_its_position(workers):
+    loader = sk.Loader(Broken(20), sk.SequentialSampler(), batch_size=3, num_workers=workers)
+    received = []
+    with loader, pytest.raises(OSError, match="sample 7 is damaged"):
+        for batch in loader:
+            received += batch.tolist()
+    assert received == [0, 1, 2, 3, 4, 5]
+    assert loader.state_dict()["position"] == 6
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_killed_worker_is_a_typed_error_within_five_seconds(persistent):
+    loader = sk.Loader(
+        Deadly(100), sk.SequentialSampler(), batch_size=2, num_workers=2, persistent_workers=persistent
+    )
+    received = []
+    with loader, pytest.raises(sk.WorkerError, match="-9"):
+        for batch in loader:
+            received += batch.tolist()
+            start = time.monotonic()
+    assert time.monotonic() - start < 5
+    assert received == list(range(len(received)))
+    assert loader.state_dict()["position"] == len(received)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("end", ["close", "break"])
+def test_closing_and_breaking_end_the_workers(persistent, end):
+    loader = numbers_loader(60, num_workers=2, persistent_workers=persistent)
+    batches = iter(loader)
+    next(batches)
+    pids = loader.worker_pids
+    if end == "break":
+        del batches
+        if persistent:
+            assert len(ids_of(loader)) == 20  # the same workers, from the beginning
+            assert loader.worker_pids == pids
+    if end == "close" or persistent:
+        loader.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    if end == "close":
+        with pytest.raises(sk.StateError, match="close"):
+            next(batches)
+    assert len(ids_of(loader)) == 20
+    loader.close()
+
+
+class Slow(Numbers):
+    """Each sample takes a minute."""
+
+    def __getitem__(self, index):
+        if index >= 4:
+            time.sleep(60)
+        return index
+
+
+def test_a_break_does_not_wait_for_a_slow_sample():
+    for _ in sk.Loader(Slow(20), sk.SequentialSampler(), batch_size=2, num_workers=2):
+        start = time.monotonic()
+        break
+    assert time.monotonic() - start < 2.5
+
+
+def open_descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_fifty_epochs_leave_no_thread_and_no_descriptor_behind():
+    loader = numbers_loader(6, num_workers=1)
+    with loader:
+        ids_of(loader)
+        before = threading.active_count(), open_descriptors()
+        for _ in range(50):
+            ids_of(loader)
+    end = time.monotonic() + 5
+    while time.monotonic() < end and threading.active_count() > before[0]:
+        time.sleep(0.01)
+    assert threading.active_count() <= before[0]
+    assert open_descriptors() <= before[1]
+
+
+INTERRUPTED = """
+import json, time, samplerkit as sk
+loader = sk.Loader(range(10_000), sk.SequentialSampler(), batch_size=2, num_workers=2)
+try:
+    for batch in loader:
+        print("step", flush=True)
+        time.sleep(0.01)
+except KeyboardInterrupt:
+    print(json.dumps([loader.step, loader.state_dict()]), flush=True)
+"""
+
+
+def test_ctrl_c_ends_the_loop_within_a_second_and_the_state_is_valid():
+    command = [sys.executable, "-c", INTERRUPTED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        for _ in range(5):
+            process.stdout.readline()
+        start = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        printed = process.stdout.read().splitlines()
+        seconds = time.monotonic() - start
+        assert process.wait(timeout=10) == 0
+    step, state = json.loads(printed[-1])
+    assert seconds < 2.5
+    assert state["position"] == 2 * step
+    resumed = sk.Loader(range(10_000), sk.SequentialSampler(), batch_size=2)
+    resumed.load_state_dict(state)
+    assert next(iter(resumed)).tolist() == [2 * step, 2 * step + 1]
