@@ -90,11 +90,14 @@ INTERRUPTED = """
 import signal, sys, samplerkit as sk
 
 class InterruptedWhenTaken:
+    happened = False
     def __init__(self, lock):
         self.lock = lock
     def __enter__(self):
         self.lock.__enter__()
-        signal.raise_signal(signal.SIGTERM)
+        if not InterruptedWhenTaken.happened:
+            InterruptedWhenTaken.happened = True
+            signal.raise_signal(signal.SIGTERM)
     def __exit__(self, *error):
         return self.lock.__exit__(*error)
     def __getattr__(self, name):
