@@ -122,10 +122,13 @@ class DisagreementError(SamplerkitError, RuntimeError):
 
 
 def _shown(value: Any) -> str:
+    if type(value) in {list, tuple}:
+        # Each entry takes a character or more, so what is cut off would not be shown.
+        value = value[:_LONGEST_VALUE]
     try:
         # One line, also for numpy's arrays.
         text = " ".join(line.strip() for line in repr(value).splitlines())
-    except (ValueError, RecursionError):
-        # Python refuses to write integers of more than 4300 digits.
+    except Exception:
+        # Whatever a user's __repr__ raises; and Python writes no integers of more than 4300 digits.
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,15 +48,18 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Look for mistakes in how data are loaded: samplerkit's, or anyone's torch DataLoader."""
+    if rank >= (world or 1):
+        raise typer.BadParameter("is not there; say the number of ranks as --world", param_hint="--rank")
     job = None if world is None else World(world, rank)
-    found: list[Finding] = []
     is_config = is_remote(target) or Path(target).is_file() or ":" not in target
-    source: Any = (
-        loader_of(load_config(target, check_quality=False), job) if is_config else function_named(target)
-    )
-    found += look(source, world=job, epoch=epoch, saves_state=saves_state)
-    if not is_config:
-        found += _seen_elsewhere(target, source, found)
+    # What the user's function prints is not to stand in the JSON.
+    with redirect_stdout(sys.stderr):
+        source: Any = (
+            loader_of(load_config(target, check_quality=False), job) if is_config else _function(target)
+        )
+        found = [*look(source, world=job, epoch=epoch, saves_state=saves_state)]
+        if not is_config:
+            found += _seen_elsewhere(target, source, found)
     if as_json:
         print_json({"target": shown(target), "findings": [asdict(finding) for finding in found]})
     else:
@@ -66,6 +72,33 @@ def check(
             print_facts([(finding.severity, finding.code), ("", finding.what), ("mend", finding.mend)])
     if found:
         raise typer.Exit(1)
+
+
+def _function(target: str) -> Callable[[], Any]:
+    """Gives a function by its name; where it fails, that is no finding, and one line says so."""
+
+    def said(failed: str, error: Exception) -> typer.BadParameter:
+        at = error if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)[-1]
+        reason = traceback.format_exception_only(error)[-1].strip()
+        place = f"{Path(at.filename or target).name}, line {at.lineno}"
+        return typer.BadParameter(f"{failed} ({reason}; {place})", param_hint=target)
+
+    try:
+        make = function_named(target)
+    except SamplerkitError:
+        raise
+    except Exception as error:  # whatever the user's module does when it is imported
+        raise said("cannot be imported", error) from error
+
+    def made() -> Any:
+        try:
+            return make()
+        except SamplerkitError:
+            raise
+        except Exception as error:  # and whatever the function does
+            raise said("fails", error) from error
+
+    return made
 
 
 def _seen_elsewhere(target: str, make: Callable[[], Any], found: list[Finding]) -> list[Finding]:

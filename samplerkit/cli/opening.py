@@ -71,14 +71,15 @@ def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
         StateError: there is no such file, or it is neither.
     """
     try:
-        content = path.read_bytes()[:1]
+        with path.open("rb") as file:
+            begins = file.read(1)
     except OSError as error:
         raise StateError(str(path), f"cannot be read ({error.strerror})") from None
     try:
         # Tensors are not wanted: on the meta device they take no memory.
         saved = (
             json.loads(path.read_text(encoding="utf-8"))
-            if content in (b"{", b"[", b" ", b"\n")
+            if begins in (b"{", b"[", b" ", b"\n")
             else torch.load(path, map_location="meta", weights_only=True)
         )
     except (ValueError, RuntimeError, EOFError, pickle.UnpicklingError, KeyError) as error:
@@ -104,7 +105,7 @@ def parsed_epochs(text: str) -> range:
         epochs = range(numbers[0], numbers[0] + 1) if len(numbers) == 1 else range(*numbers)
     except (ValueError, TypeError):
         raise typer.BadParameter(f"{text!r} is no epoch; write 3, or 0:10 for ten of them") from None
-    if not epochs or min(epochs) < 0:
+    if not epochs or min(epochs[0], epochs[-1]) < 0:
         raise typer.BadParameter(f"{text!r} holds no epochs; write for instance 0:10 for the first ten")
     return epochs
 

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from samplerkit.cli.opening import AsJson
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.progress import Progress as Told
 from samplerkit.storage.remote.location import is_remote, shown
@@ -27,7 +28,6 @@ from samplerkit.storage.tar.pack import pack_folder
 SHOWN = 10
 """Files that were left out and flaws that are named one by one."""
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Checksums = Annotated[
     bool,
     typer.Option("--checksums", help="Keep a CRC-32 of each file, to find damage when it is read."),
@@ -42,7 +42,7 @@ def index(
         Path | None, typer.Option(help="Where indexes are written; needed for URLs, to be uploaded then.")
     ] = None,
     checksums: Checksums = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the index of tar shards beside them, so that nobody has to make it at the first use.
 
@@ -86,7 +86,7 @@ def pack(
     ] = None,
     checksums: Checksums = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace shards that are there.")] = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Pack a folder of files into tar shards, each with its index beside it."""
     for place, path in (("source", source), ("shards", shards)):

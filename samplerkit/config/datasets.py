@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any
 
+from pydantic import Strict
+
 from samplerkit.config.arrays import Under
 from samplerkit.config.kinds import Kinds
 from samplerkit.config.section import Section
@@ -23,6 +25,9 @@ Paths = Annotated[str | list[str], Under()]
 
 Folder = Annotated[str | None, Under()]
 """A folder."""
+
+FieldNames = Annotated[list[str] | None, Strict()]
+"""Names that stand in the config itself; a list that is not annotated may also be a `.npy` file."""
 
 PathOrLengths = Annotated[str | list[int] | dict[str, int] | None, Under()]
 """Samples in each file, in order or by name, or the path of a file that says so."""
@@ -79,7 +84,7 @@ def of_read_files(
 def of_tar_shards(
     urls: Paths,
     decode: str | bool | None = None,
-    to_tuple: list[str] | None = None,
+    to_tuple: FieldNames = None,
     shuffle: int | None = None,
     on_error: OnError = "raise",
     max_handles: int | None = None,

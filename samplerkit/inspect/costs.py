@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from itertools import islice
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from samplerkit.inspect.view import RunView
 
 COUNTED_SAMPLES = 1 << 22
 """Up to this many samples an epoch, the files of every rank are counted; above, some steps are looked at."""
+
+MOST_BATCHES = 1 << 14
+"""So many batches are looked at to see which files are needed again."""
 
 _STEPS_LOOKED_AT = 64
 _IDS_LOOKED_AT = 1 << 18
@@ -65,3 +69,32 @@ def files_of_a_batch(view: RunView, epoch: int) -> float | None:
     steps = np.unique(np.linspace(0, reading.steps - 1, _STEPS_LOOKED_AT).astype(np.int64))
     counts = [np.unique(view.layout.file_of(reading.ids(step))).size for step in steps.tolist()]
     return float(np.mean(counts))
+
+
+def files_needed_at_once(view: RunView, epoch: int, workers: int = 1) -> int:
+    """Counts the files that a process of rank 0 has to hold from one batch to the next, to read none twice.
+
+    These are the files that were read from before and will be again. With fewer in memory, some of them are
+    read once more, whatever goes. What only pads ask for is left out. Of a long epoch its beginning is looked
+    at, and more files may be needed later.
+
+    Args:
+        view: a run over files.
+        epoch: which one.
+        workers: how many processes share the batches of the rank, each with files of its own.
+    """
+    reading = view.reading(epoch)
+    most = min(MOST_BATCHES, max(1, COUNTED_SAMPLES // (4 * view.batch_size)))
+    first = np.full(view.layout.num_files, -1)
+    last = first.copy()
+    looked_at = 0
+    for step, ids in islice(reading.batches(0, workers), most):
+        read = ids[~reading.pads(step)] if step == reading.steps - 1 else ids
+        files = view.layout.file_of(read)
+        first[files] = np.where(first[files] < 0, looked_at, first[files])
+        last[files] = looked_at
+        looked_at += 1
+    again = first < last
+    begun = np.bincount(first[again], minlength=looked_at + 1)
+    ended = np.bincount(last[again], minlength=looked_at + 1)
+    return int(np.cumsum(begun - ended).max(initial=0))

@@ -10,6 +10,7 @@ import torch.utils.data
 from samplerkit.errors import ArgumentTypeError
 from samplerkit.loading.run import Run
 from samplerkit.loading.state import State
+from samplerkit.loading.torch_names import TorchNames
 from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import Deal
 from samplerkit.order.order import Order
@@ -21,7 +22,7 @@ from samplerkit.samplers.base import Sampler
 
 
 @final
-class TorchSampler(torch.utils.data.DistributedSampler[int]):
+class TorchSampler(TorchNames, torch.utils.data.DistributedSampler[int]):  # type: ignore[override]  # torch has plain attributes
     """Lets a plain torch `DataLoader` read a dataset in the order of a samplerkit sampler.
 
     It is a torch `DistributedSampler`, so that trainers which replace other samplers leave it alone. A chain
@@ -122,26 +123,6 @@ class TorchSampler(torch.utils.data.DistributedSampler[int]):
         """
         saved = self._run.restore(state, self._tail)
         self.epoch, self._start, self._yielded = saved.epoch, saved.position, 0
-
-    @property
-    def num_replicas(self) -> int:  # type: ignore[override]  # torch has a plain attribute
-        """torch's name for the number of shards."""
-        return self.world.num_shards
-
-    @property
-    def rank(self) -> int:  # type: ignore[override]  # torch has a plain attribute
-        """torch's name for the shard."""
-        return self.world.shard_id
-
-    @property
-    def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
-        """torch's name for the number of samples of this shard."""
-        return len(self)
-
-    @property
-    def total_size(self) -> int:  # type: ignore[override]  # torch has a plain attribute
-        """torch's name for the number of samples of all shards, repeats included."""
-        return self.num_samples * self.num_replicas
 
     @property
     def _tail(self) -> str:

@@ -119,12 +119,15 @@ class Shard(Order):
 
     def locate(self, ids: Ids) -> Located:
         which, undealt = self._order.locate(ids)
-        end = self._start + self._length * self._num_shards
-        wraps = max(1, -(-end // max(1, len(self._order))))
-        undealt = (undealt[:, None] + np.arange(wraps) * len(self._order)).reshape(-1)
         row, rest = np.divmod(undealt - self._first, self._num_shards)
-        mine = (undealt < end) & (row >= 0) & (rest == 0)
-        return np.repeat(which, wraps)[mine], row[mine]
+        mine = (row >= 0) & (rest == 0) & (row < self._length)
+        last = self._first + (self._length - 1) * self._num_shards
+        if not self._length or last < len(self._order):
+            return which[mine], row[mine]
+        # Only the last row can wrap around: all rows before it begin, and so end, within the order.
+        again = undealt == last % len(self._order)
+        rows = np.append(row[mine], np.full(np.count_nonzero(again), self._length - 1))
+        return np.append(which[mine], which[again]), rows
 
 
 @final

@@ -150,7 +150,7 @@ class BlockShuffle(Order):
         if self._missing:
             start = np.maximum(start - self._missing, 0)
         start += self._starts[run]
-        numbers, which = _distinct(run * self._blocks_per_run + block)
+        numbers, which = distinct(run * self._blocks_per_run + block)
         blocks = [self._block(number) for number in numbers.tolist()]
         permuted = permute_blocks(blocks, self._key, which, rows - start, inverse=inverse)
         permuted += start
@@ -163,14 +163,22 @@ class BlockShuffle(Order):
         return Block(run, block, min(end, rows) - max(0, end - self._block_size))
 
 
-def _distinct(labels: Ids) -> tuple[Ids, Ids]:
-    """Gives the distinct labels in ascending order, and for each label the number of its like."""
+def distinct(labels: Ids) -> tuple[Ids, Ids]:
+    """Gives the distinct labels in ascending order, and for each label the number of its like.
+
+    Args:
+        labels: int64 array of shape (m,), not empty.
+
+    Example:
+        >>> distinct(np.array([7, 4, 7]))
+        (array([4, 7]), array([1, 0, 1]))
+    """
     low, high = int(labels.min()), int(labels.max())
     if low == high:
         return labels[:1], np.zeros_like(labels)
     if high - low >= _DENSE_SPAN:
-        distinct, which = np.unique(labels, return_inverse=True)
-        return distinct, which
+        numbers, which = np.unique(labels, return_inverse=True)
+        return numbers, which
     # Neighbouring blocks have neighbouring numbers: marking them in a table is far quicker than sorting.
     present = np.zeros(high - low + 1, dtype=bool)
     present[labels - low] = True

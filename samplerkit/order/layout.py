@@ -14,6 +14,7 @@ from samplerkit.errors import (
     DatasetError,
     OutOfDatasetError,
 )
+from samplerkit.order.integers import holds_bool, integers
 from samplerkit.order.once import once
 from samplerkit.order.permutation import LARGEST
 from samplerkit.order.typing import Ids
@@ -76,7 +77,7 @@ class Layout:
             return cls(np.diff(np.asarray([0, *dataset.cumulative_sizes], dtype=np.int64)))
         try:
             return cls(len(dataset))
-        except TypeError as error:
+        except (TypeError, NotImplementedError) as error:
             raise DatasetError(
                 "dataset",
                 "has neither a layout nor a length",
@@ -97,14 +98,19 @@ class Layout:
         return _read_only(starts)
 
     def file_of(self, ids: Ids) -> Ids:
-        """Gives the number of the file in which each id lies, for ids in [0, num_samples)."""
-        ids = np.asarray(ids, dtype=np.int64)
+        """Gives the number of the file in which each id lies, for ids in [0, num_samples).
+
+        Raises:
+            ArgumentTypeError: an id is no integer.
+            OutOfDatasetError: an id lies outside.
+        """
+        ids = integers("ids", ids)
         if ids.size and (ids.min() < 0 or ids.max() >= self.num_samples):
             outside = ids[(ids < 0) | (ids >= self.num_samples)]
             raise OutOfDatasetError(
                 "ids", f"outside of a dataset of {self.num_samples} samples", int(outside.flat[0])
             )
-        return interval_of(self.starts, ids)
+        return interval_of(self.starts, ids.astype(np.int64, copy=False))
 
     def __len__(self) -> int:
         return self.num_samples
@@ -158,7 +164,7 @@ def _is_integer(value: Any) -> bool:
 
 
 def _checked_sizes(sizes: Any) -> Ids:
-    if isinstance(sizes, str | bytes | bool) or not isinstance(sizes, Iterable):
+    if isinstance(sizes, str | bytes | bool | set | frozenset | dict) or not isinstance(sizes, Iterable):
         raise ArgumentTypeError("sizes", "must be an integer or a list of integers", sizes)
     values = sizes if isinstance(sizes, np.ndarray) else list(sizes)
     try:
@@ -169,7 +175,7 @@ def _checked_sizes(sizes: Any) -> Ids:
         raise ArgumentTypeError("sizes", "must be a flat list of integers", sizes)
     if array.size == 0:
         return _read_only(np.zeros(0, dtype=np.int64))
-    if array.dtype.kind not in "iu" or any(isinstance(value, bool) for value in values):
+    if array.dtype.kind not in "iu" or (isinstance(values, list) and holds_bool(values)):
         wrong = next((value for value in values if not _is_integer(value)), sizes)
         if _is_integer(wrong) or wrong is sizes:
             raise ArgumentRangeError("sizes", "holds a number that is too large", sizes)

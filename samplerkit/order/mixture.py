@@ -6,8 +6,8 @@ from typing import Literal, final
 
 import numpy as np
 
-from samplerkit.order.algebra import groups
-from samplerkit.order.files import Block, permute_blocks
+from samplerkit.errors import InverseTooLargeError
+from samplerkit.order.files import Block, distinct, permute_blocks
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located, Order
@@ -16,6 +16,9 @@ from samplerkit.order.typing import Ids
 
 Stop = Literal["first", "all"]
 """When a mixture ends: before a source would be read a second time, or once all were read to their end."""
+
+MOST_PASSES = 1 << 16
+"""The most passes over a source in which `positions_of` looks for a sample, one after another."""
 
 
 @final
@@ -46,30 +49,44 @@ class Mixed(Order):
         return self._layout.starts[source] + self._shuffled(source, number, row, inverse=False)
 
     def locate(self, ids: Ids) -> Located:
-        found = [(np.zeros(0, dtype=np.int64),) * 2]
-        inside = np.flatnonzero((ids >= 0) & (ids < len(self._layout)))
-        for source, at in groups(self._layout.file_of(ids[inside])):
-            weight, size = int(self._schedule.weights[source]), int(self._layout.sizes[source])
-            draws = reads_before(self._schedule, source, self._length) if weight else 0
-            for number in range(-(-draws // size)):
-                row = ids[inside[at]] - self._layout.starts[source]
-                same = np.full(row.size, source), np.full(row.size, number)
-                draw = number * size + self._shuffled(*same, row, inverse=True)
-                rounds, turn = np.divmod(draw, weight)
-                positions = rounds * self._schedule.period + self._schedule.slots(source, turn)
-                kept = positions < self._length
-                found.append((inside[at][kept], positions[kept]))
+        which = np.flatnonzero((ids >= 0) & (ids < len(self._layout)))
+        source = self._layout.file_of(ids[which])
+        is_read = self._schedule.weights[source] > 0
+        which, source = which[is_read], source[is_read]
+        if not which.size:
+            return which, which
+        sources, like = distinct(source)
+        draws = reads_before(self._schedule, sources, self._length)[like]
+        size, weight = self._layout.sizes[source], self._schedule.weights[source]
+        row = ids[which] - self._layout.starts[source]
+        passes = -(-draws // size)
+        if passes.max() > MOST_PASSES:
+            raise InverseTooLargeError(
+                "positions_of",
+                f"looks at each pass over a source, limited to {MOST_PASSES} passes",
+                int(passes.max()),
+                mend="ask about a shorter num_samples",
+            )
+        found = [(which[:0], which[:0])]
+        for number in range(int(passes.max())):
+            at = np.flatnonzero(passes > number)
+            turns = np.full(at.size, number)
+            draw = number * size[at] + self._shuffled(source[at], turns, row[at], inverse=True)
+            is_drawn = draw < draws[at]
+            at, draw = at[is_drawn], draw[is_drawn]
+            rounds, turn = np.divmod(draw, weight[at])
+            positions = rounds * self._schedule.period + self._schedule.slots(source[at], turn)
+            found.append((which[at], positions))
         return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
 
     def _shuffled(self, source: Ids, number: Ids, row: Ids, *, inverse: bool) -> Ids:
         if self._key is None or row.size == 0:
             return row
-        passes = int(number.max()) + 1
-        distinct, which = np.unique(source * passes + number, return_inverse=True)
-        blocks = [
-            Block(label // passes, label % passes, int(self._layout.sizes[label // passes]))
-            for label in distinct.tolist()
-        ]
+        passes, pass_of = distinct(number)
+        labels, which = distinct(source * passes.size + pass_of)
+        sources, turns = np.divmod(labels, passes.size)
+        sizes = self._layout.sizes[sources]
+        blocks = list(map(Block, sources.tolist(), passes[turns].tolist(), sizes.tolist()))
         return permute_blocks(blocks, self._key, which, row, inverse=inverse)
 
 
@@ -83,7 +100,7 @@ def mixture_length(schedule: Schedule, layout: Layout, stop: str) -> int:
         >>> mixture_length(schedule_of([3, 1]), Layout([6, 10]), "all")
         40
     """
-    read = [source for source in range(layout.num_files) if schedule.weights[source]]
+    read = np.flatnonzero(schedule.weights)
     if stop == "first":
-        return min(first_reads(schedule, source, int(layout.sizes[source])) for source in read)
-    return max(first_reads(schedule, source, int(layout.sizes[source]) - 1) + 1 for source in read)
+        return min(first_reads(schedule, read, layout.sizes[read]))
+    return max(first_reads(schedule, read, layout.sizes[read] - 1)) + 1

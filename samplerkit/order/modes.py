@@ -78,7 +78,8 @@ class Mode:
             run_lanes: the number of lanes where `lanes` is None and the mode is file-aware.
         """
         shuffle = self.resolve(layout)
-        lanes = Lanes(len(layout), self.lane_count(layout, run_lanes))
+        # Lanes beyond the samples are empty, and need no room in the tables.
+        lanes = Lanes(len(layout), min(self.lane_count(layout, run_lanes), max(1, len(layout))))
         everything = Range(0, len(layout))
         sequence: Order = everything
         if shuffle is Shuffle.GLOBAL:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, final, overload
@@ -10,7 +9,8 @@ from typing import Any, final, overload
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError
-from samplerkit.order.permutation import CHUNK
+from samplerkit.order.integers import integer, integers
+from samplerkit.order.permutation import CHUNK, LARGEST
 from samplerkit.order.typing import Ids
 
 Located = tuple[Ids, Ids]
@@ -75,18 +75,14 @@ class Order(ABC):
         Raises:
             OutOfDatasetError: a position lies outside of [-len, len).
             ArgumentTypeError: the index is none of these.
+            ArgumentValueError: the step of a slice is 0.
         """
         if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            return self._ids_of_range(range(start, stop, step))
-        if hasattr(index, "__index__") and not isinstance(index, bool | np.bool_ | np.ndarray):
-            position = np.array([operator.index(index)])
-            return int(self.ids_at(self._checked(position))[0])
-        positions = np.asarray(index)
-        if positions.dtype == bool or (positions.dtype.kind not in "iu" and positions.size):
-            raise ArgumentTypeError("index", "must be an integer, a slice or integers", index)
-        flat = self._checked(positions.reshape(-1))
-        return self.ids_at(flat).reshape(positions.shape)
+            return self._ids_of_range(_part(len(self), index))
+        positions = integers("index", index)
+        ids = self.ids_at(self._checked(positions.reshape(-1)))
+        is_scalar = positions.ndim == 0 and not isinstance(index, np.ndarray)
+        return int(ids[0]) if is_scalar else ids.reshape(positions.shape)
 
     @final
     def __iter__(self) -> Iterator[int]:
@@ -104,11 +100,17 @@ class Order(ABC):
         Returns:
             An iterator of int64 arrays.
 
+        Raises:
+            ArgumentTypeError: one of them is no integer.
+            ArgumentValueError: `size` is not positive.
+            OutOfDatasetError: `start` lies outside of [0, len].
+
         Example:
             >>> import samplerkit as sk
             >>> [chunk.tolist() for chunk in sk.SequentialSampler().order(5).chunks(2)]
             [[0, 1], [2, 3], [4]]
         """
+        size, start = integer("size", size), integer("start", start)
         if size < 1:
             raise ArgumentValueError("size", "must be positive", size)
         if not 0 <= start <= len(self):
@@ -120,7 +122,7 @@ class Order(ABC):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
             raise ValueError("an order is computed: it cannot become an array without a copy")
-        ids = np.concatenate([np.zeros(0, dtype=np.int64), *self.chunks(1 << 20)])
+        ids = self[:]
         return ids if dtype is None else ids.astype(dtype)
 
     @overload
@@ -139,6 +141,7 @@ class Order(ABC):
             (which, positions): ids[which[i]] stands at positions[i], sorted by `which`, then by position.
 
         Raises:
+            ArgumentTypeError: an id is no integer.
             InverseTooLargeError: only a scan would do, and the order is too long for one.
 
         Example:
@@ -147,10 +150,12 @@ class Order(ABC):
             >>> order.positions_of(4), order.positions_of([2, 3, 4])
             (array([0, 2]), (array([0, 2, 2]), array([1, 0, 2])))
         """
-        wanted = np.asarray(ids)
-        if wanted.dtype == bool or (wanted.dtype.kind not in "iu" and wanted.size):
-            raise ArgumentTypeError("ids", "must be an integer or integers", ids)
-        which, positions = self.locate(wanted.reshape(-1).astype(np.int64))
+        wanted = integers("ids", ids)
+        flat = wanted.reshape(-1)
+        if flat.dtype == object:
+            # Integers that no dtype holds: they occur nowhere, like those just outside.
+            flat = np.clip(flat, -1, LARGEST)
+        which, positions = self.locate(flat.astype(np.int64))
         sequence = np.lexsort((positions, which))
         if wanted.ndim == 0:
             return positions[sequence]
@@ -177,3 +182,13 @@ class Order(ABC):
         checked = positions.astype(np.int64)
         checked[checked < 0] += length
         return checked
+
+
+def _part(length: int, index: slice) -> range:
+    """Gives the positions that a slice names."""
+    try:
+        return range(*index.indices(length))
+    except TypeError:
+        raise ArgumentTypeError("index", "must be a slice of integers", index) from None
+    except ValueError:
+        raise ArgumentValueError("index", "must have a step other than 0", index) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, final
 
 import numpy as np
@@ -31,13 +32,21 @@ class Schedule(Protocol):
     def read(self, slots: Ids) -> tuple[Ids, Ids]:
         """Gives the source that each slot reads, and how often that was read in earlier slots."""
 
-    def slots(self, source: int, turns: Ids) -> Ids:
-        """Gives the slots in which a source of positive weight is read for the turn-th time, from 0."""
+    def slots(self, sources: Ids, turns: Ids) -> Ids:
+        """Gives the slots in which sources of positive weight are read for the turn-th time, from 0."""
 
 
 def schedule_of(weights: list[int]) -> Schedule:
-    """Makes the schedule of non-negative integer weights whose sum is at most `LONGEST_PERIOD`."""
-    return table_of(weights) if sum(weights) <= LONGEST_TABLE else TreeSchedule(weights)
+    """Makes the schedule of non-negative integer weights whose sum is at most `LONGEST_PERIOD`.
+
+    The last ones are kept: every epoch of a run asks for the same one, and a long table takes seconds.
+    """
+    return _schedule(tuple(weights))
+
+
+@lru_cache(maxsize=2)
+def _schedule(weights: tuple[int, ...]) -> Schedule:
+    return table_of(list(weights)) if sum(weights) <= LONGEST_TABLE else TreeSchedule(list(weights))
 
 
 @final
@@ -49,7 +58,7 @@ class TableSchedule:
         weights: as for `Schedule`.
         sources: the source of each slot, int64 of shape (period,).
         turns: how often it was read before, likewise.
-        places: the slots of each source.
+        by_source: the slots of the first source, then those of the second, and so on, likewise.
 
     Source: the schedule is earliest deadline first over the windows of proportional fairness, Baruah et al.,
     "Proportionate progress: a notion of fairness in resource allocation" (1996).
@@ -62,7 +71,7 @@ class TableSchedule:
     weights: Ids
     sources: Ids
     turns: Ids
-    places: tuple[Ids, ...]
+    by_source: Ids
 
     @property
     def period(self) -> int:
@@ -73,9 +82,11 @@ class TableSchedule:
         """Gives the source that each slot reads, and how often that was read in earlier slots."""
         return self.sources[slots], self.turns[slots]
 
-    def slots(self, source: int, turns: Ids) -> Ids:
-        """Gives the slots in which a source of positive weight is read for the turn-th time, from 0."""
-        return self.places[source][turns]
+    def slots(self, sources: Ids, turns: Ids) -> Ids:
+        """Gives the slots in which sources of positive weight are read for the turn-th time, from 0."""
+        starts = np.cumsum(self.weights) - self.weights
+        slots: Ids = self.by_source[starts[sources] + turns]
+        return slots
 
 
 def table_of(weights: list[int]) -> TableSchedule:
@@ -93,11 +104,10 @@ def table_of(weights: list[int]) -> TableSchedule:
         sources[slot] = source
         turns[source] += 1
         heapq.heappush(waiting, (turns[source] * period // weights[source], source))
-    places = tuple(np.flatnonzero(sources == source) for source in range(len(weights)))
+    by_source = np.argsort(sources, kind="stable")
     turn = np.empty(period, dtype=np.int64)
-    for place in places:
-        turn[place] = np.arange(place.size)
-    return TableSchedule(np.array(weights, dtype=np.int64), sources, turn, places)
+    turn[by_source] = np.arange(period) - np.repeat(np.cumsum(weights) - weights, weights)
+    return TableSchedule(np.array(weights, dtype=np.int64), sources, turn, by_source)
 
 
 @final
@@ -149,18 +159,20 @@ class TreeSchedule:
             going = going[self._first[node[going]] >= 0]
         return node, turn
 
-    def slots(self, source: int, turns: Ids) -> Ids:
-        """Gives the slots in which a source of positive weight is read for the turn-th time, from 0."""
-        node, turn = source, turns.astype(np.int64)
-        while node != self._root:
-            parent = int(self._parent[node])
-            whole, part = int(self._whole[parent]), int(self._part[parent])
-            # The earliest number of slots by which the branch was read turn + 1 times.
-            if node == self._first[parent]:
-                by = -(-((turn + 1) * whole - whole // 2) // part)
-            else:
-                by = -(-(turn * whole + 1 + whole // 2) // (whole - part))
-            node, turn = parent, by - 1
+    def slots(self, sources: Ids, turns: Ids) -> Ids:
+        """Gives the slots in which sources of positive weight are read for the turn-th time, from 0."""
+        node, turn = sources.astype(np.int64), turns.astype(np.int64)
+        going = np.flatnonzero(node != self._root)
+        while going.size:
+            here, before = node[going], turn[going]
+            parent = self._parent[here]
+            whole, part = self._whole[parent], self._part[parent]
+            # The earliest number of slots by which the branch was read before + 1 times.
+            by_first = -(-((before + 1) * whole - whole // 2) // part)
+            by_second = -(-(before * whole + 1 + whole // 2) // (whole - part))
+            turn[going] = np.where(here == self._first[parent], by_first, by_second) - 1
+            node[going] = parent
+            going = going[parent != self._root]
         return turn
 
     def _count(self, node: Ids, slots: Ids) -> Ids:
@@ -170,21 +182,23 @@ class TreeSchedule:
         return counts
 
 
-def first_reads(schedule: Schedule, source: int, draws: int) -> int:
-    """Gives the position at which a source of positive weight is read for the draws-th time, from 0."""
-    rounds, turn = divmod(draws, int(schedule.weights[source]))
-    return rounds * schedule.period + int(schedule.slots(source, np.array([turn]))[0])
+def first_reads(schedule: Schedule, sources: Ids, draws: Ids) -> list[int]:
+    """Gives the positions at which sources of positive weight are read for the draws-th time, from 0."""
+    rounds, turns = np.divmod(draws, schedule.weights[sources])
+    slots = schedule.slots(sources, turns).tolist()
+    # Python's integers: a large source of a small weight ends beyond 64 bits.
+    return [number * schedule.period + slot for number, slot in zip(rounds.tolist(), slots, strict=True)]
 
 
-def reads_before(schedule: Schedule, source: int, length: int) -> int:
-    """Gives how often a source is read in the first positions."""
+def reads_before(schedule: Schedule, sources: Ids, length: int) -> Ids:
+    """Gives how often each of some sources of positive weight is read in the first positions."""
     rounds, left = divmod(length, schedule.period)
-    weight = int(schedule.weights[source])
-    low, high = 0, weight
-    while low < high:
-        middle = (low + high) // 2
-        if int(schedule.slots(source, np.array([middle]))[0]) < left:
-            low = middle + 1
-        else:
-            high = middle
-    return rounds * weight + low
+    weights = schedule.weights[sources]
+    low, high = np.zeros_like(weights), weights.copy()
+    while (going := np.flatnonzero(low < high)).size:
+        middle = (low[going] + high[going]) // 2
+        is_read = schedule.slots(sources[going], middle) < left
+        low[going] = np.where(is_read, middle + 1, low[going])
+        high[going] = np.where(is_read, high[going], middle)
+    counts: Ids = rounds * weights + low
+    return counts

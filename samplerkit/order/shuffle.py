@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
 from samplerkit.errors import ArgumentTypeError
 
 
@@ -41,7 +43,7 @@ class Shuffle(str, Enum):
         Raises:
             ArgumentTypeError: it is none of these.
         """
-        if isinstance(value, bool):
+        if isinstance(value, bool | np.bool_):
             return cls.GLOBAL if value else cls.FALSE
         if isinstance(value, str):
             for mode in cls:

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, WorldError
+from samplerkit.errors import ArgumentRangeError, WorldError
+from samplerkit.order.integers import integer
+
+MOST_SHARDS = 2**32
+"""The largest number of shards: positions and what is added to them stay below 2^63."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,11 @@ class World:
 
     def __post_init__(self) -> None:
         for name in ("num_shards", "shard_id"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not hasattr(value, "__index__"):
-                raise ArgumentTypeError(name, "must be an integer", value)
-            object.__setattr__(self, name, value.__index__())
+            object.__setattr__(self, name, integer(name, getattr(self, name)))
         if self.num_shards < 1:
             raise ArgumentRangeError("num_shards", "must be positive", self.num_shards)
+        if self.num_shards > MOST_SHARDS:
+            raise ArgumentRangeError("num_shards", f"must be at most {MOST_SHARDS}", self.num_shards)
         if not 0 <= self.shard_id < self.num_shards:
             raise ArgumentRangeError("shard_id", f"must be in [0, {self.num_shards})", self.shard_id)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
+from samplerkit.order.integers import holds_bool
+from samplerkit.order.integers import integer as integer  # noqa: PLC0414  # one of these checks
 from samplerkit.order.modes import Mode
 from samplerkit.order.permutation import LARGEST
 from samplerkit.order.shuffle import Shuffle
@@ -17,17 +18,6 @@ from samplerkit.samplers.algorithms.known import ALGORITHMS
 
 INT64_MAX = 2**63 - 1
 MOST_LANES = 2**24
-MOST_SHARDS = 2**32
-
-
-def integer(place: str, value: Any) -> int:
-    """Takes an int or a numpy integer; a bool is none."""
-    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
-        raise ArgumentTypeError(place, "must be an integer", value)
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ArgumentTypeError(place, "must be an integer", value) from None
 
 
 def optional_integer(place: str, value: Any) -> int | None:
@@ -135,7 +125,7 @@ def indices(value: Any, place: str = "indices") -> Ids:
         raise ArgumentTypeError(place, "must be a flat list of integers", value)
     if array.size == 0:
         raise ArgumentRangeError(place, "must not be empty", value)
-    if array.dtype.kind not in "iu" or _holds_bool(entries):
+    if array.dtype.kind not in "iu" or (isinstance(entries, list) and holds_bool(entries)):
         return _one_by_one(place, entries)
     if array.min() < 0:
         raise ArgumentRangeError(place, "must not hold a negative id", int(array.min()))
@@ -171,14 +161,14 @@ def _numbers(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Takes one number, or a flat list or array of them."""
     numbers = int | float | np.integer | np.floating
     entries = value if hasattr(value, "__array__") else [value] if isinstance(value, numbers) else value
-    if isinstance(entries, str | bytes | dict | set) or not hasattr(entries, "__iter__"):
+    if isinstance(entries, str | bytes | dict | set | frozenset) or not hasattr(entries, "__iter__"):
         raise ArgumentTypeError("weights", "must be a list of numbers", value)
     if not hasattr(entries, "__array__"):
         entries = list(entries)
         for number, entry in enumerate(entries):
             if not isinstance(entry, numbers) and not _is_scalar_array(entry):
                 raise ArgumentTypeError(f"weights[{number}]", "must be a number", entry)
-    elif np.asarray(entries).ndim != 1 or np.asarray(entries).dtype.kind not in "iufb":
+    elif not _is_flat(entries):
         raise ArgumentTypeError("weights", "must be a flat array of numbers", value)
     try:
         return np.array(entries, dtype=np.float64)
@@ -186,17 +176,23 @@ def _numbers(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         raise ArgumentRangeError("weights", "holds a number that is too large", value) from None
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: Any) -> Any:
+    if isinstance(value, range) and max(abs(value.start), abs(value.stop)) <= INT64_MAX:
+        return np.arange(value.start, value.stop, value.step)
     return [value] if hasattr(value, "__index__") else list(value)
+
+
+def _is_flat(entries: Any) -> bool:
+    try:
+        array = np.asarray(entries)
+    except (TypeError, RuntimeError):
+        # A tensor on a GPU, with a gradient, or of numbers that numpy lacks.
+        return False
+    return array.ndim == 1 and array.dtype.kind in "iufb"
 
 
 def _is_scalar_array(entry: Any) -> bool:
     return hasattr(entry, "__array__") and np.asarray(entry).ndim == 0
-
-
-def _holds_bool(entries: Any) -> bool:
-    # numpy takes [True, 2] for integers.
-    return isinstance(entries, list) and any(isinstance(e, bool | np.bool_) for e in entries)
 
 
 def _one_by_one(place: str, entries: Any) -> Ids:

@@ -183,6 +183,7 @@ class Sampler:
         Raises:
             ShuffleModeError: the mode needs files, and the dataset has none.
             OutOfDatasetError: an index lies outside of the dataset.
+            ArgumentRangeError: the order would be longer than 2^62.
 
         Example:
             >>> import samplerkit as sk

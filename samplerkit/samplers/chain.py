@@ -13,6 +13,7 @@ from samplerkit.order.algebra import Weave, compose
 from samplerkit.order.deal import Deal, limited
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
+from samplerkit.order.permutation import LARGEST
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World, current_world
@@ -67,6 +68,8 @@ class Chain:
 
         A chain without a dealer is one shard unless `world` says otherwise.
         """
+        if world is not None and not isinstance(world, World):
+            raise ArgumentTypeError("world", "must be a World or None", world)
         if self.deal is None:
             return world or World()
         if world is None:
@@ -130,6 +133,10 @@ class Chain:
         drawn = self.links[depth].draw(layout, Context(epoch, depth, lanes, dataset, child, len(self.links)))
         if not isinstance(drawn, Order):
             drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))
+        if len(drawn) > LARGEST:
+            raise ArgumentRangeError(
+                "num_samples", "must be at most 2^62", len(drawn), mend="say a smaller one, and more epochs"
+            )
         return drawn if child is None else compose(drawn, child)
 
 
@@ -140,7 +147,10 @@ def checked_ids(ids: Any, size: int, place: str) -> Ids:
         ArgumentTypeError: an id is no integer.
         OutOfDatasetError: an id lies outside of [0, size).
     """
-    array = np.asarray(ids)
+    try:
+        array = np.asarray(ids)
+    except ValueError:  # lists of different lengths
+        raise ArgumentTypeError(place, "must draw integers", ids) from None
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":

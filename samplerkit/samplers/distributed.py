@@ -14,6 +14,7 @@ from samplerkit.order.shuffle import (
     DEFAULT_PARTIAL_SIZE,
     Shuffle,
 )
+from samplerkit.order.world import MOST_SHARDS
 from samplerkit.samplers import arguments
 from samplerkit.samplers.algorithms.known import ALGORITHMS
 from samplerkit.samplers.base import Sampler
@@ -90,7 +91,7 @@ class DistributedSampler(Sampler):
     def _check_ranges(self) -> None:
         shards, shard, offset = self.num_shards, self.shard_id, self.offset
         if shards is not None:
-            arguments.positive("num_shards", shards, arguments.MOST_SHARDS)
+            arguments.positive("num_shards", shards, MOST_SHARDS)
         if shard is not None and (shard < 0 or (shards is not None and shard >= shards)):
             end = "num_shards" if shards is None else shards
             raise ArgumentRangeError("shard_id", f"must be in [0, {end})", shard)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
+from samplerkit.errors import DatasetError, OutOfDatasetError
 from samplerkit.order.typing import Ids
 from samplerkit.samplers import arguments
 
@@ -26,10 +26,18 @@ def read_ids(ids: Iterable[Any], limit: int | None, place: str) -> Ids:
 
     Raises:
         ArgumentTypeError: it yields something else.
+        OutOfDatasetError: it yields an integer that can be no id.
         DatasetError: it does not end.
     """
-    numbers = (arguments.integer(f"{place}: id", number) for number in ids)
+    numbers = (_checked(number, place) for number in ids)
     array = np.fromiter(islice(numbers, limit or LONGEST_ITERATION + 1), dtype=np.int64)
-    if array.size > LONGEST_ITERATION:
+    if not limit and array.size > LONGEST_ITERATION:
         raise DatasetError(place, f"yields more than {LONGEST_ITERATION} ids", mend="say num_samples")
     return array
+
+
+def _checked(number: Any, place: str) -> int:
+    id = arguments.integer(f"{place}: id", number)
+    if not -arguments.INT64_MAX <= id <= arguments.INT64_MAX:
+        raise OutOfDatasetError(f"{place}: id", "lies outside of any dataset", id)
+    return id

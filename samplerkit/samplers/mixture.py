@@ -9,12 +9,13 @@ from typing import Any, Final, final, get_args
 
 import numpy as np
 
-from samplerkit.errors import DatasetError, NotSupportedError
+from samplerkit.errors import ArgumentRangeError, DatasetError, NotSupportedError
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixture import Mixed, Stop, mixture_length
 from samplerkit.order.once import once
 from samplerkit.order.order import Order
+from samplerkit.order.permutation import LARGEST
 from samplerkit.order.schedule import LONGEST_PERIOD, Schedule, schedule_of
 from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
@@ -45,7 +46,8 @@ class MixtureSampler(Sampler):
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `num_samples` or `seed` is negative, or `stop` or `algorithm` is not known.
-        ArgumentRangeError: `weights` is empty, all zero, or holds a negative, NaN or infinite one.
+        ArgumentRangeError: `weights` is empty, all zero, or holds a negative, NaN or infinite one; or, when
+            the order is asked for, the mixture is longer than 2^62.
         DatasetError: when the order is asked for: the dataset has no files, others than weights, an empty
             one of positive weight, or, without weights, more than 2^31 samples by sizes without a common
             divisor.
@@ -82,10 +84,14 @@ class MixtureSampler(Sampler):
         if not layout.has_files:
             raise DatasetError("dataset", "has no parts to mix", layout, mend="give a ConcatDataset")
         schedule = self._schedule(layout)
-        for source in range(layout.num_files):
-            if schedule.weights[source] and not layout.sizes[source]:
-                raise DatasetError("weights", "give a share to an empty source", source)
+        empty = np.flatnonzero((schedule.weights > 0) & (layout.sizes == 0))
+        if empty.size:
+            raise DatasetError("weights", "give a share to an empty source", int(empty[0]))
         length = self.num_samples or mixture_length(schedule, layout, self.stop)
+        if length > LARGEST:
+            raise ArgumentRangeError(
+                "num_samples", "must be at most 2^62", length, mend="say a smaller one, and more epochs"
+            )
         key = context.key(self.seed, "mixture") if self.shuffle else None
         return Mixed(layout, schedule, length, key)
 
@@ -106,10 +112,6 @@ class MixtureSampler(Sampler):
             raise DatasetError(
                 "weights", f"must be one for each of the {layout.num_files} sources", self.weights.size
             )
-        return self._own_schedule
-
-    @once
-    def _own_schedule(self) -> Schedule:
         return schedule_of(self._shares)
 
     @once
@@ -119,10 +121,17 @@ class MixtureSampler(Sampler):
         fractions = [Fraction(weight).limit_denominator(_LARGEST_DENOMINATOR) for weight in given]
         common = math.lcm(*(fraction.denominator for fraction in fractions))
         shares = _smallest([int(fraction * common) for fraction in fractions])
-        if any(shares) and sum(shares) <= LONGEST_PERIOD:
+        # A weight below a part in the largest denominator would lose its digits there, or all of itself.
+        is_coarse = any(0 < weight * _LARGEST_DENOMINATOR < 1 for weight in given)
+        if not is_coarse and sum(shares) <= LONGEST_PERIOD:
             return shares
-        total = math.fsum(given)
-        return _smallest([max(1, round(weight / total * _ROUNDED)) if weight else 0 for weight in given])
+        # Scaled by a power of two, which rounds nothing, so that the sum is a double too.
+        _, exponent = math.frexp(max(given))
+        scaled = [math.ldexp(weight, -exponent) for weight in given]
+        total = math.fsum(scaled)
+        rounded = [round(weight / total * _ROUNDED) for weight in scaled]
+        pairs = zip(given, rounded, strict=True)
+        return _smallest([max(1, share) if weight else 0 for weight, share in pairs])
 
 
 def _smallest(numbers: list[int]) -> list[int]:

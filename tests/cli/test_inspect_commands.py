@@ -200,6 +200,13 @@ FUNCTIONS = """
 
     def healthy():
         return sk.Loader(range(100), sk.RandomSampler(seed=7), batch_size=8)
+
+    def talking():
+        print("reading the paths")
+        return healthy()
+
+    def failing():
+        raise KeyError("PATHS")
 """
 
 
@@ -216,6 +223,34 @@ def test_check_sees_seeds_that_come_from_hashes_by_asking_another_process(comman
     assert (code, output) == (2, "")
     assert errors.startswith("samplerkit: function: cannot be imported")
     assert errors.count("\n") == 1
+
+
+def test_what_a_function_prints_is_no_part_of_the_json(command, tmp_path, monkeypatch):
+    (tmp_path / "talking_loaders.py").write_text(textwrap.dedent(FUNCTIONS))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    code, output, errors = command("check", "talking_loaders:talking", "--json")
+    assert (code, json.loads(output)["findings"]) == (0, [])
+    assert "reading the paths" in errors
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (FUNCTIONS, "fails (KeyError: 'PATHS'; {name}.py, line 15)"),
+        ("def failing(:", "cannot be imported (SyntaxError: invalid syntax; {name}.py, line 1)"),
+        ("raise RuntimeError('no data')", "cannot be imported (RuntimeError: no data; {name}.py, line 1)"),
+    ],
+    ids=["a function that fails", "a module that is no Python", "a module that fails"],
+)
+def test_a_function_that_fails_is_no_finding_but_one_line(command, tmp_path, monkeypatch, text, line):
+    name = f"failing_loaders_{len(text)}"
+    (tmp_path / f"{name}.py").write_text(textwrap.dedent(text).lstrip())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    code, output, errors = command("check", f"{name}:failing")
+    assert (code, output, errors.count("\n")) == (2, "", 1)
+    assert line.format(name=name) in errors
 
 
 def test_validate_says_yes_or_what_to_mend(command, tmp_path):
@@ -329,6 +364,11 @@ USAGE = {
     "a rank without a world": (
         ("at", "CONFIG", "--epoch", 0, "--step", 0, "--rank", 3),
         "say the number of ranks as world",
+    ),
+    "a rank to check without a world": (("check", "CONFIG", "--rank", 3), "the number of ranks as --world"),
+    "endless epochs that begin too early": (
+        ("when", "CONFIG", "--sample", 0, "--epochs=-1:1000000000000"),
+        "holds no epochs",
     ),
     "a step that is not there": (
         ("at", "CONFIG", "--epoch", 0, "--step", 51),

@@ -26,11 +26,6 @@ from tests.compat.webdataset_shards import (
 )
 
 
-@pytest.fixture(autouse=True)
-def nothing_in_the_users_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache-home"))
-
-
 def test_the_imagenet_example_reads_images(tmp_path):
     dataset = (
         wds.Dataset(write_images(tmp_path, 3, 20))

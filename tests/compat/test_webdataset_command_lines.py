@@ -35,3 +35,10 @@ def test_what_a_shell_would_do_in_quotes_is_part_of_an_argument():
     assert command.arguments == ("curl", "-s", "http://me:5f3a@h/a.tar?x=1&y=$2", "a|b", ";")
     assert command.shown == "curl ... http://h/a.tar ..."
     assert "5f3a" not in repr(command)
+
+
+def test_an_argument_may_be_longer_than_the_name_of_a_file():
+    header = f"Authorization: Bearer {'5f3a' * 100}"
+    command = parsed(f"pipe:curl -s -H '{header}' http://h/a.tar")
+    assert command.arguments == ("curl", "-s", "-H", header, "http://h/a.tar")
+    assert command.shown == "curl ... http://h/a.tar"

@@ -279,3 +279,7 @@ def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):
         piped(cat(path), checksums=True)
     with pytest.raises(sk.ArgumentValueError, match="positive"):
         piped(cat(path), command_timeout=0)
+
+
+def test_a_command_may_be_waited_for_longer_than_the_system_can(tmp_path):
+    assert len(list(piped(cat(write(tmp_path, 1, 4)), command_timeout=1e9))) == 4

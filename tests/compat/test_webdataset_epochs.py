@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import multiprocessing
 import os
 import pickle
@@ -24,12 +25,6 @@ from tests.compat.webdataset_shards import (
     received,
     write,
 )
-
-
-@pytest.fixture(autouse=True)
-def nothing_in_the_users_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache-home"))
-
 
 WORKERS = {
     "no workers": {},
@@ -202,6 +197,7 @@ def test_a_copy_goes_its_own_way_from_the_epoch_that_it_was_made_in(tmp_path, ma
 
 def test_no_file_is_open_and_nothing_runs_before_an_iteration(tmp_path):
     urls = write(tmp_path, 2, 20)
+    gc.collect()  # else what earlier tests left is closed in between
     before = open_files()
     datasets = [numbers(urls, tmp_path).shuffle(20).batched(4) for _ in range(5)]
     assert len(open_files()) == len(before)

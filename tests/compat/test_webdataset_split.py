@@ -23,11 +23,6 @@ from tests.compat.webdataset_shards import (
 )
 
 
-@pytest.fixture(autouse=True)
-def nothing_in_the_users_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache-home"))
-
-
 @pytest.mark.parametrize(("shards", "workers"), [(1, 4), (2, 5), (7, 3)])
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_shards_need_not_be_as_many_as_workers(tmp_path, shards, workers, ranks):
@@ -207,6 +202,21 @@ def test_a_repeated_dataset_without_samples_is_an_error_and_no_endless_loop(tmp_
     dataset = numbers(write(tmp_path, 1, 4), tmp_path).repeat()
     with pytest.raises(sk.DatasetError, match="again and again"):
         next(iter(dataset.select(lambda number: number > 10)))
+
+
+@pytest.mark.parametrize(("samples", "kept"), [(2, [0, 1]), (10, [0, 1, 2])])
+def test_a_worker_without_a_sample_does_not_end_a_repeated_dataset(tmp_path, samples, kept):
+    dataset = numbers(write(tmp_path, 1, samples), tmp_path).select(lambda number: number < 3).repeat(2)
+    assert sorted(received(loader(dataset, num_workers=4))) == sorted([*kept, *kept])
+
+
+def test_a_worker_for_which_a_pass_has_nothing_reads_on_where_another_pass_has_other_samples(tmp_path):
+    dataset = numbers(write(tmp_path, 1, 10), tmp_path).shuffle(10).select(lambda number: number < 3)
+    epoch = received(loader(dataset.with_epoch(4), num_workers=4))
+    assert (len(epoch), set(epoch)) == (16, {0, 1, 2})
+    for hopeless in (dataset.select(lambda number: number > 5), numbers(f"{tmp_path}/many-*.tar", tmp_path)):
+        with pytest.raises(sk.DatasetError, match="again and again: the pipeline leaves all samples out"):
+            received(loader(hopeless.select(lambda number: number < 3).with_epoch(4), num_workers=4))
 
 
 def test_an_empty_dataset_is_an_error_unless_that_is_fine(tmp_path):

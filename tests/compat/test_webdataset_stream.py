@@ -59,7 +59,18 @@ def test_a_stream_gives_what_a_file_gives(tmp_path, kind, is_compressed):
     assert samples == list(sk.TarDataset(path, cache=tmp_path))
 
 
+def pax_size(digits):
+    """An archive whose pax header tells a size of so many digits."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("a.txt")
+        member.pax_headers = {"size": "9" * digits}
+        tar.addfile(member)
+    return stream.getvalue()
+
+
 FLAWS = {
+    "a size in thousands of digits": (pax_size(5000), "damaged header at byte 0: the size in a pax record"),
     "a link": (archive(("a.txt", b"1"), ("b.txt", b"", tarfile.SYMTYPE)), "link at byte 1024"),
     "a name that leads out": (archive(("../a.txt", b"1")), "unsafe name at byte 0"),
     "a key twice": (archive(("a.txt", b"1"), ("b.txt", b"1"), ("a.cls", b"1")), "duplicate key at byte 2048"),
@@ -77,6 +88,21 @@ FLAWS = {
 def test_a_stream_is_read_as_strictly_as_a_file(data, text):
     with pytest.raises(sk.DatasetError, match=text):
         list(samples_of(InMemory(data), "pipe:x"))
+
+
+@pytest.mark.parametrize("size", [1 << 33, 1 << 45, 1 << 62, 1 << 80])
+def test_a_size_that_no_stream_has_takes_no_memory(size):
+    member = tarfile.TarInfo("a.txt")
+    member.size = size
+    data = member.tobuf(tarfile.GNU_FORMAT) + b"few bytes"
+    with pytest.raises(sk.DatasetError, match=r"truncated at byte 0: the archive ends in 'a\.txt'"):
+        list(samples_of(InMemory(data), "pipe:x"))
+
+
+def test_a_member_of_many_megabytes_is_read_whole():
+    content = os.urandom(40 << 20)
+    (sample,) = samples_of(InMemory(archive(("a.bin", content), ("a.cls", b"1"))), "pipe:x")
+    assert (sample["bin"] == content, sample["cls"]) == (True, b"1")
 
 
 def test_no_cut_of_a_stream_is_a_shorter_epoch():

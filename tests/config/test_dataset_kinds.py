@@ -116,6 +116,10 @@ def test_the_window_of_a_tar_dataset_is_its_default_order(folder):
         ("{kind: tar, urls: 'data/part-{000..002}.tar', on_error: ignore}", "dataset.on_error"),
         ("{kind: tar, urls: 'data/part-{000..002}.tar', decode: pickle}", "decode"),
         ("{kind: tar, urls: 'data/part-{000..002}.tar', shuffle: -1}", "dataset.shuffle"),
+        (
+            "{kind: tar, urls: 'data/part-{000..002}.tar', to_tuple: fields.npy}",
+            "dataset.to_tuple: must be a valid list, got 'fields.npy'",
+        ),
     ],
 )
 def test_a_mistake_in_a_dataset_names_its_key(folder, dataset, message):

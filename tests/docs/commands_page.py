@@ -59,7 +59,9 @@ def _described(command: Callable[..., Any]) -> Iterator[str]:
     yield f"\n## {command.__name__}\n\n{summary(command)}\n\n```text\n{usage}\n```\n"
     yield "\n| takes | default | meaning |\n|---|---|---|\n"
     for one in given:
-        yield f"| `{in_a_cell(one.name)}` | {_shown(one.default)} | {in_a_cell(one.meaning)} |\n"
+        # A bar inside of code ends a cell for some readers of Markdown, and keeps its backslash for others.
+        name = " or ".join(f"`{either}`" for either in one.name.split("|"))
+        yield f"| {name} | {_shown(one.default)} | {in_a_cell(one.meaning)} |\n"
 
 
 def _given(command: Callable[..., Any], parameter: inspect.Parameter) -> Given:

@@ -152,6 +152,10 @@ def of_files(sizes, world=FOUR, workers=0, **options):
     return ours(sk.RandomSampler(**options), sk.Layout(sizes), world, num_workers=workers)
 
 
+def of_eight(max_files=4):
+    return FileDataset([f"{number}.npz" for number in range(8)], "npz", [100] * 8, max_files=max_files)
+
+
 def with_list(entries, workers):
     rows = Epochs(0)
     rows.paths = [None] * entries
@@ -257,6 +261,14 @@ PLANTED = {
         "few-files",
         lambda: of_files([100] * 6, workers=2, shuffle="files"),
     ),
+    "GLOBAL over eight files of which four are kept": (
+        "files-read-again",
+        lambda: ours(sk.RandomSampler(), of_eight()),
+    ),
+    "blocks of three files of which two are kept": (
+        "files-read-again",
+        lambda: ours(sk.RandomSampler(shuffle="partial", partial_size=300), of_eight(2), sk.World(1, 0)),
+    ),
     "six lanes on four ranks": ("lanes-do-not-divide", lambda: of_files([100] * 6, shuffle="files", lanes=6)),
     "torch's shuffle of 1e8 samples": (
         "materialises",
@@ -360,6 +372,15 @@ HEALTHY = {
     "blocks of a few remote shards": (
         FOUR,
         lambda: ours(sk.RandomSampler(shuffle="partial", partial_size=400), Shards(fetch="auto")),
+    ),
+    "GLOBAL over eight files that are all kept": (FOUR, lambda: ours(sk.RandomSampler(), of_eight(8))),
+    "blocks of three files and room for them": (
+        sk.World(),
+        lambda: ours(sk.RandomSampler(shuffle="partial", partial_size=300), of_eight(5), sk.World(1, 0)),
+    ),
+    "one file after another, one of them kept": (
+        FOUR,
+        lambda: ours(sk.RandomSampler(shuffle="files"), of_eight(1)),
     ),
     "a stream that is cut": (FOUR, lambda: DataLoader(CutStream(), num_workers=2)),
     "an epoch in shared memory": (

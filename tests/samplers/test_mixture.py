@@ -40,7 +40,7 @@ def test_without_a_table_each_prefix_is_near_its_shares_and_slots_lead_back(weig
     for source, weight in enumerate(weights):
         if weight:
             assert (
-                schedule.slots(source, np.arange(weight)).tolist()
+                schedule.slots(np.full(weight, source), np.arange(weight)).tolist()
                 == np.flatnonzero(sources == source).tolist()
             )
             assert turns[sources == source].tolist() == list(range(weight))

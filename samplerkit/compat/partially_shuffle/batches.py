@@ -17,7 +17,7 @@ from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.cache import FileCache
 from samplerkit.storage.files.content import FileContent
-from samplerkit.storage.files.reader import FileReader
+from samplerkit.storage.files.reader import FileReader, read_file
 from samplerkit.storage.files.shelf import CacheLimits
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.remote.location import is_remote, shown
@@ -42,7 +42,6 @@ class BatchReader:
     def __init__(self, files: FileTable, reader: FileReader, file_buffer: int, *, is_logged: bool) -> None:
         self._files = files
         self._file_buffer = file_buffer
-        self._used: set[int] = set()
         self._is_closed = False
         limits = CacheLimits(max_files=file_buffer + 1, max_bytes=None, read_ahead=1, threads=1)
         read = partial(_read, reader, files, is_logged)
@@ -82,7 +81,6 @@ class BatchReader:
                 # While one file is gone through, another one arrives.
                 number = self._cache.nearest([number for number in in_turn if number not in arrays])
                 arrays[number] = _rows(self._cache.content(number), rows[file == number])
-                self._used.add(number)
         finally:
             self._cache.end()
         return [
@@ -92,7 +90,7 @@ class BatchReader:
         ]
 
     def tell_of_rereading(self, shuffled: LocalShuffle) -> bool:
-        """Tells in the log if files were read more than once, when all batches are read.
+        """Tells in the log if files are read again and again, once that is certain.
 
         Args:
             shuffled: by what the batches came.
@@ -100,14 +98,13 @@ class BatchReader:
         Returns:
             Whether there was something to tell.
         """
-        if self.stats.files_read <= len(self._used):
+        if not self._cache.is_too_small:
             return False
         room = room_for(self._files.layout, shuffled.block_size, shuffled.pools)
         _log.warning(
-            "%d files were read %d times in an epoch: %s goes back and forth between more files than "
-            "file_buffer=%d holds; file_buffer=%d is about enough",
-            len(self._used),
-            self.stats.files_read,
+            "files are read again and again, so far %d times: %s goes back and forth between more of them "
+            "than file_buffer=%d holds; file_buffer=%d is about enough",
+            self._cache.read_again,
             shuffled,
             self._file_buffer,
             room - 1,
@@ -133,23 +130,18 @@ def batches(order: Order, size: int) -> Iterator[Ids]:
 
 
 def _read(reader: FileReader, files: FileTable, is_logged: bool, number: int) -> FileContent:
-    path, told = files.paths[number], int(files.layout.sizes[number])
     if is_logged:
+        path = files.paths[number]
         _log.info("reading %s", shown(path) if is_remote(path) else path)
-    content = reader.read(path)
+    mend = "correct files_len, or leave it out to have them counted"
+    content = read_file(reader, files.paths, files.layout.sizes, number, mend)
     if not isinstance(content.data, dict):
         raise DatasetError(content.path, "must be read as a dict of arrays", mend="let the reader give one")
-    if content.length != told:
-        raise DatasetError(
-            content.path,
-            f"has {content.length} samples, but {told} were told or counted",
-            mend="correct files_len, or leave it out to have them counted",
-        )
     return content
 
 
 def _rows(content: FileContent, rows: Ids) -> dict[Any, Any]:
     """Gives some rows of each array, as a copy: what is a tensor stays one."""
     if all(hasattr(column, "shape") for column in content.data.values()):
-        return {key: column[rows] for key, column in content.data.items()}
+        return {key: content.taken(column, rows) for key, column in content.data.items()}
     return dict(content.columns(rows))

@@ -15,6 +15,7 @@ from samplerkit.compat.partially_shuffle.state import require_agreement, state_o
 from samplerkit.compat.torch.part import Part
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
 from samplerkit.loading.state import State
+from samplerkit.loading.torch_names import TorchNames
 from samplerkit.loading.world import detect_world
 from samplerkit.order.deal import Deal
 from samplerkit.order.once import once
@@ -24,7 +25,9 @@ from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
 
 
-class DistributedSamplerViaLocallyShuffle(torch.utils.data.DistributedSampler[Item]):
+class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch has plain attributes
+    TorchNames, torch.utils.data.DistributedSampler[Item]
+):
     """Reads files in place of the dataset, and hands it whole batches of arrays, shuffled within a buffer.
 
     An item is what the original gives: `[arrays, None, files]`, where `files` lists the files that a batch
@@ -139,28 +142,14 @@ class DistributedSamplerViaLocallyShuffle(torch.utils.data.DistributedSampler[It
         self._has_told = False
 
     @once
-    def _world(self) -> World:
+    def world(self) -> World:
+        """Which shard of how many this process reads; the running job is asked once."""
         return self._given.world(detect_world() if self._given.asks_the_job else None)
-
-    @property
-    def num_replicas(self) -> int:  # type: ignore[override]  # torch has a plain attribute
-        """The number of ranks."""
-        return self._world.num_shards
-
-    @property
-    def rank(self) -> int:  # type: ignore[override]  # torch has a plain attribute
-        """The rank of this process."""
-        return self._world.shard_id
 
     @property
     def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
         """How many samples this rank reads in an epoch."""
         return len(self._part(self._source.table(), 0))
-
-    @property
-    def total_size(self) -> int:  # type: ignore[override]  # torch has a plain attribute
-        """How many samples all ranks read in an epoch, repeats included."""
-        return self.num_samples * self.num_replicas
 
     @property
     def stats(self) -> FileStats:
@@ -180,7 +169,7 @@ class DistributedSamplerViaLocallyShuffle(torch.utils.data.DistributedSampler[It
 
     def _read(self, epoch: int, start: int) -> Iterator[Item]:
         table = self._source.table()
-        require_agreement(self._state(table, epoch, start), self._world)
+        require_agreement(self._state(table, epoch, start), self.world)
         shuffled = self._shuffle(table)
         order = self._part(table, start).of_order(
             shuffled.undealt_order(table.layout, self._lane_count(), epoch)
@@ -194,11 +183,11 @@ class DistributedSamplerViaLocallyShuffle(torch.utils.data.DistributedSampler[It
             reader.expect(batches(order, self.batch_size))
             for ids in batches(order, self.batch_size):
                 item = reader.read(ids)
+                self._has_told = self._has_told or reader.tell_of_rereading(shuffled)
                 # An older iteration that somebody still holds must not count for a newer one.
                 if self._iteration is iteration:
                     self._done += ids.size
                 yield item
-            self._has_told = self._has_told or reader.tell_of_rereading(shuffled)
         finally:
             at_exit.detach()
             reader.close()
@@ -248,7 +237,7 @@ class DistributedSamplerViaLocallyShuffle(torch.utils.data.DistributedSampler[It
         workers takes items ahead of your loop: there count the steps, and use `find_ckpt_position`.
         """
         table, position = self._source.table(), self._start + self._done * self.num_replicas
-        if position and position >= self._size(table):
+        if position and position >= padded(len(table.layout), self._lane_count()):
             return self._state(table, self.epoch + 1, 0).to_dict()
         return self._state(table, self.epoch, position).to_dict()
 
@@ -286,11 +275,8 @@ class DistributedSamplerViaLocallyShuffle(torch.utils.data.DistributedSampler[It
     def _lane_count(self) -> int:
         return self.num_replicas if self._lanes is None else self._lanes
 
-    def _size(self, table: FileTable) -> int:
-        return padded(len(table.layout), self._lane_count())
-
     def _part(self, table: FileTable, start: int) -> Part:
-        return Part.of(self._size(table), self._world, start=start)
+        return Part.of(padded(len(table.layout), self._lane_count()), self.world, start=start)
 
     def _shuffle(self, table: FileTable) -> LocalShuffle:
         block = self.shuffle_buffer or block_within(table.layout, self.file_buffer + 1, self.pools)

@@ -14,6 +14,7 @@ from samplerkit.compat.torch.lent_randomness import lent_randomness
 from samplerkit.compat.torch.part import Part
 from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.state import State
+from samplerkit.loading.torch_names import TorchNames
 from samplerkit.loading.world import detect_world
 from samplerkit.order.deal import Deal
 from samplerkit.order.once import once
@@ -49,7 +50,7 @@ def distributed(
 
 
 @final
-class ShardedSampler(EpochSampler[Any]):
+class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  # torch has plain attributes
     """One rank's share of what another sampler draws.
 
     Every rank draws everything, from the same randomness: while the sampler draws, the generators that it
@@ -108,29 +109,15 @@ class ShardedSampler(EpochSampler[Any]):
         self._noted = Drawn(-1, 0, "")
 
     @once
-    def _world(self) -> World:
+    def world(self) -> World:
+        """Which shard of how many this process reads; the running job is asked once."""
         is_given = not self._given.asks_the_job
         return self._given.world(None if is_given else detect_world())
 
     @property
-    def num_replicas(self) -> int:  # type: ignore[override]  # torch has a plain attribute
-        """The number of ranks."""
-        return self._world.num_shards
-
-    @property
-    def rank(self) -> int:  # type: ignore[override]  # torch has a plain attribute
-        """The rank of this process."""
-        return self._world.shard_id
-
-    @property
     def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
         """How many items this rank reads; needs a sampler with a length."""
-        return len(Part.of(len(self.sampler), self._world, drop_last=self.drop_last))
-
-    @property
-    def total_size(self) -> int:  # type: ignore[override]  # torch has a plain attribute
-        """How many items all ranks read, repeats included."""
-        return self.num_samples * self.num_replicas
+        return len(Part.of(len(self.sampler), self.world, drop_last=self.drop_last))
 
     @property
     def shuffle(self) -> bool:  # type: ignore[override]  # torch has a plain attribute
@@ -157,7 +144,7 @@ class ShardedSampler(EpochSampler[Any]):
     def _read_part(self, epoch: int, start: int) -> Opened:
         drawn = self._draw(epoch)
         self._require_agreement(epoch)
-        part = Part.of(len(drawn), self._world, drop_last=self.drop_last, start=start)
+        part = Part.of(len(drawn), self.world, drop_last=self.drop_last, start=start)
         if isinstance(drawn, list):
             return len(part), iter([part.of_list(drawn)])
         return len(part), (chunk.tolist() for chunk in part.of_array(drawn).chunks(CHUNK))

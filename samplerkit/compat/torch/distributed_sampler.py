@@ -123,7 +123,7 @@ class DistributedSampler(EpochSampler[int]):
     def _part(self, start: int) -> Part:
         size = len(self.dataset)
         if start:
-            return Part.of(size, self._world, drop_last=bool(self.drop_last), start=start)
+            return Part.of(size, self.world, drop_last=bool(self.drop_last), start=start)
         # torch fixes the total size when the sampler is made, and then takes fewer samples than that (they
         # are repeated) or, with drop_last, more (they are left out).
         fits = size >= self.total_size if self.drop_last else size <= self.total_size
@@ -134,10 +134,10 @@ class DistributedSampler(EpochSampler[int]):
                 size,
                 mend="make a new sampler",
             )
-        return Part(0, self.total_size, self._world)
+        return Part(0, self.total_size, self.world)
 
     @property
-    def _world(self) -> World:
+    def world(self) -> World:
         return World(self.num_replicas, self.rank)
 
     @property

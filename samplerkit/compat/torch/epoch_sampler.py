@@ -41,7 +41,7 @@ class EpochSampler(torch.utils.data.DistributedSampler[Item_co]):
 
     @property
     @abstractmethod
-    def _world(self) -> World:
+    def world(self) -> World:
         """Which rank of how many this process is."""
 
     @abstractmethod
@@ -118,7 +118,7 @@ class EpochSampler(torch.utils.data.DistributedSampler[Item_co]):
         After the last item of an epoch, the state is the beginning of the next one; of the same one if
         `set_epoch` was never called, since that is what comes next then.
         """
-        position = self._start + self._yielded * self._world.num_shards
+        position = self._start + self._yielded * self.world.num_shards
         is_all = self._yielded > 0 and self._yielded >= self._count
         if self._is_over or is_all or (position and position >= self._size(self.epoch)):
             return self._state(self.epoch + self._was_told, 0).to_dict()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from inspect import Parameter, signature
 from typing import Any, Final, get_args
 
@@ -40,7 +39,6 @@ METHODS: Mapping[str, str] = {
     "log_keys": "use map",
     "mcached": "the files stay in the page cache",
     "lmdb_cached": "the files stay in the page cache",
-    "unlisted": "use unbatched",
     "append": "use compose, which gives a new dataset",
     "stage": "the stages are values of their own",
 }
@@ -49,19 +47,6 @@ METHODS: Mapping[str, str] = {
 
 class MissingMethodError(NotSupportedError, AttributeError):
     """A method of webdataset's that is not here; `hasattr` says so, too."""
-
-
-@dataclass(frozen=True)
-class Shards:
-    """What the samples are read from.
-
-    Args:
-        tar: shards that can be read at any place; None where commands write them.
-        piped: shards that commands write; None where they can be read at any place.
-    """
-
-    tar: TarDataset | None
-    piped: Piped | None
 
 
 def shards(
@@ -73,8 +58,8 @@ def shards(
     allow_commands: bool,
     command_timeout: float,
     options: dict[str, Any],
-) -> Shards:
-    """Takes the arguments that say what is read.
+) -> TarDataset | Piped:
+    """Takes the arguments that say what is read: shards for any place, or those that commands write.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type, or is none of a `TarDataset`'s.
@@ -85,7 +70,7 @@ def shards(
     if isinstance(urls, TarDataset):
         if options or cache_dir is not None:
             raise ArgumentTypeError("urls", "is a TarDataset, which has its options already", sorted(options))
-        return Shards(urls, None)
+        return urls
     names = _names(urls)
     commands = [name for name in names if isinstance(name, str) and is_command(name)]
     if not commands:
@@ -96,7 +81,7 @@ def shards(
             if name not in TAR_OPTIONS:
                 mend = f"besides webdataset's there are those of TarDataset: {', '.join(TAR_OPTIONS)}"
                 raise ArgumentTypeError(name, "is no argument", value, mend=mend)
-        return Shards(TarDataset(names, **options), None)
+        return TarDataset(names, **options)
     if not arguments.boolean("allow_commands", allow_commands):
         raise ArgumentValueError(
             "urls",
@@ -114,7 +99,7 @@ def shards(
         raise ArgumentTypeError("options", problem, sorted(options))
     timeout = _seconds("command_timeout", command_timeout)
     expanded = [url for command in commands for url in expand_braces(command)]
-    return Shards(None, Piped(tuple(map(parsed, expanded)), timeout, handler))
+    return Piped(tuple(map(parsed, expanded)), timeout, handler)
 
 
 def handler_of(value: Any) -> Handler | None:
@@ -197,29 +182,6 @@ def resampling(mode: Any, resampled: Any) -> bool:
             "mode", "is not supported", mode, mend="leave it out, or say mode='resampled'"
         )
     return arguments.boolean("resampled", resampled) or mode == "resampled"
-
-
-def function(place: str, value: Any) -> Any:
-    """Takes a function.
-
-    Raises:
-        ArgumentTypeError: it cannot be called.
-    """
-    if not callable(value):
-        raise ArgumentTypeError(place, "must be a function", value)
-    return value
-
-
-def functions(place: str, given: Mapping[str, Callable[..., Any]]) -> tuple[tuple[str, Any], ...]:
-    """Takes functions by the names of fields.
-
-    Raises:
-        ArgumentTypeError: one cannot be called.
-        ArgumentValueError: there is none.
-    """
-    if not given:
-        raise ArgumentValueError(place, "needs at least one field")
-    return tuple((name, function(name, value)) for name, value in given.items())
 
 
 def _names(urls: Any) -> list[Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from samplerkit.errors import ArgumentValueError
 from samplerkit.storage.remote.location import shown
@@ -87,7 +87,7 @@ def _shown(arguments: list[str]) -> list[str]:
     for argument in arguments:
         if "://" in argument and argument.split("://", maxsplit=1)[0].isalnum():
             result.append(shown(argument))
-        elif Path(argument).is_file():
+        elif os.path.isfile(argument):  # noqa: PTH113  # Path raises where an argument is too long for a name
             result.append(argument)
         elif result[-1:] != ["..."]:
             result.append("...")

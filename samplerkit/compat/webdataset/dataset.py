@@ -14,6 +14,7 @@ from samplerkit.compat.webdataset import stages, states
 from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
+from samplerkit.compat.webdataset.piped import Piped
 from samplerkit.compat.webdataset.reading import FOREVER, Cursor, Reading
 from samplerkit.compat.webdataset.shuffling import Shuffling
 from samplerkit.compat.webdataset.split import EqualSteps, Seat, Split
@@ -139,8 +140,7 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
             options=tar_options,
         )
         self._reading = Reading(
-            shards.tar,
-            shards.piped,
+            shards,
             shuffling=Shuffling(
                 0 if seed is None else arguments.seed(seed),
                 is_resampled or taken.shard_shuffle(shardshuffle),
@@ -154,7 +154,7 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
             handler=checked,
             may_be_empty=not arguments.boolean("empty_check", empty_check),
         )
-        if shards.piped is not None and equal_steps is not None:
+        if isinstance(shards, Piped) and equal_steps is not None:
             problem = "cannot be kept: nobody knows how many samples a command writes"
             raise ArgumentValueError("equal_steps", problem, equal_steps, mend="say with_epoch(n)")
         self._length = arguments.optional_integer("length", length)
@@ -268,6 +268,9 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        tar, chain = self._reading.tar, self._reading.stages
-        shards = ", ".join(command.shown for command in self._reading.commands) if tar is None else tar
-        return f"WebDataset({shards})" + "".join(f".{stages.named(stage)}()" for stage in chain)
+        shards, chain = self._reading.shards, self._reading.stages
+        if isinstance(shards, Piped):
+            shown = ", ".join(command.shown for command in shards.commands)
+        else:
+            shown = repr(shards)
+        return f"WebDataset({shown})" + "".join(f".{stages.named(stage)}()" for stage in chain)

@@ -15,7 +15,15 @@ from samplerkit.compat.webdataset.reading import FOREVER, Reading
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.samplers import arguments
 from samplerkit.storage.tar.decode import Decode
-from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, alternatives
+from samplerkit.storage.tar.steps import (
+    Map,
+    MapDict,
+    Rename,
+    Step,
+    ToTuple,
+    alternatives,
+    checked_function,
+)
 
 
 class Fluent(ABC):
@@ -92,7 +100,7 @@ class Fluent(ABC):
 
     def map_dict(self, handler: Handler | None = None, **functions: Callable[[Any], Any]) -> Self:
         """Applies a function to each of some fields."""
-        return self._each("map_dict", MapDict(taken.functions("map_dict", functions)), handler)
+        return self._each("map_dict", MapDict.of(functions), handler)
 
     def map_tuple(self, *functions: Callable[[Any], Any] | None, handler: Handler | None = None) -> Self:
         """Applies a function to each place of a tuple; None leaves a place as it is."""
@@ -100,7 +108,7 @@ class Fluent(ABC):
 
     def map(self, f: Callable[[Any], Any], handler: Handler | None = None) -> Self:
         """Applies a function to each item; one for which it gives None is left out, as in webdataset."""
-        return self._each("map", steps.MapOrDrop(taken.function("map", f)), handler)
+        return self._each("map", steps.MapOrDrop(checked_function("map", f)), handler)
 
     def to_tuple(
         self,
@@ -117,12 +125,9 @@ class Fluent(ABC):
             missing_is_error: else there is None in its place.
             none_is_error: whether a field that is None is refused; None for what `missing_is_error` says.
         """
-        names = fields[0].split() if len(fields) == 1 and isinstance(fields[0], str) else fields
-        chosen = tuple(alternatives("to_tuple", name) for name in names)
-        if not chosen:
-            raise ArgumentValueError("to_tuple", "needs at least one field")
+        whole = ToTuple.of(fields)
         is_refused = missing_is_error if none_is_error is None else none_is_error
-        step: Step = ToTuple(chosen) if missing_is_error else steps.ToTupleOrNone(chosen)
+        step: Step = whole if missing_is_error else steps.ToTupleOrNone(whole.fields)
         chain = self._each("to_tuple", step, handler)
         return chain._each("to_tuple", Map(steps.without_none), handler) if is_refused else chain
 
@@ -143,11 +148,11 @@ class Fluent(ABC):
         """
         chosen = arguments.choice("by", by, ("sample", "key"))
         if chosen == "sample":
-            step = steps.Select(taken.function("select", predicate))
+            step = steps.Select(checked_function("select", predicate))
             return self._then(stages.Each("select", step, taken.handler_of(handler), may_drop=True))
         if self._reading.tar is None:
             raise ArgumentValueError("by", "cannot be 'key' where commands write the shards", by)
-        return self._changed(tar=self._reading.tar.select(predicate, by="key"))
+        return self._changed(shards=self._reading.tar.select(predicate, by="key"))
 
     def batched(
         self,
@@ -164,7 +169,7 @@ class Fluent(ABC):
         """
         size = arguments.positive("batchsize", batchsize)
         if collation_fn is not None:
-            taken.function("collation_fn", collation_fn)
+            checked_function("collation_fn", collation_fn)
         return self._then(stages.Batched(size, collation_fn, arguments.boolean("partial", partial)))
 
     def unbatched(self) -> Self:
@@ -185,7 +190,7 @@ class Fluent(ABC):
 
     def compose(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
         """Adds functions of your own or of `webdataset.filters`, from an iterator to an iterable."""
-        return self._then(*(stages.Composed(taken.function("compose", function)) for function in functions))
+        return self._then(*(stages.Composed(checked_function("compose", function)) for function in functions))
 
     def pipe(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
         """The older name of `compose`."""

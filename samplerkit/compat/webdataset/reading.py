@@ -10,12 +10,12 @@ from itertools import chain
 from typing import Any, Final, final
 
 from samplerkit.compat.webdataset import stages
-from samplerkit.compat.webdataset.commands import Command
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.piped import Piped
 from samplerkit.compat.webdataset.shuffling import Shuffling
 from samplerkit.compat.webdataset.split import Seat, Split
 from samplerkit.errors import DatasetError
+from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.storage.tar.dataset import TarDataset
 
@@ -28,6 +28,10 @@ FOREVER: Final = sys.maxsize
 PASS_STRIDE: Final = 1 << 32
 """Pass p of an iteration that reads the dataset several times has the order of epoch + p * 2^32: so however
 many passes a rank needs, its next iteration begins the same epoch as those of the other ranks."""
+
+EMPTY_PASSES: Final = 8
+"""A worker gives up after so many passes without an item, for each of the workers: with one sample in the
+whole dataset that the pipeline keeps, one of 3000 workers gives up too early."""
 
 
 @dataclass
@@ -53,8 +57,7 @@ class Reading:
     """What an iteration reads.
 
     Args:
-        tar: shards that can be read at any place, or None.
-        piped: shards that commands write, or None.
+        shards: that can be read at any place, or that commands write.
         shuffling: the order.
         split: the part.
         stages: what is done to samples.
@@ -64,8 +67,7 @@ class Reading:
         may_be_empty: whether a dataset without samples is fine.
     """
 
-    tar: TarDataset | None
-    piped: Piped | None
+    shards: TarDataset | Piped
     shuffling: Shuffling
     split: Split
     stages: tuple[stages.Stage, ...] = ()
@@ -75,14 +77,15 @@ class Reading:
     may_be_empty: bool = False
 
     @property
-    def commands(self) -> tuple[Command, ...]:
-        """The commands, if shards are written by some."""
-        return () if self.piped is None else self.piped.commands
+    def tar(self) -> TarDataset | None:
+        """The shards, if they can be read at any place."""
+        return self.shards if isinstance(self.shards, TarDataset) else None
 
     def items(self, seat: Seat, cursor: Cursor) -> Generator[Any, None, None]:
         """Gives the items of one worker, from where the cursor stands; it moves along."""
         if self.most_items is not None and cursor.items >= self.most_items:
             return
+        empty_passes = 0
         while cursor.passes < self.passes:
             items, start = cursor.items, cursor.rows
             with closing(self._samples(seat, cursor)) as samples:
@@ -93,31 +96,33 @@ class Reading:
                         return
             if cursor.passes + 1 == self.passes:
                 return
-            if cursor.items == items and not start:
+            empty_passes = empty_passes + 1 if cursor.items == items and not start else 0
+            if self.passes == FOREVER and empty_passes >= self._most_empty_passes(seat):
                 what = "the pipeline leaves all samples out" if cursor.rows else "there is no sample"
                 raise DatasetError("dataset", f"cannot be read again and again: {what}")
             cursor.passes, cursor.rows = cursor.passes + 1, 0
 
     def _samples(self, seat: Seat, cursor: Cursor) -> Generator[Any, None, None]:
         epoch = cursor.epoch + cursor.passes * PASS_STRIDE
-        if self.piped is not None:
-            samples = self.piped.samples(seat, epoch, self.shuffling)
+        shards = self.shards
+        if isinstance(shards, Piped):
+            samples = shards.samples(seat, epoch, self.shuffling)
         else:
-            samples = self._from_tar(seat, epoch, cursor.rows)
+            samples = self._from_tar(shards, seat, epoch, cursor.rows)
         with closing(samples):
             for sample in samples:
                 cursor.rows += 1
                 yield sample
-        if cursor.rows == 0 and self.piped is not None and seat.count == 1 and not self.may_be_empty:
-            raise DatasetError("dataset", "has no samples", mend="say empty_check=False if that is fine")
+        # Of those who share what commands write, one may be left without a sample.
+        if isinstance(shards, Piped) and cursor.rows == 0 and seat.count == 1:
+            self._refuse_empty()
 
-    def _from_tar(self, seat: Seat, epoch: int, start: int) -> Generator[Any, None, None]:
-        dataset = self.tar
-        assert dataset is not None  # noqa: S101  # one of the two is there
+    def _from_tar(
+        self, dataset: TarDataset, seat: Seat, epoch: int, start: int
+    ) -> Generator[Any, None, None]:
         self._ask_about_flaws(dataset)
-        total = len(dataset.layout)
-        if not total and not self.may_be_empty:
-            raise DatasetError("dataset", "has no samples", mend="say empty_check=False if that is fine")
+        if not len(dataset.layout):
+            self._refuse_empty()
         order = self.shuffling.order(dataset, epoch, seat.world)
         never_none = self.passes == FOREVER
 
@@ -135,11 +140,22 @@ class Reading:
             # Nothing is read ahead for a loop that was left.
             dataset.close()
 
+    def _most_empty_passes(self, seat: Seat) -> int:
+        """After how many passes that gave nothing there is no hope of another one."""
+        # A worker that reads a part reads another part of a shuffled dataset in the next pass.
+        is_another = seat.count > 1 and self.shuffling.mode is not Shuffle.FALSE
+        return EMPTY_PASSES * seat.count if is_another else 1
+
     def _ask_about_flaws(self, dataset: TarDataset) -> None:
         if self.handler is not None:
             for flaw in dataset.skipped.places:
-                if not stages.goes_on(self.handler, flaw.error(), flaw.error()):
-                    raise flaw.error()
+                error = flaw.error()
+                if not stages.goes_on(self.handler, error, error):
+                    raise error
+
+    def _refuse_empty(self) -> None:
+        if not self.may_be_empty:
+            raise DatasetError("dataset", "has no samples", mend="say empty_check=False if that is fine")
 
 
 def _batches(parts: Iterator[Ids]) -> Iterator[Ids]:

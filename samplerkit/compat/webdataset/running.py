@@ -20,6 +20,9 @@ _BUFFER = 1 << 20
 _GRACE_SECONDS = 5.0
 """How long the supervisor may take to end what it runs."""
 
+_LONGEST_POLL = 2**31 - 1
+"""Milliseconds: the system waits no longer than 24 days."""
+
 
 @final
 class Running:
@@ -119,6 +122,6 @@ class _Pipe(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        if not self._poll.poll(self._timeout * 1000):
+        if not self._poll.poll(min(self._timeout * 1000, _LONGEST_POLL)):
             raise self._running.stalled("has sent nothing")
         return os.readv(self._descriptor, [buffer])

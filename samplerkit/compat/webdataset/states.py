@@ -18,7 +18,7 @@ SCHEMA = 1
 
 def obstacle(reading: Reading) -> str:
     """Says why an iteration cannot be taken up again; nothing if it can."""
-    if reading.piped is not None:
+    if reading.tar is None:
         return "commands are read from the beginning"
     return next((f"of .{named(stage)}" for stage in reading.stages if stage.counts == UNKNOWN), "")
 

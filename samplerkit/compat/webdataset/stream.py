@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import re
-import zlib
 from collections.abc import Iterator
 from typing import Any, NoReturn, Protocol, final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.tar.archive import GZIP, OTHERS
 from samplerkit.storage.tar.flaws import Reason
-from samplerkit.storage.tar.header import (
-    BLOCK,
-    DIRECTORY,
-    GNU_LONG_LINK,
-    GNU_LONG_NAME,
-    LONGEST_EXTENSION,
-    PAX_GLOBAL,
-    PAX_LOCAL,
-    REGULAR,
-    Header,
-    HeaderError,
-    padded,
-    parse,
-    pax_records,
-    trouble,
-)
-from samplerkit.storage.tar.samples import RESERVED, is_unsafe, split_name
+from samplerkit.storage.tar.header import BLOCK, ZERO, HeaderError, padded, parse
+from samplerkit.storage.tar.inflate import GzipError, inflated
+from samplerkit.storage.tar.member import EXTENSIONS, Extensions, Member, extension_size
+from samplerkit.storage.tar.samples import RESERVED, is_meta, is_unsafe, split_name
 
-_ZERO = bytes(BLOCK)
 _PIECE = 1 << 20
-_META = re.compile(rb"__[^/]*__(?:/|\Z)")
+_MOST_AT_ONCE = 1 << 24
 _MEND = "look at what the command writes, or fetch or make the archive anew"
 
 
@@ -60,7 +44,7 @@ def samples_of(stream: Stream, url: str) -> Iterator[dict[str, Any]]:
     key, seen = b"", set()
     members = _Members(_plain(stream, url), url)
     for name, data in members:
-        parts = None if _META.match(name) else split_name(name)
+        parts = None if is_meta(name) else split_name(name)
         if parts is None:
             continue
         if sample is None or parts[0] != key:
@@ -90,77 +74,48 @@ class _Members:
         self._url = url
         self._position = 0
         self._begin = 0
-        self._global: dict[bytes, bytes] = {}
-        self._local: dict[bytes, bytes] = {}
-        self._long_name: bytes | None = None
-        self._is_extended = False
+        self._extensions = Extensions()
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         """Gives the name and the data of each file."""
         while True:
-            if not self._is_extended:
+            if not self._extensions.are_pending:
                 self._begin = self._position
             block = self._exactly(BLOCK, "the archive ends without an end mark")
-            if block == _ZERO:
+            if block == ZERO:
                 self._end()
                 return
             try:
                 header = parse(block)
-                if header.kind in {PAX_LOCAL, PAX_GLOBAL, GNU_LONG_NAME, GNU_LONG_LINK}:
-                    self._extension(header)
+                if header.kind in EXTENSIONS:
+                    size = extension_size(header)
+                    data = self._padded(size, "the archive ends in an extended header")
+                    self._extensions.add(header, data)
                     continue
-                name, size = self._named(header)
+                member = self._extensions.member(header)
             except HeaderError as error:
                 self.refuse("damaged header", str(error))
-            self._is_extended, self._local, self._long_name = False, {}, None
-            # Before POSIX, a directory was a file whose name ends in a slash.
-            if header.kind == DIRECTORY:
-                continue
-            data = self._exactly(size, f"the archive ends in {_text(name)!r}")
-            self._exactly(padded(size) - size, f"the archive ends in {_text(name)!r}")
-            if not name.endswith(b"/"):
-                yield name, data
+            self._check(member)
+            data = self._padded(member.size, f"the archive ends in {_text(member.name)!r}")
+            if not member.is_directory:
+                yield member.name, data
 
     def refuse(self, reason: Reason, detail: str) -> NoReturn:
         """Raises the error for the header at hand."""
         problem = f"{reason} at byte {self._begin}: {detail}"
         raise DatasetError(self._url, problem, mend=_MEND)
 
-    def _named(self, header: Header) -> tuple[bytes, int]:
-        records = {**self._global, **self._local}
-        name = self._long_name if self._long_name is not None else records.get(b"path", header.name)
-        size = header.size
-        if b"size" in records:
-            if not records[b"size"].isdigit():
-                raise HeaderError("the size in a pax record is no number")
-            size = int(records[b"size"])
-        wrong = trouble(header.kind)
-        if any(key.startswith(b"GNU.sparse.") for key in records):
-            wrong = ("unsupported member", "a sparse file")
-        if wrong is not None:
-            self.refuse(wrong[0], f"{_text(name)!r} is {wrong[1]}")
-        is_directory = header.kind == DIRECTORY or (header.kind in REGULAR and name.endswith(b"/"))
-        if not is_directory and is_unsafe(name):
-            self.refuse("unsafe name", repr(_text(name)))
-        return name, size
-
-    def _extension(self, header: Header) -> None:
-        if header.size > LONGEST_EXTENSION:
-            raise HeaderError(f"an extended header of {header.size} bytes")
-        data = self._exactly(padded(header.size), "the archive ends in an extended header")[: header.size]
-        if header.kind == PAX_LOCAL:
-            self._local.update(pax_records(data))
-        elif header.kind == PAX_GLOBAL:
-            self._global.update(pax_records(data))
-        elif header.kind == GNU_LONG_NAME:
-            self._long_name = data.split(b"\0", 1)[0]
-        self._is_extended = self._is_extended or header.kind != PAX_GLOBAL
+    def _check(self, member: Member) -> None:
+        if member.wrong is not None:
+            self.refuse(member.wrong[0], f"{_text(member.name)!r} is {member.wrong[1]}")
+        if not member.is_directory and is_unsafe(member.name):
+            self.refuse("unsafe name", repr(_text(member.name)))
 
     def _end(self) -> None:
         """Checks that two blocks of zeros, and then at most more zeros, end the archive."""
-        if self._is_extended:
+        if self._extensions.are_pending:
             self.refuse("damaged header", "an extended header without a member")
-        if self._exactly(BLOCK, "half of the end mark is missing") != _ZERO:
+        if self._exactly(BLOCK, "half of the end mark is missing") != ZERO:
             self.refuse("damaged header", "one block of zeros in the middle of the archive")
         while padding := self._stream.read(_PIECE):
             if padding.strip(b"\0"):
@@ -168,14 +123,24 @@ class _Members:
                 self.refuse("data after the end", "another archive may be appended")
             self._position += len(padding)
 
+    def _padded(self, size: int, problem: str) -> bytes:
+        data = self._exactly(size, problem)
+        self._exactly(padded(size) - size, problem)
+        return data
+
     def _exactly(self, size: int, problem: str) -> bytes:
-        data = self._stream.read(size) if size else b""
-        self._position += len(data)
-        if len(data) < size:
+        pieces: list[bytes] = []
+        missing = size
+        # A header may tell any size: memory is taken for what has arrived.
+        while missing and (piece := self._stream.read(min(missing, _MOST_AT_ONCE))):
+            pieces.append(piece)
+            missing -= len(piece)
+        self._position += size - missing
+        if missing:
             # Why it ends early says more than where.
             self._stream.require_success()
             self.refuse("truncated", problem)
-        return data
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 @final
@@ -220,32 +185,13 @@ class _Inflated:
         return data[:size]
 
     def _inflate(self) -> Iterator[bytes]:
-        offset, unpacker, pending = 0, zlib.decompressobj(wbits=31), b""
-        while piece := pending or self._stream.read(_PIECE):
-            pending = b""
-            if unpacker.eof:
-                # Padding of zeros is usual on tapes; anything else is the next member.
-                whole, piece = len(piece), piece.lstrip(b"\0")
-                offset += whole - len(piece)
-                if not piece:
-                    continue
-                unpacker = zlib.decompressobj(wbits=31)
-            while piece:
-                try:
-                    data = unpacker.decompress(piece, _PIECE)
-                except zlib.error as error:
-                    self._refuse(offset, str(error))
-                offset += len(piece) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
-                piece = unpacker.unconsumed_tail
-                if data:
-                    yield data
-            pending = unpacker.unused_data
-        if not unpacker.eof:
-            self._stream.require_success()
-            self._refuse(offset, "the compressed data end early")
-
-    def _refuse(self, offset: int, problem: str) -> NoReturn:
-        raise DatasetError(self._url, f"damaged gzip at byte {offset}: {problem}", mend=_MEND)
+        try:
+            yield from inflated(self._stream.read)
+        except GzipError as error:
+            if error.ends_early:
+                self._stream.require_success()
+            problem = f"damaged gzip at byte {error.offset}: {error}"
+            raise DatasetError(self._url, problem, mend=_MEND) from error
 
 
 def _plain(stream: Stream, url: str) -> Stream:

@@ -57,6 +57,7 @@ RULES_ON_ORDERS: tuple[Rule, ...] = (
     tails.batch_larger_than_shard,
     tails.padded_evaluation,
     tails.uneven_steps,
+    files.files_read_again,
     remote.costly_remote,
 )
 """The rules that need the order, or how long it is."""

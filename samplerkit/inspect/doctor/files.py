@@ -1,11 +1,13 @@
-"""Files and how they are read: blocks inside of files, too few of them, lanes that do not fit."""
+"""Files and how they are read: blocks inside of files, too few of them, lanes and room that do not fit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from samplerkit.inspect.costs import files_needed_at_once
 from samplerkit.inspect.doctor.finding import Finding
 from samplerkit.inspect.doctor.patient import Patient
 from samplerkit.order.files import Lanes
@@ -76,6 +78,26 @@ def lanes_do_not_divide(patient: Patient) -> Iterator[Finding]:
         f"{lanes} lanes on {ranks} ranks: neither divides the other, so that a rank reads up to {each} lanes "
         "and their files",
         f"say lanes={ranks}, or a multiple of it, or run on a number of ranks that divides {lanes}",
+    )
+
+
+def files_read_again(patient: Patient) -> Iterator[Finding]:
+    """A FileDataset that has room for fewer files than the order goes back and forth between."""
+    # Known by its looks: this room does not know that of files.
+    limits: Any = getattr(patient.dataset, "_limits", None)
+    if not hasattr(limits, "max_files") or patient.view is None or not patient.view.layout.has_files:
+        return
+    needed = files_needed_at_once(patient.view, patient.view.epoch, max(1, patient.num_workers))
+    if needed <= limits.max_files:
+        return
+    # One more for a file that is needed in one batch only, and those that are read ahead.
+    room = min(needed + 1 + limits.read_ahead, patient.view.layout.num_files)
+    yield Finding(
+        "files-read-again",
+        "warning",
+        f"the order goes back and forth between {needed} files, and max_files={limits.max_files} are kept: "
+        "files are read more than once an epoch",
+        f"say max_files={room} or more, or take shuffle: partial with smaller blocks",
     )
 
 

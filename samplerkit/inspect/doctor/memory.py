@@ -10,6 +10,7 @@ import torch.utils.data
 
 from samplerkit.inspect.doctor.finding import Finding
 from samplerkit.inspect.doctor.patient import Patient
+from samplerkit.inspect.plan import LISTED_BYTES
 from samplerkit.loading.torch_sampler import TorchSampler
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.distributed import DistributedSampler
@@ -22,9 +23,6 @@ from samplerkit.samplers.weighted import WeightedRandomSampler
 GIB = 1 << 30
 MOST_WEIGHTS = 1 << 24
 """What `torch.multinomial` takes."""
-
-_BYTES_OF_A_PERMUTATION = 49
-"""A sample in a permutation that becomes a Python list, measured: 4.6 GiB for 1e8 samples."""
 
 _BYTES_OF_A_LIST = 40
 _BYTES_OF_A_TABLE = 24
@@ -89,12 +87,12 @@ def _bytes_needed(sampler: Any, size: int) -> int:
     torchs = torch.utils.data
     if isinstance(sampler, torchs.DistributedSampler):
         whole = len(sampler.dataset)  # type: ignore[arg-type]  # torch's own constructor asks for it
-        return (_BYTES_OF_A_PERMUTATION if sampler.shuffle else _BYTES_OF_A_LIST) * whole
+        return (LISTED_BYTES if sampler.shuffle else _BYTES_OF_A_LIST) * whole
     if isinstance(sampler, torchs.RandomSampler):
         # With replacement, torch draws 32 at a time.
-        return 0 if sampler.replacement else _BYTES_OF_A_PERMUTATION * len(sampler.data_source)
+        return 0 if sampler.replacement else LISTED_BYTES * len(sampler.data_source)
     if isinstance(sampler, torchs.SubsetRandomSampler | torchs.WeightedRandomSampler):
-        return _BYTES_OF_A_PERMUTATION * len(sampler)
+        return LISTED_BYTES * len(sampler)
     held = [value for value in getattr(sampler, "__dict__", {}).values() if isinstance(value, list | tuple)]
     return _BYTES_OF_A_LIST * max((len(value) for value in held), default=0)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable
 from weakref import WeakValueDictionary
 
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 
+# Without a lock, which a child forked while it is held would wait for: two threads may arrange the same ids.
 _tables: WeakValueDictionary[tuple[Hashable, int], Table] = WeakValueDictionary()
-_lock = threading.Lock()
 
 
 def carried(name: Hashable, epoch: int, arrange: Callable[[int, int], Ids]) -> Table:
@@ -31,17 +30,15 @@ def carried(name: Hashable, epoch: int, arrange: Callable[[int, int], Ids]) -> T
     start, table = _latest_held(name, epoch) or (0, _table(arrange(0, 0)))
     for number in range(start + 1, epoch + 1):
         table = _table(table.ids_at(arrange(number, len(table))))
-    with _lock:
-        _tables[name, epoch] = table
+    _tables[name, epoch] = table
     return table
 
 
 def _latest_held(name: Hashable, epoch: int) -> tuple[int, Table] | None:
-    with _lock:
-        for number in range(epoch, -1, -1):
-            table = _tables.get((name, number))
-            if table is not None:
-                return number, table
+    for number in range(epoch, -1, -1):
+        table = _tables.get((name, number))
+        if table is not None:
+            return number, table
     return None
 
 

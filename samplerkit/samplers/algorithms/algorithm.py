@@ -75,3 +75,14 @@ class Algorithm(Protocol):
         Returns:
             The class of each draw, and which of its members was drawn: two int64 arrays of one length.
         """
+
+
+def each_class(num_classes: int, num_val: int, num_samples: int | None) -> Ids:
+    """Gives `num_val` times each class, one class after another, and no more than `num_samples` in all.
+
+    Example:
+        >>> each_class(3, 2, 5)
+        array([0, 0, 1, 1, 2])
+    """
+    count = num_classes * num_val
+    return np.arange(count if num_samples is None else min(num_samples, count)) // num_val

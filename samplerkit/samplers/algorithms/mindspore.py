@@ -33,7 +33,7 @@ from samplerkit.order.replay.weighted import weighted_distinct, weighted_draws
 from samplerkit.order.sequences import Range, Table
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.algorithms.algorithm import Algorithm, Weights
+from samplerkit.samplers.algorithms.algorithm import Algorithm, Weights, each_class
 from samplerkit.samplers.algorithms.dataset_kind import DatasetKind, kind_of
 from samplerkit.samplers.context import Context
 
@@ -151,7 +151,7 @@ class MindSpore(Algorithm):
         self._refuse_over_files(self._kind(context))
         generator = Mt19937(seed)
         classes = shuffled(counts.size, generator) if shuffle else np.arange(counts.size)
-        classes = np.repeat(classes.astype(np.int64), num_val)[:num_samples]
+        classes = classes[each_class(counts.size, num_val, num_samples)].astype(np.int64)
         if context.epoch:
             generator = Mt19937((seed + context.epoch) % _SEEDS)
         return classes, uniform_integers(generator, counts[classes])

@@ -15,7 +15,7 @@ from samplerkit.order.permutation import Permutation
 from samplerkit.order.sequences import Draws, Permuted, Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.order.weights import draw_without_replacement, integer_weights
-from samplerkit.samplers.algorithms.algorithm import Algorithm, Weights
+from samplerkit.samplers.algorithms.algorithm import Algorithm, Weights, each_class
 from samplerkit.samplers.context import Context
 
 _HASH_WORDS = 3
@@ -74,7 +74,7 @@ class Samplerkit1(Algorithm):
         classes = np.arange(counts.size)
         if shuffle:
             classes = Permutation(counts.size, context.key(seed, "pk classes")).forward(classes)
-        classes = np.repeat(classes, num_val)[:num_samples]
+        classes = classes[each_class(classes.size, num_val, num_samples)]
         words = context.key(seed, "pk").words(_HASH_WORDS)
         hashes = keyed_hash(words, np.arange(classes.size))
         # 32 bits of the hash are enough to pick one of fewer than 2^31 members without a visible bias.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
+from samplerkit.order.integers import integer
 from samplerkit.order.typing import Ids
 from samplerkit.storage.remote.options import RemoteOptions
 
@@ -19,9 +19,7 @@ def checked_integer(place: str, value: Any, least: int) -> int:
         ArgumentTypeError: it is none.
         ArgumentRangeError: it is less than it may be, which is 0 or 1.
     """
-    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
-        raise ArgumentTypeError(place, "must be an integer", value)
-    number = operator.index(value)
+    number = integer(place, value)
     if number < least:
         problem = "must be positive" if least else "must not be negative"
         raise ArgumentRangeError(place, problem, number)

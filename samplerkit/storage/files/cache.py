@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import heapq
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, Generic, final
 
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.replacement import Replacement
 from samplerkit.storage.files.shelf import CacheLimits, Content, Shelf
 from samplerkit.storage.files.stats import FileStats
-from samplerkit.storage.files.uses import NEVER, Uses
+from samplerkit.storage.files.uses import Uses
 
 STOP_SECONDS = 1.0
 """How long `close` waits for threads that are in the middle of a read."""
@@ -25,36 +25,46 @@ STOP_SECONDS = 1.0
 class ReadAheadCache(Generic[Content]):
     """What one process has at hand of some files: their content in memory, or open shards.
 
-    What is read next is known where `expect` was called: then the file goes whose next use lies furthest in
-    the future (Belady 1966), and the files that are used next are read ahead. Elsewhere the file goes that
-    was used least recently, and the next file is read ahead while files are read one after another.
+    What is read next is known where `expect` was called. `Replacement` chooses which file goes, and which
+    ones are read ahead.
 
     Args:
         read: reads a file, by its number; called from several threads.
         num_files: the number of files.
         limits: what the cache may hold.
         stats: the figures to begin with.
+
+    Attributes:
+        stats: the figures so far.
+        read_again: how often a file was read that had been read before, since `expect` told what comes.
     """
 
     def __init__(
         self, read: Callable[[int], Content], num_files: int, limits: CacheLimits, stats: FileStats
     ) -> None:
         self._read = read
-        self._num_files = num_files
         self._limits = limits
         self.stats = stats
+        self.read_again = 0
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._shelf: Shelf[Content] = Shelf(limits)
+        self._choice: Replacement[Content] = Replacement(self._shelf, num_files, limits.read_ahead)
         self._failures: dict[int, BaseException] = {}
         self._unused: set[int] = set()  # read ahead, and not wanted yet
+        self._expected: set[int] = set()  # read since it is known what comes
         self._queue: deque[int] = deque()
-        self._held: int | None = None  # what the caller reads from now
-        self._last: int | None = None
-        self._is_sequential = False
-        self._uses: Uses | None = None
         self._threads: list[threading.Thread] = []
         self._is_stopped = False
+
+    @property
+    def is_too_small(self) -> bool:
+        """Whether it is certain that there is too little room for what `expect` told.
+
+        It is when more files were read again than were ever here at a time: a few at the borders of lanes are
+        no matter.
+        """
+        return self.read_again > self.stats.peak_files
 
     def expect(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids]) -> None:
         """Is told what this process will read, batch by batch; forgets what it was told before."""
@@ -67,19 +77,20 @@ class ReadAheadCache(Generic[Content]):
     def begin(self, ids: Ids) -> None:
         """Is told that a batch is read now."""
         with self._changed:
-            if self._uses is None:
+            uses = self._choice.uses
+            if uses is None:
                 return
-            self._uses.begin(ids)
-            if not self._uses.is_right:
+            uses.begin(ids)
+            if not uses.is_right:
                 self._change_plan(None)
 
     def end(self) -> None:
         """Is told that the batch is over: its files may go."""
         with self._changed:
-            self._held = None
-            if self._uses is not None:
-                self._uses.end()
-                for file in [] if self._limits.keeps_unneeded else self._shelf.unused(self._next_use):
+            self._choice.held = None
+            if self._choice.uses is not None:
+                self._choice.uses.end()
+                for file in [] if self._limits.keeps_unneeded else self._shelf.unused(self._choice.next_use):
                     self._drop(file)
             self._read_ahead()
 
@@ -99,13 +110,8 @@ class ReadAheadCache(Generic[Content]):
             DatasetError: it cannot be read, also if that was tried ahead; the next call tries again.
         """
         with self._changed:
-            self._held = file
-            moves = 0 if self._last is None else file - self._last
-            if moves:
-                self._is_sequential = moves == 1
-                if self._uses is None and not self._is_sequential:
-                    self._unused.clear()
-            self._last = file
+            if self._choice.turn_to(file):
+                self._unused.clear()
             content = self._shelf.contents.get(file)
             if content is None:
                 content = self._waited_for(file)
@@ -113,8 +119,8 @@ class ReadAheadCache(Generic[Content]):
                 self.stats = replace(self.stats, hits=self.stats.hits + 1)
             self._shelf.touch(file)
             self._unused.discard(file)
-            if self._uses is not None:
-                self._uses.used(file)
+            if self._choice.uses is not None:
+                self._choice.uses.used(file)
             self._read_ahead()
             return content
 
@@ -182,18 +188,25 @@ class ReadAheadCache(Generic[Content]):
         if self._is_stopped:
             return
         self._shelf.put(file, content)
+        self._note(file)
         self.stats = replace(
             self.stats,
             bytes_read=self.stats.bytes_read + content.num_bytes,
             peak_bytes=max(self.stats.peak_bytes, self._shelf.num_bytes),
         )
         while self._shelf.is_too_large:  # the file is larger than was thought
-            self._drop(self._victim())
+            self._drop(self._choice.victim())
+
+    def _note(self, file: int) -> None:
+        """Counts what is read again, of what one call of `expect` told."""
+        if self._choice.uses is not None:
+            self.read_again += file in self._expected
+            self._expected.add(file)
 
     def _make_room(self) -> bool:
         """Drops files until the one that is wanted now fits; tells whether it does."""
         while self._shelf.is_full:
-            victim = self._victim()
+            victim = self._choice.victim()
             if victim is not None:
                 self._drop(victim)
             elif self._queue:
@@ -209,27 +222,11 @@ class ReadAheadCache(Generic[Content]):
         read more often than without reading ahead (Cao et al. 1995 call that conservative).
         """
         while self._shelf.is_full:
-            victim = self._victim() if self._uses is None else self._victim_at(self._uses.next_use(file))
-            if victim is None or victim == self._held or victim in self._unused:
+            victim = self._choice.victim_for(file)
+            if victim is None or victim == self._choice.held or victim in self._unused:
                 return False
             self._drop(victim)
         return True
-
-    def _victim(self) -> int | None:
-        """Gives the file whose next use is furthest away; of several, the least recently used."""
-        return self._shelf.furthest(self._next_use, self._last if self._uses is None else self._held)
-
-    def _victim_at(self, batch: float) -> int | None:
-        """Gives the file whose next use after a batch is furthest away, if it is here and not used before."""
-        uses = self._uses
-        if uses is None:
-            return None
-        files = [*self._shelf.contents, *self._shelf.loading]
-        victim = max(files, key=lambda file: (uses.next_use(file, batch), uses.next_use(file) > batch))
-        return victim if victim in self._shelf.contents and uses.next_use(victim) > batch else None
-
-    def _next_use(self, file: int) -> float:
-        return NEVER if self._uses is None else self._uses.next_use(file)
 
     def _drop(self, file: int | None) -> None:
         if file is not None:
@@ -242,7 +239,9 @@ class ReadAheadCache(Generic[Content]):
         self._unused.discard(file)
 
     def _change_plan(self, uses: Uses | None) -> None:
-        self._uses = uses
+        self._choice.uses = uses
+        self._expected.clear()
+        self.read_again = 0
         while self._queue:
             self._forget(self._queue.pop())
         self._unused.clear()
@@ -253,7 +252,7 @@ class ReadAheadCache(Generic[Content]):
         number = self._limits.read_ahead - len(self._unused)
         if number <= 0 or self._is_stopped:
             return
-        for file in self._wanted_next(number):
+        for file in self._choice.wanted_next(number, self._failures):
             if not self._make_room_ahead(file):
                 return
             self._shelf.loading.add(file)
@@ -264,20 +263,6 @@ class ReadAheadCache(Generic[Content]):
                 name = f"samplerkit-read-ahead-{len(self._threads)}"
                 self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
                 self._threads[-1].start()
-
-    def _wanted_next(self, number: int) -> list[int]:
-        """Gives the files that are wanted next and are not here, the first first."""
-        if self._uses is not None:
-            upcoming = self._uses.upcoming_files()
-            return [file for _, file in heapq.nsmallest(number, self._missing(upcoming))]
-        if self._last is None or not self._is_sequential:
-            return []
-        end = min(self._num_files, self._last + 1 + self._limits.read_ahead)
-        following = ((file, file) for file in range(self._last + 1, end))
-        return [file for _, file in self._missing(following)][:number]
-
-    def _missing(self, files: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        return (entry for entry in files if entry[1] not in self._shelf and entry[1] not in self._failures)
 
     def _work(self) -> None:
         """What a thread does: it reads ahead until all is over."""

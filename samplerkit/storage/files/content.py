@@ -62,8 +62,8 @@ class FileContent:
         What comes from arrays is a copy, so that whoever changes a sample does not change the file.
         """
         if not isinstance(self.data, dict):
-            return list(self._taken(self.data, rows))
-        columns = [self._taken(column, rows) for column in self.data.values()]
+            return list(self.taken(self.data, rows))
+        columns = [self.taken(column, rows) for column in self.data.values()]
         keys = tuple(self.data)
         return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -75,11 +75,23 @@ class FileContent:
         """
         if not isinstance(self.data, dict):
             raise DatasetError(self.path, "has no columns: its reader gives a sequence of samples")
-        return {key: np.asarray(self._taken(column, rows)) for key, column in self.data.items()}
+        return {key: np.asarray(self.taken(column, rows)) for key, column in self.data.items()}
 
-    def _taken(self, column: Any, rows: Ids) -> Any:
+    def taken(self, column: Any, rows: Ids) -> Any:
+        """Gives some rows of a column: of an array a copy, of anything else a list.
+
+        Raises:
+            DatasetError: it refuses.
+        """
         if hasattr(column, "shape"):
-            return column[rows]
+            try:
+                return column[rows]
+            except MemoryError:
+                raise
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                mend = "let the reader give arrays that an array of rows selects from, as numpy's do"
+                raise DatasetError(self.path, f"rows cannot be taken ({what})", mend=mend) from error
         samples = []
         for row in rows.tolist():
             try:

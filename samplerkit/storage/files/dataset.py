@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any, Final, Literal, final
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, OutOfDatasetError
+from samplerkit.order.integers import integer
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.arguments import checked_ids, checked_integer, checked_remote
@@ -26,9 +26,10 @@ from samplerkit.storage.files.lengths import (
     save_lengths,
 )
 from samplerkit.storage.files.paths import file_paths, short_names
-from samplerkit.storage.files.process import Process
+from samplerkit.storage.files.process import PerProcess, Process
 from samplerkit.storage.files.reader import FileReader, file_reader, read_file
 from samplerkit.storage.files.remote import RemoteReader, sizes_of, storage_for, with_requests
+from samplerkit.storage.files.rereading import tell_of_rereading
 from samplerkit.storage.files.shelf import CacheLimits
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.progress import Progress, progress_of, silence
@@ -132,13 +133,14 @@ class FileDataset:
         if lengths is not None:
             told = fetched_lengths(lengths, self._storage)
             self._layout = Layout(given_lengths(told, self.files, self._names), self._names)
-        self._processes: dict[int, Process] = {}
+        self._has_told = False
+        self._processes: PerProcess[FileCache] = PerProcess()
 
     @property
     def layout(self) -> Layout:
         """How many samples lie in which file; counted now if it was not told."""
         if self._layout is None:
-            process = self._process()
+            process = self._processes.here()
             with process.lock:
                 if self._layout is None:
                     self._layout = self._counted(process)
@@ -147,8 +149,8 @@ class FileDataset:
     @property
     def stats(self) -> FileStats:
         """What was read and waited for in this process, since the dataset was made or the process began."""
-        process = self._process()
-        return with_requests(process.stats if process.cache is None else process.cache.stats, self._storage)
+        process = self._processes.here()
+        return with_requests(process.stats, self._storage)
 
     @property
     def is_layout_known(self) -> bool:
@@ -160,9 +162,7 @@ class FileDataset:
 
     def __getitem__(self, index: int) -> Any:
         """Gives a sample."""
-        if isinstance(index, bool | np.bool_) or not hasattr(index, "__index__"):
-            raise ArgumentTypeError("index", "must be an integer", index)
-        number, size = int(index), len(self)
+        number, size = integer("index", index), len(self)
         if not -size <= number < size:
             raise OutOfDatasetError("index", f"outside of a dataset of {size} samples", number)
         with closing(self._parts(np.array([number % size]))) as parts:
@@ -182,9 +182,14 @@ class FileDataset:
             DatasetError: a file cannot be read; also if that was found out ahead.
         """
         wanted = checked_ids(ids)
-        self._cache().begin(wanted)
+        cache = self._cache()
+        cache.begin(wanted)
         with closing(self._parts(wanted)) as parts:
-            return (gathered_columns if self._as_columns else gathered_samples)(parts, wanted.size)
+            batch = (gathered_columns if self._as_columns else gathered_samples)(parts, wanted.size)
+        if cache.is_too_small and not self._has_told:
+            self._has_told = True
+            tell_of_rereading(cache.read_again, self._limits)
+        return batch
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
         """Is told what this process will read, so that files are read ahead and the right ones kept.
@@ -213,18 +218,7 @@ class FileDataset:
 
     def close(self) -> None:
         """Ends the threads and lets go of the files in memory. The dataset can be used again."""
-        process = self._process()
-        with process.lock:
-            cache, process.cache = process.cache, None
-            if cache is not None:
-                cache.stop()
-            # Now, so that threads do not wait for what is on its way.
-            if self._storage is not None:
-                self._storage.close()
-            if cache is not None:
-                cache.close()
-                process.stats = cache.stats
-                process.finalizer.detach()
+        self._processes.here().close(self._storage)
 
     def __enter__(self) -> FileDataset:
         return self
@@ -234,7 +228,7 @@ class FileDataset:
 
     def __getstate__(self) -> dict[str, Any]:
         # Neither what is in memory nor threads, locks and the user's terminal travel to another process.
-        return {**self.__dict__, "_processes": {}, "_progress": silence}
+        return {**self.__dict__, "_processes": PerProcess(), "_progress": silence}
 
     def __repr__(self) -> str:
         samples = "not counted" if self._layout is None else f"{len(self._layout)} samples"
@@ -256,7 +250,7 @@ class FileDataset:
         finally:
             cache.end()
 
-    def _counted(self, process: Process) -> Layout:
+    def _counted(self, process: Process[FileCache]) -> Layout:
         def count(file: int) -> int:
             return self._reader.count(self.files[file])
 
@@ -264,29 +258,14 @@ class FileDataset:
         threads = COUNTING_THREADS if self._reader.counts_cheaply else self._limits.max_files
         progress = partial(self._progress, "files counted:")
         lengths = counted_lengths(count, len(self.files), min(threads, COUNTING_THREADS), progress)
-        process.stats = replace(process.stats, files_counted=process.stats.files_counted + len(lengths))
+        process.before = replace(process.before, files_counted=process.before.files_counted + len(lengths))
         return Layout(lengths, self._names)
 
-    def _process(self) -> Process:
-        """What belongs to this process. A child gets its own: locks and threads do not survive a fork."""
-        pid = os.getpid()
-        process = self._processes.get(pid)
-        if process is None:
-            self._processes = {pid: self._processes.setdefault(pid, Process())}
-            process = self._processes[pid]
-        return process
-
     def _cache(self) -> FileCache:
-        process = self._process()
-        cache = process.cache
-        if cache is None:
-            layout = self.layout
-            with process.lock:
-                cache = process.cache
-                if cache is None:
-                    # It must not hold the dataset, which ends it when it is garbage.
-                    read = partial(read_file, self._reader, self.files, layout.sizes)
-                    cache = FileCache(read, layout.num_files, self._limits, process.stats)
-                    process.finalizer = weakref.finalize(self, cache.stop)
-                    process.cache = cache
-        return cache
+        process = self._processes.here()
+        held = process.held
+        if held is not None:
+            return held
+        layout = self.layout
+        read = partial(read_file, self._reader, self.files, layout.sizes)
+        return process.opened(self, partial(FileCache, read, layout.num_files, self._limits))

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.order.integers import integer
 from samplerkit.order.typing import Ids
 from samplerkit.storage.remote.location import is_remote, shown
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -40,7 +39,7 @@ def given_lengths(lengths: Any, paths: Sequence[str], names: Sequence[str]) -> l
         lengths = _loaded(Path(lengths))
     if isinstance(lengths, Mapping):
         lengths = _by_file(lengths, paths, names)
-    elif isinstance(lengths, bytes | set | frozenset) or not hasattr(lengths, "__len__"):
+    elif isinstance(lengths, bytes | set | frozenset) or not _has_length(lengths):
         raise ArgumentTypeError("lengths", "must be a dict, a list or the path of a JSON file", lengths)
     if len(lengths) != len(paths):
         raise ArgumentValueError("lengths", f"must be as many as the {len(paths)} files", len(lengths))
@@ -162,12 +161,16 @@ def _lengths_in(data: bytes, name: str) -> Mapping[Any, Any]:
     return lengths
 
 
+def _has_length(lengths: Any) -> bool:
+    # An array or tensor of one value has a method for it, which refuses.
+    return hasattr(lengths, "__len__") and getattr(lengths, "ndim", 1) > 0
+
+
 def _checked(length: Any, name: str) -> int:
-    if isinstance(length, bool | np.bool_) or not hasattr(length, "__index__"):
-        raise ArgumentTypeError(f"lengths[{name!r}]", "must be an integer", length)
-    if length < 0:
-        raise ArgumentValueError(f"lengths[{name!r}]", "must not be negative", int(length))
-    return int(length)
+    number = integer(f"lengths[{name!r}]", length)
+    if number < 0:
+        raise ArgumentValueError(f"lengths[{name!r}]", "must not be negative", number)
+    return number
 
 
 def _mask() -> int:

@@ -8,10 +8,9 @@ from glob import glob, has_magic
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import unquote, urlsplit
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.storage.remote.location import expand, has_pattern, is_remote, shown
+from samplerkit.storage.remote.location import expand, has_pattern, is_remote, local_path, shown
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.names import expand_braces
 
@@ -35,7 +34,7 @@ def file_paths(files: Any, remote: RemoteOptions | None) -> tuple[str, ...]:
     if isinstance(files, str) and is_remote(files):
         return _remote_matches(files, remote)
     if isinstance(files, str | os.PathLike):
-        return _matches(_local(os.fspath(files)), files)
+        return _matches(os.fspath(files), files)
     if isinstance(files, bytes | dict | set | frozenset) or not isinstance(files, Iterable):
         raise ArgumentTypeError("files", "must be a list of paths or a glob pattern", files)
     given = list(files)
@@ -43,7 +42,7 @@ def file_paths(files: Any, remote: RemoteOptions | None) -> tuple[str, ...]:
     for number, path in enumerate(given):
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
             raise ArgumentTypeError(f"files[{number}]", "must be a path", path)
-        paths.append(_local(os.fspath(path)))
+        paths.append(local_path(os.fspath(path)))
     if not paths:
         raise ArgumentValueError("files", "must not be empty", given)
     return tuple(paths)
@@ -97,22 +96,20 @@ def _names_of_urls(paths: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(address[length:] for address in addresses)
 
 
-def _local(path: Any) -> Any:
-    """Gives the path that a `file://` URL means; others as they are."""
-    return unquote(urlsplit(path).path) if isinstance(path, str) and path.startswith("file://") else path
-
-
 def _matches(pattern: Any, given: Any) -> tuple[str, ...]:
     if not isinstance(pattern, str):
         raise ArgumentTypeError("files", "must be a list of paths or a glob pattern", given)
-    if not has_magic(pattern) or Path(pattern).is_file():
-        if Path(pattern).is_dir():
+    pattern = local_path(pattern)
+    # Path's own methods raise where a name is too long to be one.
+    is_file, is_folder = os.path.isfile, os.path.isdir
+    if not has_magic(pattern) or is_file(pattern):
+        if is_folder(pattern):
             raise ArgumentValueError(
                 "files", "is a folder", given, mend="give its files, as in 'folder/*.npz'"
             )
         return (pattern,)
     matches = glob(pattern, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute pattern
-    found = [path for path in matches if Path(path).is_file()]
+    found = [path for path in matches if is_file(path)]
     if not found:
         raise DatasetError("files", "no file matches", pattern, mend="check folder and pattern")
     return tuple(sorted(found, key=os.fsencode))

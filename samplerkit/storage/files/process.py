@@ -1,29 +1,102 @@
-"""What a dataset of files has in one process."""
+"""What a dataset has in one process: threads and what is open, from the first use on."""
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
-from typing import Any, final
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar, final
 
-from samplerkit.storage.files.cache import FileCache
 from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.remote.storage import RemoteStorage
+
+
+class Open(Protocol):
+    """What is open: files in memory, or shards."""
+
+    @property
+    def stats(self) -> FileStats:
+        """Its figures."""
+
+    def stop(self) -> None:
+        """Lets everything go; threads end when they are done with what they do now."""
+
+    def close(self) -> None:
+        """Lets everything go, and waits for the threads, for a second or two."""
+
+
+Held = TypeVar("Held", bound=Open)
 
 
 @final
-class Process:
-    """What a dataset of files has in one process; a child gets one of its own.
+class Process(Generic[Held]):
+    """What a dataset has in one process.
 
     Attributes:
-        lock: held while files are counted, and while the cache is made or let go.
-        cache: the files in memory, from the first use on.
-        finalizer: stops the cache when the dataset is garbage, and at the interpreter's end.
-        stats: the figures of what was before the cache.
+        lock: held while files are counted, and while what is open is made or let go.
+        held: what is open, from the first use on.
+        before: the figures of what was before that.
     """
 
-    finalizer: weakref.finalize[Any, Any]
+    _finalizer: weakref.finalize[Any, Any]
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.cache: FileCache | None = None
-        self.stats = FileStats()
+        self.held: Held | None = None
+        self.before = FileStats()
+
+    @property
+    def stats(self) -> FileStats:
+        """The figures so far."""
+        held = self.held
+        return self.before if held is None else held.stats
+
+    def opened(self, owner: object, make: Callable[[FileStats], Held]) -> Held:
+        """Gives what is open, made now if there is nothing.
+
+        Args:
+            owner: the dataset; what is open is stopped when it is garbage, and at the interpreter's end.
+            make: makes it, with the figures to begin with. What it makes must not hold the owner.
+        """
+        with self.lock:
+            if self.held is None:
+                held = make(self.before)
+                self._finalizer = weakref.finalize(owner, held.stop)
+                self.held = held
+            return self.held
+
+    def close(self, storage: RemoteStorage | None = None) -> None:
+        """Ends the threads and lets go of what is open.
+
+        Args:
+            storage: what the threads read from; it is closed before they are waited for.
+        """
+        with self.lock:
+            held, self.held = self.held, None
+            if held is not None:
+                held.stop()
+            # Now, so that threads do not wait for what is on its way.
+            if storage is not None:
+                storage.close()
+            if held is not None:
+                held.close()
+                self.before = held.stats
+                self._finalizer.detach()
+
+
+@final
+class PerProcess(Generic[Held]):
+    """What a dataset has in each process. A child gets its own: locks and threads do not survive a fork."""
+
+    def __init__(self) -> None:
+        self._processes: dict[int, Process[Held]] = {}
+
+    def here(self) -> Process[Held]:
+        """Gives what belongs to this process."""
+        pid = os.getpid()
+        process = self._processes.get(pid)
+        if process is None:
+            self._processes = {pid: self._processes.setdefault(pid, Process())}
+            process = self._processes[pid]
+        return process

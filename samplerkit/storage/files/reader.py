@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, final
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, SamplerkitError
+from samplerkit.order.integers import integer
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.files.readers import READERS
@@ -110,7 +111,13 @@ class LengthReader:
         return _length(given[1] if isinstance(given, tuple) and len(given) == 2 else given, path)
 
 
-def read_file(reader: FileReader, paths: Sequence[str], sizes: Ids, file: int) -> FileContent:
+def read_file(
+    reader: FileReader,
+    paths: Sequence[str],
+    sizes: Ids,
+    file: int,
+    mend: str = "correct lengths, or leave them out to have them counted",
+) -> FileContent:
     """Reads a file and checks its length.
 
     Args:
@@ -118,6 +125,7 @@ def read_file(reader: FileReader, paths: Sequence[str], sizes: Ids, file: int) -
         paths: of all files.
         sizes: samples in each, as was told or counted.
         file: its number.
+        mend: what to do about sizes that are wrong.
 
     Raises:
         DatasetError: it cannot be read, or has another length.
@@ -127,7 +135,7 @@ def read_file(reader: FileReader, paths: Sequence[str], sizes: Ids, file: int) -
         raise DatasetError(
             content.path,
             f"has {content.length} samples, but {told} were told or counted",
-            mend="correct lengths, or leave them out to have them counted",
+            mend=mend,
         )
     return content
 
@@ -141,9 +149,13 @@ def _has_get_data(reader: Any) -> bool:
 
 
 def _length(value: Any, path: str) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 0:
+    try:
+        number = integer("length", value)
+    except ArgumentTypeError:
+        number = -1
+    if number < 0:
         raise DatasetError(path, "the reader must tell a number of samples", value)
-    return int(value)
+    return number
 
 
 def _guarded(path: str, what: str, call: Callable[[], Result]) -> Result:

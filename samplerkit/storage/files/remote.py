@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -19,6 +18,7 @@ from samplerkit.storage.remote.location import is_remote, shown
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.remote.version import UNKNOWN_SIZE
+from samplerkit.storage.threads import in_threads
 
 ASKED_AT_A_TIME = 16
 """Sizes that are asked for at the same time."""
@@ -116,8 +116,10 @@ def sizes_of(paths: Sequence[str], storage: RemoteStorage | None) -> Ids:
             raise DatasetError(shown(path), "does not tell its size")
         return found
 
-    with ThreadPoolExecutor(ASKED_AT_A_TIME, "samplerkit-sizes") as pool:
-        return np.fromiter(pool.map(size, range(len(paths))), dtype=np.int64, count=len(paths))
+    sizes = np.zeros(len(paths), dtype=np.int64)
+    for number, found in in_threads(size, range(len(paths)), ASKED_AT_A_TIME, "samplerkit-sizes"):
+        sizes[number] = found
+    return sizes
 
 
 def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:

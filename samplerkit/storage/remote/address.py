@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 _REMOTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*([A-Za-z][A-Za-z0-9+.-]+)://")
 _LOCAL_SCHEMES = {"file", "local"}
@@ -23,7 +23,7 @@ _SIGNED = re.compile(
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
-    r"""Tells a URL from a local path: it has a scheme and `://`, and the scheme is not `file`.
+    r"""Tells a URL from a local path: it has a scheme and `://`, and the scheme is not `file` or `local`.
 
     Example:
         >>> [is_remote(path) for path in ("s3://bucket/a.tar", "/data/a.tar", "file:///data/a.tar")]
@@ -33,6 +33,17 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
     """
     match = _REMOTE.match(path) if isinstance(path, str) else None
     return match is not None and match[1].lower() not in _LOCAL_SCHEMES
+
+
+def local_path(path: str) -> str:
+    """Gives the path that a URL of this machine means; what is none stays as it is.
+
+    Example:
+        >>> local_path("file:///data/a%20b.npz"), local_path("/data/a%20b.npz")
+        ('/data/a b.npz', '/data/a%20b.npz')
+    """
+    scheme, mark, _ = path.partition("://")
+    return unquote(urlsplit(path).path) if mark and scheme.lower() in _LOCAL_SCHEMES else path
 
 
 def is_web(url: str) -> bool:

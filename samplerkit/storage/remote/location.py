@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.address import beside, has_pattern, is_remote, is_web, shown
+from samplerkit.storage.remote.address import beside, has_pattern, is_remote, is_web, local_path, shown
 from samplerkit.storage.remote.counts import Counts
 from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retry import plainly, retried
 from samplerkit.storage.remote.stopping import Stop
 
-__all__ = ["beside", "expand", "has_pattern", "is_remote", "shown"]
+__all__ = ["beside", "expand", "has_pattern", "is_remote", "local_path", "shown"]
 
 
 def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import operator
 import os
 import re
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, final
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
+from samplerkit.order.integers import integer
 
 _DIGEST = re.compile(r"([a-z0-9_]+):([0-9a-f]+)")
 
@@ -116,9 +116,7 @@ def _folder(value: Any) -> str | None:
 
 
 def _integer(place: str, value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ArgumentTypeError(place, "must be an integer", value)
-    number = operator.index(value)
+    number = integer(place, value)
     if number < 1:
         raise ArgumentRangeError(place, "must be positive", number)
     return number

@@ -13,7 +13,7 @@ from samplerkit.storage.remote.room import Room
 from samplerkit.storage.remote.version import UNKNOWN_SIZE
 
 _STEP = 64 << 20
-"""Bytes for which room is made at a time where a size is not told."""
+"""Bytes for which room is made at a time where a size is not told; less in a small cache."""
 
 _MOST_FILLS = 5
 """How often the disk may be full at one place of a file, though there seemed to be room."""
@@ -55,7 +55,8 @@ class PartFile:
             DatasetError: the disk is full, also after files that are not in use were evicted.
         """
         if self.written + len(data) > self._reserved:
-            self._reserve(self.written + max(len(data), _STEP))
+            step = min(_STEP, (self._room.bound - self.written) // 8)
+            self._reserve(self.written + max(len(data), step))
         rest = memoryview(data)
         while rest:
             try:

@@ -37,6 +37,11 @@ class Room:
     patience: float
     stop: Stop
 
+    @property
+    def bound(self) -> int:
+        """The bytes that the folder may hold now."""
+        return self._bound(kept_in(self.folder))
+
     def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
         """Makes room for a file, and gives its part that size, so that others count it.
 

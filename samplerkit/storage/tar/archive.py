@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.flock import unwritable
 from samplerkit.storage.tar.arrays import atomic
-from samplerkit.storage.tar.cache import Cache, unwritable
+from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.flaws import Flaw
+from samplerkit.storage.tar.inflate import GzipError, inflated
 
 GZIP = b"\x1f\x8b"
 OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
 """Compressions that are told from damage by their first bytes."""
-
-_PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -131,45 +129,11 @@ def unpack(archive: Archive, cache: Cache) -> tuple[Path, Flaw | None]:
         with os.fdopen(descriptor, "rb") as source:
             try:
                 with atomic(target) as file:
-                    _inflate(source, file)
-            except _GzipError as error:
-                return target, Flaw(archive.url, error.offset, "damaged gzip", str(error))
+                    file.writelines(inflated(source.read))
+            except GzipError as error:
+                detail = f"{error}; the whole archive is in doubt"
+                return target, Flaw(archive.url, error.offset, "damaged gzip", detail)
             except OSError as error:
                 raise unwritable(cache.folder, error) from error
         cache.drop_older(target)
     return target, None
-
-
-class _GzipError(Exception):
-    def __init__(self, offset: int, problem: str) -> None:
-        super().__init__(f"{problem}; the whole archive is in doubt")
-        self.offset = offset
-
-
-def _inflate(source: IO[bytes], target: IO[bytes]) -> None:
-    """Unpacks all gzip members of a file; zlib compares the CRC and the length of each."""
-    unpacker = zlib.decompressobj(wbits=31)
-    offset = 0
-    pending = b""
-    while True:
-        piece = pending or source.read(_PIECE)
-        pending = b""
-        if not piece:
-            break
-        if unpacker.eof:
-            # Padding of zeros is usual on tapes; anything else is the next member.
-            piece, dropped = piece.lstrip(b"\0"), len(piece)
-            offset += dropped - len(piece)
-            if not piece:
-                continue
-            unpacker = zlib.decompressobj(wbits=31)
-        try:
-            while piece:
-                target.write(unpacker.decompress(piece, _PIECE))
-                offset += len(piece) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
-                piece = unpacker.unconsumed_tail
-        except zlib.error as error:
-            raise _GzipError(offset, str(error)) from error
-        pending = unpacker.unused_data if unpacker.eof else b""
-    if not unpacker.eof:
-        raise _GzipError(offset, "the compressed data end early")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.errors import ArgumentTypeError
 from samplerkit.storage.remote.location import is_remote
 from samplerkit.storage.user_cache import user_cache_folder
 
@@ -86,13 +86,6 @@ class Cache:
             yield
         finally:
             os.close(descriptor)
-
-
-def unwritable(folder: Path, error: OSError) -> DatasetError:
-    """Gives the error for a cache folder that cannot be written to."""
-    return DatasetError(
-        "cache", f"cannot be written to ({error.strerror})", str(folder), mend="say cache=FOLDER"
-    )
 
 
 def absolute(archive: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from typing import Any
@@ -20,7 +21,8 @@ def encode(name: str, value: Any) -> bytes:
     Args:
         name: the field: an extension such as `cls` or `seg.png`.
         value: bytes, as they are; text, as UTF-8; an integer for `cls`, `index` and `id`; anything that JSON
-            knows for `json`; an array for `npy`; a dict of arrays for `npz`.
+            knows for `json`; an array for `npy`; a dict of arrays for `npz`. After `.gz` at the end of the
+            name all but bytes is compressed.
 
     Raises:
         ArgumentTypeError: the value does not go with the extension.
@@ -31,21 +33,40 @@ def encode(name: str, value: Any) -> bytes:
     """
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
+    if name.endswith(".gz"):
+        # Without the time, so that the same samples give the same bytes.
+        return gzip.compress(_encoded(name.removesuffix(".gz"), value), mtime=0)
+    return _encoded(name, value)
+
+
+def _encoded(name: str, value: Any) -> bytes:
     kind = name.rsplit(".", 1)[-1]
     if kind in JSON:
-        try:
-            return json.dumps(value).encode()
-        except (TypeError, ValueError) as error:
-            raise ArgumentTypeError(name, f"cannot be written as JSON ({error})", value) from error
+        return _json(name, value)
     if isinstance(value, str):
         return value.encode()
     if kind in NUMBERS and isinstance(value, int | np.integer) and not isinstance(value, bool):
         return str(int(value)).encode()
-    stream = io.BytesIO()
     if kind == "npy" and isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        stream = io.BytesIO()
         np.lib.format.write_array(stream, value, allow_pickle=False)
         return stream.getvalue()
     if kind == "npz" and isinstance(value, dict):
-        np.savez(stream, allow_pickle=False, **value)
-        return stream.getvalue()
+        return _npz(name, value)
     raise ArgumentTypeError(name, "has no encoding for such a value", value, mend="give bytes")
+
+
+def _json(name: str, value: Any) -> bytes:
+    try:
+        return json.dumps(value).encode()
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(name, f"cannot be written as JSON ({error})", value) from error
+
+
+def _npz(name: str, arrays: dict[str, Any]) -> bytes:
+    stream = io.BytesIO()
+    try:
+        np.savez(stream, allow_pickle=False, **arrays)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(name, f"cannot be written as arrays ({error})", arrays) from error
+    return stream.getvalue()

@@ -11,6 +11,9 @@ from samplerkit.storage.tar.flaws import Reason
 BLOCK = 512
 """Bytes of a header, and the unit in which archives are padded."""
 
+ZERO = bytes(BLOCK)
+"""Two of these blocks end an archive."""
+
 POSIX_MAGIC = b"ustar\x0000"
 GNU_MAGIC = b"ustar  \x00"
 OLD_MAGIC = bytes(8)

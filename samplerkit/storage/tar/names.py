@@ -114,22 +114,24 @@ def _remote(pattern: str, options: RemoteOptions) -> list[str]:
 
 
 def _found(path: str) -> list[str]:
-    if Path(path).is_file():
+    # Path's own methods raise where a name is too long to be one.
+    is_file, is_folder = os.path.isfile, os.path.isdir
+    if is_file(path):
         return [path]
     names = []
     for name in expand_braces(path):
-        if Path(name).is_file():
+        if is_file(name):
             names.append(name)
         elif has_magic(name):
             matches = glob(name, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute patterns
             found = [match for match in matches if not match.endswith(INDEX_SUFFIX)]
-            matches = sorted((match for match in found if Path(match).is_file()), key=os.fsencode)
+            matches = sorted((match for match in found if is_file(match)), key=os.fsencode)
             if not matches:
                 raise DatasetError("urls", "no file matches", name, mend="check folder and pattern")
             names += matches
         else:
-            problem = "is a folder" if Path(name).is_dir() else "there is no such file"
-            mend = "give its archives, as in 'folder/*.tar'" if Path(name).is_dir() else "check the path"
+            problem = "is a folder" if is_folder(name) else "there is no such file"
+            mend = "give its archives, as in 'folder/*.tar'" if is_folder(name) else "check the path"
             raise DatasetError("urls", problem, name, mend=mend)
     return names
 

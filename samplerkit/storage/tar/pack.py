@@ -10,7 +10,7 @@ from typing import Any
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.names import expand_braces
-from samplerkit.storage.tar.samples import split_name
+from samplerkit.storage.tar.samples import is_meta, split_name
 from samplerkit.storage.tar.writer import TarWriter
 
 DEFAULT_BYTES = 1 << 30
@@ -25,7 +25,8 @@ class Packed:
         paths: the shards.
         num_samples: how many samples are in them.
         num_files: how many files.
-        left_out: files that have no extension, or are hidden, relative to the folder.
+        left_out: files that have no extension, are hidden, or lie in a folder `__name__`; their paths are
+            relative to the folder that was packed.
     """
 
     paths: tuple[str, ...]
@@ -115,7 +116,7 @@ def _samples_of(folder: Path) -> tuple[dict[str, list[tuple[str, str]]], list[st
             path = os.path.relpath(Path(root) / file, folder)
             name = os.fsencode(path)
             parts = split_name(name)
-            is_kept = parts is not None and not file.startswith(".") and not _is_left_out(name)
+            is_kept = parts is not None and not file.startswith(".") and not is_meta(name)
             if parts is None or not is_kept or not (folder / path).is_file():
                 left_out.append(path)
             else:
@@ -125,10 +126,6 @@ def _samples_of(folder: Path) -> tuple[dict[str, list[tuple[str, str]]], list[st
         files_of = samples.setdefault(os.fsdecode(key), [])
         files_of.append((os.fsdecode(extension).lower(), path))
     return samples, sorted(left_out)
-
-
-def _is_left_out(name: bytes) -> bool:
-    return name.startswith(b"__") and name.split(b"/", 1)[0].endswith(b"__")
 
 
 def _read(path: Path) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import tee
@@ -13,7 +12,6 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.cache import ReadAheadCache
 from samplerkit.storage.files.shelf import CacheLimits
@@ -21,17 +19,14 @@ from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.tar.batches import Batch, Batches
 from samplerkit.storage.tar.contents import THREADS, Contents
 from samplerkit.storage.tar.costs import EpochCosts, FetchCosts, fetches_whole
-from samplerkit.storage.tar.flaws import Flaw, Skipped
+from samplerkit.storage.tar.flaws import Skipped
 from samplerkit.storage.tar.index import Index
-from samplerkit.storage.tar.joining import edge, split_between
+from samplerkit.storage.tar.met_indexes import MetIndexes
 from samplerkit.storage.tar.ranges import Read, Wanted, read_ranges
 from samplerkit.storage.tar.shards import Shard, Shards
 from samplerkit.storage.tar.source import Fetch
 from samplerkit.storage.tar.workers import this_worker
 from samplerkit.storage.threads import in_threads
-
-MOST_INDEXES = 4096
-"""Indexes that a process has at hand; they are mapped, so they take memory as far as they are used."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +65,10 @@ class ShardReading:
         self._shards = shards
         self._contents = contents
         self._fetching = fetching
-        self._lock = threading.Lock()
         self._finding = threading.Lock()
         self._open: ReadAheadCache[Shard] = self._new_cache(stats)
         self._at_hand: WeakValueDictionary[int, Shard] = WeakValueDictionary()
-        self._indexes: OrderedDict[int, Index] = OrderedDict()
-        self._versions: dict[int, tuple[int, int | str]] = {}
+        self._met = MetIndexes(shards.names, contents)
         self._batches: Batches | None = None
         self._is_whole: bool | None = None  # None: it was not told what comes
         self._epoch_samples = contents.layout.num_samples
@@ -90,10 +83,7 @@ class ShardReading:
     @property
     def skipped(self) -> Skipped:
         """What was skipped in the shards that were met."""
-        with self._lock:
-            met = list(self._indexes.values())
-        flaws: list[Flaw] = [flaw for index in met for flaw in index.flaws]
-        return Skipped.of(flaws, sum((Counter(index.counts) for index in met), Counter[str]()))
+        return self._met.skipped
 
     def expect(self, upcoming: Iterable[Any], epoch_samples: int) -> None:
         """Is told what is read next, batch by batch: it chooses how to read that, and reads ahead.
@@ -144,18 +134,18 @@ class ShardReading:
 
     def index(self, number: int) -> Index:
         """Gives the index of a shard; the shard is fetched for it if there is none."""
-        found = self._index_here(number)
+        found = self._met.get(number)
         if found is not None:
             return found
         known = self._shards.known_index(number)
         if known is not None:
-            return self._learned(number, known)
+            return self._met.add(number, known)
         return self._open.content(number).index
 
     def indexes(self, numbers: Iterable[int]) -> dict[int, Index]:
         """Gives the indexes of several shards; those that are not at hand are asked for at the same time."""
         wanted = list(numbers)
-        found = {number: index for number in wanted if (index := self._index_here(number)) is not None}
+        found = {number: index for number in wanted if (index := self._met.get(number)) is not None}
         if len(found) < len(wanted):
             # The next batch, which is read ahead, mostly lacks the same ones.
             with self._finding:
@@ -229,51 +219,14 @@ class ShardReading:
 
     def _opened(self, number: int) -> Shard:
         """Brings a shard here: what the cache of open shards calls."""
-        known, refuses_stale = self._index_here(number), not self._contents.is_told
+        known, refuses_stale = self._met.get(number), not self._contents.is_told
         shard = self._shards.open(number, known, refuses_stale=refuses_stale)
-        self._learned(number, shard.index)
+        self._met.add(number, shard.index)
         self._at_hand[number] = shard
         return shard
 
-    def _index_here(self, number: int) -> Index | None:
-        with self._lock:
-            found = self._indexes.get(number)
-            if found is not None:
-                self._indexes.move_to_end(number)
-            return found
-
     def _new_cache(self, stats: FileStats) -> ReadAheadCache[Shard]:
         return ReadAheadCache(self._opened, len(self._shards.urls), self._fetching.limits, stats)
-
-    def _learned(self, number: int, index: Index) -> Index:
-        """Takes an index, if it is what was told."""
-        name, told = self._shards.names[number], int(self._contents.counts[number])
-        version = (index.archive.size, index.archive.version)
-        if self._versions.setdefault(number, version) != version:
-            raise index.archive.changed()
-        if index.num_samples != told and not self._contents.is_told:
-            raise index.archive.changed()
-        if index.num_samples != told:
-            mend = "correct lengths, or leave them out to have the shards indexed"
-            raise DatasetError(name, f"has {index.num_samples} samples, but {told} were told", mend=mend)
-        with self._lock:
-            self._indexes[number] = index
-            self._indexes.move_to_end(number)
-            if len(self._indexes) > MOST_INDEXES:
-                self._indexes.popitem(last=False)
-        if self._contents.is_told:
-            self._check_neighbours(number)
-        return index
-
-    def _check_neighbours(self, number: int) -> None:
-        """Looks for a sample that is split over a shard and one beside it, if their indexes are here."""
-        for at in (number - 1, number):
-            with self._lock:
-                one, other = self._indexes.get(at), self._indexes.get(at + 1)
-            if one is not None and other is not None:
-                split = split_between(edge(one, one.num_samples - 1), edge(other, 0), self._shards.names[at])
-                if split is not None:
-                    raise Flaw(self._shards.names[at + 1], *split).error()
 
     def _note_costs(self, read: Read, samples: int, parts: list[Wanted]) -> None:
         """Keeps what an epoch like this batch would cost, for a warning."""

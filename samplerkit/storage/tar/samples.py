@@ -54,6 +54,16 @@ def is_unsafe(name: bytes) -> bool:
     return _UNSAFE.match(name) is not None
 
 
+def is_meta(name: bytes) -> bool:
+    """Whether a name, or the folder that it begins with, is one of the format's own, which are no samples.
+
+    Example:
+        >>> is_meta(b"__notes__"), is_meta(b"__notes__/a.txt"), is_meta(b"__notes__.txt")
+        (True, True, False)
+    """
+    return _META.match(name) is not None
+
+
 @dataclass
 class Samples:
     """The samples of one archive.
@@ -185,7 +195,7 @@ class _Grouping:
             # Directories belong to the key, so the sample of such a file has unsafe names only.
             self._note(number, "unsafe name", repr(name.decode("utf-8", "replace")))
             return None
-        parts = None if _META.match(name) else split_name(name)
+        parts = None if is_meta(name) else split_name(name)
         if parts is None:
             self._ignored += 1
             if number in self._members.bad:

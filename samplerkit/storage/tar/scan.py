@@ -7,30 +7,14 @@ from dataclasses import dataclass, field
 from typing import final
 
 from samplerkit.storage.tar.flaws import Flaw, Reason
-from samplerkit.storage.tar.header import (
-    BLOCK,
-    DIRECTORY,
-    GNU_LONG_LINK,
-    GNU_LONG_NAME,
-    LONGEST_EXTENSION,
-    PAX_GLOBAL,
-    PAX_LOCAL,
-    REGULAR,
-    Header,
-    HeaderError,
-    padded,
-    parse,
-    pax_records,
-    trouble,
-)
+from samplerkit.storage.tar.header import BLOCK, ZERO, Header, HeaderError, padded, parse
+from samplerkit.storage.tar.member import EXTENSIONS, Extensions, extension_size
 from samplerkit.storage.tar.window import Window
 
 DENSE_WINDOW = 1 << 21
 SPARSE_WINDOW = 4 * BLOCK
 DENSE = 16 << 10
 """Bytes from header to header below which an archive is read whole; above, only its headers are read."""
-
-ZERO = bytes(BLOCK)
 
 
 @dataclass
@@ -76,10 +60,8 @@ class _Walk:
         self._window = Window(0, b"")
         self._found = Members()
         self._spacing = float(DENSE - 1)
-        self._global: dict[bytes, bytes] = {}
-        self._local: dict[bytes, bytes] = {}
-        self._long_name: bytes | None = None
-        self._begin: int | None = None
+        self._extensions = Extensions()
+        self._begin = 0
 
     def members(self) -> Members:
         """Walks to the end of the archive or to its first damage."""
@@ -99,7 +81,7 @@ class _Walk:
         return self._found
 
     def _is_plain(self) -> bool:
-        return self._begin is None and not self._global
+        return not (self._extensions.are_pending or self._extensions.are_global)
 
     def _load(self) -> None:
         if not self._window.holds(self._position, BLOCK) and self._position < self._size:
@@ -121,6 +103,8 @@ class _Walk:
 
     def _one(self) -> bool:
         """Reads one header of any kind; tells whether the walk goes on."""
+        if not self._extensions.are_pending:
+            self._begin = self._position
         if self._position + BLOCK > self._size:
             return self._flaw("truncated", f"the archive ends after {self._size} bytes, without an end mark")
         block = self._window.part(self._position, BLOCK)
@@ -130,64 +114,38 @@ class _Walk:
             return self._end()
         try:
             header = parse(block)
-            if header.kind in {PAX_LOCAL, PAX_GLOBAL, GNU_LONG_NAME, GNU_LONG_LINK}:
-                return self._extension(header)
-            return self._member(header)
+            return self._extension(header) if header.kind in EXTENSIONS else self._member(header)
         except HeaderError as error:
             return self._flaw("damaged header", f"{error}; the rest of the archive cannot be found")
 
     def _extension(self, header: Header) -> bool:
-        if header.size > LONGEST_EXTENSION:
-            raise HeaderError(f"an extended header of {header.size} bytes")
-        start = self._position + BLOCK
-        if start + header.size > self._size:
+        start, size = self._position + BLOCK, extension_size(header)
+        if start + size > self._size:
             return self._flaw("truncated", "the archive ends in an extended header")
-        if self._window.holds(start, header.size):
-            data = self._window.part(start, header.size)
+        if self._window.holds(start, size):
+            data = self._window.part(start, size)
         else:
-            data = os.pread(self._descriptor, header.size, start)
-        if header.kind == PAX_LOCAL:
-            self._local.update(_used(pax_records(data)))
-        elif header.kind == PAX_GLOBAL:
-            self._global.update(_used(pax_records(data)))
-        elif header.kind == GNU_LONG_NAME:
-            self._long_name = data.split(b"\0", 1)[0]
-        if header.kind != PAX_GLOBAL and self._begin is None:
-            self._begin = self._position
-        self._move(start + padded(header.size), 1)
+            data = os.pread(self._descriptor, size, start)
+        self._extensions.add(header, data)
+        self._move(start + padded(size), 1)
         return True
 
     def _member(self, header: Header) -> bool:
-        records = {**self._global, **self._local} if self._local else self._global
-        name = self._long_name if self._long_name is not None else records.get(b"path", header.name)
-        size = header.size
-        if b"size" in records:
-            if not records[b"size"].isdigit():
-                raise HeaderError("the size in a pax record is no number")
-            size = int(records[b"size"])
-        begin = self._position if self._begin is None else self._begin
-        wrong = trouble(header.kind)
-        if any(key.startswith(b"GNU.sparse.") for key in records):
-            wrong = ("unsupported member", "a sparse file")
-        # Before POSIX, a directory was a file whose name ends in a slash.
-        is_directory = header.kind == DIRECTORY or (header.kind in REGULAR and name.endswith(b"/"))
-        if wrong is not None and wrong[0] == "unsupported member":
-            return self._flaw(*wrong, offset=begin)
-        # What follows the header of a link, device or directory is the next header, whatever its size says.
-        length = 0 if wrong is not None or header.kind == DIRECTORY else size
-        if not is_directory:
-            if wrong is not None:
-                self._found.bad[len(self._found.names)] = wrong
-            self._found.names.append(name)
+        member = self._extensions.member(header)
+        if member.wrong is not None and member.wrong[0] == "unsupported member":
+            return self._flaw(*member.wrong, offset=self._begin)
+        if not member.is_directory:
+            if member.wrong is not None:
+                self._found.bad[len(self._found.names)] = member.wrong
+            self._found.names.append(member.name)
             self._found.offsets.append(self._position + BLOCK)
-            self._found.sizes.append(length)
-        self._local, self._long_name, self._begin = {}, None, None
-        self._move(self._position + BLOCK + padded(length), 1)
+            self._found.sizes.append(member.size)
+        self._move(self._position + BLOCK + padded(member.size), 1)
         return True
 
     def _end(self) -> bool:
         """Checks that two blocks of zeros, and then at most more zeros, end the archive."""
-        if self._begin is not None:
+        if self._extensions.are_pending:
             return self._flaw("damaged header", "an extended header without a member")
         second = os.pread(self._descriptor, BLOCK, self._position + BLOCK)
         if len(second) < BLOCK:
@@ -213,12 +171,3 @@ class _Walk:
             shown = name.decode("utf-8", "replace")
             found.flaws = []
             self._flaw("truncated", f"the archive ends in {shown!r}", offset - BLOCK)
-
-
-def _used(records: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Keeps the records that say where data lie and what they are called."""
-    return {
-        key: value
-        for key, value in records.items()
-        if key in {b"path", b"size"} or key.startswith(b"GNU.sparse.")
-    }

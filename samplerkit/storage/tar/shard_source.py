@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import threading
-import weakref
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -14,6 +12,7 @@ import numpy as np
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
+from samplerkit.storage.files.process import PerProcess
 from samplerkit.storage.files.remote import with_requests
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.progress import Progress, silence
@@ -55,7 +54,7 @@ class ShardSource(Source):
         self._shards = shards
         self._told = None if lengths is None else told_contents(shards.urls, lengths)
         self._fetching = fetching
-        self._processes: dict[int, _Process] = {}
+        self._processes: PerProcess[ShardReading] = PerProcess()
 
     @once
     def contents(self) -> Contents:
@@ -97,16 +96,12 @@ class ShardSource(Source):
 
     @property
     def skipped(self) -> Skipped:
-        reading = self._process().reading
-        if self._told is None or reading is None:
-            return self.contents.skipped
-        return reading.skipped
+        reading = self._processes.here().held
+        return self.contents.skipped if self._told is None or reading is None else reading.skipped
 
     @property
     def stats(self) -> FileStats:
-        process = self._process()
-        stats = process.stats if process.reading is None else process.reading.stats
-        return with_requests(stats, self._shards.storage)
+        return with_requests(self._processes.here().stats, self._shards.storage)
 
     def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
         self._reading().expect(upcoming, epoch_samples)
@@ -135,63 +130,28 @@ class ShardSource(Source):
         return sizes_of(found[number] for number in range(len(self.names)))
 
     def close(self) -> None:
-        process = self._process()
-        with process.lock:
-            reading, process.reading = process.reading, None
-            if reading is not None:
-                reading.close()
-                process.stats = reading.stats
-                process.finalizer.detach()
+        self._processes.here().close()
+        # Last: a thread that reads samples ahead would open it again.
         if self._shards.storage is not None:
             self._shards.storage.close()
 
     def __getstate__(self) -> dict[str, Any]:
         # Neither what is open nor threads, locks and the user's terminal travel to another process.
-        return {**self.__dict__, "_processes": {}, "progress": silence}
-
-    def _process(self) -> _Process:
-        """What belongs to this process. A child gets its own: locks and threads do not survive a fork."""
-        pid = os.getpid()
-        process = self._processes.get(pid)
-        if process is None:
-            self._processes = {pid: self._processes.setdefault(pid, _Process())}
-            process = self._processes[pid]
-        return process
+        return {**self.__dict__, "_processes": PerProcess(), "progress": silence}
 
     def _reading(self) -> ShardReading:
-        process = self._process()
-        reading = process.reading
-        if reading is None:
-            contents = self.contents
-            with process.lock:
-                reading = process.reading
-                if reading is None:
-                    # It must not hold the source, which ends it when it is garbage.
-                    fetching = self._fetching
-                    if self.max_cache_bytes is not None:
-                        # What workers hold open cannot be evicted: else they would wait for one another.
-                        share = self._shards.cache_capacity() // this_worker()[1]
-                        most = max(1, min(fetching.max_shards, share))
-                        fetching = replace(fetching, max_shards=most)
-                    reading = ShardReading(self._shards, contents, fetching, process.stats)
-                    process.finalizer = weakref.finalize(self, reading.stop)
-                    process.reading = reading
-        return reading
+        process = self._processes.here()
+        held = process.held
+        if held is not None:
+            return held
+        # Before the lock is taken: indexing may take its time, and close must not wait for it.
+        contents, fetching = self.contents, self._fetching_here()
+        return process.opened(self, partial(ShardReading, self._shards, contents, fetching))
 
-
-class _Process:
-    """What a source has in one process.
-
-    Attributes:
-        lock: held while the reading is made or let go.
-        reading: open shards and threads, from the first use on.
-        finalizer: stops the reading when the source is garbage, and at the interpreter's end.
-        stats: the figures of what was before the reading.
-    """
-
-    finalizer: weakref.finalize[Any, Any]
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.reading: ShardReading | None = None
-        self.stats = FileStats()
+    def _fetching_here(self) -> Fetching:
+        fetching = self._fetching
+        if self.max_cache_bytes is None:
+            return fetching
+        # What workers hold open cannot be evicted: else they would wait for one another.
+        share = self._shards.cache_capacity() // this_worker()[1]
+        return replace(fetching, max_shards=max(1, min(fetching.max_shards, share)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import final
 
+from samplerkit.storage.tar.workers import this_worker
+
 ENOUGH = 16
 """Ascending ids by which reading from front to back is recognised: by chance once in 2 * 10^13."""
 
@@ -27,8 +29,8 @@ class OrderWatch:
         self._is_over = True
 
     def see(self, ids: list[int]) -> None:
-        """Looks at ids that are read."""
-        if self._is_over:
+        """Looks at ids that are read; of the workers of a loader, one is enough."""
+        if self._is_over or this_worker()[0] != 0:
             return
         for id in ids:
             if id <= self._last:

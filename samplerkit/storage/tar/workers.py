@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import torch.utils.data
 
 
 def this_worker() -> tuple[int, int]:
     """Gives the number of this worker, and how many there are; (0, 1) outside of a worker.
 
-    Storage does not need torch, and does not import it: in a worker of a torch DataLoader it is loaded.
-
     Example:
         >>> this_worker()
         (0, 1)
     """
-    data = sys.modules.get("torch.utils.data")
-    info = None if data is None else data.get_worker_info()
+    info = torch.utils.data.get_worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)

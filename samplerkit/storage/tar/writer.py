@@ -19,7 +19,7 @@ from samplerkit.storage.tar.encode import encode
 from samplerkit.storage.tar.header import BLOCK, padded
 from samplerkit.storage.tar.index import make_index
 from samplerkit.storage.tar.names import expand_braces
-from samplerkit.storage.tar.samples import is_unsafe, split_name
+from samplerkit.storage.tar.samples import is_meta, is_unsafe, split_name
 
 _NUMBER = re.compile(r"%0?[0-9]*d")
 
@@ -103,7 +103,7 @@ class TarWriter:
         """
         key = _checked_key(sample)
         files = {
-            _checked_field(name): encode(name, value)
+            _checked_field(key, name): encode(name, value)
             for name, value in sample.items()
             if not name.startswith("__")
         }
@@ -223,14 +223,16 @@ def _checked_key(sample: Any) -> str:
     if split_name(name) != (name[:-2], b"x"):
         mend = "what follows the first dot would be taken for a part of the extension"
         raise ArgumentValueError("__key__", "must have no dot in its last part", key, mend=mend)
-    if re.match(r"__[^/]*__/", key):
+    if "/" in key and is_meta(name):
         raise ArgumentValueError("__key__", "begins with a folder that is left out by readers", key)
     return key
 
 
-def _checked_field(name: str) -> str:
+def _checked_field(key: str, name: str) -> str:
     if not name or "/" in name or "\0" in name or name != name.lower():
         raise ArgumentValueError("field", "must be an extension in lower case", name)
+    if is_meta(f"{key}.{name}".encode("utf-8", "surrogateescape")):
+        raise ArgumentValueError("field", "gives a file a name that readers leave out", f"{key}.{name}")
     return name
 
 

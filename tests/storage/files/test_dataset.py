@@ -219,6 +219,15 @@ def test_names_lie_below_the_folder_that_all_share(tmp_path):
     assert layout.names == ("a/x/000.npz", "a/y/000.npz", "b/000.npz")
 
 
+@pytest.mark.parametrize("scheme", ["file", "FILE", "local"])
+def test_a_url_of_this_machine_is_a_path(tmp_path, scheme):
+    write_npz(tmp_path / "a b", [2, 3])
+    address = f"{scheme}://{tmp_path}/a%20b"
+    for files in (f"{address}/*.npz", [f"{address}/000.npz", f"{address}/001.npz"]):
+        with FileDataset(files, "npz") as dataset:
+            assert dataset.layout == sk.Layout([2, 3], ["000.npz", "001.npz"])
+
+
 def test_moving_the_folder_changes_no_layout(tmp_path):
     write_npz(tmp_path / "here", SIZES)
     before = FileDataset(str(tmp_path / "here" / "*.npz"), "npz").layout
@@ -246,6 +255,7 @@ BAD = [
     (lambda: FileDataset(["a"], reader, max_files=0), RuntimeError, "max_files"),
     (lambda: FileDataset(["a"], reader, max_files=2.0), TypeError, "max_files"),
     (lambda: FileDataset(["a"], reader, max_files=None), TypeError, "max_files"),
+    (lambda: FileDataset(["a"], reader, max_files=np.array([4, 4])), TypeError, "max_files"),
     (lambda: FileDataset(["a"], reader, max_bytes=0), RuntimeError, "max_bytes"),
     (lambda: FileDataset(["a"], reader, max_bytes="1G"), TypeError, "max_bytes"),
     (lambda: FileDataset(["a"], reader, read_ahead=-1), RuntimeError, "read_ahead"),
@@ -257,11 +267,14 @@ BAD = [
     (lambda: FileDataset(["a"], reader, [3])[-4], IndexError, "index"),
     (lambda: FileDataset(["a"], reader, [3])["a"], TypeError, "index"),
     (lambda: FileDataset(["a"], reader, [3])[True], TypeError, "index"),
+    (lambda: FileDataset(["a"], reader, [3])[np.array([1.5])], TypeError, "index"),
     (lambda: FileDataset(["a"], reader, [3]).__getitems__([0, 3]), IndexError, "ids"),
     (lambda: FileDataset(["a"], reader, [3]).__getitems__([-1]), IndexError, "ids"),
     (lambda: FileDataset(["a"], reader, [3]).__getitems__([0.5]), TypeError, "ids"),
     (lambda: FileDataset(["nowhere.npz"], reader, [3])[0], RuntimeError, "nowhere.npz"),
     (lambda: len(FileDataset(["nowhere.npz"], reader)), RuntimeError, "nowhere.npz"),
+    (lambda: len(FileDataset("a" * 5000, reader)), RuntimeError, "aaa"),
+    (lambda: FileDataset("a" * 5000 + "*", reader), RuntimeError, "no file matches"),
 ]
 
 

@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_counted_is_an_error_that_names_it_and_can_be_trie
     assert len(dataset) == 12
 
 
-@pytest.mark.parametrize("wrong", ["3", 1.5, None, True, -1])
+@pytest.mark.parametrize("wrong", ["3", 1.5, None, True, -1, [4], np.array([4, 4])], ids=str)
 def test_a_count_that_is_no_number_is_an_error_that_names_the_file(paths, wrong):
     class Wrong(Watching):
         def count(self, path):
@@ -192,6 +192,8 @@ BAD = [
     (12, TypeError, "lengths: must be a dict, a list or the path"),
     ({1, 2}, TypeError, "lengths"),
     (b"lengths.json", TypeError, "lengths"),
+    (np.array(12), TypeError, "lengths: must be a dict, a list or the path"),
+    (np.zeros((4, 2), dtype=int), TypeError, "lengths['000.npz']: must be an integer"),
     ("/nowhere/lengths.json", RuntimeError, "save_lengths"),
 ]
 

@@ -114,7 +114,7 @@ def test_a_child_forked_while_all_locks_are_held_is_not_locked(paths):
 
     with FileDataset(paths, "npz", SIZES) as dataset:
         dataset.__getitems__([0])
-        for lock in (dataset._cache()._changed, dataset._process().lock):
+        for lock in (dataset._cache()._changed, dataset._processes.here().lock):
             holding.clear()
             threading.Thread(target=hold, args=(lock,), daemon=True).start()
             assert holding.wait(10)

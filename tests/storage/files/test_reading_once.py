@@ -198,6 +198,39 @@ def test_in_blocks_that_hardly_fit_being_told_saves_reads(paths):
     assert files_read(is_expected=True) < 0.8 * files_read(is_expected=False)
 
 
+def told_in(caplog):
+    """What was logged of files that are read again."""
+    return [text for record in caplog.records if "read again and again" in (text := record.getMessage())]
+
+
+@pytest.mark.parametrize("limit", [{"max_files": 4}, {"max_files": 60, "max_bytes": 4 * ROWS * 8 * 4}])
+def test_too_little_memory_for_the_order_is_told_once_and_early(paths, caplog, limit):
+    sampler = sk.DistributedSampler(shuffle="partial", partial_size=550, seed=1)
+    with FileDataset(paths, "npz", [ROWS] * FILES, **limit) as dataset:
+        batches = iter(sk.Loader(dataset, sampler, batch_size=16, world=sk.World(1, 0)))
+        while not told_in(caplog):
+            next(batches)
+        assert dataset.stats.files_read <= 20
+        for _ in range(40):
+            next(batches)
+    [told] = told_in(caplog)
+    assert all(f"{name}={value}" in told for name, value in limit.items())
+
+
+@pytest.mark.parametrize("mode", [IN_FILES, IN_BLOCKS, IN_POOLS], ids=["files", "partial", "two pools"])
+def test_enough_memory_is_nothing_to_tell_of_in_any_epoch(paths, caplog, mode):
+    epochs_of_ranks(paths, sk.DistributedSampler(**mode), number=3, ranks=3, max_files=5)
+    assert told_in(caplog) == []
+
+
+def test_files_that_are_read_anew_each_epoch_are_nothing_to_tell_of(paths, caplog):
+    """Each file is read once an epoch, and memory holds one only."""
+    sampler = sk.SequentialSampler()
+    figures, _ = epochs_of_ranks(paths, sampler, number=3, ranks=1, batch_size=ROWS, max_files=1)
+    assert figures[0].files_read == 3 * FILES
+    assert told_in(caplog) == []
+
+
 # What is known of the future: computed from ids, a bounded way ahead.
 
 

@@ -11,9 +11,25 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
 from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from tests.storage.remote import faults
-from tests.storage.remote.contents import content
+from tests.storage.remote.contents import content, leftovers
 
 DATA = random.Random(7).randbytes(3_000_000)
+
+
+def tells_no_size(handler, resource):
+    """Sends the whole file in chunks, whatever was asked for."""
+    if handler.headers.get("Range"):
+        del handler.headers["Range"]
+    faults.chunked(is_whole=True)(handler, resource)
+
+
+def test_a_file_whose_size_is_not_told_needs_room_for_its_own_bytes_only(server, storage, tmp_path):
+    url = server.put("/a", DATA)
+    server.always["GET", "/a"] = server.always["HEAD", "/a"] = tells_no_size
+    with pytest.raises(DatasetError, match=r"does not fit into the cache: .* \(max_cache_bytes\)"):
+        storage(max_cache_bytes=len(DATA) - 1).fetch(url)
+    assert leftovers(tmp_path / "cache") == []
+    assert content(storage(max_cache_bytes=len(DATA)).fetch(url)) == DATA
 
 
 @pytest.mark.parametrize("breaks", [faults.truncates, faults.resets])
@@ -76,14 +92,7 @@ def test_a_server_that_says_it_has_no_ranges_is_not_asked_for_one(server, storag
 
 def test_a_server_that_tells_no_size_is_read_as_a_whole(server, storage):
     url = server.put("/a", DATA[:50_000])
-    chunks = faults.chunked(is_whole=True)
-
-    def answer(handler, resource):
-        if handler.headers.get("Range"):
-            del handler.headers["Range"]
-        chunks(handler, resource)
-
-    server.always["GET", "/a"] = server.always["HEAD", "/a"] = answer
+    server.always["GET", "/a"] = server.always["HEAD", "/a"] = tells_no_size
     reader = storage()
     assert reader.version(url).size == UNKNOWN_SIZE
     assert reader.read([Span(url, 49_990, 10), Span(url, 3, 4)]) == [DATA[49_990:50_000], DATA[3:7]]

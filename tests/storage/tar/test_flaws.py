@@ -122,6 +122,17 @@ def test_more_padding_than_needed_is_no_flaw(tmp_path):
     assert TarDataset(path).keys() == ["a", "z"]
 
 
+def test_a_size_in_thousands_of_digits_is_a_damaged_header(tmp_path):
+    path = tmp_path / "shard.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("a.txt")
+        member.pax_headers = {"size": "9" * 5000}
+        archive.addfile(member)
+    with pytest.raises(sk.DatasetError, match=r"damaged header at byte \d+: the size in a pax"):
+        len(TarDataset(path))
+    assert len(TarDataset(path, on_error="skip")) == 0
+
+
 def test_an_archive_without_an_end_mark_is_truncated(tmp_path):
     path = shard(tmp_path / "shard.tar", GOOD)
     path.write_bytes(path.read_bytes()[: 8 * BLOCK])

@@ -81,6 +81,7 @@ def test_a_file_whose_name_has_braces_is_taken_as_it_is():
         ("c-*.tar", sk.DatasetError, "no file matches, got 'c-\\*.tar'; check"),
         ("b-{9..11}.tar", sk.DatasetError, "there is no such file, got 'b-11.tar'"),
         ("sub", sk.DatasetError, "is a folder, got 'sub'; give its archives"),
+        ("x" * 300, sk.DatasetError, "there is no such file, got 'xxx"),
         ([], sk.ArgumentValueError, "must not be empty"),
         (b"b-1.tar", sk.ArgumentTypeError, "must be a path or a list of paths"),
         (None, sk.ArgumentTypeError, "must be a path or a list of paths"),

@@ -1,0 +1,111 @@
+"""The loaders that a config makes: torch's DataLoader, and samplerkit's."""
+
+from __future__ import annotations
+
+import pytest
+import torch.utils.data
+
+import samplerkit as sk
+from tests.config.links import LABELS, SIZE
+
+
+class Squares(torch.utils.data.Dataset):
+    """A map-style dataset with whole batches."""
+
+    targets = LABELS
+
+    def __len__(self):
+        return SIZE
+
+    def __getitem__(self, index):
+        return index
+
+    def __getitems__(self, indices):
+        return [int(index) for index in indices]
+
+
+def test_the_dataloader_reads_in_the_order_of_the_sampler_epoch_after_epoch():
+    config = sk.Config.from_yaml("sampler: {kind: random, seed: 5}\nloader: {batch_size: 8, drop_last: true}")
+    loader = config.dataloader(Squares(), sk.World(2, 1))
+    for epoch in range(3):
+        expected = list(config.sampler.order(SIZE, epoch, world=sk.World(2, 1)))[:8]
+        assert torch.cat(list(loader)).tolist() == expected
+
+
+def test_the_dataloader_is_torchs_own_with_the_options_of_the_config():
+    config = sk.Config.from_yaml(
+        "sampler: {kind: sequential}\n"
+        "loader: {batch_size: 5, num_workers: 1, prefetch_factor: 3, persistent_workers: true, timeout: 30}"
+    )
+    loader = config.dataloader(Squares(), sk.World(1, 0))
+    assert type(loader) is torch.utils.data.DataLoader
+    assert isinstance(loader.batch_sampler, sk.TorchBatchSampler)
+    options = ("num_workers", "prefetch_factor", "persistent_workers", "timeout", "pin_memory")
+    assert [getattr(loader, name) for name in options] == [1, 3, True, 30, False]
+    assert torch.cat(list(loader)).tolist() == list(range(SIZE))
+
+
+def test_a_config_makes_the_loader_that_can_be_resumed():
+    config = sk.Config.from_yaml(
+        "dataset: {kind: layout, sizes: [10, 0, 20]}\n"
+        "sampler: {kind: random, shuffle: files, seed: 3}\n"
+        "loader: {batch_size: 4, tail: ragged, num_workers: 1, after_break: continue}"
+    )
+    with config.make_loader(Squares(), sk.World(1, 0)) as loader:
+        assert (loader.tail, loader.num_workers) == ("ragged", 1)
+        first = [next(iter(loader)).tolist() for _ in range(3)]
+    resumed = sk.load_config(config.to_dict()).make_loader(Squares(), sk.World(1, 0), num_workers=0)
+    resumed.load_state_dict(loader.state_dict())
+    rest = [batch.tolist() for batch in resumed]
+    assert sum(first + rest, []) == list(config.sampler.order(config.dataset))
+
+
+@pytest.mark.parametrize(
+    "option", ["tail: drop", "after_break: continue", "bad_samples: skip", "run_ahead: true", "device: cpu"]
+)
+def test_a_plain_dataloader_refuses_what_it_does_not_know(option):
+    config = sk.Config.from_yaml(f"sampler: {{kind: random}}\nloader: {{batch_size: 4, {option}}}")
+    with pytest.raises(ValueError, match="make_loader"):
+        config.dataloader(Squares())
+
+
+def test_the_layout_in_the_config_tells_in_which_files_the_dataset_lies():
+    config = sk.Config.from_yaml(
+        "dataset: {kind: layout, sizes: [10, 0, 20]}\nsampler: {kind: random, shuffle: files}"
+    )
+    loader = config.dataloader(Squares(), sk.World(1, 0))
+    assert torch.cat(list(loader)).tolist() == list(config.sampler.order(config.dataset))
+
+
+def test_a_sampler_asks_the_dataset_for_its_labels_though_the_config_tells_the_files():
+    config = sk.Config.from_yaml("dataset: {kind: layout, sizes: [10, 20]}\nsampler: {kind: pk, num_val: 1}")
+    drawn = torch.cat(list(config.dataloader(Squares(), sk.World(1, 0)))).tolist()
+    assert [LABELS[index] for index in drawn] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("said", "dataset"),
+    [
+        ("{kind: size, size: 29}", Squares()),
+        ("{kind: layout, sizes: [10, 21]}", Squares()),
+        ("{kind: layout, sizes: [10, 20]}", torch.utils.data.ConcatDataset([range(20), range(10)])),
+    ],
+)
+def test_a_dataset_that_contradicts_the_config_is_refused(said, dataset):
+    config = sk.Config.from_yaml(f"sampler: {{kind: random}}\ndataset: {said}")
+    with pytest.raises(sk.ConfigError, match="dataset: says"):
+        config.dataloader(dataset)
+
+
+def test_a_dataset_that_agrees_with_the_config_or_has_no_length_is_read():
+    class Endless(torch.utils.data.Dataset):
+        def __getitem__(self, index):
+            return index
+
+    for said, dataset in [
+        ("{kind: size, size: 30}", torch.utils.data.ConcatDataset([range(20), range(20, 30)])),
+        ("{kind: layout, sizes: [20, 10]}", torch.utils.data.ConcatDataset([range(20), range(20, 30)])),
+        ("{kind: size, size: 30}", Endless()),
+    ]:
+        config = sk.Config.from_yaml(f"sampler: {{kind: sequential}}\ndataset: {said}")
+        assert torch.cat(list(config.dataloader(dataset, sk.World()))).tolist() == list(range(SIZE))

@@ -1,0 +1,172 @@
+"""A user's samplers in a config: read by their own signature, as ours are."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from enum import Enum
+from typing import Annotated, Literal
+
+import numpy as np
+import pytest
+from pydantic import Field
+
+import samplerkit as sk
+from samplerkit.config.derive import argument_names, default_of
+from samplerkit.config.registry import SAMPLERS
+from tests.config.json_schema import valid
+from tests.config.links import OURS, SIZE
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@sk.register_sampler("tests_strided")
+class Strided(sk.Sampler):
+    """Every so many samples."""
+
+    def __init__(
+        self,
+        step: int,
+        num_samples: int | None = None,
+        *,
+        starts: Sequence[int] | None = None,
+        colour: Colour = Colour.RED,
+        pair: tuple[int, int] = (0, 0),
+        mode: Literal["up", "down"] = "up",
+        ratio: Annotated[float, Field(gt=0)] = 1.0,
+        either: int | str = 0,
+        model_config: str = "",
+        copy: bool = False,
+    ) -> None:
+        super().__init__(num_samples)
+        if step < 1:
+            raise ValueError(f"a step of {step} goes nowhere")
+        self.step, self.starts, self.colour, self.pair = step, starts, colour, pair
+        self.rest = (mode, ratio, either, model_config, copy)
+
+    def draw(self, layout, context):
+        return np.arange(0, len(layout), self.step)
+
+
+STRIDED = {
+    "kind": "tests_strided",
+    "step": 7,
+    "starts": [1, 2],
+    "colour": "blue",
+    "pair": [3, 4],
+    "mode": "down",
+    "ratio": 2,
+    "either": "x",
+    "model_config": "y",
+    "copy": True,
+}
+
+
+def test_a_registered_sampler_is_read_by_its_own_signature():
+    config = sk.load_config({"sampler": {"kind": "random", "child": STRIDED}})
+    strided = config.sampler.get_child()
+    assert isinstance(strided, Strided)
+    assert (strided.starts, strided.colour, strided.pair) == ([1, 2], Colour.BLUE, (3, 4))
+    assert strided.rest == ("down", 2.0, "x", "y", True)
+    assert sorted(config.sampler.order(SIZE)) == [0, 7, 14, 21, 28]
+    assert config.to_dict()["sampler"]["child"] == STRIDED
+    assert valid(config.to_dict(), sk.Config.json_schema(), sk.Config.json_schema())
+
+
+def test_a_registered_sampler_is_named_by_its_module_and_name_in_the_other_spellings():
+    target = f"{Strided.__module__}.Strided"
+    for section in (
+        {"_target_": target, "step": 7},
+        {"class_path": target, "init_args": {"step": 7}},
+    ):
+        assert sk.load_config({"sampler": section}).to_dict()["sampler"] == {
+            "kind": "tests_strided",
+            "step": 7,
+        }
+    with pytest.raises(sk.ConfigError, match="names no class"):
+        sk.load_config({"sampler": {"_target_": "samplerkit.Strided", "step": 7}})
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "fragment"),
+    [
+        ({}, "sampler.step", "is missing"),
+        (
+            {"step": 0},
+            "sampler",
+            "refuses its arguments (ValueError: a step of 0 goes nowhere)",
+        ),
+        ({"step": "7"}, "sampler.step", "write 7 without quotes"),
+        ({"step": 7, "stride": 7}, "sampler.stride", "is no key of tests_strided"),
+        ({"step": 7, "colour": "pink"}, "sampler.colour", "must be 'red' or 'blue'"),
+        ({"step": 7, "pair": [1]}, "sampler.pair[1]", "is missing"),
+        ({"step": 7, "pair": [1, "2"]}, "sampler.pair[1]", "must be a valid integer"),
+        ({"step": 7, "mode": "left"}, "sampler.mode", "must be 'up' or 'down'"),
+        ({"step": 7, "ratio": 0}, "sampler.ratio", "must be greater than 0"),
+        ({"step": 7, "either": 1.5}, "sampler.either", "must be a valid integer or a valid string"),
+        ({"step": 7, "num_samples": -1}, "sampler.num_samples", "must be between 0"),
+    ],
+)
+def test_a_mistake_in_a_registered_sampler_is_as_clear_as_in_ours(given, place, fragment):
+    with pytest.raises(sk.ConfigError) as caught:
+        sk.load_config({"sampler": {"kind": "tests_strided", **given}})
+    assert caught.value.place == place
+    assert fragment in str(caught.value)
+
+
+def test_a_sampler_written_the_way_of_mindspore_is_registered_by_a_call():
+    class Backwards(sk.Sampler):
+        def __iter__(self):
+            yield from range(self.dataset_size - 1, -1, -1)
+
+    assert sk.register_sampler("tests_backwards", Backwards) is Backwards
+    config = sk.load_config({"sampler": {"kind": "tests_backwards", "num_samples": 3}})
+    assert list(config.sampler.order(5)) == [4, 3, 2]
+
+
+def test_a_name_that_is_taken_a_class_that_is_no_sampler_and_a_signature_without_names_are_refused():
+    class Fine(sk.Sampler):
+        pass
+
+    class Open(sk.Sampler):
+        def __init__(self, **options: int) -> None:
+            pass
+
+    class Clash(sk.Sampler):
+        def __init__(self, child: int) -> None:
+            pass
+
+    class Unknown(sk.Sampler):
+        def __init__(self, other: NotThere) -> None:  # noqa: F821
+            pass
+
+    for kind, sampler, error, fragment in [
+        ("random", Fine, ValueError, "kind: is taken"),
+        ("tests_strided", Strided, ValueError, "kind: is taken"),
+        ("", Fine, ValueError, "kind: must be a word"),
+        (3, Fine, TypeError, "kind: must be a string"),
+        ("tests_bad", int, TypeError, "sampler: must be a subclass"),
+        ("tests_bad", Fine(), TypeError, "sampler: must be a subclass"),
+        ("tests_bad", Open, TypeError, "options: cannot be given by name"),
+        ("tests_bad", Clash, ValueError, "child: means something else"),
+        ("tests_bad", Unknown, TypeError, "type hints: cannot be understood"),
+    ]:
+        with pytest.raises(error, match=fragment) as caught:
+            sk.register_sampler(kind, sampler)
+        assert isinstance(caught.value, sk.SamplerkitError)
+    with pytest.raises(TypeError, match="must be a subclass"):
+        sk.register_sampler("tests_bad")(len)
+    assert "tests_bad" not in list(SAMPLERS)
+
+
+@pytest.mark.parametrize("kind", [*OURS, "tests_strided"])
+def test_names_and_defaults_are_those_of_the_constructor(kind):
+    constructor = SAMPLERS[kind]
+    parameters = inspect.signature(constructor.make).parameters
+    assert argument_names(constructor.model) == list(parameters)
+    for name, parameter in parameters.items():
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        assert default_of(constructor.model, name) is default

@@ -1,0 +1,123 @@
+"""What a config says is said again: as plain data, as YAML and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from tests.config.json_schema import valid
+from tests.config.links import LINKS, SIZE, orders
+
+
+@st.composite
+def chains(draw):
+    """A legal chain of one to six links: as a config, and built by hand."""
+    innermost = st.sampled_from(LINKS)
+    section, build = draw(innermost.filter(lambda link: link[0].get("shuffle") != "partial"))
+    sampler = build()
+    for _ in range(draw(st.integers(0, 5))):
+        count, seed = draw(st.integers(1, 20)), draw(st.integers(0, 2**64 - 1))
+        shards = draw(st.integers(1, 3))
+        above, parent = draw(
+            st.sampled_from(
+                [
+                    ({"kind": "sequential", "num_samples": count}, sk.SequentialSampler(0, count)),
+                    ({"kind": "random", "seed": seed}, sk.RandomSampler(seed=seed)),
+                    ({"kind": "subset", "indices": [0] * count}, sk.SubsetSampler([0] * count)),
+                    (
+                        {"kind": "weighted_random", "weights": [0.5], "num_samples": count, "seed": seed},
+                        sk.WeightedRandomSampler([0.5], count, seed=seed),
+                    ),
+                    ({"kind": "iter", "sampler": [0, 0]}, sk.IterSampler([0, 0])),
+                    (
+                        {"kind": "distributed", "num_shards": shards, "shard_id": 0, "seed": seed},
+                        sk.DistributedSampler(shards, 0, seed=seed),
+                    ),
+                ]
+            )
+        )
+        parent.add_child(sampler)
+        section, sampler = {**above, "child": section}, parent
+    return section, sampler
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(chains(), st.sampled_from([None, {"batch_size": 3}, {"num_workers": 2, "timeout": 5}]))
+def test_every_chain_round_trips_through_dict_yaml_and_json(chain, loader):
+    section, sampler = chain
+    config = sk.load_config({"sampler": section, "loader": loader})
+    written = config.to_dict()
+    assert sk.load_config(written) == config
+    assert sk.load_config(written).to_dict() == written
+    assert sk.Config.from_yaml(yaml.safe_dump(written)) == config
+    assert sk.Config.from_yaml(json.dumps(written)) == config
+    assert valid(written, sk.Config.json_schema(), sk.Config.json_schema())
+    assert orders(sk.load_config(written).sampler) == orders(sampler)
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "{kind: random, seed: 1, child: %s}",
+        "{_target_: samplerkit.RandomSampler, seed: 1, child: %s}",
+        "{class_path: samplerkit.RandomSampler, init_args: {seed: 1, child: %s}}",
+    ],
+)
+def test_a_hundred_nested_samplers_are_read_and_written(spelled):
+    text = "null"
+    for _ in range(100):
+        text = spelled % text
+    config = sk.Config.from_yaml(f"sampler: {text}")
+    assert sorted(config.sampler.order(SIZE)) == list(range(SIZE))
+    assert sk.load_config(config.to_dict()) == config
+    assert json.dumps(config.to_dict()).count("random") == 100
+
+
+def test_tuples_ranges_numpy_values_paths_and_modes_are_welcome_in_a_mapping(tmp_path):
+    np.save(tmp_path / "w.npy", np.ones(5))
+    config = sk.load_config(
+        {
+            "dataset": {"kind": "layout", "sizes": np.array([20, 10])},
+            "sampler": {
+                "kind": "random",
+                "seed": np.int64(3),
+                "replacement": np.bool_(False),
+                "shuffle": sk.Shuffle.GLOBAL,
+                "child": {
+                    "kind": "subset",
+                    "indices": range(5, 15),
+                    "child": {"kind": "weighted_random", "weights": tmp_path / "w.npy", "num_samples": 20},
+                },
+            },
+        }
+    )
+    assert config.to_dict() == {
+        "dataset": {"kind": "layout", "sizes": [20, 10]},
+        "sampler": {
+            "kind": "random",
+            "seed": 3,
+            "child": {
+                "kind": "subset",
+                "indices": list(range(5, 15)),
+                "child": {
+                    "kind": "weighted_random",
+                    "weights": str(tmp_path / "w.npy"),
+                    "num_samples": 20,
+                },
+            },
+        },
+    }
+    assert sk.load_config(config.to_dict()) == config
+
+
+def test_an_alias_stands_for_what_it_names():
+    text = "sampler: {kind: subset, indices: &i [3, 4], child: {kind: subset, indices: *i}}"
+    config = sk.Config.from_yaml(text.replace("*i", "[0, 1, 2, 5, 6]"))
+    assert list(config.sampler.order(SIZE)) == [5, 6]
+    assert sk.Config.from_yaml(text).to_dict()["sampler"]["child"]["indices"] == [3, 4]

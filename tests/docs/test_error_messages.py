@@ -1,0 +1,185 @@
+"""Each message on the page of error messages is what really happens, word for word."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import samplerkit as sk
+from samplerkit.loading.agreement import Agreement
+from samplerkit.loading.world import detect_world
+
+PAGE = (Path(__file__).parents[2] / "docs" / "error-messages.md").read_text(encoding="utf-8")
+MESSAGES = re.findall(r"^- `(.+)`$", PAGE, re.MULTILINE)
+SIZE, ONE = 40, sk.World(1, 0)
+
+
+def loader(dataset=SIZE, sampler=None, **options):
+    options = {"batch_size": 4, "world": ONE, **options}
+    return sk.Loader(
+        range(dataset) if isinstance(dataset, int) else dataset, sampler or sk.RandomSampler(), **options
+    )
+
+
+def saved(step=0, **options):
+    return loader(**options).state_dict(step=step)
+
+
+def chain(world):
+    parent = sk.SequentialSampler()
+    parent.add_child(sk.DistributedSampler())
+    return {"sampler": parent, "world": world}
+
+
+def in_the_loop():
+    begun = loader()
+    for _ in begun:
+        begun.load_state_dict(saved())
+
+
+def two_loops():
+    shared = loader()
+    first = iter(shared)
+    next(first)
+    next(iter(shared))
+    next(first)
+
+
+def two_ranks():
+    """Two ranks with different seeds, in two threads."""
+    store, errors = torch.distributed.HashStore(), []
+
+    def rank(number):
+        try:
+            Agreement(store, number, 2).require({"dataset": "40", "sampler": "", "seed": [number]}, 30)
+        except sk.DisagreementError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    raise errors[0]
+
+
+class Dies(torch.utils.data.Dataset):
+    """Takes its worker with it."""
+
+    def __len__(self):
+        return SIZE
+
+    def __getitem__(self, index):
+        os._exit(3)
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """Has its order inside."""
+
+    def __iter__(self):
+        return iter(range(SIZE))
+
+
+def nested(parent, child):
+    parent.add_child(child)
+    return parent
+
+
+def changed_file(folder):
+    np.savez(folder / "a.npz", x=np.zeros(7))
+    with sk.FileDataset([folder / "a.npz"], "npz", [8]) as dataset:
+        dataset[0]
+
+
+def cut_shard(folder):
+    with sk.TarWriter(str(folder / "%d.tar"), samples_per_shard=9) as writer:
+        writer.write({"__key__": "a", "txt": "b" * 2000})
+    whole = (folder / "0.tar").read_bytes()
+    (folder / "cut.tar").write_bytes(whole[:1024])
+    len(sk.TarDataset(str(folder / "cut.tar"), cache=folder / "cache"))
+
+
+def config(**sections):
+    return sk.load_config({"dataset": {"kind": "layout", "sizes": [10, 10]}, **sections})
+
+
+MINE = {
+    "state: dataset": lambda _: loader(41).load_state_dict(saved()),
+    "state: sampler": lambda _: loader(sampler=sk.SequentialSampler()).load_state_dict(
+        saved(sampler=sk.SequentialSampler(start_index=2))
+    ),
+    "state: seed": lambda _: loader(sampler=sk.RandomSampler(seed=8)).load_state_dict(saved()),
+    "state: tail": lambda _: loader(tail="drop").load_state_dict(saved()),
+    "state: num_shards": lambda _: loader(**chain(ONE)).load_state_dict(saved(**chain(sk.World(2, 0)))),
+    "state: checksum": lambda _: loader().load_state_dict({**saved(), "position": 8}),
+    "state: schema": lambda _: loader().load_state_dict({**saved(), "schema": 99}),
+    "state: state: is not": lambda _: loader().load_state_dict({"loader": saved()}),
+    "state: position": lambda _: loader(20).load_state_dict(saved(step=9), allow={"dataset"}),
+    "state: state: cannot": lambda _: in_the_loop(),
+    "ranks: rank": lambda _: two_ranks(),
+    "RANK": lambda _: detect_world({"WORLD_SIZE": "2"}),
+    "worker": lambda _: list(loader(Dies(), num_workers=1)),
+    "state: iteration": lambda _: two_loops(),
+    "shuffle: not": lambda _: sk.RandomSampler(shuffle="files").order(SIZE),
+    "RandomSampler.add_child: the shuffle mode of a child": lambda _: nested(
+        sk.RandomSampler(), sk.RandomSampler(shuffle="partial")
+    ),
+    "RandomSampler.add_child: the shuffle mode of a sampler": lambda _: nested(
+        sk.RandomSampler(shuffle="files"), sk.SequentialSampler()
+    ),
+    "num_shards": lambda _: nested(sk.DistributedSampler(), sk.DistributedSampler()).order(SIZE),
+    "dataset: must": lambda _: loader(Stream()),
+    "dataset: has": lambda _: sk.RandomSampler().order(object()),
+    "shuffle: is": lambda _: loader(shuffle=True),
+    "positions_of": lambda _: sk.RandomSampler(replacement=True).order(2**27).positions_of(0),
+    "sampler.sed": lambda _: config(sampler={"kind": "random", "sed": 7}),
+    "min_quality": lambda _: config(sampler={"kind": "sequential"}, min_quality=0.9),
+    "...: has": changed_file,
+    "...: truncated": cut_shard,
+}
+"""By the beginning of the message: what raises it."""
+
+LOGGED = "rank ... of ... begins an order"
+
+
+def of(message):
+    """The one entry of the table for a message."""
+    (found,) = [beginning for beginning in MINE if message.startswith(beginning)]
+    return MINE[found]
+
+
+def pattern(message):
+    """What the message may be: any values, and after it what to do."""
+    return ".+".join(map(re.escape, message.split("..."))) + r"(; .+)?"
+
+
+RAISED = [message for message in MESSAGES if not message.startswith(LOGGED)]
+
+
+def test_the_page_has_the_messages_that_are_raised_here_and_one_of_the_log():
+    assert len(RAISED) == len(MINE) == len(MESSAGES) - 1
+
+
+@pytest.mark.parametrize("message", RAISED, ids=lambda message: re.sub(r"\W+", "-", message)[:60].strip("-"))
+def test_a_message_is_word_for_word_what_is_raised(message, tmp_path):
+    with pytest.raises(sk.SamplerkitError) as raised:
+        of(message)(tmp_path)
+    assert re.fullmatch(pattern(message), str(raised.value), re.DOTALL), str(raised.value)
+
+
+def test_the_message_of_the_log_is_what_is_logged(caplog):
+    (message,) = [message for message in MESSAGES if message.startswith(LOGGED)]
+    Agreement(torch.distributed.HashStore(), 0, 2).require({"dataset": "40"}, 0.05)
+    assert re.match(pattern(message), caplog.messages[0])
+
+
+def test_another_wording_is_found():
+    assert not re.fullmatch(
+        pattern("state: seed: is another one, got ..."), "state: seed: is a new one, got [7]"
+    )

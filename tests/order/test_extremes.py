@@ -1,0 +1,172 @@
+"""Huge numbers of ranks, huge orders and odd indices: right or refused by a typed error, and at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import samplerkit as sk
+from samplerkit.order.algebra import Shard
+from samplerkit.order.replay import epochs
+from samplerkit.order.replay.epochs import carried
+from samplerkit.order.sequences import Range, Table
+from samplerkit.order.world import MOST_SHARDS
+
+FIVE = Range(0, 5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 1000])
+@pytest.mark.parametrize("padded", [True, False])
+def test_the_inverse_of_a_shard_costs_nothing_for_the_most_shards(size, padded):
+    for first in (0, size - 1, size, MOST_SHARDS - 1):
+        shard = Shard(Range(0, size), MOST_SHARDS, first, padded=padded)
+        ids = list(shard)
+        assert ids == ([first % size] if padded or first < size else [])
+        which, positions = shard.positions_of(np.arange(size))
+        assert which.tolist() == ids
+        assert positions.tolist() == [0] * len(ids)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_the_inverse_of_a_shard_is_what_a_scan_finds(padded):
+    undealt = Table(np.array([4, 2, 4, 0, 1, 2, 7]))
+    for num_shards in range(1, 18):
+        for first in range(num_shards):
+            for start in range(len(undealt) + 1):
+                shard = Shard(undealt, num_shards, first, padded=padded, start=start)
+                ids = np.asarray(shard)
+                for wanted in range(9):
+                    assert shard.positions_of(wanted).tolist() == np.flatnonzero(ids == wanted).tolist()
+
+
+@pytest.mark.parametrize("dataset", [10, sk.Layout([5, 5]), 0], ids=str)
+def test_more_lanes_than_samples_are_as_many_as_samples(dataset):
+    most = sk.DistributedSampler(MOST_SHARDS, 0, "partial", partial_size=2, seed=3)
+    fewer = sk.DistributedSampler(MOST_SHARDS, 0, "partial", partial_size=2, seed=3, lanes=10)
+    assert list(most.undealt_order(dataset)) == list(fewer.undealt_order(dataset))
+
+
+@pytest.mark.parametrize("length", [2**40, 2**62])
+def test_an_order_that_fits_in_no_memory_is_refused_before_anything_is_read(length):
+    with pytest.raises((MemoryError, ValueError)):
+        np.asarray(Range(0, length))
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        (torch.tensor([1, 3]), [1, 3]),
+        (torch.tensor([2]), [2]),
+        (torch.tensor([[0], [4]]), [[0], [4]]),
+        (torch.tensor([], dtype=torch.int64), []),
+        (range(1, 3), [1, 2]),
+    ],
+    ids=["two", "one", "column", "none", "range"],
+)
+def test_a_tensor_of_positions_is_an_array_of_them(index, expected):
+    assert FIVE[index].tolist() == expected
+    which, positions = FIVE.positions_of(index)
+    assert positions[np.argsort(which)].tolist() == np.ravel(expected).tolist()
+
+
+def test_a_tensor_without_dimensions_is_an_integer():
+    assert FIVE[torch.tensor(3)] == 3
+    assert FIVE.positions_of(torch.tensor(3)).tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: FIVE[[[1], [2, 3]]],
+        lambda: FIVE[torch.tensor([True, False])],
+        lambda: FIVE[torch.tensor([1.0])],
+        lambda: FIVE[torch.tensor(True)],
+        lambda: FIVE.positions_of([[1], [2, 3]]),
+        lambda: FIVE[1.5:2],
+        lambda: list(FIVE.chunks("a")),
+        lambda: list(FIVE.chunks(2.5)),
+        lambda: list(FIVE.chunks(True)),
+        lambda: list(FIVE.chunks(2, "a")),
+        lambda: sk.Layout([1, 2]).file_of(1.5),
+        lambda: sk.Layout([1, 2]).file_of("a"),
+        lambda: sk.Layout([1, 2]).file_of([True, False]),
+        lambda: sk.Layout({5, 6}),
+        lambda: sk.Layout({5: 6}),
+        lambda: sk.World(np.True_),
+        lambda: sk.World(torch.tensor([1, 2])),
+    ],
+)
+def test_what_is_no_integer_is_a_typed_error(call):
+    with pytest.raises(sk.ArgumentTypeError):
+        call()
+
+
+def test_a_slice_without_a_step_is_a_typed_error():
+    with pytest.raises(sk.ArgumentValueError, match="step"):
+        FIVE[::0]
+
+
+def test_an_id_beyond_all_integers_stands_nowhere():
+    assert FIVE.positions_of(2**70).tolist() == []
+    assert FIVE.positions_of(-(2**70)).tolist() == []
+    which, positions = FIVE.positions_of([3, 2**70])
+    assert (which.tolist(), positions.tolist()) == ([0], [3])
+    assert FIVE.positions_of(np.uint64(2**64 - 1)).tolist() == []
+
+
+@pytest.mark.parametrize("num_shards", [MOST_SHARDS + 1, 2**63, 2**70])
+def test_a_world_of_too_many_shards_is_refused(num_shards):
+    with pytest.raises(sk.ArgumentRangeError, match="num_shards"):
+        sk.World(num_shards, 0)
+    assert list(sk.RandomSampler().order(1, world=sk.World(MOST_SHARDS, MOST_SHARDS - 1))) == [0]
+
+
+class Unspeakable:
+    """An object that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise AttributeError("not made yet")
+
+
+def test_a_value_that_cannot_be_shown_is_refused_all_the_same():
+    with pytest.raises(sk.DatasetError, match="got <Unspeakable>"):
+        sk.Layout.of(Unspeakable())
+
+
+def _replays(results) -> None:
+    results.put(carried("forked", 0, lambda *_: np.arange(3))[:].tolist())
+
+
+def test_a_child_forked_while_another_thread_replays_can_replay(monkeypatch):
+    """The thread stands still where the replay looks for earlier epochs; the fork must not wait for it."""
+    forked, looking, tables = threading.Event(), threading.Event(), epochs._tables
+
+    class Slow:
+        def get(self, key):
+            if threading.current_thread() is thread:
+                looking.set()
+                forked.wait(30)
+            return tables.get(key)
+
+        def __setitem__(self, key, table):
+            tables[key] = table
+
+    monkeypatch.setattr(epochs, "_tables", Slow())
+    thread = threading.Thread(target=carried, args=("in a thread", 0, lambda *_: np.arange(3)))
+    thread.start()
+    assert looking.wait(30)
+    fork = multiprocessing.get_context("fork")
+    results = fork.SimpleQueue()
+    child = fork.Process(target=_replays, args=(results,))
+    child.start()
+    child.join(20)
+    is_stuck = child.is_alive()
+    child.kill()
+    forked.set()
+    thread.join()
+    assert not is_stuck
+    assert results.get() == [0, 1, 2]

@@ -1,0 +1,231 @@
+"""Samplers with odd arguments: huge numbers, many sources, ids that fit in no integer."""
+
+from __future__ import annotations
+
+import pickle
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import samplerkit as sk
+from samplerkit.order.schedule import LONGEST_TABLE, schedule_of
+
+TWO = sk.Layout([50, 50])
+
+
+class Given(sk.Sampler):
+    """Draws what it was given."""
+
+    def __init__(self, ids):
+        super().__init__()
+        self.ids = ids
+
+    def draw(self, layout, context):
+        return self.ids
+
+
+class Yielding(sk.Sampler):
+    """Yields one id, in MindSpore's way."""
+
+    def __init__(self, id):
+        super().__init__()
+        self.id = id
+
+    def __iter__(self):
+        yield self.id
+
+
+@pytest.mark.parametrize("id", [2**63, 2**70, -(2**63) - 1, -(2**70)])
+def test_an_id_beyond_all_integers_is_refused_and_named(id):
+    for sampler in (sk.IterSampler([0, id]), Yielding(id)):
+        with pytest.raises(sk.OutOfDatasetError, match=str(id)) as caught:
+            sampler.order(5)
+        assert caught.value.value == id
+
+
+def test_a_draw_of_lists_of_different_lengths_is_refused():
+    with pytest.raises(sk.ArgumentTypeError, match="Given: must draw integers"):
+        Given([[1], [2, 3]]).order(5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sk.WeightedRandomSampler([1.0, 2.0], 2**63 - 1),
+        lambda: sk.MixtureSampler([1, 2], 2**63 - 1),
+        lambda: sk.MixtureSampler([1e300, 1e-300], stop="all"),
+        lambda: sk.RandomSampler(True, 2**62 + 1),
+    ],
+    ids=["weighted", "mixture", "mixture of all", "replacement"],
+)
+def test_an_order_longer_than_any_can_be_is_refused(make):
+    with pytest.raises(sk.ArgumentRangeError, match=r"2\^62"):
+        make().order(sk.Layout([5, 2**61]), world=sk.World(3, 2))
+
+
+def test_a_mixture_that_ends_with_its_first_source_does_not_hang_on_the_size_of_the_others():
+    order = sk.MixtureSampler([1e9, 1], shuffle=False).order(sk.Layout([5, 2**61]))
+    assert list(order) == list(sk.MixtureSampler([1e9, 1], shuffle=False).order(sk.Layout([5, 9])))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sk.WeightedRandomSampler([1.0, 2.0], 2**62),
+        lambda: sk.MixtureSampler([1, 2], 2**62),
+        lambda: sk.RandomSampler(True, 2**62),
+    ],
+    ids=["weighted", "mixture", "replacement"],
+)
+def test_the_longest_order_is_dealt_to_its_last_position(make):
+    layout = sk.Layout([5, 6])
+    whole = make().order(layout)
+    shard = make().order(layout, world=sk.World(3, 2))
+    assert (len(whole), len(shard)) == (2**62, -(-(2**62) // 3))
+    # 2^62 is one more than a multiple of three: the last row holds one position, and wraps around.
+    assert shard[-1] == whole[1]
+    assert shard[-2] == whole[2**62 - 2]
+
+
+def test_a_world_that_is_none_is_refused():
+    with pytest.raises(sk.ArgumentTypeError, match="world"):
+        sk.RandomSampler().order(5, world=(2, 0))
+
+
+@pytest.mark.parametrize("value", [np.True_, np.False_])
+def test_a_numpy_bool_is_a_shuffle_as_pythons_is(value):
+    assert sk.DistributedSampler(1, 0, value).shuffle is sk.Shuffle.parse(bool(value))
+
+
+@pytest.mark.parametrize("algorithm", ["samplerkit-1", "mindspore-2.10"])
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("num_samples", [1, 5, 100])
+def test_a_cut_pk_sampler_takes_no_more_than_it_reads(algorithm, shuffle, num_samples):
+    labels = [0, 1, 1, 2, 2, 2]
+
+    def ids(num_val, num_samples):
+        sampler = sk.PKSampler(
+            num_val, shuffle=shuffle, num_samples=num_samples, labels=labels, algorithm=algorithm
+        )
+        return list(sampler.order(6))
+
+    assert ids(2**61, num_samples) == ids(1000, None)[:num_samples]
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [range(7), range(6, -1, -2), range(3, 4), np.arange(7, dtype=np.uint8), torch.arange(7), (0, 6)],
+    ids=["range", "backwards", "one", "bytes", "tensor", "tuple"],
+)
+def test_indices_of_every_kind_are_read_as_they_stand(indices):
+    assert list(sk.SubsetSampler(indices).order(7)) == [int(i) for i in indices]
+
+
+@pytest.mark.parametrize(
+    ("indices", "kind"),
+    [
+        (range(0), RuntimeError),
+        (range(-1, 2), RuntimeError),
+        (range(2**63, 2**63 + 2), RuntimeError),
+        (range(2**70, 2**70 + 2), RuntimeError),
+        ([0, np.True_], TypeError),
+        ([1, False], TypeError),
+    ],
+    ids=str,
+)
+def test_ranges_and_bools_that_are_no_ids_are_refused(indices, kind):
+    with pytest.raises(kind, match="indices") as caught:
+        sk.SubsetSampler(indices)
+    assert isinstance(caught.value, sk.SamplerkitError)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [frozenset({1.0, 2.0}), torch.ones(3, dtype=torch.bfloat16), torch.ones(3, requires_grad=True)],
+    ids=["set", "bfloat16", "grad"],
+)
+def test_weights_that_numpy_cannot_read_are_a_typed_error(weights):
+    with pytest.raises(sk.ArgumentTypeError, match="weights"):
+        sk.WeightedRandomSampler(weights)
+
+
+def test_a_list_of_a_million_entries_is_refused_without_being_written_out():
+    wrong = [[1, 2]] * 1_000_000
+    begin = time.perf_counter()
+    error = sk.ArgumentTypeError("indices", "must be flat", wrong)
+    assert time.perf_counter() - begin < 0.2  # writing it takes seconds
+    assert error.value is wrong
+    assert str(error).endswith("...")
+
+
+@pytest.mark.parametrize(
+    ("weights", "shares"),
+    [([6e-7, 9e-7], [0.4, 0.6]), ([1.0, 2e-7], [1 - 2e-7, 2e-7]), ([1e308, 1.5e308], [0.4, 0.6])],
+    ids=["both small", "one small", "huge"],
+)
+def test_weights_of_any_magnitude_keep_their_ratio(weights, shares):
+    count = 10_000_000
+    layout = sk.Layout([1 << 24, 1 << 24])
+    order = sk.MixtureSampler(weights, count, shuffle=False).order(layout)
+    reads = np.zeros(2)
+    for chunk in order.chunks(1 << 20):
+        reads += np.bincount(layout.file_of(chunk), minlength=2)
+    assert np.abs(reads - count * np.array(shares)).max() <= 1
+
+
+def test_a_source_of_the_smallest_share_is_read():
+    source = sk.MixtureSampler([1.0, 1e-300], 1 << 31, shuffle=False).order(TWO).positions_of(50)
+    assert source.size > 0
+
+
+def test_many_sources_are_mixed_without_a_look_at_the_whole_table_for_each():
+    sizes = list(range(10, 30)) * 2000
+    begin = time.process_time()
+    order = sk.MixtureSampler(seed=2).order(sk.Layout(sizes))
+    assert len(order) == sum(sizes) <= LONGEST_TABLE
+    assert np.unique(order[-1000:]).size == 1000
+    # It takes three seconds, and with a look for each took a minute.
+    assert time.process_time() - begin < 25
+
+
+def test_a_huge_source_of_a_small_share_is_found_where_it_is_read_and_nowhere_else():
+    order = sk.MixtureSampler([1e9, 1], 5 * 10**9, seed=4).order(sk.Layout([10**6, 2**61]))
+    # Of 10^9 + 1 samples one is of the second source.
+    slot = int(order._schedule.slots(np.array([1]), np.array([0]))[0])
+    read = np.arange(slot, len(order), 10**9 + 1)
+    assert read.size in {4, 5}
+    others = np.random.default_rng(0).integers(10**6, 2**61, 200)
+    which, positions = order.positions_of(np.append(order[read], others))
+    assert (which.tolist(), positions.tolist()) == (list(range(read.size)), read.tolist())
+
+
+@pytest.mark.parametrize("sizes", [[700, 301, 0, 5], [1281167, 50000, 0, 7654321, 1]], ids=["table", "tree"])
+def test_slots_of_several_sources_are_those_of_each(sizes):
+    schedule = schedule_of(sizes)
+    sources = np.flatnonzero(sizes)
+    for turns in (np.zeros_like(sources), np.array(sizes)[sources] - 1):
+        slots = schedule.slots(sources, turns)
+        read, earlier = schedule.read(slots)
+        assert (read.tolist(), earlier.tolist()) == (sources.tolist(), turns.tolist())
+
+
+def test_a_schedule_is_made_once_for_the_same_weights():
+    first, second = (sk.MixtureSampler().order(sk.Layout([700, 301]), epoch) for epoch in (0, 1))
+    assert first._schedule is second._schedule
+
+
+def test_the_schedule_of_a_mixture_does_not_travel_with_its_sampler():
+    sampler = sk.MixtureSampler([0.123457, 0.876543])
+    before = len(pickle.dumps(sampler))
+    sampler.order(TWO)
+    assert len(pickle.dumps(sampler)) < before + 1000
+
+
+def test_the_inverse_of_a_source_that_is_read_too_often_is_refused():
+    order = sk.MixtureSampler([1, 1], 10**12).order(sk.Layout([5, 5]))
+    begin = time.perf_counter()
+    with pytest.raises(sk.InverseTooLargeError, match="positions_of"):
+        order.positions_of(3)
+    assert time.perf_counter() - begin < 5

@@ -1,0 +1,167 @@
+"""Readers of the user's, in each form that one may have."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.files.dataset import FileDataset
+
+
+def of_arrays(path):
+    return np.load(path)
+
+
+def of_lists(path):
+    with np.load(path) as arrays:
+        return {key: arrays[key].tolist() for key in arrays}
+
+
+def sequence(path):
+    with np.load(path) as arrays:
+        return [{"x": x, "y": y} for x, y in zip(arrays["x"], arrays["y"], strict=True)]
+
+
+def tensors(path):
+    torch = pytest.importorskip("torch")
+    with np.load(path) as arrays:
+        return {key: torch.from_numpy(arrays[key]) for key in arrays}
+
+
+def of_the_readme(filename, get_data=False):
+    """As the README of PartiallyShuffle shows it: the length alone, without the data."""
+    arrays = np.load(filename)
+    data, length = {}, 0
+    for key in arrays:
+        data[key] = arrays[key]
+        if length == 0:
+            length = len(data[key])
+        if not get_data:
+            return length
+    return data, length
+
+
+def with_none(filename, get_data):
+    with np.load(filename) as arrays:
+        return (dict(arrays) if get_data else None), len(arrays["x"])
+
+
+class Method:
+    """A reader that is a method."""
+
+    def read(self, path):
+        return of_lists(path)
+
+
+FORMS = {
+    "an open npz": of_arrays,
+    "lists": of_lists,
+    "a sequence": sequence,
+    "tensors": tensors,
+    "the README's": of_the_readme,
+    "with None for the data": with_none,
+    "a method": Method().read,
+    "a lambda": lambda path: dict(np.load(path)),
+    "a partial": functools.partial(with_none),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_of_a_reader_gives_the_same_samples(tmp_path, form):
+    for number in range(3):
+        np.savez(tmp_path / f"{number}.npz", x=np.arange(4) + 10 * number, y=np.arange(8).reshape(4, 2))
+    dataset = FileDataset(str(tmp_path / "*.npz"), FORMS[form])
+    with dataset:
+        samples = dataset.__getitems__([11, 0, 5])
+    assert [int(sample["x"]) for sample in samples] == [23, 0, 11]
+    assert [np.asarray(sample["y"]).tolist() for sample in samples] == [[6, 7], [0, 1], [2, 3]]
+
+
+def test_a_reader_with_get_data_is_counted_without_its_data(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(4))
+    calls = []
+
+    def reader(filename, get_data=False):
+        calls.append(get_data)
+        return of_the_readme(filename, get_data)
+
+    with FileDataset([tmp_path / "a.npz"], reader) as dataset:
+        assert len(dataset) == 4
+        assert calls == [False]
+        assert dataset[3] == {"x": 3}
+        assert calls == [False, True]
+
+
+WRONG = {
+    "nothing": lambda path: None,
+    "a number": lambda path: 3,
+    "a single value": lambda path: np.float64(3),
+    "text": lambda path: "four",
+    "an iterator": lambda path: iter([1, 2, 3, 4]),
+    "a set": lambda path: {1, 2, 3, 4},
+    "no array": lambda path: {},
+    "a column that is none": lambda path: {"x": 5},
+    "columns of two lengths": lambda path: {"x": [1, 2, 3, 4], "y": [1, 2, 3]},
+    "another length": lambda path: [1, 2, 3],
+    "no pair": lambda path, get_data: [1, 2, 3, 4],
+    "a wrong length beside it": lambda path, get_data: ([1, 2, 3, 4], 5),
+    "no length beside it": lambda path, get_data: ([1, 2, 3, 4], None),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_reader_that_gives_something_else_is_an_error_that_names_the_file(case):
+    with FileDataset(["some/a.bin"], WRONG[case], [4]) as dataset:
+        with pytest.raises(sk.DatasetError, match=r"^some/a\.bin: "):
+            dataset[0]
+        assert dataset.stats.bytes_read == 0
+
+
+def test_a_sequence_that_fails_at_a_row_names_file_and_row():
+    class Rows:
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, row):
+            if row == 2:
+                raise KeyError("broken")
+            return row * 10
+
+    with FileDataset(["some/a.bin"], lambda path: Rows()) as dataset:
+        assert dataset.__getitems__([3, 1]) == [30, 10]
+        with pytest.raises(
+            sk.DatasetError, match=r"^some/a\.bin, row 2: cannot be read \(KeyError: 'broken'\)"
+        ):
+            dataset.__getitems__([0, 1, 2])
+        loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=4, bad_samples="skip")
+        assert [batch.tolist() for batch in loader] == [[0, 10, 30]]
+
+
+class Ascending:
+    """An array on disk of which only ascending rows can be taken at once."""
+
+    shape = (4,)
+
+    def __getitem__(self, rows):
+        if (np.diff(rows) <= 0).any():
+            raise TypeError("rows must ascend")
+        return np.asarray(rows) * 10
+
+
+@pytest.mark.parametrize("data", [Ascending(), {"x": Ascending()}], ids=["a sequence", "columns"])
+def test_an_array_of_which_rows_cannot_be_taken_is_an_error_that_names_the_file(data):
+    with FileDataset(["some/a.bin"], lambda path: data) as dataset:
+        assert len(dataset.__getitems__([1, 3])) == 2
+        with pytest.raises(sk.DatasetError, match=r"^some/a\.bin: .*\(TypeError: rows must ascend\)"):
+            dataset.__getitems__([3, 1])
+
+
+def test_strings_and_objects_count_as_memory():
+    words = ["a" * 1000] * 3 + ["b" * 100_000]
+    for data in (words, {"word": np.array(words, dtype=object)}):
+        with FileDataset(["a"], lambda path, data=data: data, [4]) as dataset:
+            dataset[0]
+            assert 100_000 < dataset.stats.bytes_read < 110_000
