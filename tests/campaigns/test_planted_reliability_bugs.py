@@ -82,8 +82,8 @@ BUGS = [
     Bug(
         "nobody ends the workers",
         "loading/watch.py",
-        "        self._batches._shutdown_workers()\n",
-        "",
+        "                self._batches._shutdown_workers()\n",
+        "                pass\n",
         "tests/loading/test_loader_workers.py::test_closing_and_breaking_end_the_workers",
     ),
     Bug(
