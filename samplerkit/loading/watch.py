@@ -126,27 +126,35 @@ class Watched(Iterator[Any]):
 
         Nobody gives a lock back if a signal handler raised right after it was taken, or its owner was killed.
         """
-        locks = [queue._notempty for queue in self._batches._index_queues]
-        locks.append(self._batches._workers_done_event._cond)
+        locks = [*self._thread_locks(), self._batches._workers_done_event._cond]
         for lock in locks:
             if not lock.acquire(timeout=_GRACE_SECONDS):
                 return False
             lock.release()
         return True
 
+    def _thread_locks(self) -> list[Any]:
+        """The locks of queues between the loop and torch's threads, which hold them for a moment only."""
+        locks = [queue._notempty for queue in self._batches._index_queues]
+        if self._batches._pin_memory:
+            locks.append(self._batches._data_queue.mutex)
+        return locks
+
     def _end_by_force(self) -> None:
         """Ends the workers without a lock of torch's."""
         self._batches._shutdown = True
+        if self._batches._pin_memory:
+            self._batches._pin_memory_thread_done_event.set()
         for worker in self._workers:
             worker.terminate()
         for worker in self._workers:
             worker.join(_LAST_BATCH_SECONDS)
             worker.kill()
             worker.join()
+        for lock in self._thread_locks():
+            lock.acquire(timeout=_GRACE_SECONDS)  # one that cannot be taken was left behind
+            lock.release()
         for queue in self._batches._index_queues:
-            # The thread that writes to the queue holds its lock for a moment only; else it was left locked.
-            queue._notempty.acquire(timeout=_GRACE_SECONDS)
-            queue._notempty.release()
             queue.cancel_join_thread()
             queue.close()
 

@@ -15,6 +15,9 @@ from samplerkit.storage.files.readers import READERS
 
 Result = TypeVar("Result")
 
+_PARSER_RACE = "AST constructor recursion depth mismatch"
+_MOST_RACES = 3
+
 
 class FileReader(Protocol):
     """Reads one file, and says how many samples it has."""
@@ -161,10 +164,24 @@ def _length(value: Any, path: str) -> int:
 def _guarded(path: str, what: str, call: Callable[[], Result]) -> Result:
     """Calls a reader; whatever it raises becomes an error that names the file."""
     try:
-        return call()
+        return _parsed(call)
     except MemoryError:
         raise
     except Exception as error:
         if isinstance(error, SamplerkitError) and path in error.place:
             raise
         raise DatasetError(path, f"cannot be {what} ({type(error).__name__}: {error})") from error
+
+
+def _parsed(call: Callable[[], Result]) -> Result:
+    """Calls again what failed by a race in Python's parser, which numpy uses for the headers of arrays.
+
+    Before 3.11.8, parsing in two threads may fail, seldom: https://github.com/python/cpython/issues/106905
+    """
+    for _ in range(_MOST_RACES):
+        try:
+            return call()
+        except SystemError as error:
+            if _PARSER_RACE not in str(error):
+                raise
+    return call()

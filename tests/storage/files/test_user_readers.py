@@ -165,3 +165,30 @@ def test_strings_and_objects_count_as_memory():
         with FileDataset(["a"], lambda path, data=data: data, [4]) as dataset:
             dataset[0]
             assert 100_000 < dataset.stats.bytes_read < 110_000
+
+
+class Racing:
+    """Fails as numpy's reading of headers may in two threads, where Python is older than 3.11.8."""
+
+    def __init__(self, races, message="AST constructor recursion depth mismatch (before=30, after=23)"):
+        self.races, self.message = races, message
+
+    def __call__(self, path):
+        if self.races:
+            self.races -= 1
+            raise SystemError(self.message)
+        return np.arange(3)
+
+
+def test_a_race_in_pythons_parser_is_no_error_of_a_file():
+    dataset = FileDataset(["a"], Racing(3), lengths=[3])
+    assert dataset[1] == 1
+    assert dataset.stats.files_read == 1
+
+
+@pytest.mark.parametrize(
+    "reader", [Racing(4), Racing(1, "error return")], ids=["it does not end", "another one"]
+)
+def test_any_other_fault_of_the_interpreter_is_an_error_that_names_the_file(reader):
+    with pytest.raises(sk.DatasetError, match="a: cannot be read"):
+        FileDataset(["a"], reader, lengths=[3])[0]
