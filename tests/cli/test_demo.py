@@ -152,6 +152,7 @@ print(before > 0, len(gloo()))
 """
 
 
+@pytest.mark.campaign
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are read from /proc")
 def test_no_thread_of_gloo_outlives_the_process_group(tmp_path):
     """One that does may abort a rank that has done its work: it wants the GIL while Python ends."""

@@ -9,6 +9,8 @@ import sys
 import time
 from collections import Counter
 
+import pytest
+
 from tests.cli.processes import ROOT, run
 
 EXAMPLES = ROOT / "docs" / "examples"
@@ -25,6 +27,7 @@ def test_own_data_trains_on_two_ranks(tmp_path):
     assert float(lines[-1].split()[-1]) > 0.9
 
 
+@pytest.mark.campaign
 def test_image_folder_trains(tmp_path):
     done = run((sys.executable, str(EXAMPLES / "train_image_folder.py")), tmp_path)
     assert done.returncode == 0, done.stderr
@@ -35,6 +38,7 @@ def test_image_folder_trains(tmp_path):
     assert accuracies[-1] > 0.85
 
 
+@pytest.mark.campaign
 def test_a_job_that_is_stopped_goes_on_when_it_is_requeued(tmp_path):
     command = [sys.executable, str(EXAMPLES / "train_until_stopped.py"), str(tmp_path)]
     printed = []

@@ -94,6 +94,7 @@ def forget_the_job(_worker):
         del os.environ[name]
 
 
+@pytest.mark.campaign
 def test_a_spawned_worker_that_cannot_ask_the_job_has_the_rank_of_its_parent(tmp_path, monkeypatch):
     dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
     options = {"multiprocessing_context": "spawn", "worker_init_fn": forget_the_job}

@@ -167,7 +167,7 @@ class LoaderMachine(RuleBasedStateMachine):
 COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
 
 TestLoaderMachine = LoaderMachine.TestCase
-TestLoaderMachine.settings = settings(max_examples=25, stateful_step_count=25, **COMMON)
+TestLoaderMachine.settings = settings(max_examples=15, stateful_step_count=25, **COMMON)
 
 
 @pytest.mark.campaign
