@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.storage.remote.location import expand, has_pattern, is_remote, shown
+from samplerkit.storage.remote.location import expand, has_pattern, is_remote, local_path, shown
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.cache import INDEX_SUFFIX
 
@@ -50,7 +49,7 @@ def archive_names(urls: Any, options: RemoteOptions | None = None) -> tuple[str,
         if is_remote(name):
             names += _remote(name, options or RemoteOptions())
         else:
-            names += _found(unquote(urlsplit(name).path) if name.startswith("file://") else name)
+            names += _found(local_path(name))
     if not names:
         raise ArgumentValueError("urls", "must not be empty", urls)
     return tuple(names)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
+from samplerkit.errors import ArgumentRangeError
+from samplerkit.order.integers import integer
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
@@ -23,11 +23,10 @@ def checked_window(size: Any) -> int | None:
         ArgumentTypeError: no integer.
         ArgumentRangeError: negative.
     """
-    if isinstance(size, bool) or not hasattr(size, "__index__"):
-        raise ArgumentTypeError("shuffle", "must be an integer", size)
-    if size < 0:
+    number = integer("shuffle", size)
+    if number < 0:
         raise ArgumentRangeError("shuffle", "must not be negative", size)
-    return operator.index(size) or None
+    return number or None
 
 
 def set_default_order(order: DefaultOrder) -> None:
