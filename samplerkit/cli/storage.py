@@ -78,7 +78,8 @@ def index(
 def pack(
     source: Annotated[str, typer.Argument(help="A folder; files of one name up to the dot are a sample.")],
     shards: Annotated[
-        str, typer.Option(help="The shards: out-%06d.tar, or out-{000..007}.tar for so many of one size.")
+        str,
+        typer.Option(help="Shards: out-%06d.tar, or out-{000..007}.tar for so many of one size; or one tar."),
     ],
     samples_per_shard: Annotated[int | None, typer.Option(min=1, help="Samples in a shard.")] = None,
     bytes_per_shard: Annotated[

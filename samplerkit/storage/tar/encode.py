@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 
 NUMBERS = frozenset({"cls", "cls2", "index", "inx", "id"})
 JSON = frozenset({"json", "jsn"})
@@ -26,6 +26,7 @@ def encode(name: str, value: Any) -> bytes:
 
     Raises:
         ArgumentTypeError: the value does not go with the extension.
+        ArgumentValueError: a text is none that UTF-8 can hold.
 
     Example:
         >>> encode("cls", 7), encode("json", {"x": 1}), encode("txt", "é")
@@ -44,7 +45,7 @@ def _encoded(name: str, value: Any) -> bytes:
     if kind in JSON:
         return _json(name, value)
     if isinstance(value, str):
-        return value.encode()
+        return _text(name, value)
     if kind in NUMBERS and isinstance(value, int | np.integer) and not isinstance(value, bool):
         return str(int(value)).encode()
     if kind == "npy" and isinstance(value, np.ndarray) and not value.dtype.hasobject:
@@ -56,10 +57,17 @@ def _encoded(name: str, value: Any) -> bytes:
     raise ArgumentTypeError(name, "has no encoding for such a value", value, mend="give bytes")
 
 
+def _text(name: str, value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentValueError(name, "is no text that UTF-8 can hold", value, mend="give bytes") from error
+
+
 def _json(name: str, value: Any) -> bytes:
     try:
         return json.dumps(value).encode()
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ArgumentTypeError(name, f"cannot be written as JSON ({error})", value) from error
 
 

@@ -10,11 +10,9 @@ from typing import Any
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.names import expand_braces
+from samplerkit.storage.tar.numbering import DEFAULT_BYTES
 from samplerkit.storage.tar.samples import is_meta, split_name
 from samplerkit.storage.tar.writer import TarWriter
-
-DEFAULT_BYTES = 1 << 30
-"""Bytes of a shard, unless said otherwise."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ def pack_folder(
     Args:
         source: the folder.
         shards: the path of the shards: `train-%06d.tar`, or `train-{000..007}.tar` for so many shards with
-            as many samples in each, give or take one.
+            as many samples in each, give or take one; or the path of one tar.
         samples_per_shard: samples in a shard, where their number is open.
         bytes_per_shard: bytes that a shard is not to exceed, where their number is open; None for 1 GiB.
         checksums: whether the indexes beside the shards have a CRC-32 of each file.

@@ -4,46 +4,45 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import tarfile
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Self, final
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.arrays import atomic
 from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
 from samplerkit.storage.tar.encode import encode
 from samplerkit.storage.tar.header import BLOCK, padded
 from samplerkit.storage.tar.index import make_index
-from samplerkit.storage.tar.names import expand_braces
+from samplerkit.storage.tar.numbering import DEFAULT_BYTES, Numbering
 from samplerkit.storage.tar.samples import is_meta, is_unsafe, split_name
-
-_NUMBER = re.compile(r"%0?[0-9]*d")
 
 
 @final
 class TarWriter:
-    """Writes samples into numbered tar shards, in the order in which they are given.
+    """Writes samples into one tar or into numbered shards, in the order in which they are given.
 
     A shard gets its name when it is complete: what is there under that name is never half a shard. When the
-    `with` block is left by an error, the shard at hand is dropped; the ones before stay. The same samples
-    give the same bytes, on every machine.
+    `with` block is left by an error, the shard at hand is dropped; the ones before stay. So it is when the
+    disk is full: then nothing more is written. The same samples give the same bytes, on every machine.
 
     Args:
         shards: the path of the shards, with a place for their number, `train-%06d.tar`; or their paths,
-            `train-{000..127}.tar`.
+            `train-{000..127}.tar`; or the path of one tar, `train.tar`, which takes all samples.
         samples_per_shard: samples after which a new shard is begun; None for no limit.
         bytes_per_shard: bytes that a shard is not to exceed, unless one sample is larger; None for no limit.
+            One tar has no limit.
         index: whether the index is written beside each shard, so that nobody has to make it.
         checksums: whether the index has a CRC-32 of each file.
         overwrite: whether shards that are there are replaced.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: `shards` has no place for a number and no braces, or does not end in `.tar`.
+        ArgumentValueError: `shards` has several places for a number, or does not end in `.tar`; or it is one
+            tar, and a limit is said.
         ArgumentRangeError: a limit is not positive.
 
     Example:
@@ -61,30 +60,27 @@ class TarWriter:
         shards: Any,
         *,
         samples_per_shard: int | None = None,
-        bytes_per_shard: int | None = 1 << 30,
+        bytes_per_shard: int | None = DEFAULT_BYTES,
         index: bool = True,
         checksums: bool = False,
         overwrite: bool = False,
     ) -> None:
-        if not isinstance(shards, str | os.PathLike) or not isinstance(os.fspath(shards), str):
-            raise ArgumentTypeError("shards", "must be a path", shards)
-        pattern = os.fspath(shards)
-        if not pattern.endswith(".tar"):
-            problem = "must end in .tar"
-            raise ArgumentValueError("shards", problem, pattern, mend="random access wants plain tar")
-        is_numbered = len(_NUMBER.findall(pattern)) == 1 and pattern.count("%") == 1
-        if not is_numbered and "{" not in pattern:
-            mend = "as in train-%06d.tar or train-{000..127}.tar"
-            raise ArgumentValueError("shards", "must have one place for a number", pattern, mend=mend)
-        self._pattern = pattern
-        self._names = None if is_numbered else expand_braces(pattern)
+        self._numbering = Numbering.of(shards)
         self._most_samples = _limit("samples_per_shard", samples_per_shard)
         self._most_bytes = _limit("bytes_per_shard", bytes_per_shard)
+        if self._numbering.is_one:
+            if self._most_samples is not None or self._most_bytes not in {None, DEFAULT_BYTES}:
+                mend = "give the shards a number, as in train-%06d.tar, or leave the limit out"
+                raise ArgumentValueError(
+                    "shards", "is one tar, and no limit goes with it", self._numbering.pattern, mend=mend
+                )
+            self._most_bytes = None
         self._index = index
         self._checksums = checksums
         self._overwrite = overwrite
         self._shard: _Shard | None = None
         self._last_key = ""
+        self._failure: DatasetError | None = None
         self.paths: list[str] = []
         self.num_samples = 0
 
@@ -100,7 +96,10 @@ class TarWriter:
             ArgumentValueError: the key or an extension cannot be a file's name or was there already, or
                 there is no field.
             ArgumentRangeError: all shards that were named are full.
+            DatasetError: the shard cannot be written, for one the disk is full: then it is dropped, and so
+                is every later sample.
         """
+        self._check()
         key = _checked_key(sample)
         files = {
             _checked_field(key, name): encode(name, value)
@@ -116,21 +115,30 @@ class TarWriter:
             self._shard = self._begin()
         if key in self._shard.keys or key == self._last_key:
             raise ArgumentValueError("__key__", "is there already", key, mend="keys differ within a shard")
-        for name, data in files.items():
-            self._shard.add(f"{key}.{name}", data)
+        with self._writing(self._shard.path):
+            for name, data in files.items():
+                self._shard.add(f"{key}.{name}", data)
         self._shard.keys.add(key)
         self._last_key = key
         self.num_samples += 1
 
     def next_shard(self) -> None:
-        """Completes the shard at hand; the next sample begins another one."""
+        """Completes the shard at hand; the next sample begins another one.
+
+        Raises:
+            DatasetError: it cannot be written.
+        """
+        self._check()
         if self._shard is not None:
             self._finish(self._shard)
 
     def close(self) -> None:
-        """Completes the shard at hand."""
-        if self._shard is not None:
-            self._finish(self._shard)
+        """Completes the shard at hand.
+
+        Raises:
+            DatasetError: it, or one before, cannot be written.
+        """
+        self.next_shard()
 
     def abort(self) -> None:
         """Drops the shard at hand."""
@@ -153,25 +161,39 @@ class TarWriter:
         )
 
     def _begin(self) -> _Shard:
-        number = len(self.paths)
-        if self._names is not None and number >= len(self._names):
-            problem = f"names {number} shards, and more are needed"
-            raise ArgumentRangeError("shards", problem, self._pattern, mend="name more, or raise the limits")
-        path = Path(self._pattern % number if self._names is None else self._names[number])
-        if path.exists() and not self._overwrite:
-            mend = "overwrite, or give another path"
-            raise ArgumentValueError("shards", "is there already", str(path), mend=mend)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return _Shard(path)
+        path = self._numbering.path(len(self.paths))
+        with self._writing(path):
+            if path.exists() and not self._overwrite:
+                mend = "overwrite, or give another path"
+                raise ArgumentValueError("shards", "is there already", str(path), mend=mend)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return _Shard(path)
 
     def _finish(self, shard: _Shard) -> None:
+        with self._writing(shard.path):
+            shard.finish()
         self._shard = None
-        shard.finish()
         path = str(shard.path)
         self.paths.append(path)
         if self._index:
-            index = make_index(Archive.of(path), Cache.of(None), checksums=self._checksums)
-            index.write(Path(path + INDEX_SUFFIX))
+            target = Path(path + INDEX_SUFFIX)
+            with self._writing(target, "the shard is whole: make its index by `samplerkit index`"):
+                make_index(Archive.of(path), Cache.of(None), checksums=self._checksums).write(target)
+
+    def _check(self) -> None:
+        """Raises what ended the writing: samples that come later would be missing what came before."""
+        if self._failure is not None:
+            raise self._failure
+
+    @contextmanager
+    def _writing(self, path: Path, mend: str = "make room, or give another path") -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.abort()
+            problem = f"cannot be written ({error.strerror})"
+            self._failure = DatasetError(str(path), problem, mend=mend)
+            raise self._failure from error
 
 
 @final
@@ -204,7 +226,8 @@ class _Shard:
     def drop(self) -> None:
         """Deletes what was written."""
         error = _DroppedError()
-        self._stack.__exit__(type(error), error, None)
+        with suppress(OSError):  # a full disk takes what is still in memory no more than what came before
+            self._stack.__exit__(type(error), error, None)
 
 
 class _DroppedError(Exception):
@@ -217,7 +240,7 @@ def _checked_key(sample: Any) -> str:
     key = sample.get("__key__")
     if not isinstance(key, str):
         raise ArgumentTypeError("__key__", "must be a text", key)
-    name = f"{key}.x".encode("utf-8", "surrogateescape")
+    name = _encoded_name("__key__", key, "x")
     if is_unsafe(name) or "\0" in key or "\n" in key or key.endswith("/"):
         raise ArgumentValueError("__key__", "cannot be the name of a file below a folder", key)
     if split_name(name) != (name[:-2], b"x"):
@@ -231,9 +254,17 @@ def _checked_key(sample: Any) -> str:
 def _checked_field(key: str, name: str) -> str:
     if not name or "/" in name or "\0" in name or name != name.lower():
         raise ArgumentValueError("field", "must be an extension in lower case", name)
-    if is_meta(f"{key}.{name}".encode("utf-8", "surrogateescape")):
+    if is_meta(_encoded_name("field", key, name)):
         raise ArgumentValueError("field", "gives a file a name that readers leave out", f"{key}.{name}")
     return name
+
+
+def _encoded_name(place: str, key: str, extension: str) -> bytes:
+    try:
+        return f"{key}.{extension}".encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        name = f"{key}.{extension}"
+        raise ArgumentValueError(place, "has a letter that no file's name can have", name) from error
 
 
 def _limit(place: str, value: Any) -> int | None:

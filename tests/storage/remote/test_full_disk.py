@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,23 +10,6 @@ from samplerkit.errors import DatasetError
 from tests.storage.remote.contents import content, kept, leftovers
 
 DATA = random.Random(11).randbytes(8_000_000)
-
-
-@pytest.fixture
-def small_disk(tmp_path) -> Iterator[Path]:
-    """A disk of 8 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        [shutil.which("mount") or "mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run([shutil.which("umount") or "umount", folder], check=True)
 
 
 def test_a_full_disk_makes_the_cache_smaller(server, storage, small_disk):

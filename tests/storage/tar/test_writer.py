@@ -112,6 +112,37 @@ def test_shards_may_be_named_one_by_one(tmp_path):
     assert TarDataset(writer.paths).layout.sizes.tolist() == [3, 2]
 
 
+def test_a_path_without_a_number_is_one_tar_of_any_size(tmp_path):
+    with TarWriter(tmp_path / "deep" / "one.tar") as writer:
+        for number in range(30):
+            writer.write({"__key__": f"{number:02}", "cls": number})
+        assert not (tmp_path / "deep" / "one.tar").exists()
+    assert writer.paths == [f"{tmp_path}/deep/one.tar"]
+    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["one.tar", "one.tar.skidx"]
+    assert [sample["cls"] for sample in TarDataset(writer.paths).decode()] == list(range(30))
+    with pytest.raises(sk.ArgumentValueError, match=r"shards: is there already, got '.*/one\.tar'"):
+        TarWriter(tmp_path / "deep" / "one.tar").write({"__key__": "0", "cls": 0})
+
+
+def test_one_tar_takes_no_second_shard(tmp_path):
+    with TarWriter(tmp_path / "one.tar") as writer:
+        writer.write({"__key__": "0", "cls": 0})
+        writer.next_shard()
+        with pytest.raises(
+            sk.ArgumentRangeError, match=r"shards: names 1 shard, and more are needed, got '.*/one\.tar'"
+        ):
+            writer.write({"__key__": "1", "cls": 1})
+    assert TarDataset(writer.paths).keys() == ["0"]
+
+
+@pytest.mark.parametrize("limit", [{"samples_per_shard": 5}, {"bytes_per_shard": 1000}])
+def test_one_tar_takes_no_limit(limit):
+    with pytest.raises(
+        sk.ArgumentValueError, match=r"shards: is one tar, and no limit goes with it, got 'x\.tar'; give"
+    ):
+        TarWriter("x.tar", **limit)
+
+
 def test_members_have_no_owner_and_no_time(tmp_path):
     with TarWriter(f"{tmp_path}/x-%d.tar", index=False) as writer:
         writer.write({"__key__": "a", "txt": "fine"})
@@ -138,6 +169,17 @@ def test_members_have_no_owner_and_no_time(tmp_path):
             {"__key__": "__a", "b__": "x"},
             sk.ArgumentValueError,
             "that readers leave out, got '__a.b__'",
+        ),
+        (
+            {"__key__": "\ud800", "txt": "x"},
+            sk.ArgumentValueError,
+            r"__key__: has a letter that no file's name can have, got '\\ud800.x'",
+        ),
+        ({"__key__": "a", "\ud800": "x"}, sk.ArgumentValueError, "field: has a letter"),
+        (
+            {"__key__": "a", "txt": "\ud800"},
+            sk.ArgumentValueError,
+            r"txt: is no text that UTF-8 can hold, got '\\ud800'; give bytes",
         ),
         ({"__key__": "a", "TXT": "x"}, sk.ArgumentValueError, "must be an extension in lower case"),
         ({"__key__": "a", "t/xt": "x"}, sk.ArgumentValueError, "must be an extension in lower case"),
@@ -166,7 +208,8 @@ def test_what_a_reader_would_not_take_is_refused(tmp_path, sample, error, text):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ({"shards": "x.tar"}, sk.ArgumentValueError),
+        ({"shards": "x-\0%d.tar"}, sk.ArgumentValueError),
+        ({"shards": "x-{1..2.tar"}, sk.ArgumentValueError),
         ({"shards": "x-%d-%d.tar"}, sk.ArgumentValueError),
         ({"shards": "x-%s.tar"}, sk.ArgumentValueError),
         ({"shards": "x-%d.tgz"}, sk.ArgumentValueError),

@@ -1,0 +1,92 @@
+"""Writing to a small disk that is full: an error that names it, and no half of anything."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.writer import TarWriter
+
+DATA = random.Random(5).randbytes(300_000)
+"""A tenth of a shard: 8 MiB hold two shards of ten and a part of the third one."""
+
+
+def write_until_full(writer):
+    for number in range(60):
+        writer.write({"__key__": f"{number:02}", "bin": DATA})
+
+
+def there(disk):
+    return sorted(path.name for path in disk.iterdir())
+
+
+@pytest.mark.parametrize("name", ["x-%d.tar", "x-{0..5}.tar"])
+def test_a_full_disk_is_an_error_and_leaves_whole_shards_only(small_disk, name):
+    writer = TarWriter(f"{small_disk}/{name}", samples_per_shard=10)
+    with (
+        pytest.raises(
+            sk.DatasetError,
+            match=rf"^{small_disk}/x-2\.tar: cannot be written \(No space left on device\); make room",
+        ) as caught,
+        writer,
+    ):
+        write_until_full(writer)
+    assert caught.value.__cause__.errno == 28
+    assert there(small_disk) == ["x-0.tar", "x-0.tar.skidx", "x-1.tar", "x-1.tar.skidx"]
+    assert TarDataset(writer.paths).keys() == [f"{number:02}" for number in range(20)]
+
+
+def test_who_catches_the_error_and_goes_on_is_told_again(small_disk):
+    with (
+        pytest.raises(sk.DatasetError, match=r"one\.tar: cannot be written \(No space left"),
+        TarWriter(small_disk / "one.tar") as writer,
+    ):
+        for _ in range(2):
+            with pytest.raises(sk.DatasetError, match=r"one\.tar: cannot be written \(No space left"):
+                write_until_full(writer)
+    assert writer.paths == []
+    assert there(small_disk) == []
+
+
+def test_the_last_bytes_of_a_shard_may_be_the_ones_without_room(small_disk):
+    writer = TarWriter(f"{small_disk}/x-%d.tar")
+    writer.write({"__key__": "a", "bin": b"x" * 100})
+    (small_disk / "other").write_bytes(bytes((8 << 20) - 4096))
+    with pytest.raises(sk.DatasetError, match=r"x-0\.tar: cannot be written \(No space left on device\)"):
+        writer.close()
+    assert there(small_disk) == ["other"]
+
+
+def test_an_index_without_room_leaves_a_whole_shard(small_disk):
+    writer = TarWriter(f"{small_disk}/x-%d.tar")
+    for number in range(400):
+        writer.write({"__key__": f"{number:03}" + "k" * 90, "bin": b""})
+    # Whole pages for 400 headers and the end, and nothing else.
+    (small_disk / "other").write_bytes(bytes((8 << 20) - 217_088))
+    with pytest.raises(
+        sk.DatasetError,
+        match=r"x-0\.tar\.skidx: cannot be written \(No space .*; the shard is whole: make its index by",
+    ):
+        writer.close()
+    assert there(small_disk) == ["other", "x-0.tar"]
+    assert len(TarDataset(writer.paths)) == 400
+
+
+def test_an_error_of_the_user_is_not_hidden_by_a_full_disk(small_disk):
+    (small_disk / "other").write_bytes(bytes((8 << 20) - 4096))
+    with pytest.raises(ZeroDivisionError), TarWriter(f"{small_disk}/x-%d.tar") as writer:
+        writer.write({"__key__": "a", "bin": b"x" * 10})
+        raise ZeroDivisionError
+    assert there(small_disk) == ["other"]
+
+
+@pytest.mark.parametrize("folder", ["file/below", "n" * 300])
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path, folder):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(
+        sk.DatasetError, match=r"x-0\.tar: cannot be written \((Not a directory|File name too long)\)"
+    ):
+        TarWriter(f"{tmp_path}/{folder}/x-%d.tar").write({"__key__": "a", "bin": b""})
