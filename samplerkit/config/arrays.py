@@ -13,6 +13,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from samplerkit.config.folder import fetched, joined
 from samplerkit.config.place import meant
+from samplerkit.config.telling import told
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.storage.remote.location import is_remote, shown
@@ -120,10 +121,11 @@ def load_array(path: str) -> np.ndarray[Any, Any]:
     except ConfigError as error:
         refuse(error.problem, error.mend)
     except (OSError, ValueError, EOFError, SyntaxError, MemoryError) as error:
-        reason = " ".join(str(error).partition(". ")[0].split())[:80]
+        words = (isinstance(error, OSError) and error.strerror) or str(error)
+        reason = " ".join(words.partition(". ")[0].split())[:80]
         refuse(f"cannot be read as a .npy file ({reason})", "save it with numpy.save, without objects")
     if file is None:
-        refuse("there is no such file", f"looked for {_end_of(path)}")
+        refuse("there is no such file", f"looked for {_end_of(path)}" if told(path) else "")
     if not isinstance(loaded, np.ndarray):
         refuse("is an archive of arrays", "save one array with numpy.save")
     return loaded

@@ -19,6 +19,7 @@ from samplerkit.config.loader import LOADER, LoaderOptions
 from samplerkit.config.mistakes import require_mapping, unknown_key
 from samplerkit.config.placed import placed
 from samplerkit.config.plain import plain
+from samplerkit.config.private import public
 from samplerkit.config.quality import SECTION, MinQuality, read_min_quality
 from samplerkit.config.registry import SAMPLERS
 from samplerkit.config.schema import json_schema
@@ -84,7 +85,8 @@ class Config:
             ConfigError: a mistake, with its line, or with the path of the key and the value.
         """
         if not isinstance(text, str):
-            raise ConfigError("config", "must be a string of YAML", text, mend="use load_config for the rest")
+            # The text is not shown: its values have no places yet, and some may be private.
+            raise ConfigError("config", "must be a string of YAML", mend="use load_config for the rest")
         return _checked(_built(parse(text), Path()), check_quality=True)
 
     @staticmethod
@@ -214,9 +216,9 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_qua
     if isinstance(source, Mapping):
         return _checked(_built(source, Path()), check_quality)
     if not isinstance(source, str | os.PathLike) or isinstance(os.fspath(source), bytes):
-        raise ConfigError("config", "must be a path or a mapping", source)
-    if isinstance(source, str) and "\n" in source:
-        raise ConfigError("config", "is no path", source, mend="text goes to Config.from_yaml")
+        raise ConfigError("config", "must be a path or a mapping", public("config", source))
+    if isinstance(source, str) and ("\n" in source or (": " in source and not Path(source).exists())):
+        raise ConfigError("config", "is text and no path", mend="text goes to Config.from_yaml")
     if isinstance(source, str) and is_remote(source):
         return _read(text_at(source), source, folder_of(source), check_quality)
     path = Path(source)
@@ -243,7 +245,8 @@ def _text(path: Path) -> str:
     except (OSError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError("config", f"cannot be read ({error})"[:120], str(path)) from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError("config", f"cannot be read ({reason})"[:120], str(path)) from None
 
 
 def _built(document: Any, folder: Folder) -> Config:

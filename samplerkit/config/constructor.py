@@ -13,6 +13,7 @@ from samplerkit.config.derive import argument_names, arguments_of, default_of, d
 from samplerkit.config.folder import Folder, joined
 from samplerkit.config.mistakes import from_constructor, from_pydantic, unknown_key
 from samplerkit.config.place import below
+from samplerkit.config.private import scrubbed
 from samplerkit.config.section import Section
 from samplerkit.errors import SamplerkitError
 from samplerkit.order.once import once
@@ -132,9 +133,12 @@ class Call:
             return self.constructor.make(**self.arguments)
         except (TypeError, ValueError, RuntimeError, ArithmeticError, LookupError) as error:
             # By these a constructor refuses arguments; anything else is a fault in it, and says so itself.
-            cause = None if isinstance(error, SamplerkitError) else error
             names, of = self.constructor.names, self.constructor.name
-            raise from_constructor(self.place, error, names, of) from cause
+            made = from_constructor(self.place, error, names, of, self.arguments)
+            is_told = not isinstance(error, SamplerkitError) and scrubbed(str(error), self.arguments) == str(
+                error
+            )
+            raise made from (error if is_told else None)
 
 
 def _as_written(raw: Any, value: Any, folder: Folder) -> Any:

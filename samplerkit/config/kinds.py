@@ -8,7 +8,7 @@ from typing import Any, TypeVar, final
 from samplerkit.config.constructor import Constructor
 from samplerkit.config.mistakes import require_mapping
 from samplerkit.config.place import below, meant
-from samplerkit.config.private import public
+from samplerkit.config.private import resembling
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, ConfigError
 
 _Make = TypeVar("_Make", bound=Callable[..., Any])
@@ -86,8 +86,10 @@ class Kinds:
             raise ConfigError(where, "is missing", mend=f"write for instance {self.example}")
         kind = given.pop("kind")
         if not isinstance(kind, str) or kind not in self._constructors:
-            shown = public(where, kind)
-            raise ConfigError(where, f"is no kind of {self.section}", shown, mend=meant(kind, self))
+            hint = meant(kind, self)
+            raise ConfigError(
+                where, f"is no kind of {self.section}", resembling(where, kind, hint), mend=hint
+            )
         return self[kind], given
 
     def __getitem__(self, name: str) -> Constructor:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from samplerkit.config.arrays import REFUSED
 from samplerkit.config.place import below, meant
-from samplerkit.config.private import HIDDEN, public
+from samplerkit.config.private import public, resembling, scrubbed
 from samplerkit.errors import ConfigError, SamplerkitError
 
 _EXTRA, _MISSING = "extra_forbidden", "missing"
@@ -36,10 +36,8 @@ def unknown_key(place: str, section: dict[str, Any], known: Collection[str], of:
     """Says of the first key that is not known what it was meant to be."""
     key = next(key for key in section if key not in known)
     where = below(place, key)
-    shown = public(where, section[key])
-    # A key that nobody knows, where data come from, may have been meant for a password.
-    if isinstance(shown, str) and where.startswith("dataset"):
-        shown = HIDDEN
+    # A key that nobody knows may have been meant for a password.
+    shown = public(where, section[key], shows_text=False)
     return ConfigError(where, f"is no key of {of}", shown, mend=meant(key, known))
 
 
@@ -60,8 +58,9 @@ def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], o
     if first["type"] == _MISSING:
         return ConfigError(where, f"is missing, and {of} needs it", mend=f"add {path[-1]}: ...")
     if first["type"] == REFUSED:
-        shown = public(where, first["input"])
-        return ConfigError(where, first["ctx"]["problem"], shown, mend=first["ctx"]["mend"])
+        mend = first["ctx"]["mend"]
+        shown = resembling(where, first["input"], mend)
+        return ConfigError(where, first["ctx"]["problem"], shown, mend=mend)
     # The members of a union are told one by one, one after another.
     nearby = found[at : at + _MOST_MEMBERS]
     same = [mistake for mistake in nearby if _path_in(section, mistake["loc"]) == path]
@@ -72,7 +71,9 @@ def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], o
     return ConfigError(where, problem, shown, mend=_mend(kinds, shown))
 
 
-def from_constructor(place: str, error: Exception, names: Collection[str], of: str) -> ConfigError:
+def from_constructor(
+    place: str, error: Exception, names: Collection[str], of: str, given: dict[str, Any]
+) -> ConfigError:
     """Makes the error of a config from one that a constructor raised.
 
     Args:
@@ -80,9 +81,11 @@ def from_constructor(place: str, error: Exception, names: Collection[str], of: s
         error: what the constructor raised.
         names: the constructor's arguments.
         of: what the section describes, for messages.
+        given: the arguments that it was given.
     """
     if not isinstance(error, SamplerkitError):
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_PROBLEM]
+        # The text is of whoever wrote the constructor, and may repeat what it was given.
+        reason = " ".join(scrubbed(f"{type(error).__name__}: {error}", given).split())[:_LONGEST_PROBLEM]
         return ConfigError(place, f"{of} refuses its arguments ({reason})")
     shown = error.value.value if isinstance(error.value, Enum) else error.value
     argument = re.match(r"\w+", error.place)

@@ -7,23 +7,26 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+from samplerkit.config.telling import told
+
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]{0,59}", re.ASCII)
 _LONGEST_KEY = 60
 _MOST_NAMES = 12
 
 
 def below(place: str, *keys: Any) -> str:
-    """Gives the path of a key or an entry below a place.
+    """Gives the path of a key or an entry below a place; of a key that may be a secret three dots.
 
     Example:
-        >>> below("sampler", "child", "weights", 3), below("sampler", "two words")
-        ('sampler.child.weights[3]', "sampler['two words']")
+        >>> below("sampler", "child", "weights", 3), below("sampler", "two words"), below("remote", "s3cr3t")
+        ('sampler.child.weights[3]', "sampler['two words']", 'remote[...]')
     """
     for key in keys:
-        if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
-            place = f"{place}.{key}" if place else key
+        text = told(key) if isinstance(key, str) else None
+        if text is not None and _PLAIN_KEY.fullmatch(text):
+            place = f"{place}.{text}" if place else text
             continue
-        shown = repr(key)
+        shown = "..." if isinstance(key, str) and text is None else repr(key if text is None else text)
         place += f"[{shown if len(shown) <= _LONGEST_KEY else shown[: _LONGEST_KEY - 3] + '...'}]"
     return place
 

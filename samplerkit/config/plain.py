@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from samplerkit.config.place import below
+from samplerkit.config.private import public
 from samplerkit.errors import ConfigError
 
 DEEPEST = 256
@@ -92,7 +93,9 @@ class _Copy:
         copied = {}
         for key, value in mapping.items():
             if not isinstance(key, str):
-                raise ConfigError(place or "config", "has a key that is no string", key, mend="quote the key")
+                raise ConfigError(
+                    place or "config", "has a key that is no string", public("", key), mend="quote the key"
+                )
             copied[str(key)] = self.of(value, below(place, key))
         return copied
 

@@ -9,6 +9,7 @@ from samplerkit.config.constructor import Constructor
 from samplerkit.config.kinds import Kinds
 from samplerkit.config.mistakes import require_mapping, unknown_key
 from samplerkit.config.place import below, meant
+from samplerkit.config.private import public, resembling
 from samplerkit.errors import ArgumentTypeError, ConfigError
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.distributed import DistributedSampler
@@ -105,18 +106,18 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
     spellings = [key for key in ("kind", "_target_", "class_path") if key in given]
     if len(spellings) > 1:
         where = below(place, spellings[1])
-        raise ConfigError(
-            where, f"stands beside {spellings[0]}", given[spellings[1]], mend="name the sampler once"
-        )
+        shown = public(where, given[spellings[1]])
+        raise ConfigError(where, f"stands beside {spellings[0]}", shown, mend="name the sampler once")
     if not spellings or spellings == ["kind"]:
         return *SAMPLERS.choose(given, place), place
     named = given.pop(spellings[0])
     if not isinstance(named, str) or named not in TARGETS:
         hint = meant(named, TARGETS)
+        where = below(place, spellings[0])
         raise ConfigError(
-            below(place, spellings[0]),
+            where,
             "names no class that a config may name",
-            named,
+            resembling(where, named, hint),
             mend=hint if hint.startswith("did") else "a sampler of your own needs register_sampler",
         )
     constructor = SAMPLERS[TARGETS[named]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NoReturn
 
 import yaml
@@ -9,10 +10,13 @@ from yaml.events import AliasEvent
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from samplerkit.config.plain import DEEPEST
+from samplerkit.config.private import public
+from samplerkit.config.telling import told
 from samplerkit.errors import ConfigError
 
 _MERGE = "tag:yaml.org,2002:merge"
 _LONGEST_PROBLEM = 120
+_QUOTED = re.compile(r"'([^']*)'")
 
 
 def parse(text: str, source: str = "config") -> Any:
@@ -34,7 +38,7 @@ def parse(text: str, source: str = "config") -> Any:
         loader = _PlainLoader(text, source)
         return loader.get_single_data()
     except yaml.MarkedYAMLError as error:
-        problem = " ".join(f"{error.problem or error.context}".split())[:_LONGEST_PROBLEM]
+        problem = " ".join(_without_secrets(f"{error.problem or error.context}").split())[:_LONGEST_PROBLEM]
         mark = error.problem_mark or error.context_mark
         raise ConfigError(_at(source, mark), f"is not plain YAML: {problem}") from None
     except yaml.reader.ReaderError as error:
@@ -59,7 +63,8 @@ class _PlainLoader(yaml.SafeLoader):
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, AliasEvent) and event.anchor in self._open_anchors:
-            self._refuse(event, f"the alias *{event.anchor} stands inside of what it names")
+            anchor = told(str(event.anchor)) or "..."
+            self._refuse(event, f"the alias *{anchor} stands inside of what it names")
         if len(self._open_anchors) > DEEPEST:
             self._refuse(event, f"nested more than {DEEPEST} levels deep")
         self._open_anchors.append(None if isinstance(event, AliasEvent) else event.anchor)
@@ -98,7 +103,13 @@ class _PlainLoader(yaml.SafeLoader):
             self._refuse(node, f"cannot be read as {str(node.tag).rpartition(':')[2]}", node.value)
 
     def _refuse(self, marked: Any, problem: str, *value: Any, mend: str = "") -> NoReturn:
-        raise ConfigError(_at(self._source, marked.start_mark), problem, *value, mend=mend) from None
+        shown = (public("", one) for one in value)
+        raise ConfigError(_at(self._source, marked.start_mark), problem, *shown, mend=mend) from None
+
+
+def _without_secrets(problem: str) -> str:
+    """Looks at what PyYAML repeats of the text: names of tags and aliases, between quotation marks."""
+    return _QUOTED.sub(lambda found: found[0] if told(found[1]) else "...", problem)
 
 
 def _at(source: str, mark: Any) -> str:

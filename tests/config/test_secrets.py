@@ -1,0 +1,253 @@
+"""No error of a config repeats a secret: canaries at every key of every section, in every wrong shape."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from itertools import cycle
+
+import numpy as np
+import pytest
+import yaml
+
+import samplerkit as sk
+from samplerkit.cli.main import main
+from samplerkit.config import private
+from samplerkit.config.datasets import DATASETS
+from samplerkit.config.loader import LOADER
+from samplerkit.config.quality import MIN_QUALITY
+from samplerkit.config.registry import SAMPLERS
+
+TOKEN, CAPITALS, NUMBER = "c4n4ryTok3n", "CANARY", 90210777
+CANARIES = (TOKEN, CAPITALS, str(NUMBER))
+
+# The scheme is that of a filesystem in memory: nothing is asked of any host.
+URL = f"memory://me:{TOKEN}@host/a.zip?signature={TOKEN}#{TOKEN}"
+SHAPES = {
+    "a token": TOKEN,
+    "a word in capitals": CAPITALS,
+    "a URL": URL,
+    "the same without a scheme": f"me:{TOKEN}@host/keep.npy",
+    "a URL with one slash": f"https:/me:{TOKEN}@host/keep.npy?token={TOKEN}",
+    "a chain of URLs": f"zip://in.npy::memory://me:{TOKEN}@host/a.zip?{TOKEN}",
+    "a command": f"pipe:curl -H 'Authorization: Bearer {TOKEN}' https://host/a.tar",
+    "bytes": TOKEN.encode(),
+    "a list": [TOKEN, URL],
+    "a list of lists": [[TOKEN, [URL]]],
+    "options": {"key": TOKEN, "secret": TOKEN, "password": NUMBER, "client_kwargs": {"token": NUMBER}},
+    "options by their name": {"storage_options": {"key": TOKEN, "password": NUMBER}},
+    "options of a remote section": {"remote": {"storage_options": {"key": TOKEN}}},
+    "options in a list": [{"storage_options": {"secret": TOKEN}}, {"token": NUMBER}],
+    "a mapping whose key it is": {TOKEN: None, CAPITALS: 1, URL: 2},
+    "a set": {TOKEN},
+    "an array": np.array([TOKEN]),
+}
+PATHS = {"files", "urls", "lengths", "cache"}
+"""Keys that take paths: a word is a right value of these, and a path is shown."""
+
+VALID = {
+    "size": {"size": 8},
+    "layout": {"sizes": [4, 4]},
+    "files": {"files": ["a.npz"], "reader": "npz", "lengths": [8]},
+    "tar": {"urls": ["a.tar"], "lengths": [8]},
+    "subset": {"indices": [1]},
+    "subset_random": {"indices": [1]},
+    "weighted_random": {"weights": [1]},
+    "pk": {"num_val": 1, "labels": [0, 1]},
+    "iter": {"sampler": [1]},
+}
+UNKNOWN = ("storage_option", "storage_options", "url", "headers", "seeds", TOKEN, CAPITALS, URL, "two words")
+
+
+def sections():
+    """Every section that a config may have, with the valid rest: a function of a key and what is planted."""
+    for kind in DATASETS:
+        valid = {"kind": kind, **VALID[kind]}
+        yield (
+            f"dataset {kind}",
+            DATASETS[kind].names,
+            lambda key, value, valid=valid: {
+                "dataset": {**valid, key: value},
+                "sampler": {"kind": "random"},
+            },
+        )
+    for kind in ("files", "tar"):
+        valid = {"kind": kind, **VALID[kind]}
+        yield (
+            f"remote of {kind}",
+            DATASETS[kind].sections["remote"].names,
+            lambda key, value, valid=valid: {
+                "dataset": {**valid, "remote": {key: value}},
+                "sampler": {"kind": "random"},
+            },
+        )
+    for kind in ("sequential", *VALID, "mixture", "distributed", "random"):
+        if kind in SAMPLERS:
+            valid = {"kind": kind, **VALID.get(kind, {})}
+            yield (
+                f"sampler {kind}",
+                SAMPLERS[kind].names,
+                lambda key, value, valid=valid: {
+                    "sampler": {"kind": "sequential", "child": {**valid, key: value}}
+                },
+            )
+    for spelling in ("_target_", "class_path"):
+        yield (
+            spelling,
+            [spelling, "init_args", "seed"],
+            lambda key, value, spelling=spelling: {
+                "sampler": {spelling: "samplerkit.RandomSampler", key: value}
+            },
+        )
+    yield "loader", LOADER.names, lambda key, value: {"sampler": {"kind": "random"}, "loader": {key: value}}
+    yield (
+        "min_quality",
+        MIN_QUALITY.names,
+        lambda key, value: {
+            "dataset": {"kind": "size", "size": 8},
+            "sampler": {"kind": "random"},
+            "min_quality": {"mixing": 0.1, key: value},
+        },
+    )
+    yield (
+        "the document",
+        ["dataset", "sampler", "loader", "min_quality"],
+        lambda key, value: {
+            "sampler": {"kind": "random"},
+            key: value,
+        },
+    )
+
+
+def error_of(config):
+    """All that the error of a config shows; None where there is none."""
+    try:
+        sk.load_config(config)
+    except sk.ConfigError as error:
+        return "".join(traceback.format_exception_only(error)) + repr(
+            (error.value, error.mend, error.__cause__)
+        )
+    return None
+
+
+def is_silent(text):
+    return not any(canary in text for canary in CANARIES)
+
+
+def planted(keys, make):
+    """Each key, the known ones and others, with each wrong shape; a word is no wrong shape of a path."""
+    for key in ("kind", "child", *keys, *UNKNOWN):
+        for name, value in SHAPES.items():
+            if not (key in PATHS and isinstance(value, str | list | bytes) and TOKEN in str(value)):
+                yield f"{key}, {name}", make(key, value)
+
+
+@pytest.mark.parametrize(("keys", "make"), [case[1:] for case in sections()], ids=[s[0] for s in sections()])
+def test_a_canary_at_any_key_in_any_wrong_shape_is_in_no_message(keys, make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused = 0
+    for name, config in planted(keys, make):
+        error = error_of(config)
+        refused += error is not None
+        assert error is None or is_silent(error), (name, error)
+    assert refused > len(UNKNOWN) * len(SHAPES)
+
+
+WRITTEN = {name: value for name, value in SHAPES.items() if not isinstance(value, np.ndarray)}
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_validate_repeats_no_canary_either(as_json, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "run.yaml"
+    monkeypatch.setattr(sys, "argv", ["samplerkit", "validate", str(path), *["--json"] * as_json])
+    shapes = cycle(WRITTEN.values())
+    for number, (_, keys, make) in enumerate(sections()):
+        for key in (keys[number % len(keys)], "storage_options", "sed"):
+            config = make(key, next(shapes))
+            path.write_text(yaml.dump(config, Dumper=yaml.SafeDumper), encoding="utf-8")
+            with pytest.raises(SystemExit):
+                main()
+            printed = capsys.readouterr()
+            assert key in PATHS or is_silent(printed.out + printed.err), config
+            assert not as_json or json.loads(printed.out)["config"] == str(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"sampler: {{kind: random}}\ndataset: {{password: *{TOKEN}}}",
+        f"sampler: {{kind: random}}\ndataset: {{password: !{TOKEN} x}}",
+        f"dataset: {{storage_options: {{{TOKEN}: 1, {TOKEN}: 2}}}}",
+        f"dataset: {{size: !!int {TOKEN}}}",
+        f"dataset: &{TOKEN} [*{TOKEN}]",
+        f"dataset: {{{TOKEN}}}\nsampler: {{kind: random}}",
+        f"? [{TOKEN}]\n: 3",
+        f"{TOKEN}",
+        f'dataset: {{secret: "{TOKEN}\\q"}}',
+        f"dataset: {{secret: @{TOKEN}}}",
+    ],
+)
+def test_a_canary_that_yaml_cannot_read_is_in_no_message(text, tmp_path):
+    (tmp_path / "run.yaml").write_text(text)
+    for load, source in ((sk.Config.from_yaml, text), (sk.load_config, tmp_path / "run.yaml")):
+        with pytest.raises(sk.ConfigError) as caught:
+            load(source)
+        assert is_silent("".join(traceback.format_exception_only(caught.value)))
+
+
+def test_text_in_place_of_a_path_is_not_repeated():
+    for text in (
+        f"remote: {{storage_options: {{key: {TOKEN}}}}}",
+        f"sampler:\n  key: {TOKEN}",
+        text_of(TOKEN),
+    ):
+        with pytest.raises(sk.ConfigError, match="config: ") as caught:
+            sk.load_config(text)
+        assert is_silent(str(caught.value))
+    with pytest.raises(sk.ConfigError, match="must be a string of YAML; use load_config") as caught:
+        sk.Config.from_yaml(text_of(TOKEN))
+    assert caught.value.value is None
+
+
+def text_of(secret):
+    return f"dataset: {{remote: {{storage_options: {secret}}}}}".encode()
+
+
+def test_what_a_constructor_of_a_users_says_is_not_repeated_where_it_holds_a_secret():
+    class Reaching(sk.Sampler):
+        def __init__(self, address: str, tries: int = 1) -> None:
+            super().__init__(None)
+            raise ValueError(f"cannot reach {address!r} in {tries} tries")
+
+    if "reaching" not in SAMPLERS:
+        sk.register_sampler("reaching", Reaching)
+    with pytest.raises(sk.ConfigError) as caught:
+        sk.load_config({"sampler": {"kind": "reaching", "address": f"me:{TOKEN}@host"}})
+    assert is_silent("".join(traceback.format_exception(caught.value)))
+    assert "cannot reach '...' in 1 tries" in str(caught.value)
+    with pytest.raises(sk.ConfigError, match="cannot reach 'home'") as caught:
+        sk.load_config({"sampler": {"kind": "reaching", "address": "home"}})
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_planted_leak_is_found(monkeypatch):
+    monkeypatch.setattr(private, "told", lambda text: text)
+    for key, value in (("seed", TOKEN), ("seed", [URL]), ("sed", {TOKEN: 1}), ("shuffle", CAPITALS)):
+        assert not is_silent(error_of({"sampler": {"kind": "random", key: value}}))
+
+
+def test_what_a_reader_can_use_is_still_shown():
+    for section, shown in (
+        ({"kind": "randon"}, "'randon'"),
+        ({"kind": "random", "shuffle": "GLOBL"}, "'GLOBL'"),
+        ({"kind": "random", "algorithm": "samplerkit-2"}, "'samplerkit-2'"),
+        ({"kind": "subset", "indices": "/scratch/run-7/keep_0001.npz"}, "'/scratch/run-7/keep_0001.npz'"),
+        ({"kind": "random", "num_samples": "1e6"}, "'1e6'"),
+        ({"_target_": "my_project.samplers.EveryNth"}, "'my_project.samplers.EveryNth'"),
+        ({"kind": "random", "partial_sise": 5}, "sampler.partial_sise: is no key of random, got 5; did you"),
+    ):
+        with pytest.raises(sk.ConfigError) as caught:
+            sk.load_config({"sampler": section})
+        assert shown in str(caught.value)
