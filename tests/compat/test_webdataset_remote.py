@@ -58,10 +58,19 @@ def test_nothing_reads_ahead_for_a_loop_that_was_left(tmp_path, shards):
         time.sleep(0.02)
 
 
-def test_the_folder_for_remote_shards_is_said_once(tmp_path, shards):
-    urls, _ = shards
-    with pytest.raises(sk.ArgumentTypeError, match="said twice"):
-        WebDataset(urls, cache_dir=tmp_path, remote={"cache": tmp_path})
+@pytest.mark.parametrize("remote", [{"cache": "/scratch"}, sk.RemoteOptions(max_cache_bytes=10**9)])
+def test_the_cache_for_remote_shards_is_said_once(tmp_path, remote):
+    with pytest.raises(
+        sk.ArgumentTypeError, match=r"cache_(dir|size): is said twice.*; say it in one of them"
+    ):
+        WebDataset("https://host/a.tar", cache_dir=tmp_path, cache_size=10**9, remote=remote)
+
+
+def test_a_cache_folder_goes_with_options_of_remote_that_name_none(tmp_path, shards):
+    urls, asked = shards
+    dataset = WebDataset(urls, cache_dir=tmp_path / "cache", remote={"attempts": 2}, fetch="shards")
+    assert len(list(dataset)) == 40
+    assert len(list((tmp_path / "cache").glob("*.file"))) == len([path for path in asked if ".tar?" in path])
 
 
 def test_a_shard_that_is_not_there_is_an_error_without_its_query(tmp_path, shards):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from inspect import Parameter, signature
 from typing import Any, Final, get_args
 
@@ -14,6 +15,7 @@ from samplerkit.compat.webdataset.split import EqualSteps
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError
 from samplerkit.order.world import World
 from samplerkit.samplers import arguments
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.names import expand_braces
 
@@ -201,9 +203,17 @@ def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None
     size = arguments.integer("cache_size", cache_size)
     if cache_dir is None:
         return
-    if options.get("remote") is not None:
-        raise ArgumentTypeError("cache_dir", "is said twice: in remote, too", mend="say it in one of them")
-    options["remote"] = {"cache": os.fspath(cache_dir), "max_cache_bytes": size if size > 0 else None}
+    remote = RemoteOptions.of(options.get("remote"))
+    told = {"cache_dir": ("cache", os.fspath(cache_dir)), "cache_size": ("max_cache_bytes", size)}
+    for place, (name, value) in told.items():
+        if place == "cache_size" and size <= 0:
+            continue
+        if getattr(remote, name) is not None:
+            raise ArgumentTypeError(
+                place, f"is said twice: by {name} of remote, too", mend="say it in one of them"
+            )
+        remote = replace(remote, **{name: value})
+    options["remote"] = remote
 
 
 def _seconds(place: str, value: Any) -> float:

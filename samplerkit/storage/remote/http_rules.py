@@ -18,7 +18,9 @@ from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
 Headers = Mapping[str, str]
 
 _MODIFIED = "modified "
-_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", re.ASCII)
+_MOST_DIGITS = 18
+"""A longer number is no size of a file; Python refuses to read one of some thousand digits."""
 
 
 @final
@@ -103,10 +105,14 @@ def check_version(version: Version, size: int, headers: Headers) -> None:
 
 
 def content_length(headers: Headers) -> int:
-    """Gives the length that is told of a body, -1 if none is."""
+    """Gives the length that is told of a body, -1 if none is.
+
+    Raises:
+        Transient: it is longer than any file.
+    """
     text = headers.get("Content-Length", "").strip()
     is_chunked = "chunked" in headers.get("Transfer-Encoding", "").lower()
-    return int(text) if text.isascii() and text.isdigit() and not is_chunked else UNKNOWN_SIZE
+    return _number(text) if text.isascii() and text.isdigit() and not is_chunked else UNKNOWN_SIZE
 
 
 def has_end(headers: Headers) -> bool:
@@ -118,7 +124,7 @@ def content_range(headers: Headers) -> ContentRange:
     """Gives what `Content-Range` says.
 
     Raises:
-        Transient: it is not there, or cannot be understood.
+        Transient: it is not there, cannot be understood, or tells of more bytes than any file has.
 
     Example:
         >>> content_range({"Content-Range": "bytes 0-9/100"})
@@ -129,10 +135,16 @@ def content_range(headers: Headers) -> ContentRange:
         raise Transient("a part without a right Content-Range")
     first, last, size = match.groups()
     return ContentRange(
-        -1 if first is None else int(first),
-        -1 if last is None else int(last),
-        -1 if size == "*" else int(size),
+        -1 if first is None else _number(first),
+        -1 if last is None else _number(last),
+        -1 if size == "*" else _number(size),
     )
+
+
+def _number(digits: str) -> int:
+    if len(digits.lstrip("0")) > _MOST_DIGITS:
+        raise Transient(f"a length of {len(digits)} digits, which no file has")
+    return int(digits)
 
 
 def _retry_after(headers: Headers) -> float | None:
@@ -140,7 +152,7 @@ def _retry_after(headers: Headers) -> float | None:
     if text.isascii() and text.isdigit():
         return float(text[:9])
     try:
-        moment = email.utils.parsedate_to_datetime(text)
+        moment = email.utils.parsedate_to_datetime(text).timestamp()
     except (ValueError, OverflowError):
         return None
-    return max(0.0, moment.timestamp() - time.time())
+    return max(0.0, moment - time.time())

@@ -12,13 +12,13 @@ from typing import Any, final
 
 from samplerkit.storage.remote.stopping import TICK, Stop
 
-WINDOW = 1 << 20
-"""Bytes that must arrive within the time limit, once an answer has begun."""
-
 
 @final
 class Pace:
-    """The time that one request has: for the head of its answer, then for each MiB.
+    """The time that one request has: for the head of each answer, then for each piece that is read of it.
+
+    What arrives does not prolong it, but what is of use does: a head without an end, or a body of which
+    nothing comes through, is one that stalls, however much is sent.
 
     Args:
         seconds: for each of these.
@@ -33,7 +33,6 @@ class Pace:
     def renew(self) -> None:
         """Begins a new stretch of time."""
         self._end = time.monotonic() + self._seconds
-        self._arrived = 0
 
     def left(self) -> float:
         """Gives the seconds until the next look at the clock is due.
@@ -47,12 +46,6 @@ class Pace:
         if left <= 0:
             raise TimeoutError
         return min(left, TICK)
-
-    def arrived(self, count: int) -> None:
-        """Is told that bytes arrived."""
-        self._arrived += count
-        if self._arrived >= WINDOW:
-            self.renew()
 
 
 current_pace: ContextVar[Pace | None] = ContextVar("current_pace", default=None)
@@ -101,11 +94,9 @@ class _PacedReader(io.RawIOBase):
         while True:
             self._sock.settimeout(self._pace.left())
             try:
-                count = self._receive(buffer)
+                return self._receive(buffer)
             except TimeoutError:
                 continue
-            self._pace.arrived(count)
-            return count
 
     def close(self) -> None:
         """Lets go of the socket."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, final
 
 import requests
@@ -21,9 +22,10 @@ import urllib3.exceptions
 from samplerkit.storage.remote.faults import Refused, Transient
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.pace import Pace, PacedResponse, current_pace
+from samplerkit.storage.remote.redirects import MOST_HOPS, is_same_place, target_of
 from samplerkit.storage.remote.stopping import Stop
 
-_MOST_REDIRECTS = 10
+_SHORT_BODY = 4096
 
 
 @final
@@ -38,18 +40,14 @@ class Session:
 
     def __init__(self, options: RemoteOptions) -> None:
         given = options.storage_options
-        headers = given.get("headers") or {}
         self._timeout = options.timeout
-        self._session = _Requests(headers)
-        self._session.headers.update({**headers, "Accept-Encoding": "identity"})
-        self._session.max_redirects = _MOST_REDIRECTS
-        auth = given.get("auth")
-        self._session.auth = tuple(auth) if isinstance(auth, list) else auth
         # Given to each request, since the environment comes before what a session has.
         self._verify = given.get("verify")
-        self._session.cert = given.get("cert")
-        for prefix in ("http://", "https://"):
-            self._session.mount(prefix, _Adapter())
+        auth = given.get("auth")
+        self._session = _Requests(given.get("headers") or {}, given.get("cert"))
+        self._session.auth = tuple(auth) if isinstance(auth, list) else auth
+        # For other hosts: what the user gives may be secret, and is for the host that the user names.
+        self._elsewhere = _Requests({}, given.get("cert"))
         for name in ("urllib3.connection", "urllib3.connectionpool", "urllib3.util.retry"):
             logging.getLogger(name).addFilter(_is_of_others)
 
@@ -64,27 +62,44 @@ class Session:
         pace = Pace(self._timeout, stop)
         mark = current_pace.set(pace)
         try:
-            response = self._session.request(
-                method,
-                url,
-                headers=dict(headers),
-                timeout=(self._timeout, self._timeout),
-                allow_redirects=True,
-                stream=True,
-                verify=self._verify,
-            )
+            response = self._followed(method, url, headers)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             fault = _fault(error, self._timeout)
         else:
-            pace.renew()
-            return Answer(response, self._timeout)
+            return Answer(response, self._timeout, pace)
         finally:
             current_pace.reset(mark)
         raise fault
 
+    def _followed(self, method: str, url: str, headers: Mapping[str, str]) -> requests.Response:
+        session = self._session
+        for _ in range(MOST_HOPS + 1):
+            response = session.request(
+                method,
+                url,
+                headers=dict(headers),
+                timeout=(self._timeout, self._timeout),
+                stream=True,
+                verify=self._verify,
+            )
+            try:
+                target = target_of(response.url, response.status_code, response.headers)
+                if target is None:
+                    return response
+                if not is_same_place(response.url, target):
+                    session = self._elsewhere
+                _take_short_body(response)
+            except BaseException:
+                response.close()
+                raise
+            response.close()
+            url = target
+        raise Refused(f"was redirected more than {MOST_HOPS} times", "check the server's redirects")
+
     def close(self) -> None:
         """Closes the connections that are not in use."""
         self._session.close()
+        self._elsewhere.close()
 
 
 @final
@@ -96,9 +111,10 @@ class Answer:
         headers: by name, in any case.
     """
 
-    def __init__(self, response: requests.Response, timeout: float) -> None:
+    def __init__(self, response: requests.Response, timeout: float, pace: Pace) -> None:
         self._response = response
         self._timeout = timeout
+        self._pace = pace
         self.status: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
 
@@ -109,6 +125,7 @@ class Answer:
             Transient: the connection broke, or the server is too slow.
             Stopped: it is not wanted any more.
         """
+        self._pace.renew()
         try:
             data: bytes = self._response.raw.read(most, decode_content=False)
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -124,23 +141,23 @@ class Answer:
 
 @final
 class _Requests(requests.Session):
-    """A session whose secrets stay with their host.
+    """A session that follows no redirect: `requests` would read the body of one to its end.
 
     Args:
-        private: headers of the user's, which may hold secrets: like `Authorization`, they do not follow a
-            redirect to another host.
+        headers: for each request.
+        cert: the user's certificate, as in `requests`.
     """
 
-    def __init__(self, private: Mapping[str, str]) -> None:
+    def __init__(self, headers: Mapping[str, str], cert: Any) -> None:
         super().__init__()
-        self._private = tuple(private)
         self._settings: dict[str, Any] = {}
+        self.headers.update({**headers, "Accept-Encoding": "identity"})
+        self.cert = cert
+        for prefix in ("http://", "https://"):
+            self.mount(prefix, _Adapter())
 
-    def rebuild_auth(self, prepared_request: Any, response: requests.Response) -> None:
-        if self.should_strip_auth(response.request.url, prepared_request.url):  # type: ignore[no-untyped-call]
-            for name in self._private:
-                prepared_request.headers.pop(name, None)
-        super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        return None
 
     def merge_environment_settings(self, url: Any, *given: Any) -> Any:
         # Going through the environment takes a sixth of the time of a request.
@@ -184,6 +201,14 @@ class _Adapter(requests.adapters.HTTPAdapter):
         return manager
 
 
+def _take_short_body(response: requests.Response) -> None:
+    """Reads what stands in a redirect if it is short, for then the connection can be used again."""
+    length = response.raw.length_remaining
+    if length is not None and length <= _SHORT_BODY:
+        with suppress(urllib3.exceptions.HTTPError, OSError):
+            response.raw.read(_SHORT_BODY, decode_content=False)
+
+
 def _is_of_others(_: logging.LogRecord) -> bool:
     """Lets urllib3's records pass unless they are of requests made here: those hold queries."""
     return current_pace.get() is None
@@ -199,8 +224,6 @@ def _fault(error: BaseException, timeout: float) -> Transient | Refused:
             mend = "mend the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
             return Refused(f"its server has a certificate that is not to be trusted ({reason})", mend)
         return Transient("TLS failed")
-    if isinstance(error, requests.TooManyRedirects):
-        return Refused(f"was redirected more than {_MOST_REDIRECTS} times", "check the server's redirects")
     if isinstance(error, ValueError):
         return Refused("cannot be asked, or was redirected to what cannot", "check the URL and the headers")
     number = next((cause for cause in causes if isinstance(cause, OSError) and cause.errno), None)

@@ -57,6 +57,20 @@ def redirects_to_another_scheme(handler: Handler, _: Resource) -> None:
     handler.say(302, Location="gopher://127.0.0.1/file?secret=query-secret")
 
 
+def floods(handler: Handler, head: bytes, again: bytes) -> int:
+    """Sends the same again and again, as fast as it is taken, for 20 s at most; tells how many bytes."""
+    sent, end = 0, time.monotonic() + 20
+    handler.close_connection = True
+    try:
+        handler.connection.sendall(head)
+        while not handler.state.released.is_set() and time.monotonic() < end:
+            handler.connection.sendall(again)
+            sent += len(again)
+    except OSError:
+        pass
+    return sent
+
+
 def status(number: int, **headers: object) -> Fault:
     """Answers with a status."""
     return lambda handler, _: handler.say(number, b"not now", **headers)
@@ -206,6 +220,8 @@ ONLY_READ = ("read",)
 ONLY_FETCH = ("fetch",)
 ONLY_VERSION = ("version",)
 
+PART_OF_NINES = f"bytes 0-{'9' * 5000}/*"
+
 CASES = [
     *(Case(f"redirect {number}", redirects(number), "harmless") for number in (301, 302, 303, 307, 308)),
     Case("five redirects", redirects(302, 5), "harmless"),
@@ -254,6 +270,9 @@ CASES = [
         Case(f"{number} to HEAD", status(number), "harmless", method="HEAD")
         for number in (400, 403, 405, 501)
     ),
+    Case("a length of 5000 digits", having("Content_Length", "9" * 5000), "retried", "5000 digits"),
+    Case("HEAD, 5000 digits", having("Content_Length", "9" * 5000), "retried", "5000 digits", method="HEAD"),
+    Case("a part of 5000 digits", having("Content_Range", PART_OF_NINES), "retried", "digits", ONLY_READ),
     Case("HEAD without a length", without("Content_Length"), "harmless", method="HEAD"),
     Case("HEAD without an ETag", without("ETag"), "harmless", method="HEAD"),
     Case("HEAD with a wrong length", having("Content_Length", 5007), "refused", "was changed", method="HEAD"),

@@ -72,6 +72,105 @@ def test_credentials_do_not_follow_a_redirect_to_another_host(server, storage):
         assert other.asked("GET")[0].headers["Range"] == "bytes=3-7"
 
 
+def test_credentials_that_were_dropped_do_not_come_back_with_the_next_redirect(server, storage):
+    with served() as other:
+        server.put("/a", DATA[:100])
+        server.put("/b", DATA[:100])
+        other.put("/a", b"")
+        for method in ("GET", "HEAD"):
+            server.always[method, "/a"] = lambda handler, _: handler.say(302, Location=f"{other.url}/a")
+            other.always[method, "/a"] = lambda handler, _: handler.say(302, Location=f"{server.url}/b")
+        options = {"headers": {"X-Key": "k"}, "auth": ("me", "pw")}
+        assert content(storage(storage_options=options).fetch(f"{server.url}/a")) == DATA[:100]
+        asked = [
+            (each.path, bool({"X-Key", "Authorization"} & set(each.headers))) for each in server.requests
+        ]
+        assert asked == [("/a", True), ("/b", False)] * 2
+
+
+@pytest.mark.parametrize(("hops", "is_right"), [(10, True), (11, False)])
+def test_redirects_are_followed_ten_times(server, storage, hops, is_right):
+    url = server.put("/a", DATA[:100])
+    server.always["GET", "/a"] = faults.redirects(302, hops)
+    if is_right:
+        assert storage().read_small(url) == DATA[:100]
+    else:
+        with pytest.raises(DatasetError, match="was redirected more than 10 times"):
+            storage().read_small(url)
+    assert len(server.requests) == 11
+
+
+@pytest.mark.parametrize("length", [None, "1000000000000", "9" * 5000])
+def test_the_body_of_a_redirect_is_not_read(server, storage, length):
+    sent = []
+
+    def answer(handler, _):
+        told = "" if length is None else f"Content-Length: {length}\r\n"
+        head = f"HTTP/1.1 302 Found\r\nLocation: /b\r\n{told}\r\n"
+        sent.append(faults.floods(handler, head.encode(), bytes(1 << 20)))
+
+    url = server.put("/a", b"")
+    server.put("/b", DATA[:100])
+    server.always["GET", "/a"] = answer
+    begun = time.monotonic()
+    reader = storage(timeout=1.0)
+    assert reader.read_small(url) == DATA[:100]
+    assert time.monotonic() - begun < 10
+    while not sent:
+        time.sleep(0.01)
+    # What the buffers of a connection hold; a body that is read goes on for 20 s.
+    assert sent[0] <= 64 << 20
+
+
+def test_the_connection_of_a_redirect_with_a_short_body_is_used_again(server, storage):
+    ports = set()
+
+    def answer(handler, _):
+        ports.add(handler.client_address)
+        handler.say(302, b"elsewhere", Location="/b")
+
+    url = server.put("/a", DATA[:1000])
+    server.put("/b", DATA[:1000])
+    server.always["GET", "/a"] = answer
+    reader = storage(threads=1)
+    for first in range(10):
+        assert reader.read([Span(url, first, 10)]) == [DATA[first:][:10]]
+    assert len(ports) == 1
+
+
+@pytest.mark.parametrize(
+    ("head", "again"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 50_000),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n", b"a: b\r\n" * 200_000),
+    ],
+    ids=["a head", "what follows the body"],
+)
+def test_an_answer_of_which_nothing_comes_through_is_one_that_stalls_however_much_is_sent(
+    server, storage, head, again
+):
+    url = server.put("/a", b"")
+    server.always["GET", "/a"] = lambda handler, _: faults.floods(handler, head, again)
+    begun = time.monotonic()
+    with pytest.raises(DatasetError, match="stalled"):
+        storage(timeout=0.5, attempts=1).read_small(url)
+    assert time.monotonic() - begun < 10
+
+
+def test_a_redirect_from_https_to_http_is_refused(certificate, server, storage):
+    with served(certificate=certificate) as safe:
+        url = safe.put("/a", b"")
+        server.put("/a", DATA[:100])
+        safe.always["HEAD", "/a"] = safe.always["GET", "/a"] = lambda handler, _: handler.say(
+            302, Location=f"{server.url}/a?secret"
+        )
+        reader = storage(storage_options={"verify": str(certificate)})
+        with pytest.raises(DatasetError, match=r"from https to http, .*; let the server redirect") as caught:
+            reader.fetch(url)
+        assert "secret" not in str(caught.value)
+        assert server.requests == []
+
+
 def test_a_proxy_of_the_environment_is_used(server, storage, monkeypatch):
     for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
