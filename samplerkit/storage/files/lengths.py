@@ -19,6 +19,8 @@ from samplerkit.storage.threads import in_threads
 COUNTING_THREADS = 16
 """Files that are counted at the same time, where counting does not read all of a file."""
 
+_MEND = "write it with dataset.save_lengths(path)"
+
 
 def given_lengths(lengths: Any, paths: Sequence[str], names: Sequence[str]) -> list[int]:
     """Takes the lengths that a user tells.
@@ -141,10 +143,12 @@ def _key(given: Mapping[Any, Any], path: str, name: str) -> str:
 
 def _loaded(path: Path) -> Mapping[Any, Any]:
     try:
+        # Of a pipe or a device there may be no end.
+        if path.exists() and not path.is_file():
+            raise DatasetError("lengths", "is no plain file", str(path))
         return _lengths_in(path.read_bytes(), str(path))
     except FileNotFoundError as error:
-        mend = "write it with dataset.save_lengths(path)"
-        raise DatasetError("lengths", "there is no such file", str(path), mend=mend) from error
+        raise DatasetError("lengths", "there is no such file", str(path), mend=_MEND) from error
     except OSError as error:
         raise DatasetError("lengths", f"cannot be read ({error})", str(path)) from error
 
@@ -153,11 +157,11 @@ def _lengths_in(data: bytes, name: str) -> Mapping[Any, Any]:
     """Understands a dict of lengths in JSON, alone or as `save_lengths` writes it."""
     try:
         content = json.loads(data)
-    except ValueError as error:
-        raise DatasetError("lengths", f"cannot be read ({error})", name) from error
+    except (ValueError, RecursionError) as error:
+        raise DatasetError("lengths", f"cannot be read ({error})", name, mend=_MEND) from error
     lengths = content.get("lengths", content) if isinstance(content, dict) else content
     if not isinstance(lengths, dict):
-        raise DatasetError("lengths", "holds no dict of files", name)
+        raise DatasetError("lengths", "holds no dict of files", name, mend=_MEND)
     return lengths
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.flock import unwritable
-from samplerkit.storage.tar.arrays import atomic
+from samplerkit.storage.tar.arrays import atomic, opened_at_once
 from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.flaws import Flaw
 from samplerkit.storage.tar.inflate import GzipError, inflated
@@ -47,6 +48,8 @@ class Archive:
             status = Path(copy or url).stat()
         except OSError as error:
             raise DatasetError(url, f"cannot be read ({error.strerror})") from error
+        if not stat.S_ISREG(status.st_mode):
+            raise DatasetError(url, "is no plain file", mend="give the files themselves")
         return cls(url, status.st_size, status.st_mtime_ns, copy, tag)
 
     @property
@@ -91,7 +94,7 @@ def open_for_reading(path: str, shown: str) -> int:
         DatasetError: it cannot be opened; `shown` is its name there.
     """
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return opened_at_once(path, os.O_RDONLY)
     except OSError as error:
         raise DatasetError(shown, f"cannot be opened ({error.strerror})") from error
 

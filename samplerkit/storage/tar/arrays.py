@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +16,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from samplerkit.errors import DatasetError
+
 MAGIC = b"samplkit"
 VERSION = 1
 
@@ -24,6 +27,16 @@ _DIGEST_BYTES = 16
 _AT_ONCE = 1 << 24
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+DTYPES = ("|u1", "<u2", "<u4", "<i8")
+"""The types of numbers that are written."""
+
+
+def unsound(place: str, problem: str, value: Any) -> DatasetError:
+    """Gives the error for a file that is whole, and yet none that samplerkit wrote."""
+    return DatasetError(
+        place, f"is no index that samplerkit wrote: {problem}", value, mend="delete it, and it is made anew"
+    )
 
 
 class UnreadableFileError(Exception):
@@ -111,33 +124,59 @@ def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dic
     Raises:
         OSError: there is no such file, or it cannot be read.
         UnreadableFileError: the file is damaged or of another version.
+        DatasetError: the file is whole, and yet none that `write_arrays` wrote.
     """
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
+    with open(path, "rb", opener=opened_at_once) as file:  # Path's has no opener
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise UnreadableFileError("no plain file")
+        size = status.st_size
         preamble = file.read(_PREAMBLE.size)
         if len(preamble) < _PREAMBLE.size:
             raise UnreadableFileError("too short")
         magic, version, header_size, digest = _PREAMBLE.unpack(preamble)
         if magic != MAGIC or version != VERSION:
             raise UnreadableFileError("of another kind or version")
-        header = file.read(header_size)
         start = _PREAMBLE.size + header_size
+        if start > size:
+            raise UnreadableFileError("too short")
+        header = file.read(header_size)
         if verify and _digest(header, file) != digest:
             raise UnreadableFileError("damaged")
-        try:
-            described = json.loads(header)
-            meta, arrays, total = described["meta"], described["arrays"], described["bytes"]
-        except (ValueError, KeyError) as error:
-            raise UnreadableFileError("damaged") from error
+        meta, arrays, total = _described(header, str(path))
         if size != start + total:
             raise UnreadableFileError("of the wrong size")
-        mapped = np.memmap(file, dtype=np.uint8, mode="r") if size else np.zeros(0, np.uint8)
-    plain = mapped.view(np.ndarray)
-    found = {}
-    for name, (dtype, count, offset) in arrays.items():
-        begin = start + offset
-        found[name] = plain[begin : begin + count * np.dtype(dtype).itemsize].view(dtype)
-    return meta, found
+        mapped = np.memmap(file, dtype=np.uint8, mode="r")
+    plain = mapped.view(np.ndarray)[start:]
+    return meta, {name: _array(plain, name, described, str(path)) for name, described in arrays.items()}
+
+
+def opened_at_once(path: str, flags: int) -> int:
+    """Opens a file without waiting: a pipe of its name may have no writer."""
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+
+
+def _described(header: bytes, place: str) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """Takes apart what stands before the arrays."""
+    try:
+        described = json.loads(header)
+    except (ValueError, RecursionError) as error:
+        raise unsound(place, f"its header is no JSON ({error})", header[:64]) from error
+    kinds = {"meta": dict, "arrays": dict, "bytes": int}
+    if not isinstance(described, dict) or any(type(described.get(name)) is not kinds[name] for name in kinds):
+        raise unsound(place, "its header lacks meta, arrays or bytes", described)
+    return described["meta"], described["arrays"], described["bytes"]
+
+
+def _array(plain: Array, name: str, described: Any, place: str) -> Array:
+    """Gives an array that lies in some bytes."""
+    if isinstance(described, list) and len(described) == 3:
+        dtype, count, offset = described
+        if dtype in DTYPES and type(count) is int and type(offset) is int and count >= 0 and offset >= 0:
+            end = offset + count * np.dtype(dtype).itemsize
+            if end <= plain.size:
+                return plain[offset:end].view(dtype)
+    raise unsound(place, f"the array {name} cannot be where it says", described)
 
 
 @contextmanager

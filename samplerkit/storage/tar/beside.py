@@ -6,15 +6,14 @@ import warnings
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-import numpy as np
-
+from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.location import beside
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.arrays import UnreadableFileError, read_arrays
 from samplerkit.storage.tar.cache import INDEX_SUFFIX
-from samplerkit.storage.tar.header import BLOCK
-from samplerkit.storage.tar.index import Index, index_of
+from samplerkit.storage.tar.index import Index, check_numbers, index_of
+from samplerkit.storage.tar.sound import check_index_meta
 
 MOST_BYTES = 1 << 30
 """A larger file beside an archive is no index."""
@@ -58,34 +57,10 @@ def _understood(data: bytes, archive: Archive) -> Index | None:
         file.flush()
         try:
             meta, arrays = read_arrays(Path(file.name))
-            index = index_of(archive, meta, arrays, is_certain=False)
-            return index if meta["size"] == archive.size and _is_sound(index) else None
-        except (UnreadableFileError, KeyError, TypeError, ValueError):
+            check_index_meta(file.name, meta)
+            if meta["size"] != archive.size:
+                return None
+            check_numbers(file.name, archive, meta, arrays)
+        except (UnreadableFileError, DatasetError):
             return None
-
-
-def _is_sound(index: Index) -> bool:
-    """Whether no number of an index leads out of its arrays or out of the archive."""
-    arrays = index.arrays
-    first, key_end, signature = (
-        arrays[name].astype(np.int64, copy=False) for name in ("first", "key_end", "signature")
-    )
-    offset, size = (arrays[name].astype(np.int64, copy=False) for name in ("offset", "size"))
-    most = index.archive.size if index.unpacked_size is None else index.unpacked_size
-    per_sample = np.array([len(names) for names in index.fields], dtype=np.int64)
-    return bool(
-        first.size == key_end.size == signature.size + 1
-        and offset.size == size.size == first[-1]
-        and arrays.get("crc", size).size == size.size
-        and first[0] == key_end[0] == 0
-        and key_end[-1] == arrays["keys"].size
-        and (np.diff(key_end) >= 0).all()
-        and (signature >= 0).all()
-        and (signature < per_sample.size).all()
-        and (np.diff(first) == per_sample[signature]).all()
-        and (per_sample > 0).all()
-        and (offset >= BLOCK).all()
-        and (size >= 0).all()
-        and (offset + size <= most).all()
-        and (np.diff(offset) > 0).all()
-    )
+        return index_of(archive, meta, arrays, is_certain=False)

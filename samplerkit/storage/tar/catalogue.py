@@ -22,6 +22,7 @@ from samplerkit.storage.tar.arrays import (
     Array,
     UnreadableFileError,
     read_arrays,
+    unsound,
     write_arrays,
 )
 from samplerkit.storage.tar.cache import Cache
@@ -29,6 +30,7 @@ from samplerkit.storage.tar.flaws import Flaw, Skipped
 from samplerkit.storage.tar.index import Index
 from samplerkit.storage.tar.joining import joined, part_of
 from samplerkit.storage.tar.names import short_names
+from samplerkit.storage.tar.sound import check_catalogue_meta, check_samples
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -93,14 +95,16 @@ def open_catalogue(
     """Gives the catalogue of some archives, from the cache if it is there; else it is made and kept.
 
     Raises:
-        DatasetError: an archive cannot be read.
+        DatasetError: an archive cannot be read, or a file of the cache is none of ours.
     """
     # The name is of the paths only, so that a catalogue of changed archives takes the place of the old one.
     paths = [os.path.realpath(archive.url) for archive in archives]
     path = cache.catalogue_path(json.dumps([checksums, paths]))
     identity = _identity(archives)
     found = _read(archives, path, verify=True)
-    if found is not None and found.meta["identity"] == identity:
+    if found is not None and found.meta.get("identity") == identity:
+        check_catalogue_meta(str(path), found.meta, len(archives))
+        _check_numbers(found)
         return found
     parts = []
     for done, archive in enumerate(archives):
@@ -135,10 +139,22 @@ def _read(archives: tuple[Archive, ...], path: Path, *, verify: bool) -> Catalog
     return Catalogue(archives, meta, arrays, path)
 
 
+def _check_numbers(found: Catalogue) -> None:
+    """Looks at all numbers: none leads out of the arrays or out of its archive."""
+    sizes = [
+        archive.size if unpacked is None else unpacked
+        for archive, unpacked in zip(found.archives, found.meta["unpacked"], strict=True)
+    ]
+    samples = found.arrays.get("samples", np.zeros(0, dtype=np.int64))
+    if samples.size != len(sizes):
+        raise unsound(str(found.path), f"samples has another length than {len(sizes)}", samples.size)
+    check_samples(str(found.path), found.meta, found.arrays, samples, sizes)
+
+
 def _reopened(archives: tuple[Archive, ...], path: Path, fingerprint: str) -> Catalogue:
     """Maps a catalogue in another process."""
     found = _read(archives, path, verify=False)
-    if found is None or found.meta["fingerprint"] != fingerprint:
+    if found is None or found.meta.get("fingerprint") != fingerprint:
         raise DatasetError(
             "cache", "has lost an index that is in use", str(path), mend="make the dataset anew"
         )

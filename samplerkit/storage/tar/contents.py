@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,12 +16,20 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.progress import Progress
 from samplerkit.storage.tar.archive import Archive
-from samplerkit.storage.tar.arrays import Column, UnreadableFileError, read_arrays, write_arrays
+from samplerkit.storage.tar.arrays import (
+    Array,
+    Column,
+    UnreadableFileError,
+    read_arrays,
+    unsound,
+    write_arrays,
+)
 from samplerkit.storage.tar.flaws import Flaw, Skipped
 from samplerkit.storage.tar.index import Index
 from samplerkit.storage.tar.joining import joined, part_of_index, without_split_samples
 from samplerkit.storage.tar.names import short_names
 from samplerkit.storage.tar.shards import Shards
+from samplerkit.storage.tar.sound import check_joint_meta
 from samplerkit.storage.threads import in_threads
 
 THREADS = 16
@@ -79,7 +88,10 @@ def indexed_contents(shards: Shards, progress: Progress) -> Contents:
         meta, arrays = read_arrays(path)
     except (OSError, UnreadableFileError):
         meta, arrays = {}, {}
-    if meta.get("identity") != identity:
+    if meta.get("identity") == identity:
+        check_joint_meta(str(path), meta, len(archives))
+        _check_lengths(str(path), arrays, len(archives))
+    else:
         meta, arrays = _joined(shards, progress)
         meta["identity"] = identity
         columns = {name: Column.of(array) for name, array in arrays.items()}
@@ -92,6 +104,21 @@ def indexed_contents(shards: Shards, progress: Progress) -> Contents:
     layout = Layout(arrays["samples"], short_names(shards.urls))
     counts, firsts = np.array(arrays["counts"]), np.array(arrays["firsts"])
     return Contents(layout, counts, firsts, meta["fingerprint"], skipped, is_told=False)
+
+
+def _check_lengths(place: str, arrays: Mapping[str, Array], shards: int) -> None:
+    """Looks at all numbers that are kept of some shards."""
+    for name in ("samples", "counts", "firsts"):
+        if name not in arrays or arrays[name].size != shards:
+            raise unsound(place, f"{name} has another length than {shards}", arrays.get(name, ())[:9])
+    samples, counts, firsts = (arrays[name] for name in ("samples", "counts", "firsts"))
+    # A sample that is split may be missing at either end.
+    most = np.iinfo(np.int64).max // max(1, shards)
+    wrong = (samples < 0) | (firsts < 0) | (firsts > 1) | (counts > most) | (samples > counts - firsts)
+    if wrong.any():
+        shard = int(np.argmax(wrong))
+        found = tuple(int(numbers[shard]) for numbers in (samples, counts, firsts))
+        raise unsound(place, f"samples, counts and firsts of shard {shard} cannot be", found)
 
 
 def _looked_at(shards: Shards) -> list[Archive]:

@@ -26,6 +26,7 @@ from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
 from samplerkit.storage.tar.flaws import MOST_PLACES, Flaw
 from samplerkit.storage.tar.samples import Samples, group
 from samplerkit.storage.tar.scan import scan
+from samplerkit.storage.tar.sound import check_index_meta, check_samples
 
 _PIECE = 1 << 20
 
@@ -106,15 +107,39 @@ def find_index(archive: Archive, cache: Cache, *, checksums: bool) -> tuple[Inde
 
 
 def read_index(path: Path, archive: Archive, *, verify: bool = True) -> Index | None:
-    """Reads an index; None if it is not there, is damaged, or of another state of the archive."""
+    """Reads an index; None if it is not there, is damaged, or of another state of the archive.
+
+    Args:
+        path: of the index.
+        archive: as it is now.
+        verify: whether its digest and all its numbers are looked at; else it was found right a moment ago.
+
+    Raises:
+        DatasetError: it is whole, and yet no index of such an archive.
+    """
     try:
         meta, arrays = read_arrays(path, verify=verify)
     except (OSError, UnreadableFileError):
         return None
+    if verify:
+        check_index_meta(str(path), meta)
     if (meta["size"], meta["mtime_ns"]) != (archive.size, archive.version):
         return None
+    if verify:
+        check_numbers(str(path), archive, meta, arrays)
     # Without a tag, two states of one size cannot be told apart.
     return index_of(archive, meta, arrays, is_certain=meta.get("is_certain", True) and archive.tag != "")
+
+
+def check_numbers(place: str, archive: Archive, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Looks at all numbers of an index: none leads out of its arrays or out of the archive.
+
+    Raises:
+        DatasetError: one does; `place` is the file's name.
+    """
+    end = archive.size if meta["unpacked_size"] is None else meta["unpacked_size"]
+    samples = arrays["signature"].size if "signature" in arrays else 0
+    check_samples(place, meta, arrays, np.array([samples]), [end])
 
 
 def index_of(

@@ -1,0 +1,210 @@
+"""Whether a file of ours says what an index can say: each value is looked at before one is used.
+
+A digest that fits says that a file is whole, not that samplerkit wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from samplerkit.storage.tar.arrays import Array, unsound
+from samplerkit.storage.tar.header import BLOCK
+
+MOST = 1 << 62
+"""No number of an index is as large."""
+
+AT_ONCE = 1 << 20
+"""Numbers that are looked at in one go."""
+
+
+def check_index_meta(place: str, meta: Mapping[str, Any]) -> None:
+    """Looks at the values of an index that are no arrays.
+
+    Raises:
+        DatasetError: one of them is not what it must be; `place` is the file's name.
+    """
+    _require(place, meta, "size", _is_number)
+    _require(place, meta, "mtime_ns", lambda value: type(value) in {int, str})
+    _require(place, meta, "unpacked_size", lambda value: value is None or _is_number(value))
+    if "is_certain" in meta:
+        _require(place, meta, "is_certain", lambda value: isinstance(value, bool))
+    _require(place, meta, "flaws", lambda value: _are_rows(value, (_is_number, _is_text, _is_text)))
+    _check_common(place, meta)
+
+
+def check_catalogue_meta(place: str, meta: Mapping[str, Any], archives: int) -> None:
+    """Looks at the values of the joint index of some archives that are no arrays.
+
+    Raises:
+        DatasetError: one of them is not what it must be; `place` is the file's name.
+    """
+    _require(
+        place,
+        meta,
+        "unpacked",
+        lambda value: _is_list(value, archives) and all(one is None or _is_number(one) for one in value),
+    )
+    check_joint_meta(place, meta, archives)
+    _check_common(place, meta)
+
+
+def check_joint_meta(place: str, meta: Mapping[str, Any], archives: int) -> None:
+    """Looks at what is kept of several archives, with or without their samples.
+
+    Raises:
+        DatasetError: a value is not what it must be; `place` is the file's name.
+    """
+
+    def is_archive(value: Any) -> bool:
+        return _is_number(value) and value < archives
+
+    _require(
+        place, meta, "flaws", lambda value: _are_rows(value, (is_archive, _is_number, _is_text, _is_text))
+    )
+    _require(place, meta, "fingerprint", _is_text)
+    _check_counts(place, meta)
+
+
+def check_samples(
+    place: str, meta: Mapping[str, Any], arrays: Mapping[str, Array], archives: Array, ends: Sequence[int]
+) -> None:
+    """Looks at the arrays: no number leads out of them or out of its archive.
+
+    Args:
+        place: the file's name.
+        meta: with the fields.
+        arrays: those of an index, or of several joined.
+        archives: how many samples each archive has.
+        ends: the bytes of each archive, as a plain tar file.
+
+    Raises:
+        DatasetError: a number is not what it can be.
+    """
+    for name, size in _sizes(place, arrays).items():
+        if arrays[name].size != size:
+            raise unsound(place, f"{name} has another length than {size}", arrays[name].size)
+    _check_sums(place, "samples", archives, arrays["signature"].size)
+    widths = np.array([len(names) for names in meta["fields"]], dtype=np.int64)
+    _check_within(place, "signature", arrays["signature"], 0, widths.size)
+    _check_steps(place, "first", arrays, lambda part: widths[arrays["signature"][part]], "offset")
+    _check_steps(place, "key_end", arrays, None, "keys")
+    starts = np.concatenate([[0], np.cumsum(archives, dtype=np.int64)])
+    _check_places(place, arrays, arrays["first"][starts].astype(np.int64), np.array(ends, dtype=np.int64))
+
+
+def _sizes(place: str, arrays: Mapping[str, Array]) -> dict[str, int]:
+    """How long each array must be."""
+    for name in ("first", "signature", "key_end", "keys", "offset", "size"):
+        if name not in arrays:
+            raise unsound(place, "an array is missing", name)
+    for name, dtype in (("keys", "u1"), ("crc", "<u4")):
+        if name in arrays and arrays[name].dtype != np.dtype(dtype):
+            raise unsound(place, f"{name} has another type than {dtype}", arrays[name].dtype.str)
+    samples, members = arrays["signature"].size, arrays["offset"].size
+    sizes = {"first": samples + 1, "key_end": samples + 1, "size": members}
+    return {**sizes, "crc": members} if "crc" in arrays else sizes
+
+
+def _check_within(place: str, name: str, numbers: Array, least: int, end: int) -> None:
+    for at in range(0, numbers.size, AT_ONCE):
+        part = numbers[at : at + AT_ONCE]
+        wrong = (part < least) | (part >= end)
+        if wrong.any():
+            raise unsound(place, f"{name} lies outside of [{least}, {end})", int(part[wrong][0]))
+
+
+def _check_sums(place: str, name: str, numbers: Array, total: int) -> None:
+    _check_within(place, name, numbers, 0, total + 1)
+    # Each is at most the total, so as many as fit into memory cannot overflow.
+    if int(numbers.sum(dtype=np.int64)) != total:
+        raise unsound(place, f"{name} do not add up to {total}", int(numbers.sum(dtype=np.int64)))
+
+
+def _check_steps(
+    place: str,
+    name: str,
+    arrays: Mapping[str, Array],
+    widths: Callable[[slice], Array] | None,
+    counted: str,
+) -> None:
+    """Looks at where samples begin in another array: they follow one another, and fill it."""
+    begins, total = arrays[name], arrays[counted].size
+    _check_within(place, name, begins, 0, total + 1)
+    if int(begins[0]) != 0 or int(begins[-1]) != total:
+        raise unsound(place, f"{name} does not go from 0 to {total}", (int(begins[0]), int(begins[-1])))
+    for at in range(0, begins.size - 1, AT_ONCE):
+        part = slice(at, min(at + AT_ONCE, begins.size - 1))
+        steps = np.diff(begins[part.start : part.stop + 1].astype(np.int64))
+        wrong = steps < 0 if widths is None else (steps != widths(part)) | (steps < 1)
+        if wrong.any():
+            raise unsound(
+                place, f"{name} has a wrong step at {at + int(np.argmax(wrong))}", int(steps[wrong][0])
+            )
+
+
+def _check_places(place: str, arrays: Mapping[str, Array], bounds: Array, ends: Array) -> None:
+    """Looks at where files lie: one behind the other, each inside of its archive."""
+    for at in range(0, arrays["offset"].size, AT_ONCE):
+        offset = arrays["offset"][at : at + AT_ONCE].astype(np.int64)
+        size = arrays["size"][at : at + AT_ONCE].astype(np.int64)
+        archive = np.searchsorted(bounds, np.arange(at, at + offset.size), side="right") - 1
+        is_next = np.diff(archive, prepend=-1) == 0
+        before = np.concatenate([arrays["offset"][at - 1 : at] if at else [0], offset[:-1]]).astype(np.int64)
+        if at:
+            is_next[0] = bool(np.searchsorted(bounds, at - 1, side="right") - 1 == archive[0])
+        # Not their sum, which may be too large for 64 bits.
+        wrong = (offset < BLOCK) | (size < 0) | (size > ends[archive]) | (offset > ends[archive] - size)
+        wrong |= is_next & (offset <= before)
+        if wrong.any():
+            number = int(np.argmax(wrong))
+            found = (int(offset[number]), int(size[number]))
+            raise unsound(place, f"offset and size of file {at + number} cannot be", found)
+
+
+def _check_common(place: str, meta: Mapping[str, Any]) -> None:
+    _require(place, meta, "fields", lambda value: _is_list(value) and all(map(_are_fields, value)))
+    _require(place, meta, "ignored", _is_number)
+    _check_counts(place, meta)
+
+
+def _check_counts(place: str, meta: Mapping[str, Any]) -> None:
+    _require(place, meta, "counts", _are_counts)
+    if bool(meta["counts"]) != bool(meta["flaws"]):
+        raise unsound(place, "counts are not those of its flaws", meta["counts"])
+
+
+def _require(place: str, meta: Mapping[str, Any], name: str, is_right: Callable[[Any], bool]) -> None:
+    if name not in meta:
+        raise unsound(place, "a value is missing", name)
+    if not is_right(meta[name]):
+        raise unsound(place, f"{name} cannot be what it says", meta[name])
+
+
+def _are_rows(value: Any, kinds: tuple[Callable[[Any], bool], ...]) -> bool:
+    return _is_list(value) and all(
+        _is_list(row, len(kinds)) and all(kind(one) for kind, one in zip(kinds, row, strict=True))
+        for row in value
+    )
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(_is_number(count) and count > 0 for count in value.values())
+
+
+def _are_fields(value: Any) -> bool:
+    return _is_list(value) and len(value) > 0 and all(map(_is_text, value))
+
+
+def _is_list(value: Any, size: int | None = None) -> bool:
+    return isinstance(value, list) and (size is None or len(value) == size)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MOST
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)

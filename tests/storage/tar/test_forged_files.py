@@ -1,0 +1,370 @@
+"""Files of ours that somebody else wrote, with a digest that fits: an error that names them, or no use."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.tar import arrays as files_of_arrays
+from samplerkit.storage.tar.arrays import Column, read_arrays, write_arrays
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.writer import TarWriter
+from tests.storage.tar.server import Server
+
+SAMPLES = 9
+
+
+@pytest.fixture(name="made", scope="module")
+def fixture_made(tmp_path_factory):
+    """Two shards with their indexes."""
+    folder = tmp_path_factory.mktemp("made")
+    with TarWriter(f"{folder}/x-%d.tar", samples_per_shard=SAMPLES, checksums=True) as writer:
+        for number in range(2 * SAMPLES):
+            writer.write({"__key__": f"{number:03}", "txt": f"number {number}", "cls": number})
+    return folder
+
+
+@pytest.fixture(name="shard")
+def fixture_shard(made, tmp_path):
+    """One shard of a test's own, with its index."""
+    return taken(made, tmp_path / "data")
+
+
+def taken(made, folder, name="x-0.tar"):
+    folder.mkdir(exist_ok=True)
+    os.link(made / "x-0.tar", folder / name)
+    shutil.copy(made / "x-0.tar.skidx", folder / f"{name}.skidx")
+    return folder / name
+
+
+def craft(path, header, body=b""):
+    """Writes a file with a digest that fits, whatever it says."""
+    path.write_bytes(b"")
+    digest = hashlib.blake2b(header + body, digest_size=16).digest()
+    preamble = files_of_arrays._PREAMBLE.pack(b"samplkit", 1, len(header), digest)
+    path.write_bytes(preamble + header + body)
+
+
+def forge(path, change):
+    """Writes a file anew after a change of its values and arrays."""
+    meta, arrays = read_arrays(path)
+    arrays = {name: np.array(array) for name, array in arrays.items()}
+    change(meta, arrays)
+    write_arrays(path, meta, {name: Column.of(array) for name, array in arrays.items()})
+
+
+def to(name, place, value, dtype="<i8"):
+    """A change of one number of an array."""
+
+    def change(_meta, arrays):
+        arrays[name] = arrays[name].astype(dtype)
+        arrays[name][place] = value
+
+    return change
+
+
+def cut(name, by=1):
+    def change(_meta, arrays):
+        arrays[name] = arrays[name][:-by]
+
+    return change
+
+
+def says(name, value):
+    def change(meta, _arrays):
+        meta[name] = value
+
+    return change
+
+
+def lacks(name):
+    def change(meta, arrays):
+        meta.pop(name, None)
+        arrays.pop(name, None)
+
+    return change
+
+
+def of_type(name, dtype):
+    def change(_meta, arrays):
+        arrays[name] = arrays[name].astype(dtype)
+
+    return change
+
+
+SAMPLES_OF = [
+    (lacks("fields"), "a value is missing, got 'fields'"),
+    (lacks("counts"), "a value is missing, got 'counts'"),
+    (lacks("ignored"), "a value is missing, got 'ignored'"),
+    (lacks("flaws"), "a value is missing, got 'flaws'"),
+    (says("fields", 7), "fields cannot be what it says, got 7"),
+    (says("fields", [["txt", 7]]), "fields cannot be what it says, got [['txt', 7]]"),
+    (says("fields", [[]]), "fields cannot be what it says, got [[]]"),
+    (says("fields", []), "signature lies outside of [0, 0), got 0"),
+    (says("counts", {"link": "many"}), "counts cannot be what it says, got {'link': 'many'}"),
+    (says("counts", {"link": 1}), "counts are not those of its flaws, got {'link': 1}"),
+    (says("flaws", [[0]]), "flaws cannot be what it says, got [[0]]"),
+    (says("flaws", [["x", "y", "z", "w"]]), "flaws cannot be what it says"),
+    (says("ignored", "none"), "ignored cannot be what it says, got 'none'"),
+    (lacks("offset"), "an array is missing, got 'offset'"),
+    (lacks("keys"), "an array is missing, got 'keys'"),
+    (cut("first"), "first has another length than"),
+    (cut("key_end"), "key_end has another length than"),
+    (cut("size"), "size has another length than"),
+    (cut("crc"), "crc has another length than"),
+    (cut("keys"), "key_end lies outside of [0, "),
+    (of_type("keys", "<i8"), "keys has another type than u1, got '<i8'"),
+    (of_type("crc", "<i8"), "crc has another type than <u4, got '<i8'"),
+    (to("first", 0, 1), "first does not go from 0 to"),
+    (to("first", 1, 1), "first has a wrong step at 0, got 1"),
+    (to("first", 1, -4), "first lies outside of [0, "),
+    (to("first", 4, 10**12), "first lies outside of [0, "),
+    (to("key_end", 1, 2**62), "key_end lies outside of [0, "),
+    (to("key_end", 3, 1), "key_end has a wrong step at 2, got -5"),
+    (to("key_end", -1, 0), "key_end does not go from 0 to"),
+    (to("signature", 3, 1), "signature lies outside of [0, 1), got 1"),
+    (to("signature", 3, -1), "signature lies outside of [0, 1), got -1"),
+    (to("offset", 0, -512), "offset and size of file 0 cannot be, got (-512, "),
+    (to("offset", 0, 0), "offset and size of file 0 cannot be, got (0, "),
+    (to("offset", 5, 2**63 - 1), "offset and size of file 5 cannot be, got (9223372036854775807, "),
+    (to("offset", 5, 512), "offset and size of file 5 cannot be, got (512, "),
+    (to("size", 5, -1), "offset and size of file 5 cannot be, got ("),
+    (to("size", 5, 2**63 - 1), "offset and size of file 5 cannot be, got ("),
+]
+"""What no index and no joint index can say."""
+
+OF_AN_INDEX = [
+    (lacks("size"), "a value is missing, got 'size'"),
+    (lacks("mtime_ns"), "a value is missing, got 'mtime_ns'"),
+    (lacks("unpacked_size"), "a value is missing, got 'unpacked_size'"),
+    (says("size", None), "size cannot be what it says, got None"),
+    (says("mtime_ns", [1]), "mtime_ns cannot be what it says, got [1]"),
+    (says("unpacked_size", -1), "unpacked_size cannot be what it says, got -1"),
+    (says("unpacked_size", 10**30), "unpacked_size cannot be what it says, got 1000"),
+    (says("is_certain", "yes"), "is_certain cannot be what it says, got 'yes'"),
+]
+
+OF_A_CATALOGUE = [
+    (lacks("unpacked"), "a value is missing, got 'unpacked'"),
+    (lacks("fingerprint"), "a value is missing, got 'fingerprint'"),
+    (says("unpacked", [None]), "unpacked cannot be what it says, got [None]"),
+    (says("unpacked", [None, "x"]), "unpacked cannot be what it says, got [None, 'x']"),
+    (says("fingerprint", 7), "fingerprint cannot be what it says, got 7"),
+    (says("flaws", [[2, 0, "link", "x"]]), "flaws cannot be what it says, got [[2, 0, 'link', 'x']]"),
+    (lacks("samples"), "samples has another length than 2, got 0"),
+    (cut("samples"), "samples has another length than 2, got 1"),
+    (to("samples", 0, -1), "samples lies outside of [0, 19), got -1"),
+    (to("samples", 0, 8), "samples do not add up to 18, got 17"),
+    (to("samples", slice(2), [1, 17]), "offset and size of file 18 cannot be"),
+]
+
+
+def header(**values):
+    described = {"meta": {}, "arrays": {}, "bytes": 0, **values}
+    return json.dumps(described).encode()
+
+
+HEADERS = [
+    (b"no JSON", "its header is no JSON (Expecting value"),
+    (b"[" * 100_000, "its header is no JSON (maximum recursion depth"),
+    (b'{"bytes": %s}' % (b"9" * 5000), "its header is no JSON (Exceeds the limit"),
+    (b"[]", "its header lacks meta, arrays or bytes, got []"),
+    (b"{}", "its header lacks meta, arrays or bytes, got {}"),
+    (header(meta=[]), "its header lacks meta, arrays or bytes"),
+    (header(arrays=[]), "its header lacks meta, arrays or bytes"),
+    (header(bytes="0"), "its header lacks meta, arrays or bytes"),
+    (header(bytes=True), "its header lacks meta, arrays or bytes"),
+    *(
+        (header(arrays={"first": place}), f"the array first cannot be where it says, got {place!r}")
+        for place in (
+            7,
+            ["<i8", 0],
+            ["|O", 0, 0],
+            ["nonsense", 0, 0],
+            [["<i8"], 0, 0],
+            ["<f8", 0, 0],
+            ["V1000000000000", 1, 0],
+            ["<i8", -1, 0],
+            ["<i8", 1, 0],
+            ["<i8", 10**30, 0],
+            ["<i8", 0, -8],
+            ["<i8", 0, 8],
+            ["<i8", 1.5, 0],
+        )
+    ),
+]
+
+
+def refused(path, text):
+    problem = f"{path}: is no index that samplerkit wrote: {text}"
+    return pytest.raises(sk.DatasetError, match=f"^{re.escape(problem)}.*; delete it, and it is made anew$")
+
+
+@pytest.mark.parametrize(("change", "text"), [*SAMPLES_OF, *OF_AN_INDEX])
+def test_an_index_that_says_what_none_can_say_is_named(tmp_path, shard, change, text):
+    index = Path(f"{shard}.skidx")
+    forge(index, change)
+    with refused(index, text):
+        TarDataset(shard, cache=tmp_path / "cache")[3]
+    with refused(index, text), TarDataset(shard, cache=tmp_path / "cache", lengths=[SAMPLES]) as dataset:
+        dataset[3]
+
+
+@pytest.mark.parametrize(("content", "text"), HEADERS)
+def test_a_file_whose_header_cannot_be_is_named(tmp_path, shard, content, text):
+    index = Path(f"{shard}.skidx")
+    craft(index, content)
+    with refused(index, text):
+        TarDataset(shard, cache=tmp_path / "cache")[3]
+
+
+def test_an_index_in_the_cache_is_looked_at_like_one_beside_the_shard(tmp_path, shard):
+    (tmp_path / "cache").mkdir()
+    beside = Path(f"{shard}.skidx")
+    len(TarDataset(shard, cache=tmp_path / "cache", checksums=True))
+    (joint,) = (tmp_path / "cache").glob("*.catalogue")
+    joint.unlink()
+    beside.unlink()
+    len(TarDataset(shard, cache=tmp_path / "cache"))
+    (index,) = (tmp_path / "cache").glob("*.skidx")
+    next((tmp_path / "cache").glob("*.catalogue")).unlink()
+    forge(index, to("offset", 0, -512))
+    with refused(index, "offset and size of file 0 cannot be, got (-512, "):
+        TarDataset(shard, cache=tmp_path / "cache")[0]
+
+
+@pytest.fixture(name="joint", scope="module")
+def fixture_joint(made):
+    """The joint index of both shards."""
+    TarDataset(sorted(made.glob("*.tar")), cache=made / "cache", checksums=True).keys()
+    (joint,) = (made / "cache").glob("*.catalogue")
+    return joint
+
+
+@pytest.mark.parametrize(("change", "text"), [*SAMPLES_OF, *OF_A_CATALOGUE])
+def test_a_joint_index_that_says_what_none_can_say_is_named(tmp_path, made, joint, change, text):
+    forged = tmp_path / joint.name
+    shutil.copy(joint, forged)
+    forge(forged, change)
+    dataset = TarDataset(sorted(made.glob("*.tar")), cache=tmp_path, checksums=True)
+    with refused(forged, text):
+        dataset[3]
+    forged.unlink()
+    assert dataset[3]["txt"] == b"number 3"
+
+
+def test_files_of_another_archive_lie_behind_its_own_and_may_begin_anew(tmp_path, made):
+    empty = tmp_path / "empty.tar"
+    empty.write_bytes(bytes(1024))
+    order = [empty, made / "x-0.tar", empty, empty, made / "x-1.tar", empty]
+    keys = TarDataset(order, cache=tmp_path / "cache").keys()
+    assert TarDataset(order, cache=tmp_path / "cache").keys() == keys
+    assert len(keys) == 2 * SAMPLES
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lacks("fingerprint"), "a value is missing, got 'fingerprint'"),
+        (says("flaws", [[9, 0, "link", "x"]]), "flaws cannot be what it says"),
+        (says("counts", {"link": 1}), "counts are not those of its flaws"),
+        (cut("counts"), "counts has another length than 2"),
+        (lacks("samples"), "samples has another length than 2, got ()"),
+        (to("samples", 1, -1), "samples, counts and firsts of shard 1 cannot be, got (-1, 9, 0)"),
+        (to("samples", 1, 10), "samples, counts and firsts of shard 1 cannot be, got (10, 9, 0)"),
+        (to("firsts", 0, 7), "samples, counts and firsts of shard 0 cannot be, got (9, 9, 7)"),
+        (
+            to("counts", 0, 2**63 - 1),
+            "samples, counts and firsts of shard 0 cannot be, got (9, 9223372036854775807, 0)",
+        ),
+    ],
+)
+def test_what_is_kept_of_remote_shards_is_looked_at(tmp_path, made, change, text):
+    with Server(made) as server:
+        urls = [f"{server.url}/x-{number}.tar" for number in range(2)]
+        with TarDataset(urls, cache=tmp_path / "cache") as dataset:
+            assert len(dataset) == 2 * SAMPLES
+        (joint,) = (tmp_path / "cache").glob("*.catalogue")
+        forge(joint, change)
+        with refused(joint, text), TarDataset(urls, cache=tmp_path / "cache") as dataset:
+            dataset[3]
+
+
+def test_what_lies_beside_a_remote_shard_and_cannot_be_is_left_aside_with_a_warning(tmp_path, made):
+    changes = [change for change, _ in [*SAMPLES_OF, *OF_AN_INDEX]]
+    names = [f"{number:03}.tar" for number in range(len(changes) + len(HEADERS))]
+    indexes = [Path(f"{taken(made, tmp_path / 'data', name)}.skidx") for name in names]
+    for index, change in zip(indexes, changes, strict=False):
+        forge(index, change)
+    for index, (content, _) in zip(indexes[len(changes) :], HEADERS, strict=True):
+        craft(index, content)
+    whole = [sample["txt"] for sample in TarDataset(made / "x-0.tar", cache=tmp_path / "local")]
+    with (
+        Server(tmp_path / "data") as server,
+        TarDataset([f"{server.url}/{name}" for name in names], cache=tmp_path, checksums=True) as dataset,
+        pytest.warns(UserWarning, match=r"\.tar\.skidx is damaged, or of another state") as warned,
+    ):
+        assert [sample["txt"] for sample in dataset] == whole * len(names)
+    told = {re.search(r"(\d+\.tar)\.skidx is damaged", str(one.message))[1] for one in warned}
+    assert told == set(names)
+
+
+def test_a_header_longer_than_its_file_is_not_asked_for(tmp_path, shard):
+    preamble = files_of_arrays._PREAMBLE.pack(b"samplkit", 1, 2**32 - 1, bytes(16))
+    Path(f"{shard}.skidx").write_bytes(preamble + bytes(64))
+    assert len(TarDataset(shard, cache=tmp_path / "cache")) == SAMPLES
+
+
+def test_pipes_in_place_of_files_are_not_waited_for(tmp_path, shard):
+    index = Path(f"{shard}.skidx")
+    index.unlink()
+    os.mkfifo(index)
+    dataset = TarDataset(shard, cache=tmp_path / "cache")
+    assert len(dataset) == SAMPLES
+    told = TarDataset(shard, cache=tmp_path / "cache", lengths=[SAMPLES])
+    shard.unlink()
+    os.mkfifo(shard)
+    with pytest.raises(sk.DatasetError, match=r"x-0\.tar: was changed while it was in use"):
+        dataset[0]
+    with told, pytest.raises(sk.DatasetError, match=r"x-0\.tar: is no plain file; give the files themselves"):
+        told[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"", r"lengths: cannot be read \(Expecting value"),
+        (b"\xff\xfe\xfa", r"lengths: cannot be read \(.*can't decode"),
+        (b"[" * 100_000, r"lengths: cannot be read \(maximum recursion depth"),
+        (b'{"x-0.tar": %s}' % (b"9" * 5000), r"lengths: cannot be read \(Exceeds the limit"),
+        (b"[9]", "lengths: holds no dict of files, got '.*lengths.json'; write it with dataset.save_lengths"),
+        (b'{"lengths": null}', "lengths: holds no dict of files, got '.*lengths.json'; write it with"),
+        (b"{}", "lengths: lacks a file, got 'x-0.tar'; name every file, or none"),
+        (b'{"x-0.tar": 9, "b": 1}', "lengths: names what is not among the files, got 'b'"),
+        (b'{"x-0.tar": null}', r"lengths\['x-0.tar'\]: must be an integer, got None"),
+        (b'{"x-0.tar": NaN}', r"lengths\['x-0.tar'\]: must be an integer, got nan"),
+        (b'{"x-0.tar": true}', r"lengths\['x-0.tar'\]: must be an integer, got True"),
+        (b'{"x-0.tar": -1}', r"lengths\['x-0.tar'\]: must not be negative, got -1"),
+        (b'{"x-0.tar": 9223372036854775808}', "holds more than 2.62 samples, got 9223372036854775808"),
+        (b'{"x-0.tar": 10000000000000000000000000}', "holds a number that is too large"),
+    ],
+)
+def test_lengths_that_cannot_be_are_named(tmp_path, shard, content, text):
+    (tmp_path / "lengths.json").write_bytes(content)
+    with pytest.raises(sk.SamplerkitError, match=text):
+        TarDataset(shard, lengths=tmp_path / "lengths.json")
+
+
+def test_lengths_without_an_end_are_not_read(tmp_path, shard):
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/zero", tmp_path / "pipe"):
+        with pytest.raises(sk.DatasetError, match=rf"lengths: is no plain file, got '{path}'"):
+            TarDataset(shard, lengths=path)
