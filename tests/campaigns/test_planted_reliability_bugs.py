@@ -13,6 +13,7 @@ from tests.campaigns.test_planted_bugs import LOADER, Bug, notices
 pytestmark = pytest.mark.campaign
 
 CACHE = "tests/storage/remote/test_cache"
+THREADS = "tests/storage/files/test_threads.py"
 SIGNALS = "tests/loading/test_signals_and_forks.py"
 
 BUGS = [
@@ -155,6 +156,20 @@ BUGS = [
         "        check_numbers(str(path), archive, meta, arrays)\n",
         "        pass\n",
         "tests/storage/tar/test_forged_files.py::test_an_index_that_says_what_none_can_say_is_named",
+    ),
+    Bug(
+        "files that a thread uses go",
+        "storage/files/shelf.py",
+        " if file not in kept)",
+        ")",
+        f"{THREADS}::test_threads_that_share_a_dataset_hold_no_more_files_than_they_may",
+    ),
+    Bug(
+        "threads that wait for room are told nothing",
+        "storage/files/cache.py",
+        "                self._keep_within_limits()\n                self._leave_line()\n",
+        "                self._keep_within_limits()\n",
+        f"{THREADS}::test_who_waits_for_room_gets_it_when_all_others_are_done",
     ),
 ]
 

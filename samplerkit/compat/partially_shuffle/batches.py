@@ -80,7 +80,9 @@ class BatchReader:
             while len(arrays) < len(in_turn):
                 # While one file is gone through, another one arrives.
                 number = self._cache.nearest([number for number in in_turn if number not in arrays])
-                arrays[number] = _rows(self._cache.content(number), rows[file == number])
+                with self._cache.using(number) as content:
+                    arrays[number] = _rows(content, rows[file == number])
+                    del content  # it is let go now
         finally:
             self._cache.end()
         return [
@@ -104,7 +106,7 @@ class BatchReader:
         _log.warning(
             "files are read again and again, so far %d times: %s goes back and forth between more of them "
             "than file_buffer=%d holds; file_buffer=%d is about enough",
-            self._cache.read_again,
+            self._cache.rereading.times,
             shuffled,
             self._file_buffer,
             room - 1,

@@ -6,13 +6,16 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Generic, final
 
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.line import Line
 from samplerkit.storage.files.replacement import Replacement
+from samplerkit.storage.files.rereading import Rereading
 from samplerkit.storage.files.shelf import CacheLimits, Content, Shelf
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.files.uses import Uses
@@ -26,7 +29,8 @@ class ReadAheadCache(Generic[Content]):
     """What one process has at hand of some files: their content in memory, or open shards.
 
     What is read next is known where `expect` was called. `Replacement` chooses which file goes, and which
-    ones are read ahead.
+    ones are read ahead. A file that a thread uses stays; who finds all room taken by such files stands in a
+    line until another thread is done. Whoever stands in it uses no file, so it moves on.
 
     Args:
         read: reads a file, by its number; called from several threads.
@@ -36,7 +40,7 @@ class ReadAheadCache(Generic[Content]):
 
     Attributes:
         stats: the figures so far.
-        read_again: how often a file was read that had been read before, since `expect` told what comes.
+        rereading: which files were read again, since `expect` told what comes.
     """
 
     def __init__(
@@ -45,15 +49,15 @@ class ReadAheadCache(Generic[Content]):
         self._read = read
         self._limits = limits
         self.stats = stats
-        self.read_again = 0
+        self.rereading = Rereading()
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._shelf: Shelf[Content] = Shelf(limits)
         self._choice: Replacement[Content] = Replacement(self._shelf, num_files, limits.read_ahead)
         self._failures: dict[int, BaseException] = {}
         self._unused: set[int] = set()  # read ahead, and not wanted yet
-        self._expected: set[int] = set()  # read since it is known what comes
         self._queue: deque[int] = deque()
+        self._line = Line()
         self._threads: list[threading.Thread] = []
         self._is_stopped = False
 
@@ -64,7 +68,7 @@ class ReadAheadCache(Generic[Content]):
         It is when more files were read again than were ever here at a time: a few at the borders of lanes are
         no matter.
         """
-        return self.read_again > self.stats.peak_files
+        return self.rereading.times > self.stats.peak_files
 
     def expect(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids]) -> None:
         """Is told what this process will read, batch by batch; forgets what it was told before."""
@@ -77,20 +81,17 @@ class ReadAheadCache(Generic[Content]):
     def begin(self, ids: Ids) -> None:
         """Is told that a batch is read now."""
         with self._changed:
-            uses = self._choice.uses
-            if uses is None:
-                return
-            uses.begin(ids)
-            if not uses.is_right:
-                self._change_plan(None)
+            if (uses := self._choice.uses) is not None:
+                uses.begin(ids)
+                if not uses.is_right:
+                    self._change_plan(None)
 
     def end(self) -> None:
         """Is told that the batch is over: its files may go."""
         with self._changed:
-            self._choice.held = None
             if self._choice.uses is not None:
                 self._choice.uses.end()
-                for file in [] if self._limits.keeps_unneeded else self._shelf.unused(self._choice.next_use):
+                for file in [] if self._limits.keeps_unneeded else self._choice.unneeded():
                     self._drop(file)
             self._read_ahead()
 
@@ -103,26 +104,22 @@ class ReadAheadCache(Generic[Content]):
                     return found
             return next(iter(files))
 
-    def content(self, file: int) -> Content:
-        """Gives a file, read now if it was not read ahead.
+    @contextmanager
+    def using(self, file: int) -> Iterator[Content]:
+        """Gives a file for the time of a block, read now if it was not read ahead.
 
         Raises:
             DatasetError: it cannot be read, also if that was tried ahead; the next call tries again.
         """
         with self._changed:
-            if self._choice.turn_to(file):
-                self._unused.clear()
-            content = self._shelf.contents.get(file)
-            if content is None:
-                content = self._waited_for(file)
-            else:
-                self.stats = replace(self.stats, hits=self.stats.hits + 1)
-            self._shelf.touch(file)
-            self._unused.discard(file)
-            if self._choice.uses is not None:
-                self._choice.uses.used(file)
-            self._read_ahead()
-            return content
+            self._choice.hold(file)
+        try:
+            yield self._wanted(file)
+        finally:
+            with self._changed:
+                self._choice.let_go(file)
+                self._keep_within_limits()
+                self._leave_line()
 
     def stop(self) -> None:
         """Lets everything go; threads end when they have read what they read now."""
@@ -142,6 +139,22 @@ class ReadAheadCache(Generic[Content]):
             if thread is not threading.current_thread():
                 thread.join(max(0.0, end - time.monotonic()))
 
+    def _wanted(self, file: int) -> Content:
+        with self._changed:
+            if self._choice.turn_to(file):
+                self._unused.clear()
+            content = self._shelf.contents.get(file)
+            if content is None:
+                content = self._waited_for(file)
+            else:
+                self.stats = replace(self.stats, hits=self.stats.hits + 1)
+            self._shelf.touch(file)
+            self._unused.discard(file)
+            if self._choice.uses is not None:
+                self._choice.uses.used(file)
+            self._read_ahead()
+            return content
+
     # All below is called with the lock held.
 
     def _waited_for(self, file: int) -> Content:
@@ -158,12 +171,14 @@ class ReadAheadCache(Generic[Content]):
                 if file in self._queue:  # nobody has begun to read it
                     self._queue.remove(file)
                     return self._load(file)
-                if file not in self._shelf.loading and self._make_room():
+                if file not in self._shelf.loading and self._line.is_first() and self._make_room():
+                    self._leave_line()
                     return self._load(file)
-                # It is being read, or all the room is taken by what is being read.
+                # It is being read, or all the room is taken by what is being read or used.
                 self._read_ahead()
                 self._changed.wait()
         finally:
+            self._leave_line()
             waited = self.stats.wait_seconds + time.monotonic() - begun
             self.stats = replace(self.stats, waits=self.stats.waits + 1, wait_seconds=waited)
 
@@ -188,20 +203,23 @@ class ReadAheadCache(Generic[Content]):
         if self._is_stopped:
             return
         self._shelf.put(file, content)
-        self._note(file)
-        self.stats = replace(
-            self.stats,
-            bytes_read=self.stats.bytes_read + content.num_bytes,
-            peak_bytes=max(self.stats.peak_bytes, self._shelf.num_bytes),
-        )
-        while self._shelf.is_too_large:  # the file is larger than was thought
-            self._drop(self._choice.victim())
-
-    def _note(self, file: int) -> None:
-        """Counts what is read again, of what one call of `expect` told."""
         if self._choice.uses is not None:
-            self.read_again += file in self._expected
-            self._expected.add(file)
+            self.rereading.note(file)
+        peak = max(self.stats.peak_bytes, self._shelf.num_bytes)
+        num_bytes = self.stats.bytes_read + content.num_bytes
+        self.stats = replace(self.stats, bytes_read=num_bytes, peak_bytes=peak)
+        self._keep_within_limits()
+
+    def _keep_within_limits(self) -> None:
+        """Drops files that are larger than was thought; those that are used go when they are used no more."""
+        while self._shelf.is_too_large and (victim := self._choice.victim()) is not None:
+            self._drop(victim)
+
+    def _leave_line(self) -> None:
+        """Lets those who still wait for room look again."""
+        self._line.leave()
+        if self._line:
+            self._changed.notify_all()
 
     def _make_room(self) -> bool:
         """Drops files until the one that is wanted now fits; tells whether it does."""
@@ -223,15 +241,14 @@ class ReadAheadCache(Generic[Content]):
         """
         while self._shelf.is_full:
             victim = self._choice.victim_for(file)
-            if victim is None or victim == self._choice.held or victim in self._unused:
+            if victim is None or victim in self._unused:
                 return False
             self._drop(victim)
         return True
 
-    def _drop(self, file: int | None) -> None:
-        if file is not None:
-            self._shelf.drop(file)
-            self._unused.discard(file)
+    def _drop(self, file: int) -> None:
+        self._shelf.drop(file)
+        self._unused.discard(file)
 
     def _forget(self, file: int) -> None:
         """Gives up the place of a file that was to be read ahead."""
@@ -240,8 +257,7 @@ class ReadAheadCache(Generic[Content]):
 
     def _change_plan(self, uses: Uses | None) -> None:
         self._choice.uses = uses
-        self._expected.clear()
-        self.read_again = 0
+        self.rereading.forget()
         while self._queue:
             self._forget(self._queue.pop())
         self._unused.clear()
@@ -250,7 +266,7 @@ class ReadAheadCache(Generic[Content]):
     def _read_ahead(self) -> None:
         """Gives the threads to read what is wanted next, as far as there is room for it."""
         number = self._limits.read_ahead - len(self._unused)
-        if number <= 0 or self._is_stopped:
+        if number <= 0 or self._is_stopped or self._line:
             return
         for file in self._choice.wanted_next(number, self._failures):
             if not self._make_room_ahead(file):

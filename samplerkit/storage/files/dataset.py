@@ -188,7 +188,7 @@ class FileDataset:
             batch = (gathered_columns if self._as_columns else gathered_samples)(parts, wanted.size)
         if cache.is_too_small and not self._has_told:
             self._has_told = True
-            tell_of_rereading(cache.read_again, self._limits)
+            tell_of_rereading(cache.rereading.times, self._limits)
         return batch
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
@@ -246,7 +246,9 @@ class FileDataset:
             while places:
                 number = cache.nearest(places)
                 mine = places.pop(number)
-                yield cache.content(number), ids[mine] - layout.starts[number], mine
+                with cache.using(number) as content:
+                    yield content, ids[mine] - layout.starts[number], mine
+                    del content  # else it would stay in memory while the next one is read
         finally:
             cache.end()
 

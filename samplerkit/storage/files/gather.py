@@ -28,6 +28,7 @@ def gathered_samples(parts: Iterable[Part], size: int) -> list[Any]:
     for content, rows, places in parts:
         for place, sample in zip(places.tolist(), content.samples(rows), strict=True):
             samples[place] = sample
+        del content  # it is let go now
     return samples
 
 
@@ -52,6 +53,7 @@ def gathered_columns(parts: Iterable[Part], size: int) -> dict[Any, Array]:
         for key, part in found.items():
             column = columns[key] = _as_wide(columns[key], part, f"{content.path}: column {key!r}")
             column[places] = part
+        del content  # it is let go now
     return columns
 
 

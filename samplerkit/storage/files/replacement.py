@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from typing import Any, Generic, final
 
@@ -25,7 +26,7 @@ class Replacement(Generic[Content]):
 
     Attributes:
         uses: what is read next; None where nobody told.
-        held: the file that the caller reads from now.
+        held: how many threads read from each file now: none of these goes.
     """
 
     def __init__(self, shelf: Shelf[Content], num_files: int, read_ahead: int) -> None:
@@ -33,36 +34,57 @@ class Replacement(Generic[Content]):
         self._num_files = num_files
         self._read_ahead = read_ahead
         self.uses: Uses | None = None
-        self.held: int | None = None
+        self.held: Counter[int] = Counter()
         self._last: int | None = None
         self._is_sequential = False
 
     def turn_to(self, file: int) -> bool:
-        """Is told that the caller reads from a file now; tells whether what came ahead was a wrong guess."""
-        self.held = file
+        """Is told that a file is wanted now; tells whether what came ahead was a wrong guess."""
         moves = 0 if self._last is None else file - self._last
         self._last = file
         if moves:
             self._is_sequential = moves == 1
         return bool(moves) and self.uses is None and not self._is_sequential
 
+    def hold(self, file: int) -> None:
+        """Is told that a thread reads from a file from now on."""
+        self.held[file] += 1
+
+    def let_go(self, file: int) -> None:
+        """Is told that a thread reads from a file no more."""
+        self.held[file] -= 1
+        if not self.held[file]:
+            del self.held[file]
+
     def next_use(self, file: int) -> float:
-        """Gives the number of the next batch that uses a file, `NEVER` if none is known."""
-        return NEVER if self.uses is None else self.uses.next_use(file)
+        """Gives the number of the next batch that uses a file, `NEVER` if none is known.
+
+        Where nobody told, the file that was used last is taken to be used next.
+        """
+        if self.uses is None:
+            return 0 if file == self._last else NEVER
+        return self.uses.next_use(file)
+
+    def unneeded(self) -> list[int]:
+        """Gives the files that are not used again, as far as is known."""
+        files = self._shelf.contents
+        return [file for file in files if self.next_use(file) == NEVER and file not in self.held]
 
     def victim(self) -> int | None:
         """Gives the file whose next use is furthest away; of several, the least recently used."""
-        return self._shelf.furthest(self.next_use, self._last if self.uses is None else self.held)
+        return self._shelf.furthest(self.next_use, self.held)
 
     def victim_for(self, file: int) -> int | None:
         """Gives the file that would have to go for another one when that is used, if it can go already."""
         uses = self.uses
         if uses is None:
-            return self.victim()
+            found = self.victim()
+            return None if found == self._last else found
         batch = uses.next_use(file)
         files = [*self._shelf.contents, *self._shelf.loading]
         found = max(files, key=lambda file: (uses.next_use(file, batch), uses.next_use(file) > batch))
-        return found if found in self._shelf.contents and uses.next_use(found) > batch else None
+        can_go = found in self._shelf.contents and found not in self.held
+        return found if can_go and uses.next_use(found) > batch else None
 
     def wanted_next(self, number: int, failed: Container[int]) -> list[int]:
         """Gives the files that are wanted next and are not here, the first first.

@@ -1,13 +1,37 @@
-"""Telling, while it happens, that files are read again and again."""
+"""Counting and telling, while it happens, that files are read again and again."""
 
 from __future__ import annotations
 
 import logging
+from typing import final
 
 from samplerkit.storage.files.shelf import CacheLimits
 from samplerkit.storage.tar.workers import this_worker
 
 _log = logging.getLogger("samplerkit")
+
+
+@final
+class Rereading:
+    """Which files are read again.
+
+    Attributes:
+        times: how often a file was read that had been read before.
+    """
+
+    def __init__(self) -> None:
+        self.times = 0
+        self._read: set[int] = set()
+
+    def note(self, file: int) -> None:
+        """Is told that a file was read."""
+        self.times += file in self._read
+        self._read.add(file)
+
+    def forget(self) -> None:
+        """Begins anew."""
+        self.times = 0
+        self._read.clear()
 
 
 def tell_of_rereading(read_again: int, limits: CacheLimits) -> None:

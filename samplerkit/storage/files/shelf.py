@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.files.uses import NEVER
 
 
 class Kept(Protocol):
@@ -118,15 +117,11 @@ class Shelf(Generic[Content]):
         self.contents.clear()
         self.num_bytes = 0
 
-    def unused(self, next_use: Callable[[int], float]) -> list[int]:
-        """Gives the files that are not used again, as far as is known."""
-        return [file for file in self.contents if next_use(file) == NEVER]
-
-    def furthest(self, next_use: Callable[[int], float], kept: int | None) -> int | None:
+    def furthest(self, next_use: Callable[[int], float], kept: Container[int]) -> int | None:
         """Gives the file whose next use is furthest away; of several, the least recently used.
 
         Args:
             next_use: of a file.
-            kept: a file that is not given.
+            kept: files that are not given.
         """
-        return max((file for file in self.contents if file != kept), key=next_use, default=None)
+        return max((file for file in self.contents if file not in kept), key=next_use, default=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
@@ -46,6 +47,7 @@ class Batches:
 
     def __init__(self, read: Callable[[Ids], Batch], upcoming: Iterable[Any]) -> None:
         self._read_now = read
+        self._turn = threading.Lock()
         self._expected: dict[int, Ids] = {}
         self._next = 0
         self._mistakes = 0
@@ -62,16 +64,19 @@ class Batches:
 
     def read(self, ids: Ids) -> list[Any]:
         """Gives the samples of a batch; one that was not expected is read now."""
-        number = self._next
-        expected = self._expected.get(number)
-        if expected is None or not np.array_equal(expected, ids):
-            self._mistakes += 1
+        # Of several threads that want the same batch, one gets what was read ahead.
+        with self._turn:
+            number = self._next
+            expected = self._expected.get(number)
+            is_next = expected is not None and np.array_equal(expected, ids)
+            self._mistakes = 0 if is_next else self._mistakes + 1
+            self._next += is_next
+        if not is_next:
             return self._now(ids)
-        self._mistakes = 0
-        self._next = number + 1
         self._cache.begin(_as_file(number, ids))
         try:
-            samples = self._cache.content(number).samples
+            with self._cache.using(number) as batch:
+                samples = batch.samples
         finally:
             self._cache.end()
             del self._expected[number]

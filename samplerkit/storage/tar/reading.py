@@ -140,7 +140,8 @@ class ShardReading:
         known = self._shards.known_index(number)
         if known is not None:
             return self._met.add(number, known)
-        return self._open.content(number).index
+        with self._open.using(number) as shard:
+            return shard.index
 
     def indexes(self, numbers: Iterable[int]) -> dict[int, Index]:
         """Gives the indexes of several shards; those that are not at hand are asked for at the same time."""
@@ -186,7 +187,8 @@ class ShardReading:
             while parts:
                 number = opened.nearest(parts)
                 rows, places = parts.pop(number)
-                _put(opened.content(number), rows, places, samples)
+                with opened.using(number) as shard:
+                    _put(shard, rows, places, samples)
         finally:
             opened.end()
         return samples
@@ -197,13 +199,13 @@ class ShardReading:
         wanted = []
         for number, index in self.indexes(parts).items():
             rows, places = parts[number]
-            shard = self._at_hand.get(number)
-            if shard is None and self._is_whole_here(number, index):
-                shard = self._open.content(number)
-            if shard is None:
-                wanted.append(Wanted(self._shards.urls[number], index, rows, places))
-            else:
+            if (shard := self._at_hand.get(number)) is not None:
                 _put(shard, rows, places, samples)
+            elif self._is_whole_here(number, index):
+                with self._open.using(number) as opened:
+                    _put(opened, rows, places, samples)
+            else:
+                wanted.append(Wanted(self._shards.urls[number], index, rows, places))
         read = Read(0, 0)
         if wanted and self._shards.storage is not None:
             read = read_ranges(wanted, self._shards.storage, samples)

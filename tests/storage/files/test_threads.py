@@ -1,0 +1,214 @@
+"""Threads that share a dataset: each gets its samples, none waits for ever, and memory holds what it may."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from functools import partial
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.files.dataset import FileDataset
+from tests.storage.crowd import PATIENCE_SECONDS, all_done
+from tests.storage.files.folders import plain, samples_of, write_npz
+
+SIZES = [10] * 8
+SAMPLES = samples_of(SIZES)
+
+
+@pytest.fixture(name="paths", scope="module")
+def fixture_paths(tmp_path_factory):
+    return write_npz(tmp_path_factory.mktemp("threads"), SIZES)
+
+
+class Tracked(np.ndarray):
+    """An array that can be seen to go."""
+
+
+class Counting:
+    """A reader that counts how many of the files that it read are in memory."""
+
+    def __init__(self):
+        self.most = 0
+        self._here: dict[int, weakref.ref[Tracked]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, path):
+        with np.load(path) as arrays:
+            data = dict(arrays)
+        data["id"] = data["id"].view(Tracked)
+        number = id(data["id"])
+        # Taken out in one step: it may happen in the middle of anything.
+        reference = weakref.ref(data["id"], lambda _: self._here.pop(number, None))
+        with self._lock:
+            self._here[number] = reference
+            self.most = max(self.most, len(self._here))
+        return data
+
+
+def reading(dataset, batches):
+    def read():
+        for ids in batches:
+            found = [plain(sample) for sample in dataset.__getitems__(ids)]
+            assert found == [SAMPLES[id] for id in ids]
+
+    return read
+
+
+@pytest.mark.parametrize("max_files", [1, 2, 3])
+def test_who_waits_for_room_gets_it_when_all_others_are_done(paths, max_files):
+    """Also where the last ones to come want what is here, and go on before it."""
+    all_begun, may_end = threading.Barrier(max_files + 1, timeout=PATIENCE_SECONDS), threading.Event()
+
+    def reader(path):
+        if "007" not in str(path):
+            all_begun.wait()
+            may_end.wait(PATIENCE_SECONDS)
+        with np.load(path) as arrays:
+            return dict(arrays)
+
+    with FileDataset(paths, reader, SIZES, max_files=max_files, read_ahead=0) as dataset:
+        cache = dataset._cache()
+
+        def finds_no_room():
+            all_begun.wait()
+            reading(dataset, [[70]])()
+
+        def comes_later(seconds, work):
+            while not cache._line:
+                time.sleep(0.001)
+            time.sleep(seconds)
+            work()
+
+        firsts = [reading(dataset, [[10 * file]]) for file in range(max_files)]
+        lasts = [partial(comes_later, 0, work) for work in firsts]
+        all_done(*firsts, finds_no_room, *lasts, partial(comes_later, 0.1, may_end.set))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("max_files", [1, 2])
+def test_threads_that_share_a_dataset_hold_no_more_files_than_they_may(paths, max_files, threads):
+    reader, rng = Counting(), np.random.default_rng([max_files, threads])
+    with FileDataset(paths, reader, SIZES, max_files=max_files) as dataset:
+        all_done(*(reading(dataset, rng.integers(0, 80, (40, 3)).tolist()) for _ in range(threads)))
+        assert dataset.stats.peak_files <= max_files
+    assert reader.most <= max_files
+
+
+def test_a_thread_that_waits_for_room_is_not_passed_by_for_ever(paths):
+    reads = 0
+    is_over = threading.Event()
+
+    def reads_and_reads(dataset):
+        nonlocal reads
+        while not is_over.is_set():
+            reading(dataset, [[0], [10]])()
+            reads += 2
+
+    def reads_some(dataset):
+        try:
+            reading(dataset, [[20], [30]] * 10)()
+        finally:
+            is_over.set()
+
+    with FileDataset(paths, "npz", SIZES, max_files=1, read_ahead=0) as dataset:
+        all_done(lambda: reads_and_reads(dataset), lambda: reads_some(dataset))
+    # One of each in turn, and some before the other thread has started.
+    assert reads < 200
+
+
+def test_files_larger_than_was_thought_are_let_go_when_no_thread_uses_them(tmp_path):
+    sizes = [10, 10, 60, 60, 60]
+    paths = write_npz(tmp_path, sizes)
+    limit = 80 * 8 * 4
+    samples = samples_of(sizes)
+    are_read = threading.Barrier(2, timeout=PATIENCE_SECONDS)
+    are_used, may_end = threading.Barrier(3, timeout=PATIENCE_SECONDS), threading.Event()
+
+    class Slow(list):
+        nbytes = 60 * 8 * 4
+
+        def __getitem__(self, row):
+            are_used.wait()
+            may_end.wait(PATIENCE_SECONDS)
+            return super().__getitem__(row)
+
+    def reader(path):
+        with np.load(path) as arrays:
+            data = dict(arrays)
+        rows = [{name: data[name][row] for name in data} for row in range(len(data["id"]))]
+        if len(rows) == 10:
+            return data
+        are_read.wait()
+        return Slow(rows)
+
+    with FileDataset(paths, reader, sizes, max_files=4, max_bytes=limit, read_ahead=0) as dataset:
+        found = [dataset[0]]
+
+        def looks():
+            are_used.wait()
+            # Both are used, so both are in memory, whatever they may take.
+            assert dataset._cache()._shelf.num_bytes >= 2 * Slow.nbytes
+            may_end.set()
+
+        all_done(lambda: found.append(dataset[20]), lambda: found.append(dataset[80]), looks)
+        assert sorted(map(plain, found)) == [samples[id] for id in (0, 20, 80)]
+        assert dataset._cache()._shelf.num_bytes <= limit
+
+
+def test_an_error_in_one_thread_is_raised_there_and_lets_the_others_go_on(paths):
+    def reader(path):
+        if "003" in str(path):
+            raise OSError("the disk is gone")
+        with np.load(path) as arrays:
+            return dict(arrays)
+
+    with FileDataset(paths, reader, SIZES, max_files=1) as dataset:
+
+        def fails():
+            for _ in range(20):
+                with pytest.raises(sk.DatasetError, match=r"003\.npz: cannot be read"):
+                    dataset[30]
+
+        all_done(fails, reading(dataset, [[id] for id in (0, 10, 40, 0, 70) * 4]))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("max_files", [1, 2, 3, 4])
+def test_no_crowd_of_threads_waits_for_ever(paths, max_files, caplog):
+    """Any order, size of batch, limit and number of threads; told what comes, rightly, wrongly or not."""
+    caplog.set_level("ERROR", "samplerkit")  # files are read again and again
+    cases = int(os.environ.get("SAMPLERKIT_CROWDS", "400"))
+    rng = np.random.default_rng(max_files)
+    reads = 0
+    for _ in range(cases):
+        threads = int(rng.integers(1, 5))
+        reader = Counting()
+        has_bytes = rng.random() < 0.3
+        options = {
+            "max_files": max_files,
+            "max_bytes": 10 * 8 * 4 * max_files if has_bytes else None,
+            "read_ahead": int(rng.integers(0, 4)),
+            "threads": int(rng.integers(1, 4)),
+        }
+        with FileDataset(paths, reader, SIZES, **options) as dataset:
+            plans = [
+                rng.integers(0, 80, (int(rng.integers(1, 12)), int(rng.integers(1, 6)))).tolist()
+                if rng.random() < 0.7
+                else np.arange(80).reshape(-1, 8).tolist()
+                for _ in range(threads)
+            ]
+            if rng.random() < 0.6:
+                dataset.expect(iter([np.array(ids) for ids in plans[0]]))
+            others = []
+            if rng.random() < 0.2:
+                others.append(lambda dataset=dataset, plans=plans: dataset.expect(map(np.array, plans[-1])))
+            all_done(*(reading(dataset, plan) for plan in plans), *others)
+            assert dataset.stats.peak_files <= max_files
+        assert reader.most <= max_files
+        reads += sum(map(len, plans))
+    print(f"max_files={max_files}: {cases} crowds of 1 to 4 threads, {reads:,} batches, none waited for ever")
