@@ -24,6 +24,7 @@ from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.loading.worker import sample_rng
+from samplerkit.order.draws import draw_rng
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.shuffle import Shuffle
@@ -90,6 +91,7 @@ __all__ = [
     "WorkerError",
     "World",
     "WorldError",
+    "draw_rng",
     "sample_rng",
     "load_config",
     "register_sampler",

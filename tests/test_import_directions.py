@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "order": ["errors"],
     "samplers": ["errors", "order"],
     "loading": ["errors", "order", "samplers"],
-    "storage": ["errors", "order.integers", "order.layout", "order.once", "order.typing"],
+    "storage": ["errors", "order.draws", "order.integers", "order.layout", "order.once", "order.typing"],
     "config": [*CORE, "storage", "inspect.quality"],
     "compat": [*CORE, "storage"],
     "inspect": [*CORE, "storage.tar.costs"],

@@ -57,6 +57,7 @@ PUBLIC = {
     "WorkerError",
     "World",
     "WorldError",
+    "draw_rng",
     "load_config",
     "register_sampler",
     "sample_rng",

@@ -32,6 +32,7 @@ class LoaderOptions:
         after_break: `restart` or `continue`.
         bad_samples: `raise` or `skip`.
         run_ahead: whether the next epoch is begun early.
+        seed_draws: whether random generators are seeded before each sample, for its draw.
         device: on which batches are handed out, such as `cuda`; None leaves them on the host.
 
     Raises:
@@ -56,13 +57,14 @@ class LoaderOptions:
     after_break: AfterBreak = "restart"
     bad_samples: BadSamples = "raise"
     run_ahead: bool = False
+    seed_draws: bool = False
     device: str | None = None
 
     def __post_init__(self) -> None:
         arguments.positive("batch_size", self.batch_size)
         if arguments.integer("num_workers", self.num_workers) < 0:
             raise ArgumentRangeError("num_workers", "must not be negative", self.num_workers)
-        for name in ("drop_last", "pin_memory", "persistent_workers", "run_ahead"):
+        for name in ("drop_last", "pin_memory", "persistent_workers", "run_ahead", "seed_draws"):
             arguments.boolean(name, getattr(self, name))
         if self.prefetch_factor is not None:
             arguments.positive("prefetch_factor", self.prefetch_factor)
@@ -110,7 +112,7 @@ class LoaderOptions:
                 )
 
 
-FOR_OURS = ("tail", "after_break", "bad_samples", "run_ahead", "device")
+FOR_OURS = ("tail", "after_break", "bad_samples", "run_ahead", "seed_draws", "device")
 """The options that torch's DataLoader does not know."""
 
 OURS_MEND = "use config.make_loader, which gives samplerkit's Loader"

@@ -79,12 +79,18 @@ class Delivery:
         Returns:
             int64 array of shape (samples,), at most `batch_size`; those from `total` on are pads.
         """
+        dealt = self.dealt(shard, step)
+        return np.arange(dealt.start, dealt.stop, dealt.step) if isinstance(dealt, range) else dealt
+
+    def dealt(self, shard: int, step: int) -> range | Ids:
+        """Gives the same positions, as a range where they lie at even distances."""
         first = self.start + step * self.global_batch
         left = self.total - first
         count = min(self.batch_size, self.samples(shard) - step * self.batch_size)
         seat = self._seat(shard)
         if self._fits_lanes:
-            return first + seat + self.num_shards * np.arange(count)
+            begin = first + seat
+            return range(begin, begin + count * self.num_shards, self.num_shards)
         covered = min(left, self.global_batch)
         smaller, larger = divmod(covered, self.num_shards)
         if self.tail == "pad":

@@ -81,6 +81,10 @@ class Loader:
             read is left out of its batch, logged and kept in `skipped`; the number of steps stays.
         run_ahead: begin to read the next epoch while the loop is at the end of this one, so that an epoch
             does not begin with a wait. The workers then live on.
+        seed_draws: seed the generators of torch (of the CPU), numpy and Python before each sample, from the
+            seed, the epoch and the position in its order. So ordinary random transforms repeat exactly after
+            a resume, and on other ranks and workers. A dataset is then read sample by sample, but for our
+            own. Without workers, the generators are as before after each batch.
         device: hand out batches on this device, loaded and copied while the step before trains; None leaves
             them on the host. `DeviceLoader(loader, ...)` does the same with more to choose.
         agreement_seconds: how long the ranks of a job wait for one another, when an iteration begins, to see
@@ -90,7 +94,8 @@ class Loader:
     Raises:
         ArgumentTypeError: an argument has the wrong type, or the dataset is iterable-style.
         ArgumentValueError: `shuffle`, `batch_sampler` or `in_order` is given, a choice is not known, or
-            `num_workers` is negative.
+            `num_workers` is negative; or, when an iteration begins, `seed_draws` without workers and with a
+            device.
         ArgumentRangeError: `batch_size` is not positive.
 
     Example:
@@ -118,6 +123,7 @@ class Loader:
         after_break: AfterBreak = "restart",
         bad_samples: BadSamples = "raise",
         run_ahead: bool = False,
+        seed_draws: bool = False,
         device: torch.device | str | None = None,
         agreement_seconds: float = 10.0,
         **dataloader_options: Any,
@@ -145,7 +151,13 @@ class Loader:
             self._make_stage = partial(DeviceStage, device=checked_device(device))
         self._agreement_seconds = agreement_seconds
         self._source: Final = Source(
-            self._run, self.num_workers, self.batch_size, self.tail, skips, dataloader_options
+            self._run,
+            self.num_workers,
+            self.batch_size,
+            self.tail,
+            skips,
+            dataloader_options,
+            seed_draws=arguments.boolean("seed_draws", seed_draws),
         )
         self._iteration: object | None = None
         self._next_epoch: int | None = None

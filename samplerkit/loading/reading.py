@@ -65,6 +65,10 @@ class Reading:
             raise OutOfDatasetError("step", f"must be in [0, {self.steps})", step)
         return self.delivery.positions(self.shard, step)
 
+    def dealt(self, step: int) -> range | Ids:
+        """Gives the positions of a step that there is, as a range where they lie at even distances."""
+        return self.delivery.dealt(self.shard, step)
+
     def batches(self, first: int = 0, stride: int = 1) -> Iterator[tuple[int, Ids]]:
         """Iterates over the steps and their ids.
 

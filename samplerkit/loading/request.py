@@ -8,11 +8,14 @@ from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Literal, final
 
 import torch.utils.data
+from torch.utils.data import StackDataset, Subset
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from samplerkit.errors import DatasetError
+from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.worker import seed_worker
+from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
 
 BadSamples = Literal["raise", "skip"]
@@ -28,12 +31,14 @@ class Request:
         start: the position of the epoch at which the reading began.
         step: the step of the reading.
         ids: the samples, int64 of shape (samples,).
+        positions: theirs in the epoch's order, which are their draws; mostly a range, which is less to send.
     """
 
     epoch: int
     start: int
     step: int
     ids: Ids
+    positions: range | Ids
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,27 @@ def reports_stats(dataset: Any) -> bool:
     return is_dataclass(stats) and hasattr(type(stats), "__add__")
 
 
+def batch_reader(dataset: Any) -> Any:
+    """Gives what reads whole batches in a dataset: itself, or what a torch `Subset` of it asks.
+
+    Returns:
+        None where samples are read one by one, by torch's wrappers too.
+
+    Example:
+        >>> from torch.utils.data import Subset
+        >>> batch_reader(Subset([1, 2, 3], [0, 2])) is None
+        True
+    """
+    method = getattr(type(dataset), "__getitems__", None)
+    if method is not None and method is getattr(Subset, "__getitems__", None):
+        return batch_reader(dataset.dataset)
+    if method is not None and method is getattr(StackDataset, "__getitems__", None):
+        stacked = dataset.datasets
+        parts = stacked.values() if isinstance(stacked, dict) else stacked
+        return dataset if any(batch_reader(part) is not None for part in parts) else None
+    return dataset if callable(getattr(dataset, "__getitems__", None)) else None
+
+
 @final
 class RequestedDataset(torch.utils.data.Dataset[Any]):
     """Reads the samples of requests from a dataset, and tells it and the worker's random state the epoch.
@@ -107,6 +133,8 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
             for `AnswerCollate`.
         reading: gives the reading from a position of an epoch on, for `expect`; None where the dataset
             does not want to know.
+        seed_draws: whether to seed the process-wide generators before each sample. Then a dataset is read one
+            by one, unless it has `enters_draws`: it enters the draw of each sample by itself.
     """
 
     def __init__(
@@ -118,6 +146,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         reading: Callable[[int, int], Reading] | None = None,
         *,
         reports: bool = False,
+        seed_draws: bool = False,
     ) -> None:
         self.dataset = dataset
         self._seed = seed
@@ -126,11 +155,17 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         self._reports = reports
         self._reading = reading
         self._last: Request | None = None
-        self._in_batches = callable(getattr(dataset, "__getitems__", None))
+        self._seeds_draws = seed_draws
+        reader = batch_reader(dataset)
+        self._enters_draws = bool(getattr(reader, "enters_draws", False))
+        self._in_batches = reader is not None and (self._enters_draws or not seed_draws)
 
     def __getitems__(self, request: Request) -> Any:
         self._begin(request)
         samples, skipped = self._read(request)
+        if self._seeds_draws:
+            # What `collate_fn` draws belongs to the batch, and follows from its first draw.
+            seed_generators(self._draws(request).draw(0), "batch")
         if not (self._skips or self._reports):
             return samples
         return Answer(samples, skipped, Report(os.getpid(), self.dataset.stats) if self._reports else None)
@@ -146,7 +181,8 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         if not self._in_batches:
             return self._one_by_one(request)
         try:
-            return self.dataset.__getitems__(request.ids), ()
+            with self._draws(request).being_read():
+                return self.dataset.__getitems__(request.ids), ()
         except Exception as error:
             if not self._skips:
                 _tell(error, request)
@@ -156,14 +192,17 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
 
     def _one_by_one(self, request: Request) -> tuple[list[Any], tuple[Skipped, ...]]:
         samples, skipped = [], []
-        for place, index in enumerate(request.ids.tolist()):
-            try:
-                samples.append(self.dataset[index])
-            except Exception as error:
-                if not self._skips:
-                    _tell(error, request, place)
-                    raise
-                skipped.append(Skipped(index, request.epoch, place, f"{type(error).__name__}: {error}"))
+        draws = self._draws(request)
+        with draws.being_read():
+            for place, index in enumerate(request.ids.tolist()):
+                draws.enter(place)
+                try:
+                    samples.append(self.dataset[index])
+                except Exception as error:
+                    if not self._skips:
+                        _tell(error, request, place)
+                        raise
+                    skipped.append(Skipped(index, request.epoch, place, f"{type(error).__name__}: {error}"))
         if not samples and skipped:
             raise DatasetError(
                 "dataset",
@@ -173,6 +212,16 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
                 mend="bad_samples='skip' needs one good sample in each batch",
             )
         return samples, tuple(skipped)
+
+    def _draws(self, request: Request) -> Draws:
+        """The draws of a batch, at their beginning."""
+        return Draws(
+            self._seed,
+            request.epoch,
+            request.positions,
+            enters_alone=self._enters_draws,
+            begin=seed_generators if self._seeds_draws else None,
+        )
 
     def _begin(self, request: Request) -> None:
         last, self._last = self._last, request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol, final
 
@@ -11,6 +12,7 @@ import torch.utils.data
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.loading.delivery import Tail
+from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.identity import seeds_of
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.request import (
@@ -53,6 +55,7 @@ class Source:
         tail: the loader's tail.
         bad_samples: what becomes of a sample that cannot be read.
         options: of the DataLoader.
+        seed_draws: whether the process-wide generators are seeded for each draw.
 
     Raises:
         ArgumentTypeError: an option is unknown to torch.
@@ -67,12 +70,15 @@ class Source:
         tail: Tail,
         bad_samples: BadSamples,
         options: dict[str, Any],
+        *,
+        seed_draws: bool = False,
     ) -> None:
         self._run = run
         self._num_workers = num_workers
         self._reading = partial(run.reading, batch_size=batch_size, tail=tail)
         self._bad_samples = bad_samples
         self._options = options
+        self._seed_draws = seed_draws
         self._requests = _Requests()
         self._check_options()
         self._dataloader: torch.utils.data.DataLoader[Any] | None = None
@@ -90,7 +96,18 @@ class Source:
             reading: what is wanted.
             make_stage: puts a stage behind the batches.
             run_ahead: whether the epochs after this one follow.
+
+        Raises:
+            ArgumentValueError: generators are to be seeded in a thread beside the loop.
         """
+        seeds_here = self._seed_draws and not self._num_workers
+        if seeds_here and make_stage is not None:
+            raise ArgumentValueError(
+                "seed_draws",
+                "would seed the generators of this process in a thread beside the training loop",
+                True,
+                mend="say num_workers=1 or more, or draw from samplerkit.draw_rng() and leave it out",
+            )
         opened = self._open
         if opened is not None and run_ahead and opened.runs_ahead_to(reading, make_stage):
             opened.next_epoch = None
@@ -103,7 +120,12 @@ class Source:
                 prepare_for_workers()
         self._requests.make = partial(_requests, reading, self._reading if run_ahead else None)
         keeps_workers = bool(self._options.get("persistent_workers"))
-        self._open = OpenSource(Watched(iter(self._dataloader)), make_stage, keeps_workers=keeps_workers)
+        self._open = OpenSource(
+            Watched(iter(self._dataloader)),
+            make_stage,
+            keeps_workers=keeps_workers,
+            keeps_generators=seeds_here,
+        )
         return self._open
 
     def release(self, opened: OpenSource) -> None:
@@ -145,6 +167,7 @@ class Source:
             self._bad_samples,
             self._reading if wants_to_know else None,
             reports=reports,
+            seed_draws=self._seed_draws,
         )
         return torch.utils.data.DataLoader(
             requested,
@@ -168,9 +191,17 @@ class OpenSource:
         watched: the batches of the DataLoader.
         make_stage: puts a stage behind them.
         keeps_workers: whether `close` leaves the workers alive.
+        keeps_generators: whether the generators of this process are as before after each batch.
     """
 
-    def __init__(self, watched: Watched, make_stage: MakeStage | None, *, keeps_workers: bool) -> None:
+    def __init__(
+        self,
+        watched: Watched,
+        make_stage: MakeStage | None,
+        *,
+        keeps_workers: bool,
+        keeps_generators: bool = False,
+    ) -> None:
         self.next_epoch: int | None = None
         self._watched = watched
         self._make_stage = make_stage
@@ -178,6 +209,7 @@ class OpenSource:
         self._stage = None if make_stage is None else make_stage(batch for batch in watched)
         self._batches: Iterator[Any] = watched if self._stage is None else iter(self._stage)
         self._keeps_workers = keeps_workers
+        self._keeps_generators = keeps_generators
         self._is_open = True
 
     @property
@@ -192,7 +224,8 @@ class OpenSource:
 
     def next(self) -> Any:
         """Gives the next batch; raises what was raised while it was made."""
-        return next(self._batches)
+        with kept_generators() if self._keeps_generators else nullcontext():
+            return next(self._batches)
 
     def end(self) -> bool:
         """Ends the iteration; tells whether its workers live on, and can be used for another one."""
@@ -221,7 +254,7 @@ def _requests(reading: Reading, after: Callable[[int, int], Reading] | None) -> 
     """
     while reading.steps:
         for step, ids in reading.batches():
-            yield Request(reading.epoch, reading.start, step, ids)
+            yield Request(reading.epoch, reading.start, step, ids, reading.dealt(step))
         if after is None:
             return
         reading = after(reading.epoch + 1, 0)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 LOADER, STATES = "tests/loading/test_loader.py", "tests/loading/test_exactly_once.py"
 LOADERS = f"{LOADER} tests/loading/test_loader_states.py tests/loading/test_loader_workers.py"
 LAWS, BRIDGE = "tests/samplers/test_laws.py", "tests/loading/test_torch_sampler.py"
-AGREEMENT = "tests/loading/test_agreement.py"
+AGREEMENT, DRAWS = "tests/loading/test_agreement.py", "tests/loading/test_draws.py"
 
 
 MOST_SECONDS = 240
@@ -170,6 +170,41 @@ BUGS = [
         '"<QQQQ", seed, epoch, rank, worker)',
         '"<QQQQ", seed, epoch, 0, worker)',
         LOADERS,
+    ),
+    Bug(
+        "a draw is that of its sample",
+        "loading/request.py",
+        "            request.positions,\n",
+        "            request.ids,\n",
+        DRAWS,
+    ),
+    Bug(
+        "draws are counted in their batch",
+        "loading/source.py",
+        "step, ids, reading.dealt(step))",
+        "step, ids, range(len(ids)))",
+        DRAWS,
+    ),
+    Bug(
+        "all epochs have the same draws",
+        "order/draws.py",
+        '"<QQQ", self.seed, self.epoch, self.position)',
+        '"<QQQ", self.seed, 0, self.position)',
+        DRAWS,
+    ),
+    Bug(
+        "samples are read by the seed of the one before",
+        "order/draws.py",
+        "self._begin(self.draw(place))",
+        "self._begin(self.draw(max(0, place - 1)))",
+        DRAWS,
+    ),
+    Bug(
+        "the generators of the loop stay seeded",
+        "loading/generators.py",
+        "        random.setstate(before[1])\n",
+        "",
+        DRAWS,
     ),
     Bug(
         "a worker's error is swallowed",

@@ -86,6 +86,16 @@ class Stream(torch.utils.data.IterableDataset):
         return iter(range(SIZE))
 
 
+class DrawsOfWhom:
+    """Reads batches, and does not say for which of the ids it draws."""
+
+    def __len__(self):
+        return SIZE
+
+    def __getitems__(self, ids):
+        return [sk.draw_rng().random() for _ in ids]
+
+
 def nested(parent, child):
     parent.add_child(child)
     return parent
@@ -137,6 +147,9 @@ MINE = {
     "dataset: must": lambda _: loader(Stream()),
     "dataset: has": lambda _: sk.RandomSampler().order(object()),
     "shuffle: is": lambda _: loader(shuffle=True),
+    "draw_rng": lambda _: sk.draw_rng(),
+    "place": lambda _: list(loader(DrawsOfWhom())),
+    "seed_draws": lambda _: list(loader(seed_draws=True, device="cpu")),
     "positions_of": lambda _: sk.RandomSampler(replacement=True).order(2**27).positions_of(0),
     "sampler.sed": lambda _: config(sampler={"kind": "random", "sed": 7}),
     "min_quality": lambda _: config(sampler={"kind": "sequential"}, min_quality=0.9),

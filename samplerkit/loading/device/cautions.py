@@ -31,7 +31,7 @@ HOLDS_INTERPRETER: Final = (
 DRAWS_RANDOM: Final = (
     "loading draws from the process-wide random generator of {}, in a thread beside the training loop: "
     "what either of them draws then depends on timing; use num_workers of at least 1, or a generator of "
-    "your own, such as samplerkit.sample_rng"
+    "your own, such as samplerkit.draw_rng()"
 )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.order.draws import in_draws
 from samplerkit.order.typing import Ids
 
 
@@ -56,13 +58,20 @@ class FileContent:
             raise DatasetError(path, "holds arrays of different lengths", lengths)
         return cls(path, columns, next(iter(lengths.values())), sum(map(_num_bytes, columns.values())))
 
-    def samples(self, rows: Ids) -> list[Any]:
-        """Gives some samples: of columns, a dict of rows each; of a sequence, its items.
+    def samples(self, rows: Ids, places: Ids, size: int) -> list[Any]:
+        """Gives some samples: of columns, a dict of rows each; of a sequence, its items, each in its draw.
 
         What comes from arrays is a copy, so that whoever changes a sample does not change the file.
+
+        Args:
+            rows: of the samples in this file.
+            places: of the samples in their batch.
+            size: the samples of the whole batch.
         """
         if not isinstance(self.data, dict):
-            return list(self.taken(self.data, rows))
+            if hasattr(self.data, "shape"):
+                return list(self.taken(self.data, rows))
+            return in_draws(partial(self._item, self.data), rows.tolist(), places.tolist(), size)
         columns = [self.taken(column, rows) for column in self.data.values()]
         keys = tuple(self.data)
         return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -92,14 +101,14 @@ class FileContent:
                 what = f"{type(error).__name__}: {error}"
                 mend = "let the reader give arrays that an array of rows selects from, as numpy's do"
                 raise DatasetError(self.path, f"rows cannot be taken ({what})", mend=mend) from error
-        samples = []
-        for row in rows.tolist():
-            try:
-                samples.append(column[row])
-            except Exception as error:
-                what = f"{type(error).__name__}: {error}"
-                raise DatasetError(f"{self.path}, row {row}", f"cannot be read ({what})") from error
-        return samples
+        return [self._item(column, row) for row in rows.tolist()]
+
+    def _item(self, column: Any, row: int) -> Any:
+        try:
+            return column[row]
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            raise DatasetError(f"{self.path}, row {row}", f"cannot be read ({what})") from error
 
 
 def _rows(data: Any, path: str, what: str) -> int:

@@ -94,6 +94,9 @@ class FileDataset:
         (12, ('0.npz', '1.npz', '2.npz'), {'x': array([1, 1]), 'y': np.int64(1)})
     """
 
+    enters_draws = True
+    """A Loader that seeds draws need not read this one by one: items of sequences are read in their draws."""
+
     def __init__(
         self,
         files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],

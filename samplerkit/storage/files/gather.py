@@ -26,7 +26,7 @@ def gathered_samples(parts: Iterable[Part], size: int) -> list[Any]:
     """
     samples: list[Any] = [None] * size
     for content, rows, places in parts:
-        for place, sample in zip(places.tolist(), content.samples(rows), strict=True):
+        for place, sample in zip(places.tolist(), content.samples(rows, places, size), strict=True):
             samples[place] = sample
         del content  # it is let go now
     return samples

@@ -87,6 +87,9 @@ class TarDataset(Pipeline):
         >>> folder.cleanup()
     """
 
+    enters_draws = True
+    """A Loader that seeds draws need not read this one by one: the steps of each sample run in its draw."""
+
     def __init__(
         self,
         urls: Any,

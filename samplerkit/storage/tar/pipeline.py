@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError, SamplerkitError
+from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
@@ -74,7 +75,8 @@ class View:
         samples: list[Any] = self.source.read(self.source_ids(ids))
         if not self.steps:
             return samples
-        return [self._taken(sample, id) for sample, id in zip(samples, ids.tolist(), strict=True)]
+        numbered = zip(samples, ids.tolist(), strict=True)
+        return in_draws(lambda pair: self._taken(*pair), numbered, range(ids.size), ids.size)
 
     def sample(self, id: int) -> Any:
         """Reads one sample and takes it through the steps: what `samples` gives for it."""

@@ -1,0 +1,205 @@
+"""Draws: the unit of randomness is a position of an epoch's order, which no resume and no rank changes."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
+from samplerkit.order.integers import integer
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One draw of a sample.
+
+    Args:
+        seed: of the order, in [0, 2^64).
+        epoch: the epoch, from 0.
+        position: in the undealt order of that epoch. Pads have positions of their own, behind its end.
+
+    Example:
+        >>> Draw(7, 0, 123).rng().integers(100) == Draw(7, 0, 123).rng().integers(100)
+        np.True_
+    """
+
+    seed: int
+    epoch: int
+    position: int
+
+    def digest(self, role: str, size: int) -> bytes:
+        """Gives random bytes for a role, at most 16 ASCII characters: at most 64 of them."""
+        content = struct.pack("<QQQ", self.seed, self.epoch, self.position)
+        salt = role.encode("ascii")
+        return hashlib.blake2b(content, digest_size=size, salt=salt, person=b"samplerkit").digest()
+
+    def rng(self) -> np.random.Generator:
+        """Gives the generator of this draw, at its beginning."""
+        key = np.frombuffer(self.digest("draw", 16), dtype="<u8")
+        return np.random.Generator(np.random.Philox(key=key))
+
+
+@final
+class Draws:
+    """The draws of a batch while it is read, in one thread.
+
+    Args:
+        seed: of the order.
+        epoch: the epoch.
+        positions: of the samples, in the order in which they were asked for.
+        enters_alone: whether whoever reads the batch enters the draw of each sample; else the place in the
+            batch must be said.
+        begin: is called with each draw that is entered.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        epoch: int,
+        positions: Sequence[int] | np.ndarray[Any, Any],
+        *,
+        enters_alone: bool = False,
+        begin: Callable[[Draw], None] | None = None,
+    ) -> None:
+        self._seed: Final = seed
+        self._epoch: Final = epoch
+        self._positions: Final = positions
+        self._begin: Final = begin
+        self._enters_alone: Final = enters_alone
+        self._place: int | None = None
+        self._rngs: dict[int, np.random.Generator] = {}
+
+    @contextmanager
+    def being_read(self) -> Iterator[None]:
+        """Makes these the draws of which `draw_rng` speaks."""
+        before = _being_read.set(self)
+        try:
+            yield
+        finally:
+            _being_read.reset(before)
+
+    def draw(self, place: int) -> Draw:
+        """Gives the draw of a sample."""
+        return Draw(self._seed, self._epoch, int(self._positions[place]))
+
+    def enter(self, place: int | None) -> None:
+        """Begins the draw of a sample, which ends the one before; None ends it only."""
+        self._place = place
+        if self._begin is not None and place is not None:
+            self._begin(self.draw(place))
+
+    def can_be_entered(self, size: int) -> bool:
+        """Tells whether a reader of this many samples may enter the draw of each."""
+        return self._enters_alone and self._place is None and size == len(self._positions)
+
+    def rng(self, place: int | None) -> np.random.Generator:
+        """Gives the generator of a draw; while it is read, always the same one.
+
+        Raises:
+            ArgumentTypeError: `place` is no integer.
+            ArgumentValueError: no place is said, and it is not known which sample is read.
+            OutOfDatasetError: there is no such place.
+        """
+        known = self._place
+        if place is not None:
+            place = integer("place", place)
+            size = len(self._positions) if known is None else 1
+            if not 0 <= place < size:
+                raise OutOfDatasetError("place", f"must be in [0, {size}), the samples read here", place)
+            # What is read alone is a batch of one.
+            known = place if known is None else known
+        if known is None:
+            raise ArgumentValueError(
+                "place",
+                "must be said where a batch is read as a whole",
+                mend="draw_rng(i) is for the i-th id that __getitems__ got",
+            )
+        found = self._rngs.get(known)
+        if found is None:
+            found = self._rngs[known] = self.draw(known).rng()
+        return found
+
+
+_being_read: Final[ContextVar[Draws | None]] = ContextVar("samplerkit_draws", default=None)
+
+
+def draw_rng(place: int | None = None) -> np.random.Generator:
+    """Gives the random generator of the draw that is being read, inside of a dataset that a `Loader` reads.
+
+    A draw is a position of an epoch's order. Its generator depends on the seed of the sampler, the epoch and
+    that position alone: not on ranks, workers, batches, or where the run was resumed. So a sample that is
+    drawn twice in an epoch gets two generators, and a pad one of its own. While a sample is read it is
+    always the same generator, which goes on.
+
+    Args:
+        place: in `__getitems__`, which of its ids is meant; left out in `__getitem__`, and in the functions
+            of a `TarDataset`.
+
+    Returns:
+        A numpy generator (Philox).
+
+    Raises:
+        DatasetError: no sample is being read: outside of a `Loader`, or in a thread of one's own.
+        ArgumentTypeError: `place` is no integer.
+        ArgumentValueError: a batch is read as a whole, and no place is said.
+        OutOfDatasetError: the batch has no such place.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> class Noisy:
+        ...     def __len__(self):
+        ...         return 5
+        ...
+        ...     def __getitem__(self, index):
+        ...         return index, int(sk.draw_rng().integers(1000))
+        >>> loader = sk.Loader(Noisy(), sk.SubsetSampler([3, 3, 3]), batch_size=3)
+        >>> ids, noise = next(iter(loader))
+        >>> ids.tolist(), len(set(noise.tolist()))
+        ([3, 3, 3], 3)
+    """
+    draws = _being_read.get()
+    if draws is None:
+        raise DatasetError(
+            "draw_rng",
+            "no sample is being read here",
+            mend="ask inside of a dataset that samplerkit.Loader reads, in the thread that it reads in, and "
+            "hand the generator on; elsewhere take samplerkit.sample_rng",
+        )
+    return draws.rng(place)
+
+
+def in_draws(
+    read: Callable[[Item], Result], items: Iterable[Item], places: Sequence[int], size: int
+) -> list[Result]:
+    """Calls a function for each of some samples of a batch, within the draw of that sample.
+
+    For datasets that run code of the user's sample by sample, and tell so by `enters_draws = True`. Where
+    nobody reads draws, or within a single one, the function is called as it is.
+
+    Args:
+        read: the function.
+        items: what it is called with.
+        places: of the items in the batch.
+        size: the samples of the whole batch.
+    """
+    draws = _being_read.get()
+    if draws is None or not draws.can_be_entered(size):
+        return [read(item) for item in items]
+    results = []
+    try:
+        for item, place in zip(items, places, strict=True):
+            draws.enter(place)
+            results.append(read(item))
+    finally:
+        draws.enter(None)
+    return results

@@ -1,0 +1,233 @@
+"""Where draw_rng can be asked, and what it says elsewhere."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+from torch.utils.data import DataLoader, StackDataset, Subset
+
+import samplerkit as sk
+
+
+class Noise:
+    """Sample i is (i, two numbers of its draw)."""
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        return index, number(sk.draw_rng()), number(sk.draw_rng())
+
+
+class NoiseInBatches(Noise):
+    """Says which of the ids it means; backwards, as what is drawn must not depend on when."""
+
+    def __getitems__(self, ids):
+        places = range(len(ids))[::-1]
+        return [(int(ids[i]), number(sk.draw_rng(i)), number(sk.draw_rng(i))) for i in places][::-1]
+
+
+class NoiseOfWhom(Noise):
+    """Reads batches by what reads a sample, and so does not say which it means."""
+
+    def __getitems__(self, ids):
+        return [self[index] for index in ids.tolist()]
+
+
+def number(rng):
+    return int(rng.integers(2**62))
+
+
+def read(dataset, sampler=None, **options):
+    sampler = sk.RandomSampler(seed=2) if sampler is None else sampler
+    options = {"batch_size": 5, "collate_fn": list, **options}
+    with sk.Loader(dataset, sampler, world=sk.World(1, 0), **options) as loader:
+        return [sample for batch in loader for sample in batch]
+
+
+@pytest.fixture(scope="module")
+def expected():
+    samples = read(Noise())
+    assert len({drawn for _, *both in samples for drawn in both}) == 2 * len(samples)
+    return samples
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"batch_size": 3}, {"seed_draws": True}])
+@pytest.mark.parametrize("dataset", [Noise(), NoiseInBatches(), Subset(Noise(), range(12))])
+def test_the_generator_is_that_of_the_position_however_the_dataset_is_read(dataset, options, expected):
+    assert read(dataset, **options) == expected
+
+
+def test_datasets_stacked_by_torch_share_the_generator_of_a_draw(expected):
+    for ((index, *first), (other, *second)), alone in zip(
+        read(StackDataset(Noise(), Noise())), expected, strict=True
+    ):
+        assert (index, *first) == (other, *first) == alone
+        assert len({*first, *second}) == 4
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "message"),
+    [
+        (None, sk.ArgumentValueError, r"draw_rng\(i\) is for the i-th id"),
+        (5, sk.OutOfDatasetError, r"place: must be in \[0, 5\)"),
+        (-1, sk.OutOfDatasetError, r"place: must be in \[0, 5\)"),
+        (True, sk.ArgumentTypeError, "place: must be an integer"),
+        (1.0, sk.ArgumentTypeError, "place: must be an integer"),
+    ],
+)
+def test_in_a_batch_the_place_must_be_said_and_be_there(place, error, message):
+    class Asks(NoiseOfWhom):
+        def __getitem__(self, index):
+            return sk.draw_rng(place)
+
+    with pytest.raises(error, match=message):
+        read(Asks())
+
+
+def test_a_sample_that_is_read_alone_is_a_batch_of_one(expected):
+    class ByBatches(NoiseInBatches):
+        def __getitem__(self, index):
+            return self.__getitems__([index])[0]
+
+    assert read(ByBatches(), seed_draws=True) == expected
+    with pytest.raises(sk.OutOfDatasetError, match=r"place: must be in \[0, 1\)"):
+        read(AsksForTheSecond())
+
+
+class AsksForTheSecond(Noise):
+    def __getitem__(self, index):
+        return sk.draw_rng(1)
+
+
+def test_seeding_draws_reads_a_dataset_of_batches_one_by_one(expected):
+    """Else nobody could seed between two samples; and then it is known which sample is read."""
+    assert read(NoiseOfWhom(), seed_draws=True) == expected
+
+
+def test_a_batch_that_fails_is_read_again_one_by_one_with_the_same_draws(expected):
+    class Failing(NoiseInBatches):
+        def __getitem__(self, index):
+            if index == 4:
+                raise OSError("damaged")
+            return super().__getitem__(index)
+
+        def __getitems__(self, ids):
+            [sk.draw_rng(i).random() for i in range(len(ids))]
+            return [self[index] for index in ids.tolist()]
+
+    kept = read(Failing(), bad_samples="skip")
+    assert kept == [sample for sample in expected if sample[0] != 4]
+
+
+OUTSIDE = "draw_rng: no sample is being read here; ask inside of a dataset that samplerkit.Loader reads"
+
+
+def test_outside_of_reading_draw_rng_is_an_error_with_the_mend():
+    with pytest.raises(sk.DatasetError, match=OUTSIDE):
+        sk.draw_rng()
+    list(read(Noise()))
+    with pytest.raises(sk.DatasetError, match=OUTSIDE):
+        sk.draw_rng(0)
+
+
+def test_under_a_plain_torch_loader_draw_rng_is_an_error_with_the_mend():
+    plain = DataLoader(Noise(), sampler=sk.TorchSampler(sk.RandomSampler(), Noise()))
+    with pytest.raises(sk.DatasetError, match=OUTSIDE):
+        list(plain)
+
+
+def test_after_an_error_in_a_dataset_no_draw_is_left_behind():
+    class Failing(Noise):
+        def __getitem__(self, index):
+            raise OSError("damaged")
+
+    with pytest.raises(OSError, match="damaged"):
+        read(Failing())
+    with pytest.raises(sk.DatasetError, match=OUTSIDE):
+        sk.draw_rng()
+
+
+def test_threads_of_a_dataset_get_the_generator_by_hand():
+    def in_a_thread(work):
+        found = []
+
+        def run():
+            try:
+                found.append(work())
+            except sk.DatasetError as error:
+                found.append(str(error))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        return found[0]
+
+    class Threaded(Noise):
+        def __getitem__(self, index):
+            rng = sk.draw_rng()
+            return in_a_thread(lambda: number(rng)), in_a_thread(sk.draw_rng)
+
+    (handed_over, _), (_, refused), *_ = read(Threaded())
+    assert handed_over == read(Noise())[0][1]
+    assert "in the thread that it reads in" in refused
+
+
+def test_a_loader_inside_of_a_dataset_has_draws_of_its_own(expected):
+    class Nested(Noise):
+        def __getitem__(self, index):
+            before = number(sk.draw_rng())
+            assert read(Noise()) == expected
+            return index, before, number(sk.draw_rng())
+
+    assert read(Nested()) == expected
+
+
+class Items:
+    """What a reader gives: a sequence whose items run a function of the user's."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, row):
+        return row, number(sk.draw_rng()), random.random()
+
+
+def items_of(path):
+    return Items(path)
+
+
+def of_files(folder):
+    return sk.FileDataset([folder / "a", folder / "b"], items_of, progress=False)
+
+
+def of_shards(folder):
+    with sk.TarWriter(str(folder / "%d.tar"), samples_per_shard=6) as writer:
+        for n in range(12):
+            writer.write({"__key__": f"{n}", "cls": n})
+    shards = sk.TarDataset(str(folder / "*.tar"), cache=folder, progress=False)
+    return shards.decode().map(lambda sample: (sample["cls"] % 6, number(sk.draw_rng()), random.random()))
+
+
+@pytest.mark.parametrize("make", [of_files, of_shards])
+def test_our_datasets_enter_the_draw_of_each_sample_of_a_batch(tmp_path, make):
+    for name in "ab":
+        (tmp_path / name).touch()
+    with make(tmp_path) as dataset:
+
+        class OneByOne(Noise):
+            def __getitem__(self, index):
+                return dataset[index]
+
+        for seed_draws in (False, True):
+            options = {"seed_draws": seed_draws, "sampler": sk.WeightedRandomSampler([1.0] * 12, 24)}
+            together, alone = read(dataset, **options), read(OneByOne(), **options)
+            part = read(Subset(dataset, range(12)), **options)
+            assert [sample[:2] for sample in together] == [sample[:2] for sample in alone]
+            assert (together == alone == part) is seed_draws
+            assert len({drawn for _, drawn, _ in together}) == 24

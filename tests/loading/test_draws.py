@@ -1,0 +1,222 @@
+"""The draw is the unit of randomness: pixels repeat bit for bit after a resume on other ranks and workers."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import random
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+import samplerkit as sk
+from samplerkit.order.draws import Draw
+from tests.loading.pictures import (
+    Pictures,
+    as_text,
+    by_position,
+    jittered,
+    loader,
+    picture_of,
+    run_job,
+    written,
+)
+
+DRAWS = 46
+PINNED_DRAW = [3887409898, 1368617591, 1152608695]
+PINNED_SAMPLE = [1658334441, 2321792438, 2303750459]
+PINNED_SEEDS = [(110, 630, 108), (389, 579, 142)]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    """Each sample of epoch 0 by its position, read by one rank in one go."""
+    read = by_position(loader())
+    assert sorted(read) == list(range(DRAWS))
+    return read
+
+
+def jobs_end(folder, run, ranks, workers, killed_after=None):
+    """Runs the ranks of a job, each a process; gives their exit codes."""
+    fork = multiprocessing.get_context("fork")
+    jobs = [
+        fork.Process(target=run_job, args=(folder, run, ranks, rank, workers, killed_after))
+        for rank in range(ranks)
+    ]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join(60)
+    return [job.exitcode for job in jobs]
+
+
+def killed_and_resumed(folder, before, after):
+    """Kills a job in its third step, goes on with other ranks and workers from the state after the second."""
+    assert set(jobs_end(folder, "first", *before, killed_after=3)) == {-signal.SIGKILL}
+    assert set(jobs_end(folder, "second", *after)) == {0}
+    first, second = written(folder, "first"), written(folder, "second")
+    assert set(first) & set(second), "what came after the checkpoint is read again"
+    return first, second
+
+
+def assert_same_pixels(uninterrupted, first, second):
+    for read in (first, second):
+        assert {where: read[where] for where in read if where < DRAWS} == {
+            where: uninterrupted[where] for where in read if where < DRAWS
+        }
+    assert set(range(DRAWS)) <= first.keys() | second.keys()
+
+
+def test_a_job_killed_in_mid_epoch_and_resumed_on_other_ranks_and_workers_has_the_same_pixels(
+    tmp_path, uninterrupted
+):
+    """By ordinary transforms and by draw_rng: each sample is taken through both."""
+    assert_same_pixels(uninterrupted, *killed_and_resumed(tmp_path, (1, 2), (2, 1)))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    ("before", "after"), list(itertools.product([(1, 0), (2, 1), (3, 2)], [(1, 2), (2, 0), (4, 1)]))
+)
+def test_pixels_are_the_same_from_any_ranks_and_workers_to_any_others(tmp_path, uninterrupted, before, after):
+    assert_same_pixels(uninterrupted, *killed_and_resumed(tmp_path, before, after))
+
+
+def test_without_draws_pixels_differ_after_a_resume(uninterrupted):
+    """The control, and what docs/resume.md says of the default: only draw_rng is the same then."""
+    again = loader(2, 0, seed_draws=False)
+    read = by_position(again)
+    for where, (index, ordinary, drawn) in read.items():
+        if where < DRAWS:
+            assert (index, drawn) == (uninterrupted[where][0], uninterrupted[where][2])
+            assert ordinary != uninterrupted[where][1]
+
+
+@pytest.mark.parametrize("ranks", [3, 4])
+def test_the_draws_of_one_sample_all_differ_and_pads_have_their_own(uninterrupted, ranks):
+    read = {}
+    for rank in range(ranks):
+        read |= by_position(loader(ranks, rank))
+    assert len(read) > DRAWS  # there are pads
+    for which in (1, 2):
+        assert len({sample[which] for sample in read.values()}) == len(read)
+    assert max(np.bincount([sample[0] for sample in read.values()])) > 5
+    for where in range(DRAWS, len(read)):
+        assert read[where][0] == read[where - DRAWS][0]
+    assert {where: read[where] for where in range(DRAWS)} == uninterrupted
+
+
+def test_each_epoch_has_its_own_draws_also_when_it_is_begun_early():
+    plain, early = loader(), loader(workers=1, run_ahead=True)
+    with early:
+        epochs = [by_position(plain), by_position(plain)]
+        assert [by_position(early), by_position(early)] == epochs
+    assert not {sample[2] for sample in epochs[0].values()} & {sample[2] for sample in epochs[1].values()}
+
+
+def test_lanes_that_do_not_fit_the_ranks_change_no_draw():
+    """There positions are no range."""
+    sampler = sk.RandomSampler(shuffle="partial", partial_size=5, lanes=4, seed=3)
+
+    class Filed(Pictures):
+        layout = sk.Layout([10] * 4)
+
+    def read(ranks):
+        found = []
+        for rank in range(ranks):
+            reader = loader(ranks, rank, sampler=sampler, dataset=Filed(), tail="ragged")
+            found += [sample for batch in reader for sample in batch]
+        return sorted(found)
+
+    assert read(3) == read(1)
+
+
+def test_draws_are_pinned():
+    """A change of these is a change of everybody's pixels."""
+    assert Draw(7, 3, 2**40).rng().integers(2**32, size=3).tolist() == PINNED_DRAW
+    assert sk.sample_rng(7, 3, 2**40).integers(2**32, size=3).tolist() == PINNED_SAMPLE
+    reader = loader(dataset=Thrice(), batch_size=1, sampler=sk.SubsetSampler([5, 5]))
+    assert [sample for batch in reader for sample in batch] == PINNED_SEEDS
+
+
+class Thrice:
+    """A number of each generator."""
+
+    def __len__(self):
+        return 9
+
+    def __getitem__(self, index):
+        return int(torch.randint(1000, ())), int(np.random.randint(1000)), random.randrange(1000)  # noqa: NPY002
+
+
+def test_without_workers_the_generators_of_the_training_loop_go_on_as_if_nothing_was_read():
+    def loop(batches):
+        torch.manual_seed(1)
+        np.random.seed(1)  # noqa: NPY002
+        random.seed(1)
+        return [(torch.rand(()).item(), np.random.rand(), random.random()) for _ in batches]  # noqa: NPY002
+
+    reader = loader()
+    assert loop(reader) == loop(range(len(reader)))
+    broken = loader(dataset=Failing())
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    with pytest.raises(OSError, match="sample"):
+        list(broken)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+class Failing(Pictures):
+    """Some samples cannot be read, and fail after they have drawn."""
+
+    bad = frozenset({0, 3})
+
+    def __getitem__(self, index):
+        if index in self.bad:
+            torch.rand(3)
+            sk.draw_rng().random(3)
+            raise OSError(f"sample {index} is damaged")
+        return super().__getitem__(index)
+
+
+def test_samples_that_are_skipped_change_no_draw_of_the_others(uninterrupted):
+    reader = loader(dataset=Failing(), bad_samples="skip")
+    read = [sample for batch in reader for sample in batch]
+    assert len(reader.skipped) > 5
+    assert read == [sample for sample in uninterrupted.values() if sample[0] not in Failing.bad]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_collating_draws_repeats_where_batches_are_the_same(workers):
+    def mixed(samples):
+        assert samples
+        return float(torch.rand(())), np.random.rand(), random.random()  # noqa: NPY002
+
+    plain = loader(collate_fn=mixed)
+    whole = list(plain)
+    assert len(set(whole)) == len(whole) == 12
+    again = loader(collate_fn=mixed, workers=workers)
+    again.load_state_dict(loader().state_dict(step=5))
+    with again:
+        assert list(again) == whole[5:]
+
+
+def test_a_device_loader_gives_the_same_pixels_and_never_seeds_beside_the_loop(uninterrupted):
+    with sk.DeviceLoader(loader(workers=1), "cpu") as batches:
+        assert [sample for batch in batches for sample in batch] == list(uninterrupted.values())
+    for refused in (sk.DeviceLoader(loader(), "cpu"), loader(device="cpu")):
+        with pytest.raises(sk.ArgumentValueError, match="num_workers=1"):
+            next(iter(refused))
+    # Nothing is seeded for draw_rng, so it may.
+    with sk.DeviceLoader(loader(seed_draws=False, dataset=Jittered()), "cpu") as batches:
+        drawn = [sample for batch in batches for sample in batch]
+    assert drawn == [(index, jitter) for index, _, jitter in uninterrupted.values()]
+
+
+class Jittered(Pictures):
+    """Draws from no process-wide generator."""
+
+    def __getitem__(self, index):
+        return index, as_text(jittered(picture_of(index), sk.draw_rng()))
