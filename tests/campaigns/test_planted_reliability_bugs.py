@@ -117,7 +117,7 @@ BUGS = [
     ),
     Bug(
         "several processes may download one file",
-        "storage/remote/flock.py",
+        "storage/locks.py",
         "(fcntl.LOCK_EX if is_exclusive else fcntl.LOCK_SH)",
         "fcntl.LOCK_SH",
         f"{CACHE}_processes.py::test_four_processes_that_race_download_once",

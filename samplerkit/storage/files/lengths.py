@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order.integers import integer
 from samplerkit.order.typing import Ids
+from samplerkit.storage.atomic import atomic
 from samplerkit.storage.remote.location import is_remote, shown
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.threads import in_threads
@@ -105,17 +105,8 @@ def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Id
         raise ArgumentValueError("path", "must be local", shown(os.fspath(path)), mend=mend)
     target = Path(path)
     text = json.dumps({"lengths": dict(zip(names, lengths.tolist(), strict=True))}, indent=0) + "\n"
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_mask())
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with atomic(target) as file:
+        file.write(text.encode())
 
 
 def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[str]) -> list[Any]:
@@ -175,10 +166,3 @@ def _checked(length: Any, name: str) -> int:
     if number < 0:
         raise ArgumentValueError(f"lengths[{name!r}]", "must not be negative", number)
     return number
-
-
-def _mask() -> int:
-    """The mask of new files' permissions, which Python can only read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

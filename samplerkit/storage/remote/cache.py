@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from samplerkit.storage.locks import is_the_file
 from samplerkit.storage.remote.address import shown
 from samplerkit.storage.remote.entry import Entry, entry_of
-from samplerkit.storage.remote.flock import is_the_file, locked, unwritable
+from samplerkit.storage.remote.flock import locked, unwritable
 from samplerkit.storage.remote.local_file import LocalFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.part_file import PartFile

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.atomic import atomic
 from samplerkit.storage.remote.flock import unwritable
-from samplerkit.storage.tar.arrays import atomic, opened_at_once
+from samplerkit.storage.tar.arrays import opened_at_once
 from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.flaws import Flaw
 from samplerkit.storage.tar.inflate import GzipError, inflated

@@ -7,9 +7,7 @@ import json
 import os
 import stat
 import struct
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.atomic import atomic
 
 MAGIC = b"samplkit"
 VERSION = 1
@@ -94,7 +93,8 @@ def write_arrays(path: Path, meta: Mapping[str, Any], columns: Mapping[str, Colu
     header = json.dumps({"meta": meta, "arrays": layout, "bytes": offset}).encode()
     header += b" " * (-(_PREAMBLE.size + len(header)) % _ALIGNMENT)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic(path) as file:
+    # It can be made again, and is held against its digest: no disk need be waited for.
+    with atomic(path, is_synced=False) as file:
         digest = hashlib.blake2b(header, digest_size=_DIGEST_BYTES)
         file.write(bytes(_PREAMBLE.size) + header)
         for column in columns.values():
@@ -179,33 +179,8 @@ def _array(plain: Array, name: str, described: Any, place: str) -> Array:
     raise unsound(place, f"the array {name} cannot be where it says", described)
 
 
-@contextmanager
-def atomic(path: Path) -> Iterator[IO[bytes]]:
-    """Opens a temporary file that takes the name `path` when all is written, and vanishes on an error."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:64]}.", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            # mkstemp makes files that only their owner reads.
-            os.fchmod(descriptor, 0o666 & ~_umask())
-            yield file
-        Path(temporary).replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        raise
-
-
 def _digest(header: bytes, file: IO[bytes]) -> bytes:
     digest = hashlib.blake2b(header, digest_size=_DIGEST_BYTES)
     while data := file.read(_AT_ONCE):
         digest.update(data)
     return digest.digest()
-
-
-def _umask() -> int:
-    # There is no way to ask without setting it; Linux tells it in /proc, without a moment in which it is 0.
-    try:
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-    except OSError:
-        return 0o077
-    return next((int(line.split()[1], 8) for line in status.splitlines() if line.startswith("Umask:")), 0o077)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import IO, Any, Self, final
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.storage.atomic import atomic
 from samplerkit.storage.tar.archive import Archive
-from samplerkit.storage.tar.arrays import atomic
 from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
 from samplerkit.storage.tar.encode import encode
 from samplerkit.storage.tar.header import BLOCK, padded
@@ -220,8 +219,6 @@ class _Shard:
         """Gives the shard its name."""
         with self._stack:
             self._tar.close()
-            self._file.flush()
-            os.fsync(self._file.fileno())
 
     def drop(self) -> None:
         """Deletes what was written."""

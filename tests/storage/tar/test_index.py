@@ -202,7 +202,7 @@ def test_several_processes_may_index_at_once(tmp_path, suffix):
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [process.communicate(timeout=120)[0] for process in running] == ["60\n"] * 3
     assert [process.returncode for process in running] == [0] * 3
-    assert not list((tmp_path / "cache").glob("*.part"))
+    assert not list((tmp_path / "cache").rglob("*part"))
 
 
 def of_a_million(path: Path) -> Archive:

@@ -1,0 +1,146 @@
+"""Files that are written as a whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.atomic import atomic
+from samplerkit.storage.files.lengths import save_lengths
+from tests.storage.remote.children import Child
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def written(path, data):
+    with atomic(path) as file:
+        file.write(data)
+
+
+def hangs_in_the_middle(path):
+    with atomic(path) as file:
+        file.write(b"half")
+        file.flush()
+        time.sleep(60)
+
+
+def begun(path):
+    """A child that has written a half of a file."""
+    child = Child(hangs_in_the_middle, path)
+    while not any(part.stat().st_size for part in path.parent.glob(f".{path.name}*")):
+        time.sleep(0.005)
+    return child
+
+
+def test_a_file_has_its_name_when_all_of_it_is_there(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    with atomic(path) as file:
+        file.write(b"new")
+        file.flush()
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    with pytest.raises(KeyError), atomic(path) as file:
+        file.write(b"half")
+        raise KeyError
+    assert (path.read_bytes(), names(tmp_path)) == (b"new", ["a"])
+
+
+def test_what_a_killed_writer_left_is_taken_up_by_the_next_one(tmp_path):
+    path = tmp_path / "a"
+    for _ in range(3):
+        begun(path).kill()
+        assert len(names(tmp_path)) == 1
+    written(path, b"new")
+    assert (path.read_bytes(), names(tmp_path)) == (b"new", ["a"])
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path):
+    path = tmp_path / "a"
+    other = begun(path)
+    written(path, b"new")
+    assert path.read_bytes() == b"new"
+    other.kill()
+    written(path, b"newer")
+    assert (path.read_bytes(), names(tmp_path)) == (b"newer", ["a"])
+
+
+def test_many_writers_of_one_file_leave_one_whole_file(tmp_path):
+    path = tmp_path / "a"
+
+    def again(number):
+        for _ in range(30):
+            written(path, bytes([number]) * 100_000)
+
+    for child in [Child(again, number) for number in range(4)]:
+        child.result()
+    data = path.read_bytes()
+    assert data == data[:1] * 100_000
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_link_in_the_place_of_what_is_being_written_is_not_followed(tmp_path):
+    (tmp_path / "precious").write_bytes(b"precious")
+    (tmp_path / ".a.0.samplerkit-part").symlink_to(tmp_path / "precious")
+    os.link(tmp_path / "precious", tmp_path / ".a.1.samplerkit-part")
+    (tmp_path / ".a.2.samplerkit-part").mkdir()
+    os.mkfifo(tmp_path / ".a.3.samplerkit-part")
+    written(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert not (tmp_path / "a").is_symlink()
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+
+
+def test_others_may_read_what_is_written_as_far_as_the_mask_says(tmp_path):
+    before = os.umask(0o027)
+    try:
+        written(tmp_path / "a", b"")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+
+
+def test_without_locks_files_are_written_all_the_same(tmp_path, monkeypatch):
+    # There is no filesystem without locks here to try.
+    def refuses(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuses)
+    written(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
+def writes_an_archive(folder):
+    with sk.TarWriter(folder / "a.tar", index=False) as writer:
+        writer.write({"__key__": "a", "txt": "text"})
+    return folder / "a.tar"
+
+
+def writes_lengths(folder):
+    save_lengths(folder / "a.json", ["a"], np.array([1]))
+    return folder / "a.json"
+
+
+@pytest.mark.parametrize("write", [writes_an_archive, writes_lengths])
+def test_the_bytes_are_on_the_disk_before_the_name_and_then_the_name(tmp_path, monkeypatch, write):
+    synced, sync = [], os.fsync
+
+    def spied(descriptor):
+        sync(descriptor)
+        named = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((named, [path.name for path in tmp_path.glob("a*")]))
+
+    monkeypatch.setattr(os, "fsync", spied)
+    path = write(tmp_path)
+    (first, before), (second, after) = synced
+    assert first.name.startswith(f".{path.name}")
+    assert before == []
+    assert (second, after) == (tmp_path, [path.name])
