@@ -19,9 +19,10 @@ from samplerkit.samplers import arguments
 from samplerkit.samplers.chain import Chain
 from samplerkit.samplers.context import Context, RunConstants
 from samplerkit.samplers.iteration import read_ids
+from samplerkit.samplers.links import Linked
 
 
-class Sampler:
+class Sampler(Linked):
     """A recipe for the order in which samples are read.
 
     A subclass writes one method, `draw`, or, MindSpore's way, `__iter__`, which finds the number of samples
@@ -270,13 +271,6 @@ class Sampler:
 
     def _chain(self) -> Chain:
         return Chain(self._links()[::-1])
-
-    def _links(self) -> list[Sampler]:
-        """The samplers from this one down to the one that reads the dataset."""
-        links = [self]
-        while links[-1]._child is not None:
-            links.append(links[-1]._child)
-        return links
 
     def arguments(self) -> dict[str, Any]:
         """Gives the constructor's arguments by name, as they were understood."""
