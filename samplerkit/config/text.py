@@ -14,7 +14,15 @@ from samplerkit.config.private import public
 from samplerkit.config.telling import told
 from samplerkit.errors import ConfigError
 
+LONG = 1 << 18
+"""From so many characters on libyaml parses, which is faster; shorter texts get PyYAML's messages."""
+
+MOST_CHARACTERS = (16 if yaml.__with_libyaml__ else 1) << 20
+"""A longer text is refused: some two million numbers, or a hundred thousand where libyaml is not there."""
+
 _MERGE = "tag:yaml.org,2002:merge"
+_INTEGER = "tag:yaml.org,2002:int"
+_NUMBER = re.compile(r"0|[1-9][0-9]*")
 _LONGEST_PROBLEM = 120
 _QUOTED = re.compile(r"'([^']*)'")
 
@@ -28,12 +36,19 @@ def parse(text: str, source: str = "config") -> Any:
 
     Raises:
         ConfigError: a mistake, with line and column: of syntax, a key that comes twice, a tag that is not
-            plain data, an alias inside of what it names, or a merge key.
+            plain data, an alias inside of what it names, or a merge key. Or the text is so long that it would
+            take more than some seconds.
 
     Example:
         >>> parse("sampler: {kind: random, seed: 7}")
         {'sampler': {'kind': 'random', 'seed': 7}}
     """
+    if len(text) > MOST_CHARACTERS:
+        raise ConfigError(
+            source,
+            f"has {len(text)} characters, and at most {MOST_CHARACTERS} are read",
+            mend="keep long lists in .npy files, and write their paths",
+        )
     try:
         loader = _PlainLoader(text, source)
         return loader.get_single_data()
@@ -58,7 +73,18 @@ class _PlainLoader(yaml.SafeLoader):
     def __init__(self, text: str, source: str) -> None:
         self._source = source
         self._open_anchors: list[str | None] = []
-        super().__init__(text)
+        is_fast = yaml.__with_libyaml__ and len(text) >= LONG
+        super().__init__("" if is_fast else text)
+        if is_fast:
+            # Nodes and values are made, and looked at, as ever; only their text is read by other code.
+            parser: Any = yaml.cyaml.CParser(text)  # type: ignore[attr-defined]  # typeshed does not export it
+            for name in ("check_event", "peek_event", "get_event"):
+                setattr(self, name, getattr(parser, name))
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        if kind is ScalarNode and implicit[0] and _NUMBER.fullmatch(value):
+            return _INTEGER  # as most entries of long lists are; the rules for all else take their time
+        return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
@@ -95,6 +121,8 @@ class _PlainLoader(yaml.SafeLoader):
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
+            if node.tag == _INTEGER and _NUMBER.fullmatch(node.value):
+                return int(node.value)
             return super().construct_object(node, deep=deep)
         except ConfigError:
             raise

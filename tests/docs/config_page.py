@@ -45,7 +45,8 @@ min_quality: 0.5
 
 Relative paths start from the folder of the config. A key that is not known, comes twice or has a value of the
 wrong type is an error with the path of the key and what was meant. Arrays are lists, or the path of a `.npy`
-file. What the tables call None is `null` in YAML.
+file, which is the better one for long lists: a config of more than 16 MiB is refused, and of more than 1 MiB
+where PyYAML was built without libyaml. What the tables call None is `null` in YAML.
 
 A section picks its class by `kind`. A sampler may also be named Hydra's way, with
 `_target_: samplerkit.RandomSampler`, or LightningCLI's, with `class_path: samplerkit.RandomSampler` and
