@@ -1,52 +1,52 @@
 """samplerkit: the data order of a training run as a value with random access."""
 
-from samplerkit.config.config import Config, load_config
-from samplerkit.config.registry import register_sampler
-from samplerkit.errors import (
-    ArgumentRangeError,
-    ArgumentTypeError,
-    ArgumentValueError,
-    CompositionError,
-    ConfigError,
-    DatasetError,
-    DisagreementError,
-    InverseTooLargeError,
-    NotSupportedError,
-    OutOfDatasetError,
-    SamplerkitError,
-    ShuffleModeError,
-    StateError,
-    WorkerError,
-    WorldError,
-)
-from samplerkit.loading.default_order import default_ids as _default_ids
-from samplerkit.loading.device.loader import DeviceLoader
-from samplerkit.loading.loader import Loader
-from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
-from samplerkit.loading.worker import sample_rng
-from samplerkit.order.draws import draw_rng
-from samplerkit.order.layout import Layout
-from samplerkit.order.order import Order
-from samplerkit.order.shuffle import Shuffle
-from samplerkit.order.world import World
-from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.context import Context, RunConstants
-from samplerkit.samplers.distributed import DistributedSampler
-from samplerkit.samplers.iterable import IterSampler
-from samplerkit.samplers.mixture import MixtureSampler
-from samplerkit.samplers.pk import PKSampler
-from samplerkit.samplers.random import RandomSampler
-from samplerkit.samplers.sequential import SequentialSampler
-from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
-from samplerkit.samplers.weighted import WeightedRandomSampler
-from samplerkit.storage.files.dataset import FileDataset
-from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.orders import set_default_order as _set_default_order
-from samplerkit.storage.tar.writer import TarWriter
+import typing as _typing
 
-# Storage knows no orders: this gives `for sample in dataset.shuffle(1000)` the one that a Loader reads by.
-_set_default_order(_default_ids)
+from samplerkit import names as _names
+
+if _typing.TYPE_CHECKING:
+    from samplerkit.config.config import Config, load_config
+    from samplerkit.config.registry import register_sampler
+    from samplerkit.errors import (
+        ArgumentRangeError,
+        ArgumentTypeError,
+        ArgumentValueError,
+        CompositionError,
+        ConfigError,
+        DatasetError,
+        DisagreementError,
+        InverseTooLargeError,
+        NotSupportedError,
+        OutOfDatasetError,
+        SamplerkitError,
+        ShuffleModeError,
+        StateError,
+        WorkerError,
+        WorldError,
+    )
+    from samplerkit.loading.device.loader import DeviceLoader
+    from samplerkit.loading.loader import Loader
+    from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
+    from samplerkit.loading.worker import sample_rng
+    from samplerkit.order.draws import draw_rng
+    from samplerkit.order.layout import Layout
+    from samplerkit.order.order import Order
+    from samplerkit.order.shuffle import Shuffle
+    from samplerkit.order.world import World
+    from samplerkit.samplers.base import Sampler
+    from samplerkit.samplers.context import Context, RunConstants
+    from samplerkit.samplers.distributed import DistributedSampler
+    from samplerkit.samplers.iterable import IterSampler
+    from samplerkit.samplers.mixture import MixtureSampler
+    from samplerkit.samplers.pk import PKSampler
+    from samplerkit.samplers.random import RandomSampler
+    from samplerkit.samplers.sequential import SequentialSampler
+    from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
+    from samplerkit.samplers.weighted import WeightedRandomSampler
+    from samplerkit.storage.files.dataset import FileDataset
+    from samplerkit.storage.remote.options import RemoteOptions
+    from samplerkit.storage.tar.dataset import TarDataset
+    from samplerkit.storage.tar.writer import TarWriter
 
 __version__ = "0.1.0"
 
@@ -96,3 +96,15 @@ __all__ = [
     "load_config",
     "register_sampler",
 ]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    """Imports a public name when it is first asked for, so that orders do not wait for torch."""
+    if name not in _names.PUBLIC:
+        raise AttributeError(f"module 'samplerkit' has no attribute {name!r}")
+    globals()[name] = value = _names.found(_names.PUBLIC[name], name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
 import tomllib
 import types
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import samplerkit as sk
-from samplerkit import errors
+from samplerkit import errors, names
 
 PUBLIC = {
     "ArgumentRangeError",
@@ -102,8 +105,35 @@ def test_the_public_names_are_these_and_no_others():
 
 def test_nothing_but_the_public_names_and_the_rooms_can_be_reached():
     rooms = {module.name for module in pkgutil.iter_modules(sk.__path__)}
-    reached = {name for name in vars(sk) if not name.startswith("_")}
+    reached = {name for name in dir(sk) if not name.startswith("_")}
     assert reached - rooms == PUBLIC
+
+
+def test_type_checkers_see_each_public_name_where_the_table_finds_it():
+    """The imports that a type checker reads, and the table that answers at run time, say the same."""
+    door = ast.parse(Path(sk.__file__).read_text())
+    block = next(node for node in door.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: statement.module
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+    assert seen == {name: f"samplerkit.{module}" for name, module in names.PUBLIC.items()}
+    assert set(names.PUBLIC) == PUBLIC
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'samplerkit' has no attribute 'Smapler'"):
+        sk.Smapler  # noqa: B018  # asking for it is what fails
+
+
+@pytest.mark.parametrize("module", ["samplerkit", "samplerkit.order.order", "samplerkit.samplers.random"])
+def test_orders_and_samplers_are_imported_without_torch(module):
+    """In a process of its own: this one has torch since long."""
+    code = f"import sys, {module}; print('torch' in sys.modules, 'pydantic' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["False", "False"]
 
 
 @pytest.mark.parametrize("name", SIGNATURES)

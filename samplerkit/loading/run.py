@@ -80,7 +80,7 @@ class Run:
 
     def reading(self, epoch: int, start: int, batch_size: int, tail: Tail) -> Reading:
         """Gives what this process reads from a position of an epoch on."""
-        deal = self.recipe.deal_over(self.dataset)
+        deal = self.recipe.root_deal(self.dataset)
         order = self.undealt(epoch)
         delivery = Delivery(
             total=len(order),

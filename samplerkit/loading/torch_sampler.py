@@ -126,12 +126,12 @@ class TorchSampler(TorchNames, torch.utils.data.DistributedSampler[int]):  # typ
 
     @property
     def _tail(self) -> str:
-        deal = self.recipe.deal_over(self.dataset)
+        deal = self.recipe.root_deal(self.dataset)
         return "pad" if deal is None or deal.offset < 0 else "ragged"
 
     def _order_from(self, position: int) -> Order:
         if not self._run.deals_below_the_root:
-            deal = self.recipe.deal_over(self.dataset) or Deal()
+            deal = self.recipe.root_deal(self.dataset) or Deal()
             return deal.shard(self._run.undealt(self.epoch), self.world, position)
         order = self.recipe.order(self.dataset, self.epoch, world=self.world)
         return Shard(order, 1, 0, padded=False, start=position // self.world.num_shards)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from samplerkit.errors import ArgumentRangeError, CompositionError
 from samplerkit.order.algebra import Prefix, Shard
 from samplerkit.order.order import Order
-from samplerkit.order.sequences import Range
 from samplerkit.order.world import World
 
 
@@ -21,14 +20,12 @@ class Deal:
         offset: -1 gives every shard ceil(N / num_shards) samples, wrapping around; o >= 0 rotates the
             shards by o and gives each what there is.
         num_samples: samples a shard at most; None and 0 for all.
-        placeholder: the id that a shard without samples reads all the same; None for nothing.
     """
 
     num_shards: int | None = None
     shard_id: int | None = None
     offset: int = -1
     num_samples: int | None = None
-    placeholder: int | None = None
 
     @property
     def asks_the_job(self) -> bool:
@@ -67,8 +64,7 @@ class Deal:
     def shard(self, undealt: Order, world: World, start: int = 0) -> Order:
         """Gives the part of the undealt order, from position `start` on, that this shard reads."""
         first = (world.shard_id - max(self.offset, 0)) % world.num_shards
-        shard = Shard(undealt, world.num_shards, first, padded=self.offset < 0, start=start)
-        return Range(self.placeholder, 1) if self.placeholder is not None and not len(shard) else shard
+        return Shard(undealt, world.num_shards, first, padded=self.offset < 0, start=start)
 
 
 def limited(order: Order, limit: int | None) -> Order:

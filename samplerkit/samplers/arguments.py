@@ -14,7 +14,6 @@ from samplerkit.order.modes import Mode
 from samplerkit.order.permutation import LARGEST
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.algorithms.known import ALGORITHMS
 
 INT64_MAX = 2**63 - 1
 MOST_LANES = 2**24
@@ -66,15 +65,6 @@ def epoch(value: Any) -> int:
     if not 0 <= number <= INT64_MAX:
         raise ArgumentValueError("epoch", "must be in [0, 2^63)", number)
     return number
-
-
-def algorithm(value: Any) -> str:
-    """Takes the id of an algorithm that this version knows."""
-    if not isinstance(value, str):
-        raise ArgumentTypeError("algorithm", "must be a string", value)
-    if value not in ALGORITHMS:
-        raise ArgumentValueError("algorithm", "is not known", value, mend=f"known: {', '.join(ALGORITHMS)}")
-    return value
 
 
 def choice(place: str, value: Any, names: Sequence[str]) -> str:

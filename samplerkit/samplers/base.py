@@ -16,6 +16,7 @@ from samplerkit.order.order import Order
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.world import World
 from samplerkit.samplers import arguments
+from samplerkit.samplers.algorithm import chain_type
 from samplerkit.samplers.chain import Chain
 from samplerkit.samplers.context import Context, RunConstants
 from samplerkit.samplers.iteration import read_ids
@@ -66,14 +67,6 @@ class Sampler(Linked):
     def deal(self) -> Deal | None:
         """What this sampler says of shards: None for all but a distributed one."""
         return None
-
-    def deal_over(self, dataset: Any) -> Deal | None:
-        """What this sampler says of the shards of one dataset: `deal`, unless its kind has a rule of its own.
-
-        Args:
-            dataset: a dataset, a `Layout`, or a number of samples.
-        """
-        return self.deal
 
     def draw(self, layout: Layout, context: Context) -> Order | np.ndarray[Any, Any] | list[int]:
         """Orders the samples of a layout: the one method that a sampler writes.
@@ -252,10 +245,17 @@ class Sampler(Linked):
             dataset: a dataset, a `Layout`, or a number of samples.
             constants: as for `undealt_order`.
         """
-        *parents, reader = self._links()
-        if any(parent.deal is None or parent.get_shuffle_mode() is not Shuffle.FALSE for parent in parents):
-            return 1
-        return reader._lane_count(Layout.of(dataset), constants.lanes)
+        return self._chain().woven_lanes(dataset, constants)
+
+    @final
+    def root_deal(self, dataset: Any) -> Deal | None:
+        """Tells how this sampler deals the shards of a dataset; None if it deals none.
+
+        Args:
+            dataset: a dataset, a `Layout`, or a number of samples. By the rules of another algorithm its kind
+                may matter.
+        """
+        return self._chain().root_deal(dataset)
 
     @property
     @final
@@ -266,11 +266,17 @@ class Sampler(Linked):
     def _algorithms(self) -> set[str]:
         return {link.algorithm for link in self._links() if hasattr(link, "algorithm")}
 
-    def _lane_count(self, layout: Layout, run_lanes: int) -> int:
+    def lane_count(self, layout: Layout, run_lanes: int) -> int:
+        """Tells into how many lanes this sampler weaves its order: 1 for all but the file-aware modes.
+
+        Args:
+            layout: how many samples there are to draw from, and in which files.
+            run_lanes: the number of lanes where the sampler leaves it out.
+        """
         return 1
 
     def _chain(self) -> Chain:
-        return Chain(self._links()[::-1])
+        return chain_type(self.chain_algorithm)(self._links()[::-1])
 
     def arguments(self) -> dict[str, Any]:
         """Gives the constructor's arguments by name, as they were understood."""

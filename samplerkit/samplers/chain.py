@@ -15,6 +15,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import LARGEST
 from samplerkit.order.sequences import Table
+from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World, current_world
 from samplerkit.samplers.context import Context, RunConstants
@@ -27,16 +28,22 @@ class Link(Protocol):
     def deal(self) -> Deal | None:
         """What the sampler says of shards, if it is a distributed one."""
 
-    def deal_over(self, dataset: Any) -> Deal | None:
-        """What the sampler says of the shards of one dataset."""
-
     def draw(self, layout: Layout, context: Context) -> Any:
         """Orders the samples of a layout."""
+
+    def get_shuffle_mode(self) -> Shuffle:
+        """Gives the shuffle mode."""
+
+    def lane_count(self, layout: Layout, run_lanes: int) -> int:
+        """Tells into how many lanes the sampler weaves its order."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Samplers that draw from one another.
+    """Samplers that draw from one another, and how they are evaluated: the default algorithm.
+
+    Another algorithm, such as the replay of another library, is a subclass, which `samplerkit.names` lists by
+    its id. It may override `check`, `deal_at`, `draw_at` and `lanes_at`, and nothing else.
 
     The outermost distributed sampler deals. At the root, it deals the order below it. Further down, the
     samplers above it are evaluated on each shard by itself. Distributed samplers below the dealer are plain
@@ -47,6 +54,22 @@ class Chain:
     """
 
     links: Sequence[Link]
+
+    @classmethod
+    def check(cls, sampler: Link) -> None:
+        """Refuses, when a sampler is made, what this algorithm does not know of its arguments."""
+
+    def deal_at(self, depth: int, dataset: Any) -> Deal | None:
+        """Tells how the sampler at a depth deals the shards of a dataset; None if it deals none."""
+        return self.links[depth].deal
+
+    def draw_at(self, depth: int, layout: Layout, context: Context) -> Any:
+        """Orders the samples of a layout by the sampler at a depth."""
+        return self.links[depth].draw(layout, context)
+
+    def lanes_at(self, depth: int, layout: Layout, run_lanes: int) -> int:
+        """Tells into how many lanes the order of the sampler at a depth is woven."""
+        return self.links[depth].lane_count(layout, run_lanes)
 
     @property
     def _dealer(self) -> int | None:
@@ -59,9 +82,9 @@ class Chain:
         """What the dealer says of shards; None for a chain without a distributed sampler."""
         return None if self._dealer is None else self.links[self._dealer].deal
 
-    def deal_over(self, dataset: Any) -> Deal | None:
-        """What the dealer says of the shards of one dataset."""
-        return None if self._dealer is None else self.links[self._dealer].deal_over(dataset)
+    def root_deal(self, dataset: Any) -> Deal | None:
+        """How the root deals the shards of a dataset; None if it deals none."""
+        return self.deal_at(len(self.links) - 1, dataset)
 
     def world(self, world: World | None = None) -> World:
         """Resolves the world: what the dealer says, then `world`, then, where it is asked, the running job.
@@ -89,7 +112,7 @@ class Chain:
     def undealt(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
         """Gives the order of all shards together: their weave, where the dealer is not the root."""
         order = self._up_to_the_deal(dataset, epoch, constants)
-        deal = self.deal_over(dataset)
+        deal = None if self._dealer is None else self.deal_at(self._dealer, dataset)
         if deal is None or self._dealer == len(self.links) - 1:
             return order
         # Left to the job, the number of shards below the root is a constant of the run too.
@@ -103,15 +126,22 @@ class Chain:
 
     def shard(self, dataset: Any, epoch: int, constants: RunConstants, world: World) -> Order:
         """Gives the order of one shard."""
-        deal = self.deal_over(dataset) or Deal()
-        order = deal.shard(self._up_to_the_deal(dataset, epoch, constants), world)
+        deal = None if self._dealer is None else self.deal_at(self._dealer, dataset)
+        order = (deal or Deal()).shard(self._up_to_the_deal(dataset, epoch, constants), world)
         return self._above_the_deal(order, dataset, epoch, constants)
+
+    def woven_lanes(self, dataset: Any, constants: RunConstants) -> int:
+        """Tells into how many lanes the undealt order is woven, 1 if it is not."""
+        parents = self.links[1:]
+        if any(parent.deal is None or parent.get_shuffle_mode() is not Shuffle.FALSE for parent in parents):
+            return 1
+        return self.lanes_at(0, Layout.of(dataset), constants.lanes)
 
     def _up_to_the_deal(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
         dealer = len(self.links) - 1 if self._dealer is None else self._dealer
         order: Order | None = None
         for depth in range(dealer):
-            deal = self.links[depth].deal_over(dataset)
+            deal = self.deal_at(depth, dataset)
             if deal is None:
                 order = self._drawn(depth, order, dataset, epoch, constants.lanes)
                 continue
@@ -130,7 +160,7 @@ class Chain:
     def _drawn(self, depth: int, child: Order | None, dataset: Any, epoch: int, lanes: int) -> Order:
         """Draws from the dataset or from the child, and reads the child at what was drawn."""
         layout = Layout.of(dataset) if child is None else Layout(len(child))
-        drawn = self.links[depth].draw(layout, Context(epoch, depth, lanes, dataset, child, len(self.links)))
+        drawn = self.draw_at(depth, layout, Context(epoch, depth, lanes, dataset, child))
         if not isinstance(drawn, Order):
             drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))
         if len(drawn) > LARGEST:

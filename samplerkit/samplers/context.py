@@ -37,7 +37,6 @@ class Context:
         lanes: the number of lanes where the sampler leaves it out.
         dataset: what was given to `Sampler.order`: a dataset, a layout or a number.
         child: the order of the child, whose positions this sampler draws; None at depth 0.
-        links: how many samplers there are in the chain.
     """
 
     epoch: int
@@ -45,7 +44,6 @@ class Context:
     lanes: int = 1
     dataset: Any = None
     child: Order | None = None
-    links: int = 1
 
     def key(self, seed: int, role: str) -> Key:
         """Gives the key for a role, at most 16 ASCII characters, of a sampler with this seed."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from functools import partial
+from typing import Final, final
 
 from samplerkit.errors import ArgumentRangeError
 from samplerkit.order.deal import Deal
@@ -16,7 +17,7 @@ from samplerkit.order.shuffle import (
 )
 from samplerkit.order.world import MOST_SHARDS
 from samplerkit.samplers import arguments
-from samplerkit.samplers.algorithms.known import ALGORITHMS
+from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context
 
@@ -74,18 +75,17 @@ class DistributedSampler(Sampler):
         algorithm: str = ALGORITHM,
     ) -> None:
         super().__init__(num_samples)
-        self._mode: Final = arguments.mode(shuffle, partial_size, adaptive_threshold, lanes, pools)
-        self.shuffle: Final = self._mode.shuffle
-        self.partial_size: Final = self._mode.partial_size
-        self.pools: Final = self._mode.pools
-        self.adaptive_threshold: Final = self._mode.adaptive_threshold
-        self.lanes: Final = self._mode.lanes
+        self.mode: Final = arguments.mode(shuffle, partial_size, adaptive_threshold, lanes, pools)
+        self.shuffle: Final = self.mode.shuffle
+        self.partial_size: Final = self.mode.partial_size
+        self.pools: Final = self.mode.pools
+        self.adaptive_threshold: Final = self.mode.adaptive_threshold
+        self.lanes: Final = self.mode.lanes
         self.num_shards: Final = arguments.optional_integer("num_shards", num_shards)
         self.shard_id: Final = arguments.optional_integer("shard_id", shard_id)
         self.offset: Final = arguments.integer("offset", offset)
         self.seed: Final = arguments.seed(seed)
-        self.algorithm: Final = arguments.algorithm(algorithm)
-        ALGORITHMS[self.algorithm].check(self.seed, self._mode, self.num_samples)
+        self.algorithm: Final = checked_algorithm(algorithm, self)
         self._check_ranges()
 
     def _check_ranges(self) -> None:
@@ -104,17 +104,13 @@ class DistributedSampler(Sampler):
         """What this sampler says of shards."""
         return Deal(self.num_shards, self.shard_id, self.offset, self.num_samples)
 
-    def deal_over(self, dataset: Any) -> Deal:
-        """Tells how the shards of this dataset are dealt: the algorithm may have a rule for its kind."""
-        return ALGORITHMS[self.algorithm].deal(self.deal, self._mode, dataset)
-
     def get_shuffle_mode(self) -> Shuffle:
         """Gives the shuffle mode."""
         return self.shuffle
 
-    def _lane_count(self, layout: Layout, run_lanes: int) -> int:
-        return ALGORITHMS[self.algorithm].lane_count(self._mode, layout, run_lanes)
+    def lane_count(self, layout: Layout, run_lanes: int) -> int:
+        return self.mode.lane_count(layout, run_lanes)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout, undealt."""
-        return ALGORITHMS[self.algorithm].distributed(self._mode, self.deal, layout, self.seed, context)
+        return self.mode.order(layout, partial(context.key, self.seed), context.lanes)

@@ -18,6 +18,7 @@ from samplerkit.order.order import Order
 from samplerkit.order.permutation import LARGEST
 from samplerkit.order.schedule import LONGEST_PERIOD, Schedule, schedule_of
 from samplerkit.samplers import arguments
+from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context
 
@@ -75,7 +76,7 @@ class MixtureSampler(Sampler):
         self.shuffle: Final = arguments.boolean("shuffle", shuffle)
         self.stop: Final = arguments.choice("stop", stop, get_args(Stop))
         self.seed: Final = arguments.seed(seed)
-        self.algorithm: Final = arguments.algorithm(algorithm)
+        self.algorithm: Final = checked_algorithm(algorithm, self)
         if self.algorithm != ALGORITHM:
             raise NotSupportedError("algorithm", "knows no mixtures", algorithm, mend=f"use {ALGORITHM}")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
@@ -13,16 +14,20 @@ from samplerkit.errors import (
     DatasetError,
     NotSupportedError,
 )
-from samplerkit.order.keys import ALGORITHM
+from samplerkit.order.keys import ALGORITHM, keyed_hash
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
+from samplerkit.order.permutation import Permutation
 from samplerkit.order.sequences import Range, Table
+from samplerkit.order.typing import Ids
 from samplerkit.samplers import arguments
-from samplerkit.samplers.algorithms.known import ALGORITHMS
+from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context
 
 DEFAULT_COLUMN = "label"
+
+_HASH_WORDS = 3
 
 
 @final
@@ -82,23 +87,44 @@ class PKSampler(Sampler):
         self.class_column: Final = class_column
         self.seed: Final = arguments.seed(seed)
         self.labels: Final = None if labels is None else _checked(labels, "labels")
-        self.algorithm: Final = arguments.algorithm(algorithm)
-        ALGORITHMS[self.algorithm].check(self.seed)
+        self.algorithm: Final = checked_algorithm(algorithm, self)
         if self.labels is not None and self.labels.size == 0:
             raise ArgumentRangeError("labels", "must not be empty", labels)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
+        return self.drawn(context, partial(self._pick, context))
+
+    def drawn(self, context: Context, pick: Callable[[Ids], tuple[Ids, Ids]]) -> Order:
+        """Gives the samples of chosen members of the classes.
+
+        Args:
+            context: where the labels are found.
+            pick: given how many members each class has, none of them 0, gives the class of each draw, and
+                which of its members was drawn.
+        """
         labels = self._labels(context)
         if labels.size == 0:
             return Range(0, 0)
         classes, members = np.unique(labels, return_inverse=True)
         counts = np.bincount(members, minlength=classes.size)
         by_class = np.argsort(members, kind="stable")
-        chosen, within = ALGORITHMS[self.algorithm].class_draws(
-            counts, self.num_val, self.shuffle, self.num_samples or None, self.seed, context
-        )
+        chosen, within = pick(counts)
         return Table(by_class[(np.cumsum(counts) - counts)[chosen] + within])
+
+    def each_class(self, classes: Ids) -> Ids:
+        """Gives `num_val` times each class, one after another, and no more than `num_samples` in all."""
+        count = classes.size * self.num_val
+        return classes[np.arange(min(self.num_samples or count, count)) // self.num_val]
+
+    def _pick(self, context: Context, counts: Ids) -> tuple[Ids, Ids]:
+        classes = np.arange(counts.size)
+        if self.shuffle:
+            classes = Permutation(counts.size, context.key(self.seed, "pk classes")).forward(classes)
+        classes = self.each_class(classes)
+        hashes = keyed_hash(context.key(self.seed, "pk").words(_HASH_WORDS), np.arange(classes.size))
+        # 32 bits of the hash are enough to pick one of fewer than 2^31 members without a visible bias.
+        return classes, (hashes >> np.uint64(33)).astype(np.int64) * counts[classes] >> 31
 
     def _labels(self, context: Context) -> np.ndarray[Any, Any]:
         """The labels of the samples that are drawn from: of the dataset, or of what the child yields."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, final
 
 from samplerkit.errors import ArgumentTypeError, ShuffleModeError
+from samplerkit.order.deal import limited
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.sequences import Range
+from samplerkit.order.sequences import Draws, Range
 from samplerkit.order.shuffle import (
     DEFAULT_ADAPTIVE_THRESHOLD,
     DEFAULT_PARTIAL_SIZE,
     Shuffle,
 )
 from samplerkit.samplers import arguments
-from samplerkit.samplers.algorithms.known import ALGORITHMS
+from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context
 
@@ -68,15 +70,14 @@ class RandomSampler(Sampler):
     ) -> None:
         super().__init__(num_samples)
         self.replacement: Final = arguments.boolean("replacement", replacement)
-        self._mode: Final = arguments.mode(shuffle, partial_size, adaptive_threshold, lanes, pools)
-        self.shuffle: Final = self._mode.shuffle
-        self.partial_size: Final = self._mode.partial_size
-        self.pools: Final = self._mode.pools
-        self.adaptive_threshold: Final = self._mode.adaptive_threshold
-        self.lanes: Final = self._mode.lanes
+        self.mode: Final = arguments.mode(shuffle, partial_size, adaptive_threshold, lanes, pools)
+        self.shuffle: Final = self.mode.shuffle
+        self.partial_size: Final = self.mode.partial_size
+        self.pools: Final = self.mode.pools
+        self.adaptive_threshold: Final = self.mode.adaptive_threshold
+        self.lanes: Final = self.mode.lanes
         self.seed: Final = arguments.seed(seed)
-        self.algorithm: Final = arguments.algorithm(algorithm)
-        ALGORITHMS[self.algorithm].check(self.seed, self._mode, self.num_samples)
+        self.algorithm: Final = checked_algorithm(algorithm, self)
         if self.shuffle is Shuffle.FALSE:
             raise ArgumentTypeError(
                 "shuffle", "must be a mode that shuffles", shuffle, mend="use SequentialSampler"
@@ -93,14 +94,17 @@ class RandomSampler(Sampler):
         """Gives the shuffle mode."""
         return self.shuffle
 
-    def _lane_count(self, layout: Layout, run_lanes: int) -> int:
-        return ALGORITHMS[self.algorithm].lane_count(self._mode, layout, run_lanes)
+    def lane_count(self, layout: Layout, run_lanes: int) -> int:
+        return self.mode.lane_count(layout, run_lanes)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        algorithm, limit = ALGORITHMS[self.algorithm], self.num_samples or None
+        size = len(layout)
         if not self.replacement:
-            return algorithm.random(self._mode, limit, layout, self.seed, context)
-        if len(layout) == 0:
+            order = self.mode.order(layout, partial(context.key, self.seed), context.lanes)
+            return limited(order, self.num_samples or None)
+        if size == 0:
             return Range(0, 0)
-        return algorithm.draws(limit, layout, self.seed, context)
+        wanted = self.num_samples or size
+        count = wanted if layout.has_files else min(wanted, size)
+        return Draws(count, context.key(self.seed, "replacement"), population=size)

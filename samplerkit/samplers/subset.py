@@ -9,17 +9,18 @@ from samplerkit.order.algebra import compose
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.sequences import Table
+from samplerkit.order.sequences import Permuted, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers import arguments
-from samplerkit.samplers.algorithms.known import ALGORITHMS
+from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import checked_ids
 from samplerkit.samplers.context import Context
 
 
-def _chosen(sampler: Sampler, indices: Ids, layout: Layout) -> Table:
-    kept = indices[: sampler.num_samples or None]
+def chosen(sampler: SubsetSampler | SubsetRandomSampler, layout: Layout) -> Table:
+    """Gives the ids that a sampler lists, in the order in which it lists them."""
+    kept = sampler.indices[: sampler.num_samples or None]
     return Table(checked_ids(kept, len(layout), f"{type(sampler).__name__}: indices"))
 
 
@@ -57,7 +58,7 @@ class SubsetSampler(Sampler):
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        return _chosen(self, self.indices, layout)
+        return chosen(self, layout)
 
 
 @final
@@ -94,13 +95,12 @@ class SubsetRandomSampler(Sampler):
         super().__init__(num_samples)
         self.indices: Final = arguments.indices(indices)
         self.seed: Final = arguments.seed(seed)
-        self.algorithm: Final = arguments.algorithm(algorithm)
-        ALGORITHMS[self.algorithm].check(self.seed)
+        self.algorithm: Final = checked_algorithm(algorithm, self)
 
     def _own_num_samples(self) -> int:
         return _fewest(self.num_samples, self.indices)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        chosen = _chosen(self, self.indices, layout)
-        return compose(ALGORITHMS[self.algorithm].subset(len(chosen), self.seed, context), chosen)
+        listed = chosen(self, layout)
+        return compose(Permuted(len(listed), context.key(self.seed, "subset")), listed)

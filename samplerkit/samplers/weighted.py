@@ -11,8 +11,10 @@ from samplerkit.errors import ArgumentRangeError, OutOfDatasetError
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
+from samplerkit.order.sequences import Draws, Range, Table
+from samplerkit.order.weights import draw_without_replacement, integer_weights
 from samplerkit.samplers import arguments
-from samplerkit.samplers.algorithms.known import ALGORITHMS
+from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context
 
@@ -61,24 +63,30 @@ class WeightedRandomSampler(Sampler):
         self.weights: Final = arguments.weights(weights)
         self.replacement: Final = arguments.boolean("replacement", replacement)
         self.seed: Final = arguments.seed(seed)
-        self.algorithm: Final = arguments.algorithm(algorithm)
-        ALGORITHMS[self.algorithm].check(self.seed)
+        self.algorithm: Final = checked_algorithm(algorithm, self)
         wanted = self.num_samples or 0
         if not self.replacement and wanted <= self.weights.size:
             self._require_positive(wanted)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
+        self.check_over(layout)
+        key, integers = context.key(self.seed, "weighted"), integer_weights(self.weights)
+        count = self.num_samples or len(layout)
+        if self.replacement:
+            return Draws(count, key, cumulative=np.cumsum(integers))
+        count = min(count, len(layout))
+        return Table(draw_without_replacement(integers, count, key)) if count else Range(0, 0)
+
+    def check_over(self, layout: Layout) -> None:
+        """Refuses weights that do not fit the samples there are to draw from."""
         size = len(layout)
         if self.weights.size > size:
             raise OutOfDatasetError(
                 "weights", f"are more than the {size} samples of the dataset", self.weights.size
             )
-        wanted = self.num_samples or None
         if not self.replacement:
-            self._require_positive(min(wanted or size, size))
-        algorithm = ALGORITHMS[self.algorithm]
-        return algorithm.weighted(self.weights, wanted, self.replacement, layout, self.seed, context)
+            self._require_positive(min(self.num_samples or size, size))
 
     def _require_positive(self, count: int) -> None:
         positive = int(np.count_nonzero(self.weights))

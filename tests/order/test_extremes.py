@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import samplerkit as sk
+from samplerkit.compat.mindspore.replay import epochs
+from samplerkit.compat.mindspore.replay.epochs import carried
 from samplerkit.order.algebra import Shard
-from samplerkit.order.replay import epochs
-from samplerkit.order.replay.epochs import carried
 from samplerkit.order.sequences import Range, Table
 from samplerkit.order.world import MOST_SHARDS
 

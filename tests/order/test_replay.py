@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.order.replay import concat, record_files
-from samplerkit.order.replay.distributions import canonical, uniform_integers
-from samplerkit.order.replay.epochs import carried
-from samplerkit.order.replay.generators import MinstdRand0, Mt19937, first_words
-from samplerkit.order.replay.shuffle import shuffle, swap_targets, swapped
-from samplerkit.order.replay.weighted import weighted_draws
+from samplerkit.compat.mindspore.replay import concat, record_files
+from samplerkit.compat.mindspore.replay.distributions import canonical, uniform_integers
+from samplerkit.compat.mindspore.replay.epochs import carried
+from samplerkit.compat.mindspore.replay.generators import MinstdRand0, Mt19937, first_words
+from samplerkit.compat.mindspore.replay.shuffle import shuffle, swap_targets, swapped
+from samplerkit.compat.mindspore.replay.weighted import weighted_draws
 
 GENERATORS = [Mt19937, MinstdRand0]
 

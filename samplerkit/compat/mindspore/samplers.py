@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from samplerkit.compat.mindspore.algorithm import MINDSPORE, MINDSPORE_QUIRKS
 from samplerkit.compat.mindspore.config import get_seed
 from samplerkit.order.shuffle import (
     DEFAULT_ADAPTIVE_THRESHOLD,
@@ -20,7 +21,6 @@ from samplerkit.order.shuffle import (
 )
 from samplerkit.order.typing import Ids
 from samplerkit.samplers import arguments, distributed, pk, random, subset, weighted
-from samplerkit.samplers.algorithms.known import MINDSPORE, MINDSPORE_QUIRKS
 
 
 def RandomSampler(  # noqa: N802  # MindSpore's name

@@ -160,7 +160,7 @@ def _is_shuffled(reader: Sampler, layout: Layout) -> bool:
     if not isinstance(reader, RandomSampler | DistributedSampler):
         return False
     # With a child, the mode is GLOBAL or FALSE, whatever it draws from.
-    return reader._mode.resolve(layout) is Shuffle.GLOBAL
+    return reader.mode.resolve(layout) is Shuffle.GLOBAL
 
 
 def _plain(reader: Sampler, layout: Layout, constants: RunConstants) -> Plain | None:
@@ -176,4 +176,4 @@ def _plain(reader: Sampler, layout: Layout, constants: RunConstants) -> Plain | 
             return None
     elif not isinstance(reader, DistributedSampler):
         return None
-    return Plain(reader._mode, layout, reader._mode.lane_count(layout, constants.lanes), reader.seed)
+    return Plain(reader.mode, layout, reader.mode.lane_count(layout, constants.lanes), reader.seed)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 
+from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
+from samplerkit.order.modes import Mode
+from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.lengths import save_lengths
 from samplerkit.storage.files.stats import FileStats
@@ -17,7 +21,6 @@ from samplerkit.storage.tar.flaws import Skipped
 from samplerkit.storage.tar.fluent import Pipeline
 from samplerkit.storage.tar.iteration import checked_ids, samples_in_order
 from samplerkit.storage.tar.making import source_of
-from samplerkit.storage.tar.orders import default_order
 from samplerkit.storage.tar.pipeline import View
 from samplerkit.storage.tar.source import Fetch, OnError
 from samplerkit.storage.tar.watch import OrderWatch
@@ -189,11 +192,12 @@ class TarDataset(Pipeline):
         return self._view.samples(numbers)
 
     def __iter__(self) -> Iterator[Any]:
-        order = default_order()
-        if self._window is None or order is None:
+        if self._window is None:
             return self.in_order(range(len(self)))
         epoch, self._iterations = self._iterations, self._iterations + 1
-        return self.in_order(id for ids in order(self.layout, self._window, epoch) for id in ids.tolist())
+        # What a Loader without a sampler reads by.
+        mode = Mode(Shuffle.PARTIAL, partial_size=self._window)
+        return self.in_order(mode.order(self.layout, partial(Key, 0, epoch, 0), run_lanes=1))
 
     def in_order(self, ids: Iterable[int]) -> Iterator[Any]:
         """Iterates over samples in any order, reading some at a time.

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, Self
 
+from samplerkit.errors import ArgumentRangeError
+from samplerkit.order.integers import integer
 from samplerkit.storage.tar.decode import Decode
-from samplerkit.storage.tar.orders import checked_window
 from samplerkit.storage.tar.pipeline import Selection, View
 from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, checked_function
 
@@ -93,7 +94,20 @@ class Pipeline(ABC):
             ArgumentTypeError: no integer.
             ArgumentRangeError: negative.
         """
-        return self._with(self._view, checked_window(size))
+        return self._with(self._view, _checked_window(size))
 
     def _then(self, step: Step) -> Self:
         return self._with(self._view.then(step), self._window)
+
+
+def _checked_window(size: Any) -> int | None:
+    """Takes the size of a window; 0 is none.
+
+    Raises:
+        ArgumentTypeError: no integer.
+        ArgumentRangeError: negative.
+    """
+    number = integer("shuffle", size)
+    if number < 0:
+        raise ArgumentRangeError("shuffle", "must not be negative", size)
+    return number or None

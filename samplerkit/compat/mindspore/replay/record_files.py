@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from samplerkit.compat.mindspore.replay.generators import MinstdRand0, Mt19937, first_words
+from samplerkit.compat.mindspore.replay.shuffle import shuffle
 from samplerkit.order.layout import Layout
-from samplerkit.order.replay.generators import MinstdRand0, Mt19937, first_words
-from samplerkit.order.replay.shuffle import shuffle
 from samplerkit.order.typing import Ids
 
 _SEEDS = 2**32

@@ -9,62 +9,106 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import replace as replaced
-from typing import Any, final
+from functools import partial
+from typing import Any, ClassVar, final
 
 import numpy as np
 
+from samplerkit.compat.mindspore.dataset_kind import DatasetKind, kind_of
+from samplerkit.compat.mindspore.replay import record_files
+from samplerkit.compat.mindspore.replay.concat import random_concat
+from samplerkit.compat.mindspore.replay.distributions import uniform_integers
+from samplerkit.compat.mindspore.replay.epochs import carried
+from samplerkit.compat.mindspore.replay.generators import Mt19937
+from samplerkit.compat.mindspore.replay.shuffle import shuffle as shuffled
+from samplerkit.compat.mindspore.replay.weighted import weighted_distinct, weighted_draws
 from samplerkit.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     NotSupportedError,
     ShuffleModeError,
 )
+from samplerkit.order.algebra import compose
 from samplerkit.order.deal import Deal, limited
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import FILE_AWARE, Mode
 from samplerkit.order.order import Order
-from samplerkit.order.replay import record_files
-from samplerkit.order.replay.concat import random_concat
-from samplerkit.order.replay.distributions import uniform_integers
-from samplerkit.order.replay.epochs import carried
-from samplerkit.order.replay.generators import Mt19937
-from samplerkit.order.replay.shuffle import shuffle as shuffled
-from samplerkit.order.replay.weighted import weighted_distinct, weighted_draws
 from samplerkit.order.sequences import Range, Table
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.algorithms.algorithm import Algorithm, Weights, each_class
-from samplerkit.samplers.algorithms.dataset_kind import DatasetKind, kind_of
+from samplerkit.order.world import World
+from samplerkit.samplers.chain import Chain
 from samplerkit.samplers.context import Context
+from samplerkit.samplers.distributed import DistributedSampler
+from samplerkit.samplers.pk import PKSampler
+from samplerkit.samplers.random import RandomSampler
+from samplerkit.samplers.subset import SubsetRandomSampler, chosen
+from samplerkit.samplers.weighted import WeightedRandomSampler
+
+MINDSPORE = "mindspore-2.10"
+"""The id of what MindSpore 2.10 does, without its bugs."""
+
+MINDSPORE_QUIRKS = "mindspore-2.10-quirks"
+"""The id of what MindSpore 2.10 does, with its bugs."""
 
 _SEEDS = 2**32
 
 
-@final
 @dataclass(frozen=True)
-class MindSpore(Algorithm):
-    """What MindSpore 2.10 does.
+class MindSporeChain(Chain):
+    """What MindSpore 2.10 does with a chain of samplers.
 
-    Args:
+    Attributes:
         quirks: whether to do as well what is a bug of MindSpore's. `docs/migration.md` lists them.
     """
 
-    quirks: bool
+    quirks: ClassVar[bool] = False
 
-    def check(self, seed: int, mode: Mode | None = None, num_samples: int | None = None) -> None:
-        if seed >= _SEEDS:
-            raise ArgumentValueError("seed", "must be in [0, 2^32), as MindSpore's", seed)
+    @classmethod
+    def check(cls, sampler: Any) -> None:
+        mode: Mode | None = getattr(sampler, "mode", None)
+        if sampler.seed >= _SEEDS:
+            raise ArgumentValueError("seed", "must be in [0, 2^32), as MindSpore's", sampler.seed)
         if mode is not None and (mode.lanes is not None or mode.pools != 1):
             raise NotSupportedError("lanes and pools", "are not MindSpore's", (mode.lanes, mode.pools))
-        if mode is not None and mode.shuffle in (Shuffle.FILES, Shuffle.INFILE) and num_samples:
+        if mode is not None and mode.shuffle in (Shuffle.FILES, Shuffle.INFILE) and sampler.num_samples:
             raise ShuffleModeError(
-                "num_samples", f"cannot be said together with {mode.shuffle.value}", num_samples
+                "num_samples", f"cannot be said together with {mode.shuffle.value}", sampler.num_samples
             )
 
-    def random(
-        self, mode: Mode, num_samples: int | None, layout: Layout, seed: int, context: Context
-    ) -> Order:
-        kind = self._kind(context)
+    def deal_at(self, depth: int, dataset: Any) -> Deal | None:
+        sampler = self.links[depth]
+        if not isinstance(sampler, DistributedSampler):
+            return sampler.deal
+        kind, deal = kind_of(dataset), sampler.deal
+        if kind is DatasetKind.CONCAT:
+            return replaced(deal, offset=0)
+        if not self.quirks:
+            return deal
+        if kind is DatasetKind.PLAIN:
+            return DealOfAtLeastOne(**vars(deal))
+        is_partial = sampler.mode.resolve(Layout.of(dataset)) is Shuffle.PARTIAL
+        return replaced(deal, offset=-1) if is_partial else deal
+
+    def lanes_at(self, depth: int, layout: Layout, run_lanes: int) -> int:
+        sampler = self.links[depth]
+        if not isinstance(sampler, RandomSampler | DistributedSampler):
+            return sampler.lane_count(layout, run_lanes)
+        is_partial = layout.has_files and sampler.mode.resolve(layout) is Shuffle.PARTIAL
+        return run_lanes if is_partial else 1
+
+    def draw_at(self, depth: int, layout: Layout, context: Context) -> Any:
+        sampler = self.links[depth]
+        draw = _DRAWS.get(type(sampler))
+        return sampler.draw(layout, context) if draw is None else draw(self, sampler, layout, context)
+
+    def _random(self, sampler: RandomSampler, layout: Layout, context: Context) -> Order:
+        if sampler.replacement and not len(layout):
+            return Range(0, 0)
+        kind, mode, seed = self._kind(context), sampler.mode, sampler.seed
+        if sampler.replacement:
+            return self._draws(sampler, kind, layout, context)
+        num_samples = sampler.num_samples or None
         if kind is DatasetKind.FILES:
             return self._random_over_files(mode, num_samples, layout, seed, context)
         self._require_global(mode)
@@ -76,12 +120,12 @@ class MindSpore(Algorithm):
         order = carried(name, context.epoch, _shuffle_of(len(layout), lambda e: seed + e))
         return limited(order, num_samples)
 
-    def draws(self, num_samples: int | None, layout: Layout, seed: int, context: Context) -> Order:
-        kind, size = self._kind(context), len(layout)
+    def _draws(self, sampler: RandomSampler, kind: DatasetKind, layout: Layout, context: Context) -> Order:
+        size, seed = len(layout), sampler.seed
         if kind is DatasetKind.CONCAT:
             raise ArgumentValueError("replacement", "must be False over a ConcatDataset", True)
+        count = sampler.num_samples or size
         if kind is DatasetKind.FILES:
-            count = num_samples or size
 
             def draw(epoch: int, before: int) -> Ids:
                 return record_files.drawn_rows(before or size, count, seed + 1 + epoch)
@@ -89,71 +133,53 @@ class MindSpore(Algorithm):
             # Here too each epoch draws from what the one before drew.
             return carried(("draws", size, count, seed), context.epoch, draw)
         generator = Mt19937((seed + context.epoch) % _SEEDS)
-        return Table(uniform_integers(generator, np.full(min(num_samples or size, size), size)))
+        return Table(uniform_integers(generator, np.full(min(count, size), size)))
 
-    def distributed(self, mode: Mode, deal: Deal, layout: Layout, seed: int, context: Context) -> Order:
-        kind, size = self._kind(context), len(layout)
+    def _distributed(self, sampler: DistributedSampler, layout: Layout, context: Context) -> Order:
+        kind, size, mode, seed = self._kind(context), len(layout), sampler.mode, sampler.seed
         if kind is DatasetKind.CONCAT:
             if mode.shuffle is not Shuffle.FALSE:
                 raise ArgumentValueError("shuffle", "must be False over a ConcatDataset", mode.shuffle.value)
-            if deal.num_samples is not None:
+            if sampler.num_samples is not None:
                 raise ArgumentValueError(
-                    "num_samples", "cannot be set over a ConcatDataset", deal.num_samples
+                    "num_samples", "cannot be set over a ConcatDataset", sampler.num_samples
                 )
         if kind is DatasetKind.FILES:
-            return self._distributed_over_files(mode, deal, layout, seed, context)
+            return self._distributed_over_files(mode, sampler.deal, layout, seed, context)
         if mode.shuffle is Shuffle.FALSE:
             return Range(0, size)
         self._require_global(mode)
         first = seed if seed + 1 == _SEEDS - 1 else seed + 1
         return carried(("distributed", size, seed), context.epoch, _shuffle_of(size, lambda e: first + e))
 
-    def deal(self, deal: Deal, mode: Mode, dataset: Any) -> Deal:
-        kind = kind_of(dataset)
-        if kind is DatasetKind.CONCAT:
-            return replaced(deal, offset=0)
-        if not self.quirks:
-            return deal
-        if kind is DatasetKind.PLAIN:
-            return replaced(deal, placeholder=0)
-        is_partial = mode.resolve(Layout.of(dataset)) is Shuffle.PARTIAL
-        return replaced(deal, offset=-1) if is_partial else deal
-
-    def lane_count(self, mode: Mode, layout: Layout, run_lanes: int) -> int:
-        is_partial = layout.has_files and mode.resolve(layout) is Shuffle.PARTIAL
-        return run_lanes if is_partial else 1
-
-    def subset(self, size: int, seed: int, context: Context) -> Order:
-        kind = self._kind(context)
+    def _subset(self, sampler: SubsetRandomSampler, layout: Layout, context: Context) -> Order:
+        listed, seed, kind = chosen(sampler, layout), sampler.seed, self._kind(context)
+        size = len(listed)
         self._refuse_over_concat(kind)
         if kind is DatasetKind.FILES:
-            return Table(record_files.global_order(size, seed + 1))
+            return compose(Table(record_files.global_order(size, seed + 1)), listed)
         name = ("subset", size, seed, self.quirks)
-        return carried(name, context.epoch, _shuffle_of(size, lambda e: self._drawn_seed(seed, e)))
+        arrange = _shuffle_of(size, lambda e: self._drawn_seed(seed, e))
+        return compose(carried(name, context.epoch, arrange), listed)
 
-    def weighted(
-        self,
-        weights: Weights,
-        num_samples: int | None,
-        replacement: bool,
-        layout: Layout,
-        seed: int,
-        context: Context,
-    ) -> Order:
+    def _weighted(self, sampler: WeightedRandomSampler, layout: Layout, context: Context) -> Order:
+        sampler.check_over(layout)
         self._refuse_over_files(self._kind(context))
-        generator = Mt19937(self._drawn_seed(seed, context.epoch) % _SEEDS)
-        draw = weighted_draws if replacement else weighted_distinct
-        return Table(draw(weights, min(num_samples or len(layout), len(layout)), generator))
+        generator = Mt19937(self._drawn_seed(sampler.seed, context.epoch) % _SEEDS)
+        draw = weighted_draws if sampler.replacement else weighted_distinct
+        count = min(sampler.num_samples or len(layout), len(layout))
+        return Table(draw(sampler.weights, count, generator))
 
-    def class_draws(
-        self, counts: Ids, num_val: int, shuffle: bool, num_samples: int | None, seed: int, context: Context
-    ) -> tuple[Ids, Ids]:
+    def _classes(self, sampler: PKSampler, layout: Layout, context: Context) -> Order:
+        return sampler.drawn(context, partial(self._pick, sampler, context))
+
+    def _pick(self, sampler: PKSampler, context: Context, counts: Ids) -> tuple[Ids, Ids]:
         self._refuse_over_files(self._kind(context))
-        generator = Mt19937(seed)
-        classes = shuffled(counts.size, generator) if shuffle else np.arange(counts.size)
-        classes = classes[each_class(counts.size, num_val, num_samples)].astype(np.int64)
+        generator = Mt19937(sampler.seed)
+        classes = shuffled(counts.size, generator) if sampler.shuffle else np.arange(counts.size)
+        classes = sampler.each_class(classes).astype(np.int64)
         if context.epoch:
-            generator = Mt19937((seed + context.epoch) % _SEEDS)
+            generator = Mt19937((sampler.seed + context.epoch) % _SEEDS)
         return classes, uniform_integers(generator, counts[classes])
 
     def _random_over_files(
@@ -218,11 +244,11 @@ class MindSpore(Algorithm):
 
     def _kind(self, context: Context) -> DatasetKind:
         kind = kind_of(context.dataset)
-        if kind is DatasetKind.CONCAT and context.links > 1:
+        if kind is DatasetKind.CONCAT and len(self.links) > 1:
             raise NotSupportedError(
-                "sampler", "MindSpore takes no chain of samplers over a ConcatDataset", context.links
+                "sampler", "MindSpore takes no chain of samplers over a ConcatDataset", len(self.links)
             )
-        if self.quirks and kind is DatasetKind.FILES and context.links > 1 and context.epoch:
+        if self.quirks and kind is DatasetKind.FILES and len(self.links) > 1 and context.epoch:
             raise NotSupportedError(
                 "epoch",
                 "MindSpore runs only a part of a chain over files again after epoch 0; not replayed",
@@ -245,6 +271,34 @@ class MindSpore(Algorithm):
                 "is not supported over files by MindSpore",
                 mend='say algorithm="samplerkit-1"',
             )
+
+
+_DRAWS: dict[type, Callable[[MindSporeChain, Any, Layout, Context], Order]] = {
+    DistributedSampler: MindSporeChain._distributed,
+    PKSampler: MindSporeChain._classes,
+    RandomSampler: MindSporeChain._random,
+    SubsetRandomSampler: MindSporeChain._subset,
+    WeightedRandomSampler: MindSporeChain._weighted,
+}
+"""How MindSpore draws where it does not as samplerkit does."""
+
+
+@final
+@dataclass(frozen=True)
+class QuirkyMindSporeChain(MindSporeChain):
+    """What MindSpore 2.10 does, its bugs included."""
+
+    quirks: ClassVar[bool] = True
+
+
+@final
+@dataclass(frozen=True)
+class DealOfAtLeastOne(Deal):
+    """A deal in which a shard without samples reads the first one all the same."""
+
+    def shard(self, undealt: Order, world: World, start: int = 0) -> Order:
+        shard = super().shard(undealt, world, start)
+        return shard if len(shard) else Range(0, 1)
 
 
 def _shuffle_of(size: int, seed_of: Callable[[int], int]) -> Callable[[int, int], Ids]:

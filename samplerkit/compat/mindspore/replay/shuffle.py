@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from samplerkit.compat.mindspore.replay.distributions import uniform_integers
+from samplerkit.compat.mindspore.replay.generators import Generator
 from samplerkit.errors import NotSupportedError
-from samplerkit.order.replay.distributions import uniform_integers
-from samplerkit.order.replay.generators import Generator
 from samplerkit.order.typing import Ids
 
 _AT_ONCE = 1 << 16
@@ -30,7 +30,7 @@ def shuffle(size: int, generator: Generator) -> Ids:
     Source: `bits/stl_algo.h` of libstdc++ 9.
 
     Example:
-        >>> from samplerkit.order.replay.generators import Mt19937
+        >>> from samplerkit.compat.mindspore.replay.generators import Mt19937
         >>> shuffle(5, Mt19937(1)).tolist()
         [1, 0, 2, 3, 4]
     """

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.order.replay.distributions import canonical
-from samplerkit.order.replay.generators import Generator
+from samplerkit.compat.mindspore.replay.distributions import canonical
+from samplerkit.compat.mindspore.replay.generators import Generator
 from samplerkit.order.typing import Ids
 
 _AT_ONCE = 1 << 16

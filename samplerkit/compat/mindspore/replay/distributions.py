@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from samplerkit.order.replay.generators import Generator
+from samplerkit.compat.mindspore.replay.generators import Generator
 from samplerkit.order.typing import Ids
 
 _LEAST_WORDS = 64
@@ -26,7 +26,7 @@ def uniform_integers(generator: Generator, ranges: Ids) -> Ids:
     Source: `bits/uniform_int_dist.h` of libstdc++ 9. Later versions multiply in place of dividing.
 
     Example:
-        >>> from samplerkit.order.replay.generators import Mt19937
+        >>> from samplerkit.compat.mindspore.replay.generators import Mt19937
         >>> uniform_integers(Mt19937(1), np.array([10, 10, 10]))
         array([4, 9, 7])
     """

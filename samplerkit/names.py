@@ -1,0 +1,71 @@
+"""Where the public names and the algorithms are written, so that each is imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+PUBLIC = {
+    "ArgumentRangeError": "errors",
+    "ArgumentTypeError": "errors",
+    "ArgumentValueError": "errors",
+    "CompositionError": "errors",
+    "Config": "config.config",
+    "ConfigError": "errors",
+    "Context": "samplers.context",
+    "DatasetError": "errors",
+    "DeviceLoader": "loading.device.loader",
+    "DisagreementError": "errors",
+    "DistributedSampler": "samplers.distributed",
+    "FileDataset": "storage.files.dataset",
+    "InverseTooLargeError": "errors",
+    "IterSampler": "samplers.iterable",
+    "Layout": "order.layout",
+    "Loader": "loading.loader",
+    "MixtureSampler": "samplers.mixture",
+    "NotSupportedError": "errors",
+    "Order": "order.order",
+    "OutOfDatasetError": "errors",
+    "PKSampler": "samplers.pk",
+    "RandomSampler": "samplers.random",
+    "RemoteOptions": "storage.remote.options",
+    "RunConstants": "samplers.context",
+    "Sampler": "samplers.base",
+    "SamplerkitError": "errors",
+    "SequentialSampler": "samplers.sequential",
+    "Shuffle": "order.shuffle",
+    "ShuffleModeError": "errors",
+    "StateError": "errors",
+    "SubsetRandomSampler": "samplers.subset",
+    "SubsetSampler": "samplers.subset",
+    "TarDataset": "storage.tar.dataset",
+    "TarWriter": "storage.tar.writer",
+    "TorchBatchSampler": "loading.torch_sampler",
+    "TorchSampler": "loading.torch_sampler",
+    "WeightedRandomSampler": "samplers.weighted",
+    "WorkerError": "errors",
+    "World": "order.world",
+    "WorldError": "errors",
+    "draw_rng": "order.draws",
+    "load_config": "config.config",
+    "register_sampler": "config.registry",
+    "sample_rng": "loading.worker",
+}
+"""The module of each public name."""
+
+ALGORITHMS = {
+    "samplerkit-1": ("samplers.chain", "Chain"),
+    "mindspore-2.10": ("compat.mindspore.algorithm", "MindSporeChain"),
+    "mindspore-2.10-quirks": ("compat.mindspore.algorithm", "QuirkyMindSporeChain"),
+}
+"""The module of each algorithm, by its id, and the class that evaluates its chains."""
+
+
+def found(module: str, name: str) -> Any:
+    """Imports what a module of the package holds.
+
+    Example:
+        >>> found(*ALGORITHMS["samplerkit-1"]).__name__
+        'Chain'
+    """
+    return getattr(import_module(f"samplerkit.{module}"), name)
