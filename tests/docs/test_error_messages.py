@@ -107,6 +107,12 @@ def changed_file(folder):
         dataset[0]
 
 
+def cut_array(folder):
+    np.save(folder / "a.npy", np.zeros(7))
+    (folder / "a.npy").write_bytes((folder / "a.npy").read_bytes()[:-1])
+    len(sk.FileDataset([folder / "a.npy"], "npy"))
+
+
 def cut_shard(folder):
     with sk.TarWriter(str(folder / "%d.tar"), samples_per_shard=9) as writer:
         writer.write({"__key__": "a", "txt": "b" * 2000})
@@ -154,6 +160,7 @@ MINE = {
     "sampler.sed": lambda _: config(sampler={"kind": "random", "sed": 7}),
     "min_quality": lambda _: config(sampler={"kind": "sequential"}, min_quality=0.9),
     "...: has": changed_file,
+    "...: claims": cut_array,
     "...: truncated": cut_shard,
 }
 """By the beginning of the message: what raises it."""

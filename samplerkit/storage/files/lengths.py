@@ -103,9 +103,8 @@ def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Id
     if is_remote(os.fspath(path)):
         mend = "save them to a local file, and upload that"
         raise ArgumentValueError("path", "must be local", shown(os.fspath(path)), mend=mend)
-    target = Path(path)
     text = json.dumps({"lengths": dict(zip(names, lengths.tolist(), strict=True))}, indent=0) + "\n"
-    with atomic(target) as file:
+    with atomic(Path(path)) as file:
         file.write(text.encode())
 
 

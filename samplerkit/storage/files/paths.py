@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from glob import glob, has_magic
 from itertools import takewhile
@@ -74,8 +75,20 @@ def short_names(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def opened(path: str) -> BinaryIO:
-    """Opens a file for reading: what all readers of this package go through."""
-    return Path(path).open("rb")
+    """Opens a file for reading: what all readers of this package go through.
+
+    Raises:
+        DatasetError: it is a pipe or a device, which might be waited for without end.
+    """
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  # Path.open takes no opener
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise DatasetError(path, "is no plain file", mend="give the files themselves")
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _names_of_paths(paths: tuple[str, ...]) -> tuple[str, ...]:

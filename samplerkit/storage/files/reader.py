@@ -165,7 +165,8 @@ def _guarded(path: str, what: str, call: Callable[[], Result]) -> Result:
     """Calls a reader; whatever it raises becomes an error that names the file."""
     try:
         return _parsed(call)
-    except MemoryError:
+    except MemoryError as error:
+        error.add_note(f"while {path} was {what}")
         raise
     except Exception as error:
         if isinstance(error, SamplerkitError) and path in error.place:

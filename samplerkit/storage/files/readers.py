@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +16,8 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.files.paths import opened
 
 _CHUNK_BYTES = 1 << 20
+_MOST_DEFLATED = 1032
+"""So many times its size a deflated member is at most: 258 bytes for 2 bits."""
 
 Array = np.ndarray[Any, Any]
 
@@ -38,10 +42,14 @@ class NpzReader:
 
     def __call__(self, path: str) -> dict[str, Array]:
         """Reads the arrays of a file."""
-        with opened(path) as file, np.load(file, allow_pickle=False) as arrays:
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise DatasetError(path, "is no npz file", mend="read it with 'npy'")
-            return {key: arrays[key] for key in self._chosen(arrays.files, path)}
+        try:
+            with opened(path) as file, np.load(file, allow_pickle=False) as arrays:
+                if not isinstance(arrays, np.lib.npyio.NpzFile):
+                    raise DatasetError(path, "is no npz file", mend="read it with 'npy'")
+                return {key: arrays[key] for key in self._chosen(arrays.files, path)}
+        except MemoryError:
+            self.count(path)  # says so if the file claims more than it holds
+            raise
 
     def count(self, path: str) -> int:
         """Tells the number of rows from the headers of the arrays."""
@@ -50,7 +58,8 @@ class NpzReader:
             lengths = {}
             for key in self._chosen(list(members), path):
                 with archive.open(members[key]) as member:
-                    lengths[key] = _rows_in_header(member, f"{path}: array {key!r}")
+                    most = _most_bytes(archive.getinfo(members[key]))
+                    lengths[key] = _rows_in_header(member, f"{path}: array {key!r}", most)
         if len(set(lengths.values())) != 1:
             raise DatasetError(path, "must hold arrays of one length", lengths)
         return next(iter(lengths.values()))
@@ -69,8 +78,12 @@ class NpyReader:
 
     def __call__(self, path: str) -> Array:
         """Reads the array of a file."""
-        with opened(path) as file:
-            array = np.load(file, allow_pickle=False)
+        try:
+            with opened(path) as file:
+                array = np.load(file, allow_pickle=False)
+        except MemoryError:
+            self.count(path)  # says so if the file claims more than it holds
+            raise
         if not isinstance(array, np.ndarray):
             raise DatasetError(path, "is no npy file", mend="read it with 'npz'")
         return array
@@ -78,7 +91,7 @@ class NpyReader:
     def count(self, path: str) -> int:
         """Tells the number of rows from the header."""
         with opened(path) as file:
-            return _rows_in_header(file, path)
+            return _rows_in_header(file, path, os.fstat(file.fileno()).st_size)
 
 
 @final
@@ -153,7 +166,8 @@ READERS: Final[Mapping[str, Callable[[], Any]]] = {
 """The readers that can be named."""
 
 
-def _rows_in_header(file: BinaryIO | Any, what: str) -> int:
+def _rows_in_header(file: BinaryIO | Any, what: str, num_bytes: int) -> int:
+    """Gives the rows of an array, if they can be in as many bytes."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -164,7 +178,20 @@ def _rows_in_header(file: BinaryIO | Any, what: str) -> int:
         raise DatasetError(what, "holds Python objects, which are pickles: they are never loaded")
     if not shape:
         raise DatasetError(what, "has no rows: it is a single value")
+    claimed, there = math.prod(shape) * dtype.itemsize, num_bytes - file.tell()
+    if claimed > there:
+        problem = f"claims {claimed} bytes of data and has {max(0, there)}"
+        raise DatasetError(what, problem, mend="fetch or make the file anew")
     return int(shape[0])
+
+
+def _most_bytes(member: zipfile.ZipInfo) -> int:
+    """Gives how many bytes can come out of a member of an archive, whatever it says of itself."""
+    if member.compress_type == zipfile.ZIP_STORED:
+        return member.compress_size
+    if member.compress_type == zipfile.ZIP_DEFLATED:
+        return min(member.file_size, _MOST_DEFLATED * member.compress_size)
+    return member.file_size
 
 
 def _parquet() -> Any:

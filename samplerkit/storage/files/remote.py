@@ -126,6 +126,9 @@ def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
     """Calls with a path; an error has the name in its place."""
     try:
         return call(path)
+    except MemoryError as error:
+        error.__notes__ = [note.replace(path, name) for note in getattr(error, "__notes__", ())]
+        raise
     except SamplerkitError as error:
         if path == name:
             raise

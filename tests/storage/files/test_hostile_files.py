@@ -1,0 +1,127 @@
+"""Files that are not what they say: an error that names the file, never a wait or a lack of memory."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.files.lengths import save_lengths
+from tests.storage.crowd import all_done
+from tests.storage.files.web import serving
+
+
+def header(shape, descr="<f8"):
+    """What an npy file begins with."""
+    data = io.BytesIO()
+    np.lib.format.write_array_header_1_0(data, {"descr": descr, "fortran_order": False, "shape": shape})
+    return data.getvalue()
+
+
+def as_npy(path, data):
+    path.write_bytes(data)
+
+
+def as_npz(path, data, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("x.npy", data)
+
+
+def as_packed_npz(path, data):
+    as_npz(path, data, zipfile.ZIP_DEFLATED)
+
+
+@pytest.mark.parametrize("reader", ["npz", "npy", "parquet", "text"])
+def test_a_pipe_is_no_file_and_is_not_waited_for(tmp_path, reader):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    def reads_and_counts():
+        with pytest.raises(sk.DatasetError, match=r"pipe: is no plain file; give the files"):
+            FileDataset([path], reader, [3], read_ahead=0)[0]
+        with pytest.raises(sk.DatasetError, match=r"pipe: is no plain file; give the files"):
+            len(FileDataset([path], reader, progress=False))
+
+    all_done(reads_and_counts)
+
+
+@pytest.mark.parametrize(
+    ("shape", "descr"),
+    [((10**12,), "<f8"), ((3, 10**17), "<f8"), ((10**4,), "|V1000000000"), ((2**62, 2**62), "<f8")],
+    ids=["rows", "columns", "items", "overflow"],
+)
+@pytest.mark.parametrize("write", [as_npy, as_npz, as_packed_npz])
+def test_an_array_that_claims_more_than_its_file_holds_is_an_error_with_both_figures(
+    tmp_path, write, shape, descr
+):
+    reader = "npy" if write is as_npy else "npz"
+    path = tmp_path / f"claims.{reader}"
+    write(path, header(shape, descr) + bytes(24))
+    claimed = np.dtype(descr).itemsize * int(np.prod(np.array(shape, dtype=object)))
+    with pytest.raises(sk.DatasetError, match=rf"claims\.{reader}.*: claims {claimed} bytes of data and has"):
+        len(FileDataset([path], reader, progress=False))
+    with pytest.raises(sk.DatasetError, match=rf"claims\.{reader}"):
+        FileDataset([path], reader, [3], read_ahead=0)[0]
+
+
+@pytest.mark.parametrize("write", [as_npy, as_npz, as_packed_npz])
+def test_a_file_that_ends_early_is_found_when_it_is_counted(tmp_path, write):
+    reader = "npy" if write is as_npy else "npz"
+    path = tmp_path / f"short.{reader}"
+    whole = header((10,)) + bytes(80)
+    write(path, whole)
+    assert len(FileDataset([path], reader, progress=False)) == 10
+    write(path, whole[:-1])
+    with pytest.raises(sk.DatasetError, match="claims 80 bytes of data and has 79; fetch or make"):
+        len(FileDataset([path], reader, progress=False))
+
+
+def test_an_archive_that_says_its_members_are_large_is_not_believed(tmp_path):
+    path = tmp_path / "lies.npz"
+    as_packed_npz(path, header((10**12,)))
+    data = path.read_bytes()
+    real = len(header((10**12,))).to_bytes(4, "little")
+    assert data.count(real) >= 2  # its size, in the member and in the table
+    path.write_bytes(data.replace(real, (2**32 - 2).to_bytes(4, "little")))
+    with pytest.raises(sk.DatasetError, match="claims 8000000000000 bytes of data and has"):
+        FileDataset([path], "npz", [3], read_ahead=0)[0]
+
+
+def lacks_memory(path):  # noqa: ARG001  # readers are given a path
+    raise MemoryError("too much")
+
+
+def test_a_lack_of_memory_stays_one_and_names_the_file(tmp_path):
+    (tmp_path / "large").write_bytes(b"")
+    with pytest.raises(MemoryError, match="too much") as caught:
+        FileDataset([tmp_path / "large"], lacks_memory, [3], read_ahead=0)[0]
+    assert caught.value.__notes__ == [f"while {tmp_path}/large was read"]
+
+
+def test_a_lack_of_memory_names_a_remote_file_by_its_url(tmp_path):
+    (tmp_path / "large").write_bytes(b"x")
+    with serving(tmp_path) as web:
+        url = f"{web.url}/large"
+        with (
+            FileDataset([f"{url}?key=SECRET"], lacks_memory, [3], remote={"cache": tmp_path}) as dataset,
+            pytest.raises(MemoryError) as caught,
+        ):
+            dataset[0]
+    assert caught.value.__notes__ == [f"while {url} was read"]
+
+
+def test_saving_lengths_keeps_to_the_mask_of_permissions_and_never_sets_it(tmp_path, monkeypatch):
+    """It is the whole process's: files that other threads made meanwhile could be written to by all."""
+    before = os.umask(0o027)
+    try:
+        monkeypatch.setattr(os, "umask", lambda mask: pytest.fail(f"the mask was set to {mask:o}"))
+        save_lengths(tmp_path / "lengths.json", ["a"], np.array([1]))
+    finally:
+        monkeypatch.undo()
+        os.umask(before)
+    assert (tmp_path / "lengths.json").stat().st_mode & 0o777 == 0o640
