@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +14,8 @@ import typer
 
 from samplerkit.cli.opening import AsJson, NumRanks
 from samplerkit.cli.printing import counted, print_facts, print_json
-from samplerkit.config.config import load_config
-from samplerkit.errors import SamplerkitError
+from samplerkit.config.config import Config, load_config
+from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.doctor.agreement import disagreement
 from samplerkit.inspect.doctor.check import RULES, RULES_ON_ORDERS
 from samplerkit.inspect.doctor.check import check as look
@@ -54,11 +54,12 @@ def check(
     is_config = is_remote(target) or Path(target).is_file() or ":" not in target
     # What the user's function prints is not to stand in the JSON.
     with redirect_stdout(sys.stderr):
-        source: Any = (
-            loader_of(load_config(target, check_quality=False), job) if is_config else _function(target)
-        )
+        config = load_config(target, check_quality=False) if is_config else None
+        source: Any = _function(target) if config is None else loader_of(config, job)
         found = [*look(source, world=job, epoch=epoch, saves_state=saves_state)]
-        if not is_config:
+        if config is not None:
+            found = [_in_the_config(finding, config, job) for finding in found]
+        else:
             found += _seen_elsewhere(target, source, found)
     if as_json:
         print_json({"target": shown(target), "findings": [asdict(finding) for finding in found]})
@@ -72,6 +73,16 @@ def check(
             print_facts([(finding.severity, finding.code), ("", finding.what), ("mend", finding.mend)])
     if found:
         raise typer.Exit(1)
+
+
+def _in_the_config(finding: Finding, config: Config, job: World | None) -> Finding:
+    """Says where in the config stands what was refused when the order was made."""
+    if finding.code == "refused":
+        try:
+            config.check_order(world=job)
+        except ConfigError as error:
+            return replace(finding, what=f"{error.place}: {error.problem}")
+    return finding
 
 
 def _function(target: str) -> Callable[[], Any]:

@@ -12,7 +12,7 @@ import typer
 
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import StateError
-from samplerkit.inspect.uncounted import require_counted
+from samplerkit.inspect.uncounted import is_counted, require_counted
 from samplerkit.inspect.view import loader_of
 from samplerkit.loading.loader import Loader
 from samplerkit.order.world import World
@@ -40,7 +40,7 @@ def opened(
         counts: whether the number of samples is needed.
 
     Raises:
-        ConfigError: the config has a mistake.
+        ConfigError: the config has a mistake, or the sampler does not go with the dataset.
         DatasetError: the number of samples is needed, and files would have to be fetched to count them.
         StateError: the state does not fit, or there are none or several in the file.
     """
@@ -48,6 +48,8 @@ def opened(
     loader: Loader = loader_of(config, None if world is None else World(world, 0))
     if counts:
         require_counted(loader.dataset)
+    if is_counted(loader.dataset):
+        config.check_order(world=loader.world)
     if state is not None:
         found = states_in(state)
         if len(found) != 1:

@@ -9,7 +9,6 @@ from samplerkit.cli.printing import print_json
 from samplerkit.config.config import load_config
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.uncounted import is_counted
-from samplerkit.order.layout import Layout
 from samplerkit.storage.remote.location import shown
 
 
@@ -22,8 +21,7 @@ def validate(config: ConfigPath, as_json: AsJson = False) -> None:
     try:
         read = load_config(config)
         if read.dataset is not None and is_counted(read.dataset):
-            constants = read.sampler.run_constants()
-            read.sampler.undealt_order(Layout.of(read.dataset), constants=constants)
+            read.check_order()
     except SamplerkitError as error:
         problem = error
     if as_json:

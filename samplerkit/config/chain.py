@@ -12,7 +12,7 @@ from samplerkit.errors import CompositionError, ConfigError
 from samplerkit.samplers.base import Sampler
 
 
-def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[str, Any]]:
+def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[str, Any], list[str]]:
     """Builds the chain of samplers that a section describes.
 
     It goes from link to link without recursion, so that a chain may be as deep as the config.
@@ -23,7 +23,7 @@ def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[
         folder: what relative paths start from.
 
     Returns:
-        The outermost sampler, and the section in its plainest spelling.
+        The outermost sampler, the section in its plainest spelling, and the path of each link.
 
     Raises:
         ConfigError: a key, a type, a value or the nesting is wrong; of several mistakes, one.
@@ -47,7 +47,7 @@ def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[
     for call in reversed(calls):
         nested = {"child": written} if written else {}
         written = {"kind": call.constructor.name, **call.written, **nested}
-    return samplers[0], written
+    return samplers[0], written, [call.place for call in calls]
 
 
 def _nest(parent: Sampler, child: Sampler, parent_call: Call, child_call: Call) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -14,8 +15,9 @@ import torch.utils.data
 
 from samplerkit.config.chain import read_chain
 from samplerkit.config.datasets import DATASETS
-from samplerkit.config.folder import Folder, folder_of, text_at
+from samplerkit.config.folder import Folder, folder_of, text_at, text_of
 from samplerkit.config.loader import LOADER, LoaderOptions
+from samplerkit.config.located import check_order
 from samplerkit.config.mistakes import require_mapping, unknown_key
 from samplerkit.config.placed import placed
 from samplerkit.config.plain import plain
@@ -76,6 +78,7 @@ class Config:
     _written: dict[str, Any] = field(repr=False)
     min_quality: MinQuality | None = None
     _checks_quality: bool = field(default=True, repr=False)
+    _places: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def from_yaml(cls, text: str) -> Config:
@@ -164,8 +167,26 @@ class Config:
         """
         if dataset is None and self.dataset is None:
             raise ConfigError("dataset", "is missing", mend="give one, or write a dataset section")
-        drawn_from = self.dataset if dataset is None else placed(dataset, self.dataset)
-        return self._figures(drawn_from, world, self.loader.batch_size)
+        drawn = self.dataset if dataset is None else placed(dataset, self.dataset)
+        return self._figures(drawn, world, self.loader.batch_size)
+
+    def check_order(self, dataset: Any = None, world: World | None = None) -> None:
+        """Makes the order once, from the sizes of files, and for `pk` from labels.
+
+        Args:
+            dataset: as for `check_quality`.
+            world: likewise.
+
+        Raises:
+            ConfigError: the sampler does not go with the dataset; the place is the whole path of the key.
+
+        Example:
+            >>> load_config({"sampler": {"kind": "weighted_random", "weights": [1, 2]}}).check_order([0])
+            Traceback (most recent call last):
+            samplerkit.errors.ConfigError: sampler.weights: are more than the 1 samples of the dataset, got 2
+        """
+        drawn = self.dataset if dataset is None else dataset
+        check_order(self.sampler, self._places, drawn, self.sampler.run_constants(world))
 
     def _placed(self, dataset: Any, world: World | None, batch_size: int) -> Any:
         """Joins the dataset to the layout of the config, and looks whether its order is good enough."""
@@ -179,7 +200,8 @@ class Config:
             return []
         # As a loader does: a chain that is not dealt by itself is dealt to the job.
         job = detect_world() if world is None and not self.sampler.is_distributed else world
-        return self.min_quality.check(self.sampler, drawn_from, self.sampler.world(job), batch_size)
+        check = partial(self.check_order, drawn_from, world)
+        return self.min_quality.check(self.sampler, drawn_from, self.sampler.world(job), batch_size, check)
 
     def __eq__(self, other: object) -> bool:
         return self._written == other._written if isinstance(other, Config) else NotImplemented
@@ -222,7 +244,7 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_qua
     if isinstance(source, str) and is_remote(source):
         return _read(text_at(source), source, folder_of(source), check_quality)
     path = Path(source)
-    return _read(_text(path), str(path), path.parent, check_quality)
+    return _read(text_of(path), str(path), path.parent, check_quality)
 
 
 def _read(text: str, name: str, folder: Folder, check_quality: bool) -> Config:
@@ -231,22 +253,6 @@ def _read(text: str, name: str, folder: Folder, check_quality: bool) -> Config:
     except ConfigError as error:
         error.add_note(f"in the config file {shown(name)}")
         raise
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.is_dir():
-            raise ConfigError("config", "is a folder", str(path), mend="name the file")
-        if not path.is_file():
-            raise ConfigError("config", "there is no such file", str(path))
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise ConfigError("config", "is no UTF-8 text", str(path)) from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError("config", f"cannot be read ({reason})"[:120], str(path)) from None
 
 
 def _built(document: Any, folder: Folder) -> Config:
@@ -266,7 +272,7 @@ def _built(document: Any, folder: Folder) -> Config:
         dataset = constructor.read(given, "dataset", folder, also=("kind",))
         layout = dataset.make()
         written["dataset"] = {"kind": constructor.name, **dataset.written}
-    sampler, written["sampler"] = read_chain(sections["sampler"], "sampler", folder)
+    sampler, written["sampler"], places = read_chain(sections["sampler"], "sampler", folder)
     options = {} if sections.get("loader") is None else sections["loader"]
     loader = LOADER.read(require_mapping(options, "loader", "loader: {batch_size: 256}"), "loader", folder)
     if loader.written:
@@ -275,19 +281,17 @@ def _built(document: Any, folder: Folder) -> Config:
     if sections.get(SECTION) is not None:
         asked = read_min_quality(sections[SECTION], folder)
         quality, written[SECTION] = asked.make(), asked.written
-    return Config(layout, sampler, loader.make(), written, quality)
+    return Config(layout, sampler, loader.make(), written, quality, _places=tuple(places))
 
 
 def _checked(config: Config, check_quality: bool) -> Config:
     if not check_quality:
         return replace(config, _checks_quality=False)
-    # A sampler that asks the samples themselves, for labels for instance, waits for the dataset.
+    # A sampler that asks the samples themselves, as for labels, waits for the dataset.
     if config.dataset is not None and not (isinstance(config.dataset, Layout) and _asks(config.sampler)):
         config.check_quality()
     return config
 
 
-def _asks(sampler: Sampler | None) -> bool:
-    if sampler is None:
-        return False
-    return (isinstance(sampler, PKSampler) and sampler.labels is None) or _asks(sampler.get_child())
+def _asks(sampler: Sampler) -> bool:
+    return any(isinstance(link, PKSampler) and link.labels is None for link in sampler._links())

@@ -68,3 +68,24 @@ def text_at(url: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ConfigError("config", "is no UTF-8 text", shown(url)) from None
+
+
+def text_of(path: Path) -> str:
+    """Reads a config of this machine.
+
+    Raises:
+        ConfigError: it cannot be read, or is no UTF-8 text.
+    """
+    try:
+        if path.is_dir():
+            raise ConfigError("config", "is a folder", str(path), mend="name the file")
+        if not path.is_file():
+            raise ConfigError("config", "there is no such file", str(path))
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigError("config", "is no UTF-8 text", str(path)) from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError("config", f"cannot be read ({reason})"[:120], str(path)) from None

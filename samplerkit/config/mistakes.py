@@ -61,13 +61,16 @@ def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], o
         mend = first["ctx"]["mend"]
         shown = resembling(where, first["input"], mend)
         return ConfigError(where, first["ctx"]["problem"], shown, mend=mend)
-    # The members of a union are told one by one, one after another.
-    nearby = found[at : at + _MOST_MEMBERS]
-    same = [mistake for mistake in nearby if _path_in(section, mistake["loc"]) == path]
+    # The members of a union are told one by one, one after another: the one that came furthest was meant.
+    nearby = [one for one in found[at : at + _MOST_MEMBERS] if one["loc"][:1] == first["loc"][:1]]
+    paths = [_path_in(section, mistake["loc"]) for mistake in nearby]
+    path = max(paths, key=len)
+    where = below(place, *path)
+    same = [mistake for mistake, one in zip(nearby, paths, strict=True) if one == path]
     problems = dict.fromkeys(_problem(mistake["msg"]) for mistake in same)
     problem = " or ".join(problems).replace(" or must be ", " or ")[:_LONGEST_PROBLEM]
     kinds = {mistake["type"].partition("_")[0] for mistake in same}
-    shown = public(where, first["input"])
+    shown = public(where, same[0]["input"])
     return ConfigError(where, problem, shown, mend=_mend(kinds, shown))
 
 
@@ -88,25 +91,25 @@ def from_constructor(
         reason = " ".join(scrubbed(f"{type(error).__name__}: {error}", given).split())[:_LONGEST_PROBLEM]
         return ConfigError(place, f"{of} refuses its arguments ({reason})")
     shown = error.value.value if isinstance(error.value, Enum) else error.value
-    argument = re.match(r"\w+", error.place)
+    # What is found when an order is made names the sampler before the argument.
+    key = error.place.rpartition(": ")[2]
+    argument = re.match(r"\w+", key)
     is_named = argument is not None and argument[0] in names
-    value = () if shown is None else (public(f"{place}.{error.place}" if is_named else place, shown),)
-    if not is_named:
-        return ConfigError(place, f"{error.place}: {error.problem}", *value, mend=error.mend)
-    return ConfigError(f"{place}.{error.place}", error.problem, *value, mend=error.mend)
+    where = f"{place}.{key}" if is_named else place
+    problem = error.problem if is_named else f"{error.place}: {error.problem}"
+    return ConfigError(where, problem, *(() if shown is None else (public(where, shown),)), mend=error.mend)
 
 
 def _path_in(section: Any, location: Sequence[Any]) -> list[Any]:
-    """Cuts off what pydantic adds to the path of a value: the member of a union."""
+    """Leaves out what pydantic adds to the path of a value: the members of unions."""
     path: list[Any] = []
     for key in location:
         inside = section
         for step in path:
             inside = inside[step]
         known = isinstance(inside, dict) and (key in inside or not path)
-        if not known and not (isinstance(inside, list) and isinstance(key, int)):
-            break
-        path.append(key)
+        if known or (isinstance(inside, list) and isinstance(key, int)):
+            path.append(key)
     return path
 
 

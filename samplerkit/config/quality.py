@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -63,7 +63,9 @@ class MinQuality:
         if self.batch_size is not None:
             arguments.positive("batch_size", self.batch_size)
 
-    def check(self, sampler: Sampler, dataset: Any, world: World, batch_size: int) -> list[Figure]:
+    def check(
+        self, sampler: Sampler, dataset: Any, world: World, batch_size: int, check_order: Callable[[], None]
+    ) -> list[Figure]:
         """Computes the figures that are asked for, and compares.
 
         Args:
@@ -71,6 +73,7 @@ class MinQuality:
             dataset: what it draws from: a layout, or the dataset itself.
             world: of the first start.
             batch_size: samples in a batch of one rank.
+            check_order: says where in the config stands what the order cannot be made of.
 
         Returns:
             The figures; label mixing is left out where the labels are not known yet.
@@ -84,6 +87,10 @@ class MinQuality:
         except SamplerkitError as error:
             if isinstance(error, ConfigError):
                 raise
+            try:
+                check_order()
+            except ConfigError as located:
+                raise ConfigError(SECTION, f"cannot be told ({located})") from error
             raise ConfigError(SECTION, f"cannot be told ({error})") from error
 
     def _checked(self, sampler: Sampler, dataset: Any, world: World, batch_size: int) -> list[Figure]:

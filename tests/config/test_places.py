@@ -1,0 +1,120 @@
+"""An error of a config names the whole path of the key, in nested mappings and where an order shows it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+import samplerkit as sk
+from samplerkit.cli.main import main
+from samplerkit.config.registry import SAMPLERS
+
+RANDOM = {"kind": "random"}
+FILES = {"kind": "files", "files": ["a.npz", "b.npz"], "reader": "npz"}
+TEN = {"kind": "size", "size": 10}
+
+
+class Nested(sk.Sampler):
+    """A user's sampler whose argument is a mapping of mappings of lists."""
+
+    def __init__(self, shares: dict[str, dict[str, list[int]]], pairs: list[tuple[int, str]] = ()) -> None:  # type: ignore[assignment]
+        super().__init__(None)
+        self.shares, self.pairs = shares, pairs
+
+
+if "nested" not in SAMPLERS:
+    sk.register_sampler("nested", Nested)
+
+
+def nested(shares, **more):
+    return {"sampler": {"kind": "sequential", "child": {"kind": "nested", "shares": shares, **more}}}
+
+
+@pytest.mark.parametrize(
+    ("config", "place"),
+    [
+        (nested({"a": {"b": [1, "x"]}}), "sampler.child.shares.a.b[1]"),
+        (nested({"a": {"b": [1], "c": [2, 3, None]}}), "sampler.child.shares.a.c[2]"),
+        (nested({"a": {"b": 1}}), "sampler.child.shares.a.b"),
+        (nested({"a": [1]}), "sampler.child.shares.a"),
+        (nested([1]), "sampler.child.shares"),
+        (nested({"two words": {"b": ["x"]}}), "sampler.child.shares['two words'].b[0]"),
+        (nested({"list": {"int": ["x"]}}), "sampler.child.shares.list.int[0]"),
+        (nested({}, pairs=[[1, "a"], [2, 3]]), "sampler.child.pairs[1][1]"),
+        (nested({}, pairs=[[1, "a"], [2]]), "sampler.child.pairs[1][1]"),
+        ({"dataset": {**FILES, "lengths": {"a.npz": 1, "b.npz": "x"}}, "sampler": RANDOM}, "['b.npz']"),
+        ({"dataset": {**FILES, "lengths": [1, [2]]}, "sampler": RANDOM}, "dataset.lengths[1]"),
+        ({"dataset": {**FILES, "remote": {"digests": {"a.npz": 5}}}, "sampler": RANDOM}, "digests['a.npz']"),
+        ({"dataset": {**FILES, "remote": {"threads": [1]}}, "sampler": RANDOM}, "dataset.remote.threads"),
+        ({"dataset": {**FILES, "files": ["a.npz", 3]}, "sampler": RANDOM}, "dataset.files[1]"),
+    ],
+)
+def test_a_mistake_inside_of_nested_mappings_and_lists_has_its_place(config, place):
+    with pytest.raises(sk.ConfigError) as caught:
+        sk.load_config(config)
+    assert caught.value.place == place or (place[0] in "[d" and caught.value.place.endswith(place))
+
+
+AT_THE_ORDER = {
+    "a mode that needs files": ({**RANDOM, "shuffle": "files"}, "shuffle", "it has no files, got 'files'"),
+    "an index outside": ({"kind": "subset", "indices": [3, 10]}, "indices", "of 10 samples, got 10"),
+    "the same, shuffled": ({"kind": "subset_random", "indices": [11]}, "indices", "of 10 samples, got 11"),
+    "too many weights": ({"kind": "weighted_random", "weights": [1] * 11}, "weights", "the 10 samples"),
+    "too many draws": (
+        {"kind": "weighted_random", "weights": [1, 0], "replacement": False},
+        "num_samples",
+        "only the 1 samples of positive weight",
+    ),
+    "too few labels": ({"kind": "pk", "num_val": 1, "labels": [1, 2]}, "labels", "one for each of the 10"),
+    "an id outside": ({"kind": "iter", "sampler": [1, 12]}, "sampler", "of 10 samples, got 12"),
+}
+CHAINS = {
+    "alone": (lambda link: link, "sampler"),
+    "below two": (lambda link: chained(chained(link)), "sampler.child.child"),
+    "in LightningCLI's spelling": (
+        lambda link: {"class_path": "samplerkit.DistributedSampler", "init_args": {"child": link}},
+        "sampler.init_args.child",
+    ),
+    "above a subset": (
+        lambda link: {**link, "child": {"kind": "sequential"}} if "shuffle" not in link else link,
+        "sampler",
+    ),
+}
+
+
+def chained(child):
+    return {"kind": "distributed", "shuffle": False, "child": child}
+
+
+@pytest.mark.parametrize(("wrap", "place"), CHAINS.values(), ids=CHAINS.keys())
+@pytest.mark.parametrize(("link", "key", "problem"), AT_THE_ORDER.values(), ids=AT_THE_ORDER.keys())
+def test_what_shows_when_an_order_is_made_has_the_whole_path(link, key, problem, wrap, place):
+    config = {"dataset": TEN, "sampler": wrap(link)}
+    with pytest.raises(sk.ConfigError) as caught:
+        sk.load_config(config).check_order()
+    assert caught.value.place == f"{place}.{key}"
+    assert problem in str(caught.value)
+    with pytest.raises(sk.ConfigError) as at_load:
+        sk.load_config({**config, "min_quality": 0.1})
+    assert str(at_load.value) == f"min_quality: cannot be told ({caught.value})"
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "at", "when", "check"])
+def test_the_commands_name_it_too(command, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "run.yaml"
+    path.write_text(json.dumps({"dataset": TEN, "sampler": chained({**RANDOM, "shuffle": "infile"})}))
+    more = {"at": ["--epoch", "0", "--step", "0"], "when": ["--sample", "3"]}.get(command, [])
+    monkeypatch.setattr(sys, "argv", ["samplerkit", command, str(path), *more])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code
+    printed = capsys.readouterr()
+    told = " ".join((printed.out + printed.err).split())
+    assert "sampler.child.shuffle: not supported with this dataset: it has no files" in told
+
+
+def test_an_order_that_can_be_made_passes():
+    assert sk.load_config({"dataset": TEN, "sampler": chained(RANDOM)}).check_order() is None
+    assert sk.load_config({"sampler": chained(RANDOM)}).check_order([1, 2]) is None
