@@ -21,7 +21,8 @@ def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | No
 
     Returns:
         A descriptor, whose closing ends the lock; None if another one holds it, or if the file was deleted or
-        renamed meanwhile: a lock on such a file keeps nobody out. None, too, if there is none.
+        renamed meanwhile: a lock on such a file keeps nobody out. None, too, if there is none, and none may
+        be made.
 
     Raises:
         NoLocksError: the filesystem knows no locks.
@@ -31,6 +32,8 @@ def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | No
     try:
         descriptor = os.open(path, flags, 0o666)
     except FileNotFoundError:
+        if may_make:  # then there is no folder
+            raise
         return None
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_EX if is_exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)

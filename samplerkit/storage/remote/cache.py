@@ -8,18 +8,19 @@ import os
 import stat
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from samplerkit.errors import DatasetError
 from samplerkit.storage.locks import is_the_file
-from samplerkit.storage.remote.address import shown
+from samplerkit.storage.remote.address import identity, shown
 from samplerkit.storage.remote.entry import Entry, entry_of
 from samplerkit.storage.remote.flock import locked, unwritable
 from samplerkit.storage.remote.local_file import LocalFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.part_file import PartFile
+from samplerkit.storage.remote.record import Record, is_intact
 from samplerkit.storage.remote.room import Room
 from samplerkit.storage.remote.stopping import TICK, Stop
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
@@ -36,16 +37,25 @@ class Wanted:
     """A file that is to be in the cache.
 
     Args:
-        url: of it.
+        place: what errors and people who look call it, without what is private.
+        identity: what tells it from all others, the same.
         version: that it must have.
         digest: that it was or will be held against, or None.
-        download: writes it.
+        write: writes it.
     """
 
-    url: str
+    place: str
+    identity: str
     version: Version
     digest: str | None
-    download: Callable[[PartFile], None]
+    write: Callable[[PartFile], None]
+
+    @classmethod
+    def of_url(
+        cls, url: str, version: Version, digest: str | None, write: Callable[[PartFile], None]
+    ) -> Wanted:
+        """A remote file as it is."""
+        return cls(shown(url), identity(url), version, digest, write)
 
 
 @final
@@ -53,9 +63,9 @@ class Wanted:
 class DiskCache:
     """Whole files on a disk of this machine, shared by all processes that use the same folder.
 
-    A file is downloaded by one process, under another name, while it holds the lock of its entry; when that
+    A file is written by one process, under another name, while it holds the lock of its entry; when that
     process ends, however it does, so does the lock, and another one begins anew. Who uses a file shares its
-    lock.
+    lock. What was written has a CRC-32, which each process that opens it can rely on: see `is_intact`.
 
     Args:
         folder: made when the first file comes.
@@ -76,44 +86,56 @@ class DiskCache:
         return cls(folder.absolute(), options.max_cache_bytes, options.timeout, stop)
 
     def get(self, wanted: Wanted) -> tuple[LocalFile, bool]:
-        """Gives a file, downloaded if it is not there.
+        """Gives a file, written if it is not there, or is not what was written.
 
         Returns:
-            The file, pinned; and whether this call downloaded it.
+            The file, pinned; and whether this call has written it.
 
         Raises:
-            DatasetError: it does not fit, or the folder cannot be used; or as the download raises.
+            DatasetError: it does not fit, or the folder cannot be used; or as the writing raises.
             Stopped: it is not wanted any more.
         """
         self._make_folder()
-        entry = entry_of(self.folder, wanted.url, wanted.version, wanted.digest)
+        entry = self._entry(wanted)
         begun = warned = time.monotonic()
         pause = _FIRST_PAUSE
+        is_damaged = False
         while True:
-            if self._is_there(entry, wanted.version.size):
-                descriptor = locked(entry.lock, is_exclusive=False)
-                is_made = False
-            else:
-                descriptor = locked(entry.lock, is_exclusive=True)
-                is_made = descriptor is not None and self._made(entry, descriptor, wanted)
+            if not is_damaged and (descriptor := self._shared(entry, wanted)) is not None:
+                if is_intact(entry.file, descriptor):
+                    return self._local(entry, descriptor), False
+                os.close(descriptor)
+                is_damaged = True
+                _LOG.warning("%s: its copy in the cache is damaged, and is made anew", wanted.place)
+            descriptor = locked(entry.lock, is_exclusive=True)
             if descriptor is not None:
-                pinned = self._pinned(entry, descriptor, wanted)
-                if pinned is not None:
-                    return pinned, is_made
-            elif time.monotonic() - warned > _WARN_SECONDS:
-                warned = time.monotonic()
-                seconds = warned - begun
-                _LOG.warning("%s: waits for another process for %.0f s", shown(wanted.url), seconds)
+                is_made = self._made(entry, descriptor, wanted)
+                if self._is_shared_now(entry, descriptor, wanted):
+                    return self._local(entry, descriptor), is_made
+            now = time.monotonic()
+            if is_damaged and now - begun > self.patience:
+                problem = "has a damaged copy in the cache, which somebody uses"
+                mend = "end the processes that use it, and start again"
+                raise DatasetError(wanted.place, problem, str(entry.file), mend=mend)
+            if now - warned > _WARN_SECONDS:
+                warned = now
+                _LOG.warning("%s: waits for another process for %.0f s", wanted.place, now - begun)
             self.stop.sleep(pause)
             pause = min(TICK, 2 * pause)
 
     def find(self, wanted: Wanted) -> LocalFile | None:
-        """Gives a file that is there, pinned; None if it is not, or somebody is at work on it."""
-        entry = entry_of(self.folder, wanted.url, wanted.version, wanted.digest)
-        if not self._is_there(entry, wanted.version.size):
+        """Gives a file that is there, pinned; None if it is not, is damaged, or somebody is at work on it."""
+        entry = self._entry(wanted)
+        descriptor = self._shared(entry, wanted)
+        if descriptor is None:
             return None
-        descriptor = locked(entry.lock, is_exclusive=False)
-        return None if descriptor is None else self._pinned(entry, descriptor, wanted)
+        if is_intact(entry.file, descriptor):
+            return self._local(entry, descriptor)
+        os.close(descriptor)
+        return None
+
+    def _entry(self, wanted: Wanted) -> Entry:
+        return entry_of(self.folder, wanted.identity, wanted.version, wanted.digest)
 
     def _make_folder(self) -> None:
         try:
@@ -128,28 +150,43 @@ class DiskCache:
             return False
         return stat.S_ISREG(about.st_mode) and size in {UNKNOWN_SIZE, about.st_size}
 
+    def _shared(self, entry: Entry, wanted: Wanted) -> int | None:
+        """Shares the lock of a file that is there; None if it is not, or somebody is at work on it."""
+        if not self._is_there(entry, wanted.version.size):
+            return None
+        descriptor = locked(entry.lock, is_exclusive=False)
+        if descriptor is None or self._is_there(entry, wanted.version.size):
+            return descriptor
+        os.close(descriptor)
+        return None
+
     def _made(self, entry: Entry, descriptor: int, wanted: Wanted) -> bool:
-        """Downloads a file whose lock is held, unless it has come; lets go of the lock if that fails."""
-        if self._is_there(entry, wanted.version.size):
-            return False
+        """Writes a file whose lock is held, unless it has come; lets go of the lock if that fails."""
         try:
-            entry.mark(descriptor, wanted.url)
-            room = Room(shown(wanted.url), self.folder, self.most, self.patience, self.stop)
+            if self._is_there(entry, wanted.version.size) and is_intact(entry.file, descriptor):
+                return False
+            entry.file.unlink(missing_ok=True)
+            Record(name=wanted.place).write(descriptor)
+            room = Room(wanted.place, self.folder, self.most, self.patience, self.stop)
             part = PartFile(entry, wanted.version.size, room)
             try:
-                wanted.download(part)
+                wanted.write(part)
+                Record(part.complete(), name=wanted.place).write(descriptor)
                 part.finish()
             except BaseException:
                 part.abandon()
                 raise
-        except BaseException:
+        except BaseException as error:
+            entry.file.unlink(missing_ok=True)
             entry.lock.unlink(missing_ok=True)
             os.close(descriptor)
+            if isinstance(error, FileNotFoundError):
+                raise unwritable(self.folder, error) from error
             raise
         return True
 
-    def _pinned(self, entry: Entry, descriptor: int, wanted: Wanted) -> LocalFile | None:
-        """Shares the lock from now on; None if another one came between the two and deleted the file."""
+    def _is_shared_now(self, entry: Entry, descriptor: int, wanted: Wanted) -> bool:
+        """Shares a lock that was held alone; lets go if another one came between and deleted the file."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             is_pinned = is_the_file(descriptor, entry.lock) and self._is_there(entry, wanted.version.size)
@@ -157,9 +194,8 @@ class DiskCache:
             is_pinned = False
         if not is_pinned:
             os.close(descriptor)
-            return None
-        if not os.fstat(descriptor).st_size:  # somebody deleted the lock file
-            entry.mark(descriptor, wanted.url)
-        with suppress(PermissionError):  # another user's file: it counts by its own time of use
-            os.utime(entry.file)
+        return is_pinned
+
+    def _local(self, entry: Entry, descriptor: int) -> LocalFile:
+        os.utime(descriptor)
         return LocalFile(entry.file, entry.file.stat().st_size, descriptor)

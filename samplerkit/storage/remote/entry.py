@@ -11,11 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from samplerkit.storage.remote.address import identity, shown
 from samplerkit.storage.remote.version import Version
-
-MARKER = b"samplerkit remote cache 1\n"
-"""A lock file of ours begins so; then the URL follows, as it may be shown."""
 
 FOLDER_LOCK = "samplerkit-remote.lock"
 
@@ -25,11 +21,11 @@ _NAME = re.compile(r"samplerkit-([0-9a-f]{32}-[0-9a-f]{16})\.(file|part|lock)")
 @final
 @dataclass(frozen=True)
 class Entry:
-    """A version of a remote file in the cache: the file, or the part of it that has arrived, and a lock file.
+    """A version of a file in the cache: the whole of it, or the part that has arrived, and a lock file.
 
     Args:
         folder: of the cache.
-        key: digests of the URL and of the version.
+        key: digests of its identity and of the version.
     """
 
     folder: Path
@@ -42,27 +38,28 @@ class Entry:
 
     @property
     def part(self) -> Path:
-        """What is being downloaded."""
+        """What is being written."""
         return self.folder / f"samplerkit-{self.key}.part"
 
     @property
     def lock(self) -> Path:
-        """Locked by whom downloads or deletes it; shared by those who use it."""
+        """Locked by whom writes or deletes it; shared by those who use it; it holds a `Record`."""
         return self.folder / f"samplerkit-{self.key}.lock"
 
     @property
     def address(self) -> str:
-        """The half of the key that all versions of a URL share."""
+        """The half of the key that all versions of a file share."""
         return self.key.partition("-")[0]
 
-    def mark(self, descriptor: int, url: str) -> None:
-        """Writes into the lock file that it is ours, and for which URL, for people who look."""
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, MARKER + f"{shown(url)}\n".encode("utf-8", "surrogateescape"), 0)
 
+def entry_of(folder: Path, identity: str, version: Version, digest: str | None) -> Entry:
+    """Gives the place of a version of a file; one that was held against a digest is another one.
 
-def entry_of(folder: Path, url: str, version: Version, digest: str | None) -> Entry:
-    """Gives the place of a version of a URL; a file that was held against a digest is another one.
+    Args:
+        folder: of the cache.
+        identity: of the file: what tells it from all others, without what is private.
+        version: of it.
+        digest: that it was held against, or None.
 
     Example:
         >>> first, second = (Version(9, tag) for tag in ('"1"', '"2"'))
@@ -72,7 +69,7 @@ def entry_of(folder: Path, url: str, version: Version, digest: str | None) -> En
         (True, False)
     """
     told = f"{version.size} {version.tag} {digest or ''}"
-    return Entry(folder, f"{_digest(identity(url), 16)}-{_digest(told, 8)}")
+    return Entry(folder, f"{_digest(identity, 16)}-{_digest(told, 8)}")
 
 
 @final
@@ -85,7 +82,7 @@ class Kept:
         size: in bytes, of the file and of the part: for that, what it will have at its end.
         on_disk: the bytes that it takes there now.
         used: when it was used last, in nanoseconds.
-        is_part: there is no whole file: it is being downloaded, or its owner died.
+        is_part: there is no whole file: it is being written, or its owner died.
     """
 
     entry: Entry
@@ -113,7 +110,8 @@ def kept_in(folder: Path) -> Iterator[Kept]:
         if "lock" not in files:  # without it nobody can tell whether it is ours, nor whether it is in use
             continue
         parts = [about for kind, about in files.items() if kind != "lock"]
-        used = files.get("file", files["lock"]).st_mtime_ns
+        # Who uses it touches the lock: the times of the file tell whether anything was written to it.
+        used = files["lock"].st_mtime_ns
         size, blocks = sum(about.st_size for about in parts), sum(about.st_blocks for about in parts)
         yield Kept(Entry(folder, key), size, 512 * blocks, used, "file" not in files)
 

@@ -48,6 +48,9 @@ def held(path: Path, stop: Stop) -> Iterator[None]:
 
 def unwritable(folder: Path, error: OSError) -> DatasetError:
     """Gives the error for a cache folder that cannot be written to."""
+    if isinstance(error, FileNotFoundError):
+        mend = "leave it alone while it is in use, and start again"
+        return DatasetError("cache", "was emptied while it was in use", str(folder), mend=mend)
     return DatasetError(
         "cache", f"cannot be written to ({error.strerror})", str(folder), mend="say cache=FOLDER"
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import zlib
 from typing import Final, final
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.atomic import sync_folder
 from samplerkit.storage.remote.entry import Entry
 from samplerkit.storage.remote.flock import unwritable
 from samplerkit.storage.remote.room import Room
@@ -35,7 +37,7 @@ class PartFile:
         self._room: Final = room
         self._reserved = 0
         self._full_at = self._fills = 0
-        self.written = 0
+        self.written = self._crc = 0
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             self._descriptor = os.open(entry.part, flags, 0o666)
@@ -66,6 +68,7 @@ class PartFile:
                 if number not in {errno.ENOSPC, errno.EDQUOT}:
                     raise unwritable(self._entry.folder, error) from error
             else:
+                self._crc = zlib.crc32(rest[:count], self._crc)
                 self.written += count
                 rest = rest[count:]
                 continue
@@ -73,13 +76,26 @@ class PartFile:
 
     def restart(self) -> None:
         """Forgets what has arrived."""
-        self.written = 0
+        self.written = self._crc = 0
+
+    def complete(self) -> int:
+        """Waits until all that was written is on the disk; gives the CRC-32 of it.
+
+        Raises:
+            DatasetError: it cannot be written there.
+        """
+        try:
+            os.ftruncate(self._descriptor, self.written)
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise unwritable(self._entry.folder, error) from error
+        return self._crc
 
     def finish(self) -> None:
-        """Gives it its name."""
-        os.ftruncate(self._descriptor, self.written)
+        """Gives it its name, and waits until that is on the disk."""
         self._close()
-        self._entry.part.rename(self._entry.file)
+        self._room.name(self._entry)
+        sync_folder(self._entry.folder)
 
     def abandon(self) -> None:
         """Deletes it."""
@@ -104,7 +120,7 @@ class PartFile:
                 f"missing for a file of {known}"
             )
             mend = "free some space, lower max_cache_bytes, or say cache=FOLDER on a larger disk"
-            raise DatasetError(self._room.url, problem, str(self._entry.folder), mend=mend)
+            raise DatasetError(self._room.place, problem, str(self._entry.folder), mend=mend)
 
     def _close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

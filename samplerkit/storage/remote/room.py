@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.entry import FOLDER_LOCK, MARKER, Entry, Kept, kept_in
+from samplerkit.storage.remote.entry import FOLDER_LOCK, Entry, Kept, kept_in
 from samplerkit.storage.remote.flock import held, locked
+from samplerkit.storage.remote.record import Record
 from samplerkit.storage.remote.stopping import TICK, Stop
 
 
@@ -20,18 +21,18 @@ from samplerkit.storage.remote.stopping import TICK, Stop
 class Room:
     """The room of a folder, shared by all processes that use it: they count its files, under a short lock.
 
-    What goes first is what a process that died has left, then versions of a URL of which there is a newer
+    What goes first is what a process that died has left, then versions of a file of which there is a newer
     one, then what was used least recently. Files in use never go, and those of others are never touched.
 
     Args:
-        url: for whose file there is to be room, as it may be shown.
+        place: what errors name: for whose file there is to be room, without what is private.
         folder: of the cache.
         most: the bytes that it may hold; None for half of what is free, itself counted as free.
         patience: seconds to wait for files in use, when only they are left.
         stop: ends the waiting.
     """
 
-    url: str
+    place: str
     folder: Path
     most: int | None
     patience: float
@@ -66,6 +67,15 @@ class Room:
             if size > bound or time.monotonic() > end:
                 raise self._does_not_fit(size, bound, used)
             self.stop.sleep(TICK)
+
+    def name(self, entry: Entry) -> None:
+        """Gives the part of an entry, which is whole, its name.
+
+        That is done under the lock of the folder: who lists a folder in which a file gets another name may
+        meet it under neither, and would not count it.
+        """
+        with held(self.folder / FOLDER_LOCK, self.stop):
+            entry.part.rename(entry.file)
 
     def free(self, entry: Entry, size: int, *, is_quota: bool) -> int:
         """Evicts until so much is free on the disk, or in the user's quota; gives how many bytes are missing.
@@ -106,7 +116,7 @@ class Room:
         else:
             problem = f"does not fit into the cache: {size} bytes, and {used} of {bound} ({where}) are in use"
         mend = "raise max_cache_bytes, or say cache=FOLDER on a larger disk"
-        return DatasetError(self.url, problem, str(self.folder), mend=mend)
+        return DatasetError(self.place, problem, str(self.folder), mend=mend)
 
 
 def _in_order(kept: Iterable[Kept]) -> list[Kept]:
@@ -132,14 +142,13 @@ def _evict(entry: Entry, *, may_be_whole: bool = True) -> bool:
     try:
         if not may_be_whole and entry.file.exists():
             return False
-        is_ours = os.pread(descriptor, len(MARKER), 0) == MARKER
-        # An empty one is of a process that died before it wrote the marker: nothing else can be there yet.
-        is_new = not entry.file.exists() and not entry.part.exists() and os.fstat(descriptor).st_size == 0
-        if is_ours or is_new:
+        # An empty one is of a process that died before it wrote the marker, or the machine lost power then.
+        is_ours = os.fstat(descriptor).st_size == 0 or Record.read(descriptor) is not None
+        if is_ours:
             entry.file.unlink(missing_ok=True)
             entry.part.unlink(missing_ok=True)
             entry.lock.unlink(missing_ok=True)
-        return is_ours or is_new
+        return is_ours
     finally:
         os.close(descriptor)
 

@@ -173,7 +173,7 @@ class RemoteStorage:
         """
         process = self._process()
         version = self.version(url)
-        return process.cache.find(Wanted(url, version, digest_of(self.options.digests, url), _nothing))
+        return process.cache.find(Wanted.of_url(url, version, digest_of(self.options.digests, url), _nothing))
 
     def close(self) -> None:
         """Ends threads and connections; what is on its way in other threads fails. It can be used again."""
@@ -260,7 +260,7 @@ class RemoteStorage:
         version = self._version(process, url, process.stop)
         digest = digest_of(self.options.digests, url)
         download = Download(process.access(url), self.options, process.counts, process.stop)
-        wanted = Wanted(url, version, digest, lambda part: download.into(part, url, version, digest))
+        wanted = Wanted.of_url(url, version, digest, lambda part: download.into(part, url, version, digest))
         local, is_made = process.cache.get(wanted)
         process.counts.add(**{"downloads" if is_made else "cache_hits": 1})
         return local

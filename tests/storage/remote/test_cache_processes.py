@@ -158,7 +158,8 @@ def test_a_child_that_lives_on_does_not_keep_what_its_parent_let_go(server, stor
     pinned = reader.fetch(server.put("/a", DATA[:1000]))
     child = Child(time.sleep, 60)
     pinned.close()
-    content(reader.fetch(server.put("/b", DATA[1:1001])))
+    assert content(reader.fetch(server.put("/b", DATA[1:1001]))) == DATA[1:1001]
+    assert child.process.is_alive()
     child.kill()
 
 

@@ -1,0 +1,209 @@
+"""Copies in the cache that are not what was written, and a cache that somebody empties."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.entry import FOLDER_LOCK
+from samplerkit.storage.remote.flock import held
+from samplerkit.storage.remote.record import Record
+from samplerkit.storage.remote.stopping import Stop
+from tests.storage.remote.children import Child
+from tests.storage.remote.contents import content, kept, leftovers
+from tests.storage.remote.server import right
+from tests.storage.remote.test_cache_processes import fetched, waits_in_the_body
+
+DATA = random.Random(11).randbytes(3_000_000)
+MACHINE_START = Path("/proc/sys/kernel/random/boot_id")
+SETTLED = 0.15
+"""Seconds after which a file that is as it was when it was read is taken to be the same."""
+
+
+def zeros_everywhere(path):
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def a_page_of_zeros(path):
+    with path.open("r+b") as file:
+        file.seek(1_048_576)
+        file.write(bytes(4096))
+
+
+def another_bit(path):
+    with path.open("r+b") as file:
+        file.write(bytes([DATA[0] ^ 1]))
+
+
+def zeros_and_the_times_as_before(path):
+    status = path.stat()
+    zeros_everywhere(path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def another_file_in_its_place(path):
+    other = path.with_name("other")
+    other.write_bytes(bytes(path.stat().st_size))
+    other.rename(path)
+
+
+DAMAGES = [
+    zeros_everywhere,
+    a_page_of_zeros,
+    another_bit,
+    zeros_and_the_times_as_before,
+    another_file_in_its_place,
+]
+
+
+@pytest.mark.parametrize("opened_before", [False, True])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_copy_that_was_damaged_is_noticed_and_downloaded_again(
+    server, storage, tmp_path, damage, opened_before
+):
+    url = server.put("/a", DATA)
+    with storage().fetch(url) as local:
+        path = Path(local.path)
+    if opened_before:
+        time.sleep(SETTLED)
+        assert content(storage().fetch(url)) == DATA
+    damage(path)
+    assert storage().cached(url) is None
+    assert content(storage().fetch(url)) == DATA
+    damage(path)
+    assert Child(fetched, storage().options, url).result()[1] == 1
+    assert len(server.asked("GET")) == 3
+    assert kept(tmp_path / "cache") == [len(DATA)]
+    assert leftovers(tmp_path / "cache") == []
+
+
+def _read_by_this_process() -> int:
+    lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
+
+
+def test_a_copy_is_read_once_to_be_certain_of_it_and_not_for_each_opening(server, storage):
+    url = server.put("/a", DATA)
+    storage().fetch(url).close()
+    time.sleep(SETTLED)
+    read = []
+    for _ in range(3):
+        reader = storage()
+        reader.version(url)
+        before = _read_by_this_process()
+        reader.fetch(url).close()
+        read.append(_read_by_this_process() - before)
+    assert read[0] >= len(DATA)
+    assert max(read[1:]) < 100_000
+
+
+@pytest.mark.parametrize("is_same_start", [True, False])
+def test_after_a_start_of_the_machine_a_copy_is_read_again(server, storage, is_same_start):
+    url = server.put("/a", DATA)
+    storage().fetch(url).close()
+    time.sleep(SETTLED)
+    with storage().fetch(url) as local:
+        path = Path(local.path)
+    zeros_everywhere(path)
+    status = path.stat()
+    with path.with_suffix(".lock").open("r+b") as lock:
+        record = Record.read(lock.fileno())
+        assert record.state.split()[0] == MACHINE_START.read_text().strip().replace("-", "")
+        start = record.state.split()[0] if is_same_start else "0" * 32
+        times = f"{status.st_mtime_ns:x} {status.st_ctime_ns:x}"
+        state = f"{start} {status.st_ino:x} {status.st_size:x} {times}"
+        replace(record, state=state).write(lock.fileno())
+    # With the state that a loss of power leaves, only the start tells that the file has to be read.
+    assert content(storage().fetch(url)) == (bytes(len(DATA)) if is_same_start else DATA)
+
+
+def test_a_damaged_copy_that_somebody_uses_is_an_error_in_the_end(server, storage):
+    url = server.put("/a", DATA)
+    pinned = storage().fetch(url)
+    zeros_everywhere(Path(pinned.path))
+    with pytest.raises(
+        DatasetError, match=r"has a damaged copy in the cache, which somebody uses.*; end the"
+    ):
+        storage(timeout=0.3).fetch(url)
+    pinned.close()
+    assert content(storage(timeout=0.3).fetch(url)) == DATA
+
+
+def test_a_copy_without_its_lock_file_is_not_trusted(server, storage):
+    url = server.put("/a", DATA)
+    with storage().fetch(url) as local:
+        path = Path(local.path)
+    path.with_suffix(".lock").unlink()
+    zeros_everywhere(path)
+    assert content(storage().fetch(url)) == DATA
+
+
+def test_what_has_an_empty_lock_file_goes_like_all_else(server, storage, tmp_path):
+    # So a loss of power may leave it.
+    with storage().fetch(server.put("/a", DATA[:1000])) as local:
+        path = Path(local.path)
+    os.truncate(path.with_suffix(".lock"), 0)
+    assert content(storage(max_cache_bytes=1500).fetch(server.put("/b", DATA[:900]))) == DATA[:900]
+    assert kept(tmp_path / "cache") == [900]
+
+
+def test_a_copy_is_on_the_disk_before_it_has_its_name(server, storage, tmp_path, monkeypatch):
+    synced, sync = [], os.fsync
+
+    def spied(descriptor):
+        sync(descriptor)
+        named = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((named.suffix, len(kept(tmp_path / "cache")), named.stat().st_size))
+
+    monkeypatch.setattr(os, "fsync", spied)
+    storage().fetch(server.put("/a", DATA)).close()
+    assert [each[:2] for each in synced] == [(".part", 0), ("", 1)]
+    assert synced[0][2] == len(DATA)
+
+
+def test_a_copy_gets_its_name_while_nobody_counts(server, storage, tmp_path):
+    folder = tmp_path / "cache"
+    storage().fetch(server.put("/a", DATA[:10])).close()
+    url, reader = server.put("/b", DATA), storage(timeout=60.0)
+    server.always["GET", "/b"] = waits_in_the_body
+    done = threading.Thread(target=lambda: reader.fetch(url).close())
+    done.start()
+    # Room was made before, so that only the name needs the lock.
+    while not any(path.stat().st_size for path in folder.glob("*.part")):
+        time.sleep(0.01)
+    with held(folder / FOLDER_LOCK, Stop()):
+        server.released.set()
+        time.sleep(0.5)
+        assert kept(folder) == [10]
+    done.join(60)
+    assert kept(folder) == [10, len(DATA)]
+
+
+def test_a_cache_that_is_emptied_between_two_files_begins_anew(server, storage, tmp_path):
+    url, reader = server.put("/a", DATA), storage()
+    for _ in range(3):
+        assert content(reader.fetch(url)) == DATA
+        shutil.rmtree(tmp_path / "cache")
+    assert len(server.asked("GET")) == 3
+
+
+def test_a_cache_that_is_emptied_while_a_file_comes_is_an_error_that_says_so(server, storage, tmp_path):
+    url = server.put("/a", DATA)
+
+    def empties(handler, resource):
+        shutil.rmtree(tmp_path / "cache")
+        right(handler, resource)
+
+    server.faults["GET", "/a"] = [empties]
+    reader = storage()
+    with pytest.raises(DatasetError, match=r"cache: was emptied while it was in use, got .*; leave it alone"):
+        reader.fetch(url)
+    assert content(reader.fetch(url)) == DATA
