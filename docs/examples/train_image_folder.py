@@ -1,9 +1,11 @@
-"""Trains on a folder of images, a subfolder for each class, in the order of a samplerkit sampler.
+"""Trains on a folder of images, a subfolder for each class: balanced, augmented, resumed where it stopped.
 
-python docs/examples/train_image_folder.py my_images
+python docs/examples/train_image_folder.py my_images [checkpoint.pt]
 python docs/examples/train_image_folder.py            (makes a small folder of handwritten digits)
 
-Needs Pillow; without a folder, scikit-learn as well.
+With a checkpoint, stop it whenever you like, and start it again with the same command: it goes on with the
+samples that are left, each augmented as it would have been. Needs Pillow; without a folder, scikit-learn as
+well.
 """
 # ruff: noqa: T201  # an example prints
 
@@ -16,24 +18,28 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 import samplerkit as sk
 
 SIDE = 16
 """Images are scaled to this many pixels each way."""
 
+SAVE_EVERY = 20
+"""Steps from one checkpoint to the next."""
+
 
 class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
     """An ordinary map-style dataset: it knows nothing of samplers."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, augment: bool) -> None:
         self.classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
         # Sorted, so that a sample has the same id on every machine.
         found = [(path, name) for name in self.classes for path in sorted((folder / name).iterdir())]
         self.paths = [path for path, _ in found]
         # Samplers that look at labels, PKSampler for one, find them under this name, as torchvision has it.
         self.targets = [self.classes.index(name) for _, name in found]
+        self.augment = augment
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -43,41 +49,75 @@ class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
 
         with Image.open(self.paths[index]) as image:
             grey = np.asarray(image.convert("L").resize((SIDE, SIDE)), dtype=np.float32)
+        if self.augment:
+            # The generator of this draw: an image that is drawn twice is shifted in two ways, and a resumed
+            # run shifts as an uninterrupted one. For transforms that take no generator, such as those of
+            # torchvision, say seed_draws=True to the loader in place of this.
+            top, left = sk.draw_rng().integers(0, 3, 2)
+            grey = np.pad(grey, 1)[top : top + SIDE, left : left + SIDE]
         return torch.from_numpy(grey / 255)[None], self.targets[index]
 
 
-def train(folder: Path) -> None:
-    """Trains a small network and prints its accuracy on every fifth image."""
+def train(folder: Path, checkpoint: Path, epochs: int = 5) -> None:
+    """Trains on from the checkpoint, if there is one; prints the accuracy on every fifth image."""
     torch.set_num_threads(1)  # so small a network gains nothing from more
     torch.manual_seed(0)
-    dataset = ImageFolder(folder)
-    numbers = np.arange(len(dataset))
-    print(f"{len(dataset)} images of {len(dataset.classes)} classes")
+    images = ImageFolder(folder, augment=True)
+    numbers, classes = np.arange(len(images)), np.array(images.targets)
+    print(f"{len(images)} images of {len(images.classes)} classes", flush=True)
 
-    # A chain: the child keeps four fifths of the images, the parent shuffles these and deals them to the
-    # ranks of the job (here one). Any sampler can stand here: sk.PKSampler(8) draws 8 images of each class.
-    sampler = sk.DistributedSampler(shuffle=sk.Shuffle.GLOBAL, seed=7)
-    sampler.add_child(sk.SubsetSampler(numbers[numbers % 5 != 0]))
-    loader = DataLoader(dataset, batch_size=32, num_workers=2, sampler=sk.TorchSampler(sampler, dataset))
-    held_out = sk.TorchSampler(sk.SubsetSampler(numbers[numbers % 5 == 0]), dataset)
+    # A chain: the child keeps four fifths of the images; the parent draws from what the child yields, so that
+    # its weights are one for each of these. Each class comes equally often, however many images it has.
+    kept = numbers[numbers % 5 != 0]
+    balanced = sk.WeightedRandomSampler(1 / np.bincount(classes)[classes[kept]], seed=7)
+    balanced.add_child(sk.SubsetSampler(kept))
+    # The loader deals the order to the ranks of the job (here one).
+    loader = sk.Loader(images, balanced, batch_size=32, num_workers=2)
+    # `ragged`: each image once, none repeated to fill a batch, so that the accuracy is exact on any number of
+    # ranks. Ranks may differ by a step: add up their counts after the loop, not in it.
+    held_out = sk.Loader(
+        ImageFolder(folder, augment=False),
+        sk.SubsetSampler(numbers[numbers % 5 == 0]),
+        batch_size=100,
+        tail="ragged",
+    )
 
     features = nn.Sequential(
         nn.Conv2d(1, 16, 3, stride=2), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2), nn.ReLU()
     )
-    model = nn.Sequential(features, nn.Flatten(), nn.LazyLinear(len(dataset.classes)))
+    model = nn.Sequential(features, nn.Flatten(), nn.LazyLinear(len(images.classes)))
     model(torch.zeros(1, 1, SIDE, SIDE))  # LazyLinear learns its size
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
-    for epoch in range(5):
-        for images, targets in loader:
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(images), targets)
-            loss.backward()
-            optimizer.step()
-        right = 0
-        with torch.no_grad():
-            for images, targets in DataLoader(dataset, batch_size=100, sampler=held_out):
-                right += int((model(images).argmax(dim=1) == targets).sum())
-        print(f"epoch {epoch}: test accuracy {right / len(held_out):.3f}")
+
+    def save() -> None:
+        # In one file, so that model and order always belong together. In a job, rank 0 writes it.
+        parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        torch.save({**parts, "loader": loader.state_dict()}, checkpoint.with_suffix(".new"))
+        checkpoint.with_suffix(".new").replace(checkpoint)  # at once: the old one or the new one
+
+    if checkpoint.exists():
+        saved = torch.load(checkpoint, weights_only=True)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        loader.load_state_dict(saved["loader"])
+        print(f"goes on in epoch {loader.epoch}", flush=True)
+    with loader, held_out:
+        while loader.epoch < epochs:
+            epoch = loader.epoch
+            for pixels, targets in loader:
+                optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(model(pixels), targets)
+                loss.backward()
+                optimizer.step()
+                if loader.step % SAVE_EVERY == 0:
+                    save()
+            right = seen = 0
+            with torch.no_grad():
+                for pixels, targets in held_out:
+                    right += int((model(pixels).argmax(dim=1) == targets).sum())
+                    seen += len(targets)
+            print(f"epoch {epoch}: test accuracy {right / seen:.3f} of {seen} images", flush=True)
+            save()
 
 
 def write_digits(folder: Path) -> None:
@@ -93,9 +133,11 @@ def write_digits(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        train(Path(sys.argv[1]))
-    else:
-        with TemporaryDirectory() as temporary:
-            write_digits(Path(temporary))
-            train(Path(temporary))
+    with TemporaryDirectory() as temporary:
+        if len(sys.argv) > 1:
+            images_folder = Path(sys.argv[1])
+        else:
+            images_folder = Path(temporary, "digits")
+            images_folder.mkdir()
+            write_digits(images_folder)
+        train(images_folder, Path(sys.argv[2]) if len(sys.argv) > 2 else Path(temporary, "checkpoint.pt"))

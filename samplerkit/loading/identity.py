@@ -16,6 +16,9 @@ DIGEST_BYTES = 8
 FINGERPRINT_DIGITS = 12
 LONGEST_DESCRIPTION = 1200
 
+BEHIND = "; "
+"""Between the description of a dataset and what samplers look at in it."""
+
 _LEFT_OUT = frozenset({"seed", "algorithm"})
 _OF_THE_JOB = frozenset({"num_shards", "shard_id"})
 
@@ -81,6 +84,26 @@ def describe_dataset(dataset: Any) -> str:
             break
     files = f", {layout.num_files} files" if layout.has_files else ""
     return f"{len(layout)} samples{files}, {digest(*parts)}"
+
+
+def describe_looks(sampler: Sampler, dataset: Any) -> str:
+    """Describes what a chain looks at in a dataset besides its layout; nothing where it does not.
+
+    It stands behind the description of the dataset. States of versions that did not look have none.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> class Data:
+        ...     label = ["cat", "dog"]
+        >>> describe_looks(sk.PKSampler(1), Data())
+        '; label <2 values, ef49507f3bbec7e2>'
+    """
+    found: dict[str, Any] = {}
+    link: Sampler | None = sampler
+    while link is not None:
+        found |= link.looks_at(dataset)
+        link = link.get_child()
+    return "".join(f"{BEHIND}{name} {_described(value)}" for name, value in found.items())
 
 
 def describe_chain(sampler: Sampler) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 from samplerkit.errors import ArgumentTypeError, StateError
 from samplerkit.loading.default_order import default_sampler
 from samplerkit.loading.delivery import Delivery, Tail
-from samplerkit.loading.identity import describe_chain, describe_dataset, seeds_of
+from samplerkit.loading.identity import describe_chain, describe_dataset, describe_looks, seeds_of
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.state import State
 from samplerkit.loading.world import detect_world
@@ -130,4 +130,5 @@ class Run:
 
     @once
     def _described(self) -> tuple[str, str]:
-        return describe_dataset(self.dataset), describe_chain(self.recipe)
+        looks = describe_looks(self.recipe, self.dataset)
+        return describe_dataset(self.dataset) + looks, describe_chain(self.recipe)

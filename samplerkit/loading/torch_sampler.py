@@ -25,6 +25,9 @@ from samplerkit.samplers.base import Sampler
 class TorchSampler(TorchNames, torch.utils.data.DistributedSampler[int]):  # type: ignore[override]  # torch has plain attributes
     """Lets a plain torch `DataLoader` read a dataset in the order of a samplerkit sampler.
 
+    That is not resume-exact in mid-epoch: workers take ids ahead of the loop, so a state that is saved there
+    has counted samples that the loop has not received. Take `Loader`, or torchdata's `StatefulDataLoader`.
+
     It is a torch `DistributedSampler`, so that trainers which replace other samplers leave it alone. A chain
     without a distributed sampler is dealt to the world all the same. Iterating over a whole epoch moves on
     to the next one; `set_epoch` sets it.
@@ -151,6 +154,8 @@ class TorchSampler(TorchNames, torch.utils.data.DistributedSampler[int]):  # typ
 @final
 class TorchBatchSampler(torch.utils.data.BatchSampler):
     """Hands whole batches of indices to a torch `DataLoader`: several times as fast as one by one.
+
+    As with `TorchSampler`, a plain DataLoader is not resume-exact in mid-epoch.
 
     A dataset with `__getitems__` gets each batch as an int64 array, any other one as a list of integers.
 

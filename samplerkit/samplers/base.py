@@ -87,6 +87,14 @@ class Sampler(Linked):
         reader.dataset_size = len(layout)
         return read_ids(reader, self.num_samples, type(self).__name__)
 
+    def looks_at(self, dataset: Any) -> dict[str, Any]:
+        """Gives by name what `draw` looks at in the dataset besides its layout: states notice a change.
+
+        Args:
+            dataset: a dataset, a `Layout`, or a number of samples.
+        """
+        return {}
+
     @final
     def add_child(self, sampler: Sampler | None) -> None:
         """Makes this sampler draw from what another one yields.

@@ -37,12 +37,13 @@ class PKSampler(Sampler):
     Args:
         num_val: K, how many samples of each class.
         num_class: not supported, as in MindSpore: P is the number of classes.
-        shuffle: whether the classes come in a random order, another one each epoch; else sorted.
+        shuffle: whether the classes come in a random order, another one each epoch; else sorted. All draws
+            of a class stand together; a `RandomSampler` with this as its child mixes them.
         class_column: the attribute or column of the dataset that holds the labels. Where it is left out,
             the dataset's `targets` will do as well.
         num_samples: how many samples, from the first; None and 0 mean all P * K.
         seed: the seed of the draws, in [0, 2^64).
-        labels: the label of each sample of the dataset, in place of asking the dataset.
+        labels: the label of each sample of the dataset, also above a child, in place of asking the dataset.
         algorithm: the id of the algorithm.
 
     Raises:
@@ -125,6 +126,10 @@ class PKSampler(Sampler):
         hashes = keyed_hash(context.key(self.seed, "pk").words(_HASH_WORDS), np.arange(classes.size))
         # 32 bits of the hash are enough to pick one of fewer than 2^31 members without a visible bias.
         return classes, (hashes >> np.uint64(33)).astype(np.int64) * counts[classes] >> 31
+
+    def looks_at(self, dataset: Any) -> dict[str, Any]:
+        """The labels of the dataset, where they were not given."""
+        return {self.class_column: self._found(dataset)} if self.labels is None else {}
 
     def _labels(self, context: Context) -> np.ndarray[Any, Any]:
         """The labels of the samples that are drawn from: of the dataset, or of what the child yields."""

@@ -27,8 +27,9 @@ class WeightedRandomSampler(Sampler):
     2^62, and rounded down, a positive one to no less than 1.
 
     Args:
-        weights: the weight of each sample: a list, tuple or array of numbers, any number of them. There may
-            be fewer than samples in the dataset; those without a weight are never drawn.
+        weights: the weight of each sample: a list, tuple or array of numbers, any number of them. Above a
+            child, `weights[i]` is of the i-th sample that the child yields. There may be fewer than samples;
+            those without a weight are never drawn.
         num_samples: how many draws; None and 0 mean as many as the dataset has samples.
         replacement: whether a sample may be drawn again. Without, samples are drawn one after another, each
             in proportion to the weights of those that are left.

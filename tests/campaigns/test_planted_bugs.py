@@ -144,6 +144,13 @@ BUGS = [
         LOADERS,
     ),
     Bug(
+        "labels that changed are let in",
+        "loading/run.py",
+        "describe_dataset(self.dataset) + looks",
+        "describe_dataset(self.dataset)",
+        "tests/loading/test_changed_datasets.py",
+    ),
+    Bug(
         "damage is not looked for",
         "loading/state.py",
         'if saved.get("checksum") != _checksum(values)',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from collections import Counter
 
 import pytest
+import torch
 
 from tests.cli.processes import ROOT, run
 
@@ -28,14 +30,37 @@ def test_own_data_trains_on_two_ranks(tmp_path):
 
 
 @pytest.mark.campaign
-def test_image_folder_trains(tmp_path):
-    done = run((sys.executable, str(EXAMPLES / "train_image_folder.py")), tmp_path)
+def test_image_folder_trains_and_a_killed_run_goes_on_to_the_very_same_network(tmp_path):
+    example = [sys.executable, str(EXAMPLES / "train_image_folder.py")]
+    images, whole, cut = tmp_path / "images", tmp_path / "whole.pt", tmp_path / "cut.pt"
+    images.mkdir()
+    runpy.run_path(example[1])["write_digits"](images)
+    done = run((*example, str(images), str(whole)), tmp_path)
     assert done.returncode == 0, done.stderr
     first, *epochs = done.stdout.splitlines()
     assert first == "1797 images of 10 classes"
-    accuracies = [float(re.fullmatch(r"epoch \d: test accuracy (\S+)", line)[1]) for line in epochs]
+    accuracies = [
+        float(re.fullmatch(r"epoch \d: test accuracy (\S+) of 360 images", line)[1]) for line in epochs
+    ]
     assert len(accuracies) == 5
-    assert accuracies[-1] > 0.85
+    assert accuracies[-1] > 0.9
+
+    with subprocess.Popen([*example, str(images), str(cut)], cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+        state = {"epoch": 0, "position": 0}
+        while process.poll() is None and (state["epoch"] < 1 or not state["position"]):
+            time.sleep(0.01)
+            if cut.exists():
+                state = torch.load(cut, weights_only=True)["loader"]
+        process.kill()
+    assert state["epoch"] >= 1
+    assert state["position"] > 0
+    done = run((*example, str(images), str(cut)), tmp_path)
+    assert done.returncode == 0, done.stderr
+    _, gone_on, *rest = done.stdout.splitlines()
+    assert gone_on == f"goes on in epoch {state['epoch']}"
+    assert rest == epochs[state["epoch"] :]
+    one, other = (torch.load(path, weights_only=True)["model"] for path in (whole, cut))
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.mark.campaign

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from torch.utils.data import ConcatDataset
 
@@ -50,6 +51,91 @@ def test_a_dataset_of_the_same_length_that_changed_is_refused_with_the_differenc
     assert caught.value.saved == state["dataset"]
     assert caught.value.current == loader(after).state_dict()["dataset"] != state["dataset"]
     assert state["dataset"] in str(caught.value)
+
+
+CLASSES = [0, 1] * 6
+SWAPPED = [1, 0] * 6
+
+
+def labelled(labels, sampler, **attributes):
+    return sk.Loader(Data(**attributes, label=labels), sampler, batch_size=2, world=sk.World(1, 0))
+
+
+def under(parent, child):
+    parent.add_child(child)
+    return parent
+
+
+LABELS = {
+    "labels of the dataset": ("dataset", lambda labels: labelled(labels, sk.PKSampler(3))),
+    "labels below another sampler": (
+        "dataset",
+        lambda labels: labelled(labels, under(sk.RandomSampler(seed=1), sk.PKSampler(3))),
+    ),
+    "labels of another column": (
+        "dataset",
+        lambda labels: labelled(
+            CLASSES, under(sk.PKSampler(3), sk.PKSampler(6, class_column="kind")), kind=np.array(labels)
+        ),
+    ),
+    "labels of the sampler": (
+        "sampler",
+        lambda labels: labelled(CLASSES, sk.PKSampler(3, labels=labels)),
+    ),
+    "weights": (
+        "sampler",
+        lambda labels: labelled(CLASSES, sk.WeightedRandomSampler([1.0 + label for label in labels])),
+    ),
+}
+"""By what is changed: the field that tells, and a loader with these labels."""
+
+
+@pytest.mark.parametrize("change", LABELS)
+def test_labels_and_weights_that_changed_at_equal_length_are_refused(change):
+    field, make = LABELS[change]
+    state = make(CLASSES).state_dict(step=2)
+    with pytest.raises(sk.StateError) as caught:
+        make(SWAPPED).load_state_dict(state)
+    assert caught.value.field == field
+    assert make(SWAPPED).fingerprint != make(CLASSES).fingerprint
+    same = make(list(CLASSES))
+    same.load_state_dict(state)
+    assert same.state_dict() == state
+    make(SWAPPED).load_state_dict(state, allow={field})
+
+
+def test_labels_that_no_sampler_looks_at_may_change():
+    again = labelled(SWAPPED, sk.RandomSampler())
+    again.load_state_dict(labelled(CLASSES, sk.RandomSampler()).state_dict(step=2))
+    assert again.state_dict()["position"] == 4
+
+
+OLDER = {
+    "samplerkit": "loader",
+    "schema": 1,
+    "algorithm": "samplerkit-1",
+    "seed": [0],
+    "epoch": 0,
+    "position": 4,
+    "lanes": 1,
+    "limit": None,
+    "tail": "pad",
+    "dataset": "12 samples, 3 files, 776a81f38d94c7c3",
+    "sampler": 'PKSampler(num_val=3, num_class=null, shuffle=false, class_column="label", '
+    "num_samples=null, labels=null)",
+    "num_shards": None,
+    "checksum": "8737d38aa6330bdd",
+}
+"""What version 0.1.0 saved before its states had a digest of labels."""
+
+
+def test_a_state_from_before_labels_were_looked_at_still_loads():
+    again = labelled(CLASSES, sk.PKSampler(3))
+    again.load_state_dict(OLDER)
+    assert again.state_dict()["position"] == 4
+    assert again.state_dict()["dataset"] != OLDER["dataset"]
+    with pytest.raises(sk.StateError, match="state: dataset"):
+        labelled(CLASSES, sk.PKSampler(3), names=("a", "b", "d")).load_state_dict(OLDER)
 
 
 @pytest.mark.parametrize("make", [Data, lambda: Data(fingerprint="1"), lambda: range(12)])
