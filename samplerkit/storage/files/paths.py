@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from glob import glob, has_magic
+from glob import has_magic
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.storage.globs import matching_files
 from samplerkit.storage.remote.location import expand, has_pattern, is_remote, local_path, shown
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.names import expand_braces
@@ -121,11 +122,10 @@ def _matches(pattern: Any, given: Any) -> tuple[str, ...]:
                 "files", "is a folder", given, mend="give its files, as in 'folder/*.npz'"
             )
         return (pattern,)
-    matches = glob(pattern, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute pattern
-    found = [path for path in matches if is_file(path)]
+    found = matching_files(pattern)
     if not found:
         raise DatasetError("files", "no file matches", pattern, mend="check folder and pattern")
-    return tuple(sorted(found, key=os.fsencode))
+    return tuple(found)
 
 
 def _remote_matches(pattern: str, remote: RemoteOptions | None) -> tuple[str, ...]:

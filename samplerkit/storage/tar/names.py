@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from glob import glob, has_magic
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.storage.globs import matching_files
 from samplerkit.storage.remote.location import expand, has_pattern, is_remote, local_path, shown
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.cache import INDEX_SUFFIX
@@ -122,9 +123,7 @@ def _found(path: str) -> list[str]:
         if is_file(name):
             names.append(name)
         elif has_magic(name):
-            matches = glob(name, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute patterns
-            found = [match for match in matches if not match.endswith(INDEX_SUFFIX)]
-            matches = sorted((match for match in found if is_file(match)), key=os.fsencode)
+            matches = [match for match in matching_files(name) if not match.endswith(INDEX_SUFFIX)]
             if not matches:
                 raise DatasetError("urls", "no file matches", name, mend="check folder and pattern")
             names += matches
