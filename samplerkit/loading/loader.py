@@ -243,7 +243,7 @@ class Loader:
         Raises:
             OutOfDatasetError: there is no such step.
         """
-        return self._received.present(step, self._progress.reading.ids(step))
+        return self._received.ids(step, self._progress.reading.ids(step))
 
     def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Tells which samples of a step repeat another one to fill the batch, so that metrics leave them out.
@@ -254,7 +254,7 @@ class Loader:
         Returns:
             bool array of shape (samples,).
         """
-        return self._received.present(step, self._progress.reading.pads(step))
+        return self._received.pads(step, self._progress.reading.pads(step))
 
     @property
     def step(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from samplerkit.loading.request import Answer, Report, Skipped
 from samplerkit.loading.stats import LoaderStats, Waits
+from samplerkit.order.typing import Ids
 
 _log = logging.getLogger("samplerkit")
 
@@ -26,6 +27,8 @@ class Received:
     def __init__(self) -> None:
         self.skipped: list[Skipped] = []
         self._places: dict[int, list[int]] = {}
+        self._stand_ins: dict[int, int] = {}
+        self._logged: set[str] = set()
         self._waits = Waits()
         self._begun = self._asked = self._last = time.perf_counter()
         self._reading_epoch = 0
@@ -55,9 +58,11 @@ class Received:
         if not isinstance(answer, Answer):
             return answer
         for skipped in answer.skipped:
-            _log.warning("sample %d of epoch %d was skipped: %s", skipped.id, skipped.epoch, skipped.error)
+            self._tell(skipped)
             self.skipped.append(skipped)
             self._places.setdefault(step, []).append(skipped.place)
+        if answer.stand_in is not None:
+            self._stand_ins[step] = answer.stand_in
         if isinstance(answer.report, Report):
             self._of_workers[answer.report.pid] = answer.report.stats
         return answer.batch
@@ -65,11 +70,30 @@ class Received:
     def forget_steps(self) -> None:
         """Notes that steps are counted from another position now."""
         self._places.clear()
+        self._stand_ins.clear()
 
-    def present(self, step: int, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Leaves out of the values of a step those of the samples that were left out of it."""
+    def ids(self, step: int, ids: Ids) -> Ids:
+        """Leaves out of the ids of a step those of the samples that were left out of it."""
+        if step in self._stand_ins:
+            return np.array([self._stand_ins[step]])
+        return self._present(step, ids)
+
+    def pads(
+        self, step: int, pads: np.ndarray[Any, np.dtype[np.bool_]]
+    ) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Likewise tells which of the rest are pads: a sample that stands in for a whole batch is one."""
+        return np.array([True]) if step in self._stand_ins else self._present(step, pads)
+
+    def _present(self, step: int, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         places = self._places.get(step)
         return values if places is None else np.delete(values, places)
+
+    def _tell(self, skipped: Skipped) -> None:
+        if not skipped.file:
+            _log.warning("sample %d of epoch %d was skipped: %s", skipped.id, skipped.epoch, skipped.error)
+        elif skipped.file not in self._logged:
+            self._logged.add(skipped.file)
+            _log.warning("left out: %s", skipped.error)
 
     def stats(self, of_dataset: Any) -> LoaderStats:
         """Gives the figures so far.

@@ -50,12 +50,14 @@ class Skipped:
         epoch: the epoch.
         place: its number in its batch.
         error: what was raised, in words.
+        file: the file that lacks it, where the dataset itself leaves it out; the log has one line for each.
     """
 
     id: int
     epoch: int
     place: int
     error: str
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,13 @@ class Answer:
         batch: the samples, or what was made of them.
         skipped: what was left out.
         report: the figures of the worker's dataset, if it has any.
+        stand_in: the sample that the batch is made of, where all of its own were left out.
     """
 
     batch: Any
     skipped: tuple[Skipped, ...] = ()
     report: Report | None = None
+    stand_in: int | None = None
 
     def pin_memory(self) -> Answer:
         """Pins the batch: what torch's DataLoader asks of batches that are no tensors."""
@@ -118,6 +122,12 @@ def batch_reader(dataset: Any) -> Any:
     return dataset if callable(getattr(dataset, "__getitems__", None)) else None
 
 
+def present_reader(dataset: Any) -> Callable[[Ids], Any] | None:
+    """Gives what reads a batch of a dataset that leaves samples out by itself; None for any other one."""
+    # Of the class: a wrapper that passes on what it does not know would be passed by.
+    return dataset.read_present if hasattr(type(dataset), "read_present") else None
+
+
 @final
 class RequestedDataset(torch.utils.data.Dataset[Any]):
     """Reads the samples of requests from a dataset, and tells it and the worker's random state the epoch.
@@ -135,6 +145,10 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
             does not want to know.
         seed_draws: whether to seed the process-wide generators before each sample. Then a dataset is read one
             by one, unless it has `enters_draws`: it enters the draw of each sample by itself.
+
+    A dataset that leaves samples out by itself has `read_present`: it gives the samples that are there, as a
+    list with `missing` (of each other one its place, its file and what is wrong) and `stand_in` (the id of
+    the only one, where all of the batch is missing; else None). Batches are an `Answer` then, too.
     """
 
     def __init__(
@@ -159,6 +173,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         reader = batch_reader(dataset)
         self._enters_draws = bool(getattr(reader, "enters_draws", False))
         self._in_batches = reader is not None and (self._enters_draws or not seed_draws)
+        self._present = present_reader(dataset)
 
     def __getitems__(self, request: Request) -> Any:
         self._begin(request)
@@ -166,9 +181,10 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         if self._seeds_draws:
             # What `collate_fn` draws belongs to the batch, and follows from its first draw.
             seed_generators(self._draws(request).draw(0), "batch")
-        if not (self._skips or self._reports):
+        if not (self._skips or self._reports or self._present is not None):
             return samples
-        return Answer(samples, skipped, Report(os.getpid(), self.dataset.stats) if self._reports else None)
+        report = Report(os.getpid(), self.dataset.stats) if self._reports else None
+        return Answer(samples, skipped, report, getattr(samples, "stand_in", None))
 
     def __getitem__(self, index: int) -> Any:
         return self.dataset[index]
@@ -182,6 +198,9 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
             return self._one_by_one(request)
         try:
             with self._draws(request).being_read():
+                if self._present is not None:
+                    samples = self._present(request.ids)
+                    return samples, _left_out(request, samples)
                 return self.dataset.__getitems__(request.ids), ()
         except Exception as error:
             if not self._skips:
@@ -202,7 +221,8 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
                     if not self._skips:
                         _tell(error, request, place)
                         raise
-                    skipped.append(Skipped(index, request.epoch, place, f"{type(error).__name__}: {error}"))
+                    what, file = f"{type(error).__name__}: {error}", getattr(error, "absent_from", "")
+                    skipped.append(Skipped(index, request.epoch, place, what, file))
         if not samples and skipped:
             raise DatasetError(
                 "dataset",
@@ -258,6 +278,14 @@ class AnswerCollate:
 
     def __call__(self, answer: Answer) -> Answer:
         return replace(answer, batch=self._collate(answer.batch))
+
+
+def _left_out(request: Request, samples: Any) -> tuple[Skipped, ...]:
+    """What a dataset left out of a batch by itself."""
+    return tuple(
+        Skipped(int(request.ids[place]), request.epoch, place, text, file)
+        for place, file, text in samples.missing
+    )
 
 
 def _tell(error: Exception, request: Request, place: int | None = None) -> None:

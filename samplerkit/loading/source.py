@@ -20,6 +20,7 @@ from samplerkit.loading.request import (
     BadSamples,
     Request,
     RequestedDataset,
+    present_reader,
     reports_stats,
 )
 from samplerkit.loading.run import Run
@@ -156,7 +157,7 @@ class Source:
         options = dict(self._options)
         dataset, seeds = self._run.dataset, seeds_of(self._run.recipe)
         reports = self._num_workers > 0 and reports_stats(dataset)
-        if self._bad_samples == "skip" or reports:
+        if self._bad_samples == "skip" or reports or present_reader(dataset) is not None:
             collate = options.get("collate_fn") or torch.utils.data.default_collate
             options["collate_fn"] = AnswerCollate(collate)
         wants_to_know = callable(getattr(dataset, "expect", None))

@@ -18,6 +18,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.present import Present
 
 AHEAD: Final = 32
 """Samples of remote shards that are asked for at a time; the next ones are read meanwhile."""
@@ -108,7 +109,7 @@ class Reading:
         if isinstance(shards, Piped):
             samples = shards.samples(seat, epoch, self.shuffling)
         else:
-            samples = self._from_tar(shards, seat, epoch, cursor.rows)
+            samples = self._from_tar(shards, seat, epoch, cursor)
         with closing(samples):
             for sample in samples:
                 cursor.rows += 1
@@ -118,12 +119,12 @@ class Reading:
             self._refuse_empty()
 
     def _from_tar(
-        self, dataset: TarDataset, seat: Seat, epoch: int, start: int
+        self, dataset: TarDataset, seat: Seat, epoch: int, cursor: Cursor
     ) -> Generator[Any, None, None]:
         self._ask_about_flaws(dataset)
         if not len(dataset.layout):
             self._refuse_empty()
-        order = self.shuffling.order(dataset, epoch, seat.world)
+        order, start = self.shuffling.order(dataset, epoch, seat.world), cursor.rows
         never_none = self.passes == FOREVER
 
         def ids() -> Iterator[Any]:
@@ -135,7 +136,11 @@ class Reading:
         dataset.expect(_batches(ids()))
         try:
             for batch in _batches(ids()):
-                yield from dataset.__getitems__(batch)
+                yield from (
+                    dataset.__getitems__(batch)
+                    if dataset.read_present is None
+                    else _present(dataset.read_present(batch, logs=True), batch.size, cursor)
+                )
         finally:
             # Nothing is read ahead for a loop that was left.
             dataset.close()
@@ -156,6 +161,17 @@ class Reading:
     def _refuse_empty(self) -> None:
         if not self.may_be_empty:
             raise DatasetError("dataset", "has no samples", mend="say empty_check=False if that is fine")
+
+
+def _present(found: Present, size: int, cursor: Cursor) -> Iterator[Any]:
+    """Gives the samples of a batch that are there; the others count as read."""
+    missing = {place for place, *_ in found.missing}
+    samples = iter(found)
+    for place in range(size):
+        if place in missing:
+            cursor.rows += 1
+        else:
+            yield next(samples)
 
 
 def _batches(parts: Iterator[Ids]) -> Iterator[Ids]:

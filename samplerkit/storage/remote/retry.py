@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.remote.address import shown
 from samplerkit.storage.remote.counts import Counts
-from samplerkit.storage.remote.faults import Refused, Stopped, Transient
+from samplerkit.storage.remote.faults import Absent, Refused, Stopped, Transient
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.stopping import Stop
 
@@ -87,12 +88,14 @@ def plainly(url: str, call: Callable[[], Result]) -> Result:
     """Calls, and makes a `DatasetError` without a chain of what is refused.
 
     Raises:
+        AbsentError: there is no such file, or it may not be read.
         DatasetError: it was refused.
     """
     try:
         return call()
     except Refused as fault:
-        error = DatasetError(shown(url), fault.problem, mend=fault.mend)
+        kind = AbsentError if isinstance(fault, Absent) else DatasetError
+        error = kind(shown(url), fault.problem, mend=fault.mend)
     except Stopped:
         error = given_up(url)
     raise error

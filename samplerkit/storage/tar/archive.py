@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.absent import AbsentError, unopened
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.remote.flock import unwritable
 from samplerkit.storage.tar.arrays import opened_at_once
@@ -43,14 +44,15 @@ class Archive:
         """Looks at a file.
 
         Raises:
+            AbsentError: it is not there, may not be read, or is no plain file.
             DatasetError: it cannot be looked at.
         """
         try:
             status = Path(copy or url).stat()
         except OSError as error:
-            raise DatasetError(url, f"cannot be read ({error.strerror})") from error
+            raise unopened(url, "cannot be read", error) from error
         if not stat.S_ISREG(status.st_mode):
-            raise DatasetError(url, "is no plain file", mend="give the files themselves")
+            raise AbsentError(url, "is no plain file", mend="give the files themselves")
         return cls(url, status.st_size, status.st_mtime_ns, copy, tag)
 
     @property
@@ -92,12 +94,13 @@ def open_for_reading(path: str, shown: str) -> int:
     """Opens a file.
 
     Raises:
-        DatasetError: it cannot be opened; `shown` is its name there.
+        AbsentError: it is not there, or may not be read; `shown` is its name there.
+        DatasetError: it cannot be opened.
     """
     try:
         return opened_at_once(path, os.O_RDONLY)
     except OSError as error:
-        raise DatasetError(shown, f"cannot be opened ({error.strerror})") from error
+        raise unopened(shown, "cannot be opened", error) from error
 
 
 def is_gzip(descriptor: int, archive: Archive) -> bool:

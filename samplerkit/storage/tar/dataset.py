@@ -14,6 +14,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Mode
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
+from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.files.lengths import save_lengths
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
@@ -22,6 +23,7 @@ from samplerkit.storage.tar.fluent import Pipeline
 from samplerkit.storage.tar.iteration import checked_ids, samples_in_order
 from samplerkit.storage.tar.making import source_of
 from samplerkit.storage.tar.pipeline import View
+from samplerkit.storage.tar.present import Present, log_missing
 from samplerkit.storage.tar.source import Fetch, OnError
 from samplerkit.storage.tar.watch import OrderWatch
 
@@ -46,7 +48,8 @@ class TarDataset(Pipeline):
             `[...]` are expanded. Web servers list no files.
         on_error: what becomes of a truncated archive, a damaged header, a link, an unsafe name, a sample
             split over shards or a key that stands twice. `raise`: an error that names archive and byte, at
-            first use. `skip`: counted in `skipped`, and the sample left out.
+            first use. `skip`: counted in `skipped`, and the sample left out. With `lengths` the layout stays
+            as told, and what is missing is left out of its batch; so is a shard that is not there.
         max_handles: archives that a process holds open; None for 256, or less where the system allows few.
         checksums: take a CRC-32 of each file with the index, and compare it at each reading.
         cache: the folder for indexes, unpacked gzip archives and, unless `remote` says another one, fetched
@@ -182,14 +185,34 @@ class TarDataset(Pipeline):
         numbers = self._ids([id])
         if self._watch is not None:
             self._watch.see(numbers.tolist())
-        return self._view.sample(int(numbers[0]))
+        sample = self._view.sample(int(numbers[0]))
+        if isinstance(sample, AbsentError):
+            raise sample.with_traceback(None)
+        return sample
 
     def __getitems__(self, ids: Any) -> list[Any]:
+        return list(self._present(ids, logs=True))
+
+    @property
+    def read_present(self) -> Callable[..., Present] | None:
+        """Reads a batch as `__getitems__` does, and tells what was left out of it.
+
+        A `Loader` calls it, and logs that by itself; with `logs=True` it is logged here. None where nothing
+        is left out: unless `on_error` is `skip` and shards are read one by one.
+        """
+        return self._present if self._view.source.may_lack else None
+
+    def _present(self, ids: Any, *, logs: bool = False) -> Present:
         numbers = self._ids(ids)
         # An array is what samplerkit's loaders send; a plain DataLoader sends a list.
         if self._watch is not None and isinstance(ids, list):
             self._watch.see(numbers.tolist())
-        return self._view.samples(numbers)
+        found = Present(self._view.samples(numbers))
+        if found.missing:
+            found.fill(numbers, self._view.layout, self._view.sample)
+            if logs:
+                log_missing(found.missing, self._view.source.logged)
+        return found
 
     def __iter__(self) -> Iterator[Any]:
         if self._window is None:
@@ -211,7 +234,7 @@ class TarDataset(Pipeline):
         return samples_in_order(self._view, ids, self._ids)
 
     def keys(self, ids: Any = None) -> list[str]:
-        """Gives the keys of samples without reading the samples.
+        """Gives the keys of samples without reading the samples; "" for one that is missing and skipped.
 
         Args:
             ids: of the samples; None for all.

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from samplerkit.errors import DatasetError
 
 Reason = Literal[
+    "unreadable",
     "truncated",
     "damaged header",
     "damaged gzip",
@@ -31,6 +32,7 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 
 MENDS: Mapping[str, str] = MappingProxyType(
     {
+        "unreadable": "give it back, or leave it out of the shards and the lengths",
         "link": "pack the file itself, as `tar --dereference --hard-dereference` does",
         "split sample": "write all files of a sample into one shard",
         "duplicate key": "files of one sample must follow one another, and keys must differ within a shard",
@@ -69,8 +71,14 @@ class Flaw:
             samplerkit.errors.DatasetError: train-0.tar: damaged header at byte 1536: the checksum is wrong; \
 fetch or make the archive anew, or say on_error='skip' to count and skip what is damaged
         """
-        problem = f"{self.reason} at byte {self.offset}: {self.detail}"
-        return DatasetError(self.archive, problem, mend=MENDS.get(self.reason, MEND))
+        return DatasetError(self.archive, self.problem, mend=MENDS.get(self.reason, MEND))
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, and where in the archive."""
+        # Of an archive that cannot be read no byte is known.
+        place = "" if self.reason == "unreadable" else f" at byte {self.offset}"
+        return f"{self.reason}{place}: {self.detail}"
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,11 @@ class Index:
         """The number of files that belong to samples."""
         return self.arrays["offset"].size
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it stands for an archive that is not there, or may not be read."""
+        return any(flaw.reason == "unreadable" for flaw in self.flaws)
+
     def key(self, sample: int) -> bytes:
         """Gives the key of a sample."""
         begin, end = self.arrays["key_end"][sample : sample + 2].tolist()
@@ -207,7 +212,7 @@ def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
             return _made(archive, descriptor, archive.size, None, checksums=checksums)
         path, flaw = unpack(archive, cache)
         if flaw is not None:
-            return _of_samples(archive, None, Samples(flaws=[flaw]), None)
+            return empty_index(archive, flaw)
         copy = open_for_reading(str(path), archive.url)
         try:
             size = os.fstat(copy).st_size
@@ -216,6 +221,11 @@ def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
             os.close(copy)
     finally:
         os.close(descriptor)
+
+
+def empty_index(archive: Archive, flaw: Flaw) -> Index:
+    """Makes the index of an archive of which nothing can be read."""
+    return _of_samples(archive, None, Samples(flaws=[flaw]), None)
 
 
 def _made(

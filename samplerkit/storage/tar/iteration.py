@@ -12,6 +12,7 @@ import numpy as np
 from samplerkit.errors import ArgumentTypeError, OutOfDatasetError, SamplerkitError
 from samplerkit.order.typing import Ids
 from samplerkit.storage.tar.pipeline import View
+from samplerkit.storage.tar.present import Present, log_missing
 
 AT_ONCE = 256
 """Samples that are read at a time, unless they are large."""
@@ -51,7 +52,9 @@ def samples_in_order(view: View, ids: Iterable[int], checked: Callable[[Any], Id
         if view.source.is_large(view.source_ids(numbers)):
             yield from map(view.sample, numbers.tolist())
         else:
-            yield from view.samples(numbers)
+            found = Present(view.samples(numbers))
+            log_missing(found.missing, view.source.logged)
+            yield from found
 
 
 def checked_ids(ids: Any, total: int) -> Ids:

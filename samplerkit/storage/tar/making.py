@@ -61,7 +61,9 @@ def source_of(
         checked_integer("read_ahead", read_ahead, 0),
     )
     most, told = checked_most(max_handles), progress_of(progress)
-    names = archive_names(urls, options)
+    # What is told and skipped may be missing from the start.
+    keeps_absent = lengths is not None and on_error == "skip"
+    names = archive_names(urls, options, keeps_absent=keeps_absent)
     if lengths is None and not any(map(is_remote, names)):
         return IndexedSource(names, on_error, most, checksums, folder, told)
     needs_storage = any(map(is_remote, names)) or (isinstance(lengths, str) and is_remote(lengths))

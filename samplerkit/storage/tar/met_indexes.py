@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from typing import final
+from typing import Any, final
+
+import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.order.typing import Ids
+from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.tar.contents import Contents
-from samplerkit.storage.tar.flaws import Flaw, Skipped
+from samplerkit.storage.tar.flaws import MENDS, Flaw, Skipped
 from samplerkit.storage.tar.index import Index
 from samplerkit.storage.tar.joining import edge, split_between
 
@@ -20,27 +24,37 @@ MOST_INDEXES = 4096
 class MetIndexes:
     """The indexes of shards, by number; the least recently used ones are let go.
 
-    It can be used by several threads.
+    It can be used by several threads. Where flaws are skipped, a shard may have fewer samples than were told:
+    those that are there are the first ones, and the others are missing.
 
     Args:
         names: of the shards.
         contents: what lies in them, as it was told or indexed.
+        skips: whether flaws are skipped.
     """
 
-    def __init__(self, names: tuple[str, ...], contents: Contents) -> None:
+    def __init__(self, names: tuple[str, ...], contents: Contents, *, skips: bool) -> None:
         self._names = names
         self._contents = contents
+        self._skips = skips
         self._lock = threading.Lock()
         self._indexes: OrderedDict[int, Index] = OrderedDict()
         self._versions: dict[int, tuple[int, int | str]] = {}
+        self._missing: dict[int, tuple[int, AbsentError]] = {}
+        self._split: dict[int, dict[int, AbsentError]] = {}
+        self._split_flaws: dict[int, Flaw] = {}
 
     @property
     def skipped(self) -> Skipped:
         """What is left out in the shards whose indexes are here."""
         with self._lock:
             met = list(self._indexes.values())
-        flaws: list[Flaw] = [flaw for index in met for flaw in index.flaws]
-        return Skipped.of(flaws, sum((Counter(index.counts) for index in met), Counter[str]()))
+            split = list(self._split_flaws.values())
+        flaws: list[Flaw] = [*(flaw for index in met for flaw in index.flaws), *split]
+        counts: Counter[str] = Counter(flaw.reason for flaw in split)
+        for index in met:
+            counts.update(index.counts)
+        return Skipped.of(flaws, counts)
 
     def get(self, number: int) -> Index | None:
         """Gives the index of a shard, if it is here."""
@@ -55,25 +69,52 @@ class MetIndexes:
 
         Raises:
             DatasetError: the shard has another version than before, or another number of samples than it
-                must; or one of its samples goes on in the next shard.
+                must, or one of its samples goes on in the next shard, and flaws are not skipped.
         """
-        name, told = self._names[number], int(self._contents.counts[number])
-        version = (index.archive.size, index.archive.version)
-        if self._versions.setdefault(number, version) != version:
-            raise index.archive.changed()
-        if index.num_samples != told and not self._contents.is_told:
-            raise index.archive.changed()
-        if index.num_samples != told:
-            mend = "correct lengths, or leave them out to have the shards indexed"
-            raise DatasetError(name, f"has {index.num_samples} samples, but {told} were told", mend=mend)
+        told = int(self._contents.counts[number])
+        if not index.is_lost:
+            self._check(number, index, told)
         with self._lock:
             self._indexes[number] = index
             self._indexes.move_to_end(number)
+            if index.num_samples < told:
+                self._missing[number] = index.num_samples, _lacking(self._names[number], index, told)
             if len(self._indexes) > MOST_INDEXES:
                 self._indexes.popitem(last=False)
         if self._contents.is_told:
             self._check_neighbours(number)
         return index
+
+    def present(self, number: int, rows: Ids, places: Ids, samples: Any) -> tuple[Ids, Ids]:
+        """Puts an error into the place of each sample that is missing, and gives the rows and places left.
+
+        Args:
+            number: of a shard whose index was added.
+            rows: the numbers of samples in the shard.
+            places: where each stands among the samples.
+            samples: takes the errors by place.
+        """
+        with self._lock:
+            missing, split = self._missing.get(number), dict(self._split.get(number, {}))
+        if missing is None and not split:
+            return rows, places
+        is_here = np.ones(rows.size, dtype=bool)
+        for at, (row, place) in enumerate(zip(rows.tolist(), places.tolist(), strict=True)):
+            error = missing[1] if missing is not None and row >= missing[0] else split.get(row)
+            if error is not None:
+                samples[place], is_here[at] = error, False
+        return rows[is_here], places[is_here]
+
+    def _check(self, number: int, index: Index, told: int) -> None:
+        version = (index.archive.size, index.archive.version)
+        if self._versions.setdefault(number, version) != version:
+            raise index.archive.changed()
+        if index.num_samples != told and not self._contents.is_told:
+            raise index.archive.changed()
+        if index.num_samples > told or (index.num_samples < told and not self._skips):
+            mend = "correct lengths, or leave them out to have the shards indexed"
+            problem = f"has {index.num_samples} samples, but {told} were told"
+            raise DatasetError(self._names[number], problem, mend=mend)
 
     def _check_neighbours(self, number: int) -> None:
         """Looks for a sample that is split over a shard and one beside it, if their indexes are here."""
@@ -81,6 +122,27 @@ class MetIndexes:
             with self._lock:
                 one, other = self._indexes.get(at), self._indexes.get(at + 1)
             if one is not None and other is not None:
-                split = split_between(edge(one, one.num_samples - 1), edge(other, 0), self._names[at])
+                last = one.num_samples - 1
+                split = split_between(edge(one, last), edge(other, 0), self._names[at])
                 if split is not None:
-                    raise Flaw(self._names[at + 1], *split).error()
+                    flaw = Flaw(self._names[at + 1], *split)
+                    if not self._skips:
+                        raise flaw.error()
+                    with self._lock:
+                        self._split_flaws[at] = flaw
+                        for shard, row in ((at, last), (at + 1, 0)):
+                            error = AbsentError(self._names[shard], flaw.problem, mend=MENDS[flaw.reason])
+                            self._split.setdefault(shard, {}).setdefault(row, error)
+
+
+def _lacking(name: str, index: Index, told: int) -> AbsentError:
+    """Says what is missing of a shard and why."""
+    number = told - index.num_samples
+    some = f"all {told}" if number == told else f"{number} of the {told}"
+    # Without flaws, the lengths may be those of other shards.
+    why = "it has no more"
+    mend = "correct lengths, or leave them out to have the shards indexed"
+    if index.flaws:
+        flaw = index.flaws[0]
+        why, mend = flaw.problem, MENDS.get(flaw.reason, "fetch or make the archive anew")
+    return AbsentError(name, f"lacks {some} samples that were told ({why})", mend=mend)

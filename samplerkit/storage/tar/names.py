@@ -22,7 +22,9 @@ _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?\Z")
 _LETTERS = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.(-?\d+))?\Z")
 
 
-def archive_names(urls: Any, options: RemoteOptions | None = None) -> tuple[str, ...]:
+def archive_names(
+    urls: Any, options: RemoteOptions | None = None, *, keeps_absent: bool = False
+) -> tuple[str, ...]:
     """Gives the names of the archives that a user means. Of remote ones nothing is asked, but for a glob.
 
     Args:
@@ -30,6 +32,7 @@ def archive_names(urls: Any, options: RemoteOptions | None = None) -> tuple[str,
             expanded as a shell does, then `*`, `?` and `[...]`, sorted by bytes. A path that exists is taken
             as it is. Web servers list no files.
         options: how remote archives are reached; None for the defaults.
+        keeps_absent: whether a path that is named and not there stays, if another one is there.
 
     Returns:
         One path or URL an archive, in the order given.
@@ -50,9 +53,11 @@ def archive_names(urls: Any, options: RemoteOptions | None = None) -> tuple[str,
         if is_remote(name):
             names += _remote(name, options or RemoteOptions())
         else:
-            names += _found(local_path(name))
+            names += _found(local_path(name), keeps_absent)
     if not names:
         raise ArgumentValueError("urls", "must not be empty", urls)
+    if keeps_absent and not any(is_remote(name) or os.path.isfile(name) for name in names):  # noqa: PTH113
+        raise DatasetError("urls", "there is no such file", names[0], mend="check the path")
     return tuple(names)
 
 
@@ -113,7 +118,7 @@ def _remote(pattern: str, options: RemoteOptions) -> list[str]:
     return names
 
 
-def _found(path: str) -> list[str]:
+def _found(path: str, keeps_absent: bool) -> list[str]:
     # Path's own methods raise where a name is too long to be one.
     is_file, is_folder = os.path.isfile, os.path.isdir
     if is_file(path):
@@ -127,6 +132,8 @@ def _found(path: str) -> list[str]:
             if not matches:
                 raise DatasetError("urls", "no file matches", name, mend="check folder and pattern")
             names += matches
+        elif keeps_absent and not is_folder(name):
+            names.append(name)
         else:
             problem = "is a folder" if is_folder(name) else "there is no such file"
             mend = "give its archives, as in 'folder/*.tar'" if is_folder(name) else "check the path"

@@ -14,6 +14,7 @@ from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
+from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.tar.source import Source
 from samplerkit.storage.tar.steps import Map, Step, checked_function
 
@@ -64,7 +65,7 @@ class View:
         return ids if self.selection is None else self.selection.ids[ids]
 
     def samples(self, ids: Ids) -> list[Any]:
-        """Reads samples and takes them through the steps.
+        """Reads samples and takes them through the steps; an `AbsentError` stays in its place.
 
         Args:
             ids: each in [0, len(layout)); int64 of shape (n,).
@@ -84,7 +85,9 @@ class View:
         sample = self.source.read_one(source_id)
         return self._taken(sample, id) if self.steps else sample
 
-    def _taken(self, sample: dict[str, Any], id: int) -> Any:
+    def _taken(self, sample: Any, id: int) -> Any:
+        if isinstance(sample, AbsentError):
+            return sample
         value: Any = sample
         for step in self.steps:
             try:
@@ -154,6 +157,8 @@ class Selection:
             keys = self.view.source.keys(self.view.source_ids(ids))
             asked = keys if self.by == "key" else self.view.samples(ids)
             for id, key, given in zip(ids.tolist(), keys, asked, strict=True):
+                if not key:  # it is missing
+                    continue
                 try:
                     chosen[id] = bool(self.predicate(given))
                 except Exception as error:

@@ -31,12 +31,14 @@ class Wanted:
     """What is wanted of one shard.
 
     Args:
+        number: of the shard.
         url: of the shard.
         index: of the shard.
         rows: the numbers of the samples in it, shape (n,).
         places: where each sample stands in the batch, shape (n,).
     """
 
+    number: int
     url: str
     index: Index
     rows: Ids

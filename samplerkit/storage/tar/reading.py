@@ -13,9 +13,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from samplerkit.order.typing import Ids
+from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.files.cache import ReadAheadCache
 from samplerkit.storage.files.shelf import CacheLimits
 from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.batches import Batch, Batches
 from samplerkit.storage.tar.contents import THREADS, Contents
 from samplerkit.storage.tar.costs import EpochCosts, FetchCosts, fetches_whole
@@ -68,7 +70,7 @@ class ShardReading:
         self._finding = threading.Lock()
         self._open: ReadAheadCache[Shard] = self._new_cache(stats)
         self._at_hand: WeakValueDictionary[int, Shard] = WeakValueDictionary()
-        self._met = MetIndexes(shards.names, contents)
+        self._met = MetIndexes(shards.names, contents, skips=shards.skips)
         self._batches: Batches | None = None
         self._is_whole: bool | None = None  # None: it was not told what comes
         self._epoch_samples = contents.layout.num_samples
@@ -118,7 +120,7 @@ class ShardReading:
         self._batches = Batches(self._by_ranges, batches)
 
     def read(self, ids: Ids) -> list[dict[str, Any]]:
-        """Reads samples."""
+        """Reads samples; if flaws are skipped, an `AbsentError` stands in place of one that is missing."""
         batches = self._batches
         if batches is not None:
             if batches.is_right:
@@ -154,6 +156,10 @@ class ShardReading:
                 found |= dict(in_threads(self.index, missing, THREADS, "samplerkit-index"))
         return found
 
+    def present(self, number: int, rows: Ids, places: Ids) -> tuple[Ids, Ids]:
+        """Leaves out the samples of a shard that are missing, once its index is known."""
+        return self._met.present(number, rows, places, {})
+
     def stop(self) -> None:
         """Lets everything go; threads end when they are done with what they do now."""
         if self._batches is not None:
@@ -188,7 +194,7 @@ class ShardReading:
                 number = opened.nearest(parts)
                 rows, places = parts.pop(number)
                 with opened.using(number) as shard:
-                    _put(shard, rows, places, samples)
+                    self._put(number, shard, rows, places, samples)
         finally:
             opened.end()
         return samples
@@ -198,17 +204,19 @@ class ShardReading:
         parts = self.split(ids)
         wanted = []
         for number, index in self.indexes(parts).items():
-            rows, places = parts[number]
+            rows, places = self._met.present(number, *parts[number], samples)
+            if not rows.size:
+                continue
             if (shard := self._at_hand.get(number)) is not None:
-                _put(shard, rows, places, samples)
+                self._put(number, shard, rows, places, samples)
             elif self._is_whole_here(number, index):
                 with self._open.using(number) as opened:
-                    _put(opened, rows, places, samples)
+                    self._put(number, opened, rows, places, samples)
             else:
-                wanted.append(Wanted(self._shards.urls[number], index, rows, places))
+                wanted.append(Wanted(number, self._shards.urls[number], index, rows, places))
         read = Read(0, 0)
         if wanted and self._shards.storage is not None:
-            read = read_ranges(wanted, self._shards.storage, samples)
+            read = self._read_ranges(wanted, self._shards.storage, samples)
             self._note_costs(read, sum(part.rows.size for part in wanted), wanted)
         return Batch(samples, read.bytes)
 
@@ -222,10 +230,37 @@ class ShardReading:
     def _opened(self, number: int) -> Shard:
         """Brings a shard here: what the cache of open shards calls."""
         known, refuses_stale = self._met.get(number), not self._contents.is_told
+        if known is not None and known.is_lost:
+            return self._shards.lost_shard(number, known)
         shard = self._shards.open(number, known, refuses_stale=refuses_stale)
         self._met.add(number, shard.index)
         self._at_hand[number] = shard
         return shard
+
+    def _put(self, number: int, shard: Shard, rows: Ids, places: Ids, samples: list[Any]) -> None:
+        """Reads samples of a shard on disk, and puts each into its place."""
+        rows, places = self._met.present(number, rows, places, samples)
+        try:
+            read = shard.reader.read(rows) if rows.size else []
+        except AbsentError as error:  # it was there when its index was found
+            self._met.add(number, self._shards.lost(number, error).index)
+            self._met.present(number, rows, places, samples)
+            return
+        for place, sample in zip(places.tolist(), read, strict=True):
+            samples[place] = sample
+
+    def _read_ranges(self, wanted: list[Wanted], storage: RemoteStorage, samples: list[Any]) -> Read:
+        """Reads parts of shards; one that is gone fails alone, if flaws are skipped."""
+        try:
+            return read_ranges(wanted, storage, samples)
+        except AbsentError as error:
+            if len(wanted) > 1 and self._shards.skips:
+                parts = [self._read_ranges([part], storage, samples) for part in wanted]
+                return Read(sum(part.requests for part in parts), sum(part.bytes for part in parts))
+            part = wanted[0]
+            self._met.add(part.number, self._shards.lost(part.number, error).index)
+            self._met.present(part.number, part.rows, part.places, samples)
+            return Read(0, 0)
 
     def _new_cache(self, stats: FileStats) -> ReadAheadCache[Shard]:
         return ReadAheadCache(self._opened, len(self._shards.urls), self._fetching.limits, stats)
@@ -246,9 +281,3 @@ class ShardReading:
             advice = self._costs.advice()
             if advice:
                 warnings.warn(f"{self._shards.names[0]}: {advice}", stacklevel=2)
-
-
-def _put(shard: Shard, rows: Ids, places: Ids, samples: list[Any]) -> None:
-    """Reads samples of a shard on disk, and puts each into its place."""
-    for place, sample in zip(places.tolist(), shard.reader.read(rows), strict=True):
-        samples[place] = sample

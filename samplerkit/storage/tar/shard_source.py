@@ -51,6 +51,7 @@ class ShardSource(Source):
     ) -> None:
         self.names = shards.names
         self.progress = progress
+        self.logged: set[str] = set()
         self._shards = shards
         self._told = None if lengths is None else told_contents(shards.urls, lengths)
         self._fetching = fetching
@@ -95,6 +96,10 @@ class ShardSource(Source):
         return self._told is not None or "contents" in self.__dict__
 
     @property
+    def may_lack(self) -> bool:
+        return self._shards.skips
+
+    @property
     def skipped(self) -> Skipped:
         reading = self._processes.here().held
         return self.contents.skipped if self._told is None or reading is None else reading.skipped
@@ -117,7 +122,8 @@ class ShardSource(Source):
         reading = self._reading()
         parts = reading.split(ids)
         for number, index in reading.indexes(parts).items():
-            for row, place in zip(*(part.tolist() for part in parts[number]), strict=True):
+            rows, places = reading.present(number, *parts[number])
+            for row, place in zip(rows.tolist(), places.tolist(), strict=True):
                 keys[place] = index.key(row).decode("utf-8", "surrogateescape")
         return keys
 

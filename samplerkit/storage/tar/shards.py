@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import final
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.remote.location import is_remote
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
@@ -19,7 +20,8 @@ from samplerkit.storage.tar.beside import index_beside
 from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.catalogue import Catalogue
 from samplerkit.storage.tar.confirm import agrees, stale
-from samplerkit.storage.tar.index import Index, find_index, found_or_made, kept, make_index
+from samplerkit.storage.tar.flaws import Flaw
+from samplerkit.storage.tar.index import Index, empty_index, find_index, found_or_made, kept, make_index
 from samplerkit.storage.tar.reader import Reader, open_plain
 from samplerkit.storage.user_cache import user_cache_folder
 
@@ -88,11 +90,30 @@ class Shards:
             DatasetError: the shard is not there, or the server does not answer; or it has a flaw, and flaws
                 are errors.
         """
-        archive = self.archive(number)
-        if archive.size == UNKNOWN_SIZE:
-            return None
-        index = self._without_shard(number, archive)
+        try:
+            archive = self.archive(number)
+            if archive.size == UNKNOWN_SIZE:
+                return None
+            index = self._without_shard(number, archive)
+        except AbsentError as error:
+            return self.lost(number, error).index
         return None if index is None else self._accepted(index)
+
+    def lost(self, number: int, error: AbsentError) -> Shard:
+        """Gives what stands for a shard that is not there: one without samples and with a flaw.
+
+        Raises:
+            AbsentError: flaws are errors.
+        """
+        if not self.skips:
+            raise error
+        name = self.names[number]
+        flaw = Flaw(name, 0, "unreadable", error.problem)
+        return self.lost_shard(number, empty_index(Archive(name, 0, 0, None, ""), flaw))
+
+    def lost_shard(self, number: int, index: Index) -> Shard:
+        """Gives what stands for a shard that is known to be lost."""
+        return Shard(self.names[number], 0, index, Reader(Catalogue.of(index), self.cache, 1), None)
 
     def cache_capacity(self) -> int:
         """Tells how many shards the cache on disk can hold, if all are as large as one of them."""
@@ -125,6 +146,12 @@ class Shards:
         Raises:
             DatasetError: the shard cannot be read, or has a flaw, and flaws are errors.
         """
+        try:
+            return self._opened(number, known, refuses_stale=refuses_stale)
+        except AbsentError as error:
+            return self.lost(number, error)
+
+    def _opened(self, number: int, known: Index | None, *, refuses_stale: bool) -> Shard:
         url = self.urls[number]
         copy: LocalFile | None = None
         if self.storage is None or not is_remote(url):

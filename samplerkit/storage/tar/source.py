@@ -35,6 +35,8 @@ class Source(Protocol):
 
     names: tuple[str, ...]
     progress: Progress
+    logged: set[str]
+    """The shards of which it was logged that something of them is missing."""
 
     @property
     def layout(self) -> Layout:
@@ -65,6 +67,10 @@ class Source(Protocol):
         """Whether the layout can be told without asking for remote shards."""
 
     @property
+    def may_lack(self) -> bool:
+        """Whether samples of the layout may be missing: `read` then gives an `AbsentError` in their place."""
+
+    @property
     def wants_to_know(self) -> bool:
         """Whether `expect` is of use."""
 
@@ -76,13 +82,13 @@ class Source(Protocol):
         """Is told what is read next, batch by batch, and how many samples an epoch has."""
 
     def read(self, ids: Ids) -> list[dict[str, Any]]:
-        """Reads samples."""
+        """Reads samples; where some may be missing, an `AbsentError` stands in their place."""
 
     def read_one(self, id: int) -> dict[str, Any]:
         """Reads one sample: what `read` gives for it."""
 
     def keys(self, ids: Ids) -> list[str]:
-        """Gives the keys of samples."""
+        """Gives the keys of samples; "" for one that is missing."""
 
     def is_large(self, ids: Ids) -> bool:
         """Whether samples are so large that they are better read one at a time."""
@@ -111,6 +117,7 @@ class IndexedSource(Source):
     max_cache_bytes = None
     is_remote = False
     is_layout_known = True
+    may_lack = False
     wants_to_know = False
     stats = None
 
@@ -125,6 +132,7 @@ class IndexedSource(Source):
     ) -> None:
         self.names = names
         self.progress = progress
+        self.logged: set[str] = set()
         self._on_error = on_error
         self._max_handles = max_handles
         self._checksums = checksums

@@ -1,0 +1,312 @@
+"""Samples that were told and are not there: left out of their batches, while the steps stay as they were."""
+
+from __future__ import annotations
+
+import logging
+import re
+import tarfile
+from collections import Counter
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch.utils.data
+
+import samplerkit as sk
+from samplerkit.compat.webdataset import WebDataset
+from samplerkit.storage.absent import AbsentError
+from tests.storage.tar.remote_shards import EACH, NUMBERS, PATTERN, SHARDS, as_list, write_shards
+from tests.storage.tar.server import Server
+
+LENGTHS = [EACH] * SHARDS
+CUT, GONE, EMPTY = 2, 4, 7
+"""A shard that ends early, one that is not there, and one that is no archive at all."""
+
+KEPT = 6
+"""Samples of the shard that ends early that are whole."""
+
+MISSING = {*range(CUT * EACH + KEPT, CUT * EACH + EACH)}
+MISSING |= {shard * EACH + row for shard in (GONE, EMPTY) for row in range(EACH)}
+GOOD = [f"{number:05}" for number in NUMBERS if number not in MISSING]
+
+LOGGED = [
+    rf"left out: .*train-{CUT:02}\.tar: lacks {EACH - KEPT} of the {EACH} samples that were told \(truncated",
+    rf"left out: .*train-{GONE:02}\.tar: lacks all {EACH} samples that were told \(unreadable: ",
+    rf"left out: .*train-{EMPTY:02}\.tar: lacks all {EACH} samples that were told \(damaged header",
+]
+"""What stands in the log, in the order of the shards."""
+
+
+def damage(folder):
+    cut = folder / f"train-{CUT:02}.tar"
+    cut.write_bytes(cut.read_bytes()[: KEPT * 2048 + 3 * 512 + 100])
+    (folder / f"train-{GONE:02}.tar").unlink()
+    (folder / f"train-{EMPTY:02}.tar").write_bytes(b"no archive" * 1000)
+
+
+@pytest.fixture(name="folder")
+def fixture_folder(tmp_path):
+    write_shards(tmp_path / "data", index=False)
+    return tmp_path / "data"
+
+
+@pytest.fixture(name="place", params=["disk", "shards", "ranges", "auto"])
+def fixture_place(request, folder):
+    """Where the shards lie, and how remote ones are fetched; those of the folder are damaged later."""
+    if request.param == "disk":
+        # All names are known before a shard goes.
+        yield [f"{folder}/train-{number:02}.tar" for number in range(SHARDS)], {}
+    else:
+        with Server(folder) as server:
+            yield f"{server.url}/{PATTERN}", {"fetch": request.param}
+
+
+def made(place, tmp_path, **options):
+    urls, more = place
+    told = {"lengths": LENGTHS, "on_error": "skip", "progress": False, "cache": tmp_path / "cache"}
+    return sk.TarDataset(urls, **told, **more, **options)
+
+
+def lines(caplog):
+    return sorted(
+        (one.getMessage() for one in caplog.records if one.getMessage().startswith("left out")),
+        key=lambda line: re.search(r"train-(\d+)", line)[1],
+    )
+
+
+def check_log(caplog):
+    """One line a shard."""
+    found = lines(caplog)
+    assert len(found) == len(LOGGED)
+    for line, text in zip(found, LOGGED, strict=True):
+        assert re.match(text, line), line
+
+
+@pytest.mark.filterwarnings("ignore:.*requests")
+@pytest.mark.parametrize("sampler", [sk.SequentialSampler(), sk.RandomSampler(seed=3)])
+def test_the_good_samples_are_read_once_and_the_steps_stay(place, folder, tmp_path, sampler):
+    dataset = made(place, tmp_path)
+    damage(folder)
+    for epoch in range(2):
+        loaders = [
+            sk.Loader(dataset, sampler, batch_size=5, world=sk.World(2, rank), collate_fn=as_list)
+            for rank in range(2)
+        ]
+        received, pads = Counter(), 0
+        for loader in loaders:
+            loader.set_epoch(epoch)
+            steps = 0
+            for batch in loader:
+                step, steps = loader.step - 1, steps + 1
+                assert batch, "a step without a sample"
+                is_pad = loader.pads(step)
+                assert [int(sample["__key__"]) for sample in batch] == loader.ids(step).tolist()
+                received.update(s["__key__"] for s, pad in zip(batch, is_pad, strict=True) if not pad)
+                pads += int(is_pad.sum())
+            assert steps == len(loader) == 10
+        assert received == Counter(GOOD)
+    states = [loader.state_dict() for loader in loaders]
+    assert states[0] == states[1]
+    assert {skip.id for loader in loaders for skip in loader.skipped} == MISSING
+    counts = dataset.skipped.counts
+    assert {name: counts[name] for name in ("truncated", "unreadable", "damaged header")} == {
+        "truncated": 1,
+        "unreadable": 1,
+        "damaged header": 1,
+    }
+    dataset.close()
+
+
+def test_each_shard_has_one_line_in_the_log_of_a_loader(place, folder, tmp_path, caplog):
+    dataset = made(place, tmp_path)
+    damage(folder)
+    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=5, collate_fn=as_list, num_workers=2)
+    with caplog.at_level(logging.WARNING), loader:
+        for _ in range(2):
+            assert sum(1 for _ in loader) == len(loader) == 20
+    check_log(caplog)
+    assert loader.stats.skipped == 2 * len(MISSING)
+
+
+def test_a_batch_of_which_nothing_is_there_has_a_pad_that_stands_in(place, folder, tmp_path):
+    dataset = made(place, tmp_path)
+    damage(folder)
+    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=EACH // 2, collate_fn=as_list)
+    with loader:
+        batches = []
+        for batch in loader:
+            batches.append([sample["__key__"] for sample in batch])
+            step = loader.step - 1
+            is_stand_in = len(batch) < EACH // 2
+            assert loader.pads(step).tolist() == [is_stand_in] * len(batch)
+            assert [f"{id:05}" for id in loader.ids(step).tolist()] == batches[-1]
+    assert batches[2 * GONE] == batches[2 * GONE + 1] == [f"{(GONE + 1) * EACH:05}"]
+    # Where a shard ends early its own first sample stands in; after the last shard, the first of all.
+    assert batches[2 * CUT + 1] == [f"{CUT * EACH:05}"]
+    assert batches[2 * EMPTY] == ["00000"]
+    dataset.close()
+
+
+def test_without_a_loader_missing_samples_are_left_out_too(place, folder, tmp_path, caplog):
+    dataset = made(place, tmp_path)
+    damage(folder)
+    assert [sample["__key__"] for sample in dataset] == GOOD
+    keys = dataset.keys()
+    assert [key for key in keys if key] == GOOD
+    assert len(keys) == len(NUMBERS)
+    with pytest.raises(AbsentError, match=rf"train-{CUT:02}\.tar: lacks {EACH - KEPT} of the {EACH} samples"):
+        dataset[CUT * EACH + KEPT]
+    assert dataset[CUT * EACH + KEPT - 1]["__key__"] == f"{CUT * EACH + KEPT - 1:05}"
+    chosen = dataset.select(lambda key: int(key) % 2 == 0, by="key")
+    assert [sample["__key__"] for sample in chosen] == [key for key in GOOD if int(key) % 2 == 0]
+    assert [s["__key__"] for s in dataset.select(lambda s: True)] == GOOD
+    loader = torch.utils.data.DataLoader(dataset, batch_size=8, collate_fn=as_list)
+    keys = [[sample["__key__"] for sample in batch] for batch in loader]
+    assert len(keys) == len(NUMBERS) // 8
+    assert set(chain.from_iterable(keys)) == set(GOOD)
+    check_log(caplog)
+    dataset.close()
+
+
+def test_the_pipeline_is_not_asked_about_what_is_missing(place, folder, tmp_path):
+    dataset = made(place, tmp_path)
+    damage(folder)
+    numbers = dataset.decode().to_tuple("cls").map(lambda one: one[0])
+    assert list(numbers) == [int(key) for key in GOOD]
+    dataset.close()
+
+
+def drawn(sample):
+    return sample["__key__"], int(sk.draw_rng().integers(1 << 40))
+
+
+def test_the_draws_of_good_samples_are_those_of_whole_shards(folder, tmp_path):
+    paths = f"{folder}/{PATTERN}"
+    options = {"batch_size": EACH // 2, "collate_fn": as_list, "seed_draws": True}
+    whole = sk.TarDataset(paths, cache=tmp_path / "whole").map(drawn)
+    expected = [list(batch) for batch in sk.Loader(whole, sk.SequentialSampler(), **options)]
+    damage(folder)
+    dataset = made((paths, {}), tmp_path).map(drawn)
+    received = list(sk.Loader(dataset, sk.SequentialSampler(), **options))
+    good = set(GOOD)
+    for batch, other in zip(received, expected, strict=True):
+        left = [pair for pair in other if pair[0] in good]
+        # What stands in has the draw of the first sample of its batch.
+        assert batch == left if left else [number for _, number in batch] == [other[0][1]]
+
+
+def test_raising_stays_raising(place, folder, tmp_path):
+    urls, more = place
+    dataset = sk.TarDataset(urls, lengths=LENGTHS, progress=False, cache=tmp_path / "cache", **more)
+    damage(folder)
+    with pytest.raises(sk.DatasetError, match=rf"train-{CUT:02}\.tar: truncated at byte"):
+        dataset[CUT * EACH]
+    with pytest.raises(sk.DatasetError, match=rf"train-{GONE:02}\.tar: (cannot be|does not exist)"):
+        dataset[GONE * EACH]
+    dataset.close()
+
+
+def test_a_shard_that_goes_while_it_is_in_use_is_left_out_from_then_on(place, folder, tmp_path, caplog):
+    dataset = made(place, tmp_path, max_shards=1, read_ahead=0)
+    assert dataset[GONE * EACH]["__key__"] == f"{GONE * EACH:05}"
+    dataset[0]
+    damage(folder)
+    if place[1].get("fetch") in {"shards", "auto"}:
+        # It stays in the cache on disk.
+        assert dataset[GONE * EACH + 3]["__key__"] == f"{GONE * EACH + 3:05}"
+    else:
+        with pytest.raises(AbsentError, match=rf"train-{GONE:02}\.tar: lacks all"):
+            dataset[GONE * EACH + 3]
+        assert [s["__key__"] for s in dataset.__getitems__([1, GONE * EACH, 3])] == ["00001", "00003"]
+        assert len(lines(caplog)) == 1
+    dataset.close()
+
+
+def test_a_shard_that_was_never_there_is_left_out(folder, tmp_path):
+    damage(folder)
+    paths = f"{folder}/{PATTERN}"
+    told = {"lengths": LENGTHS, "cache": tmp_path / "cache", "progress": False}
+    dataset = sk.TarDataset(paths, on_error="skip", **told)
+    assert dataset.layout.sizes.tolist() == LENGTHS
+    assert [sample["__key__"] for sample in dataset] == GOOD
+    with pytest.raises(sk.DatasetError, match=rf"urls: there is no such file, got '.*/train-{GONE:02}\.tar'"):
+        sk.TarDataset(paths, **told)
+    with pytest.raises(sk.DatasetError, match=r"urls: there is no such file, got '.*/nowhere/train-00\.tar'"):
+        sk.TarDataset(f"{folder}/nowhere/{PATTERN}", on_error="skip", **told)
+
+
+def test_where_most_is_gone_the_job_ends(folder, tmp_path):
+    paths = [f"{folder}/train-00.tar"] * 70
+    dataset = sk.TarDataset(paths, lengths=[EACH] * 70, on_error="skip", cache=tmp_path / "cache")
+    (folder / "train-00.tar").unlink()
+    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=4, collate_fn=as_list)
+    with pytest.raises(
+        sk.DatasetError,
+        match=r"train-00\.tar: lacks all 12 samples .*\. None of 64 shards has a sample to make a batch of",
+    ):
+        next(iter(loader))
+
+
+def test_more_samples_than_were_told_are_an_error_still(folder, tmp_path):
+    dataset = sk.TarDataset(
+        f"{folder}/{PATTERN}", lengths=[EACH - 1] * SHARDS, on_error="skip", cache=tmp_path / "cache"
+    )
+    with pytest.raises(
+        sk.DatasetError, match=rf"has {EACH} samples, but {EACH - 1} were told; correct lengths"
+    ):
+        dataset[0]
+
+
+def test_fewer_samples_without_damage_are_said_to_be_the_fault_of_the_lengths(folder, tmp_path):
+    dataset = sk.TarDataset(
+        f"{folder}/{PATTERN}", lengths=[EACH + 1] * SHARDS, on_error="skip", cache=tmp_path / "cache"
+    )
+    with pytest.raises(
+        AbsentError,
+        match=rf"train-00\.tar: lacks 1 of the {EACH + 1} samples that were told \(it has no more\); correct",
+    ):
+        dataset[EACH]
+
+
+def test_a_sample_split_over_two_shards_is_left_out_when_both_were_met(tmp_path):
+    for number, names in enumerate((["a.txt", "a.cls", "m.txt"], ["m.cls", "z.txt", "z.cls"])):
+        with tarfile.open(tmp_path / f"{number}.tar", "w") as archive:
+            for name in names:
+                (tmp_path / "file").write_text(name)
+                archive.add(tmp_path / "file", name)
+    dataset = sk.TarDataset(
+        f"{tmp_path}/{{0..1}}.tar", lengths=[2, 2], on_error="skip", cache=tmp_path / "cache"
+    )
+    dataset.keys()
+    assert dataset.keys() == ["a", "", "", "z"]
+    assert [sample["__key__"] for sample in dataset] == ["a", "z"]
+    assert dict(dataset.skipped.counts) == {"split sample": 1}
+    with pytest.raises(
+        AbsentError, match=r"1\.tar: split sample at byte 1024: 'm' begins in .*0\.tar; write"
+    ):
+        dataset[2]
+
+
+def test_a_server_that_does_not_answer_is_no_missing_shard(folder, tmp_path):
+    with Server(folder) as server:
+        url = f"{server.url}/{PATTERN}"
+    dataset = sk.TarDataset(
+        url,
+        lengths=LENGTHS,
+        on_error="skip",
+        cache=tmp_path / "cache",
+        remote={"attempts": 1, "timeout": 1.0},
+    )
+    with pytest.raises(sk.DatasetError, match=r"train-00\.tar: could not be read, tried once"):
+        dataset.__getitems__(np.arange(3))
+    dataset.close()
+
+
+def test_the_webdataset_drop_in_leaves_out_what_is_missing(place, folder, tmp_path, caplog):
+    urls, more = place
+    dataset = WebDataset(
+        urls, lengths=LENGTHS, on_error="skip", cache=tmp_path / "cache", shardshuffle=False, **more
+    )
+    damage(folder)
+    assert [sample["__key__"] for sample in dataset] == GOOD
+    check_log(caplog)
