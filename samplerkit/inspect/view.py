@@ -118,7 +118,7 @@ class RunView:
         link = self.run.recipe
         while (child := link.get_child()) is not None:
             link = child
-        mode = getattr(link, "_mode", None)
+        mode = getattr(link, "mode", None)
         return mode if isinstance(mode, Mode) and not getattr(link, "replacement", False) else None
 
     @property
