@@ -19,6 +19,7 @@ CORE = ["errors", "names", "order", "samplers", "loading"]
 MAY_IMPORT = {
     "errors": [],
     "names": [],
+    "__main__": ["cli"],
     "order": ["errors"],
     "samplers": ["errors", "names", "order"],
     "loading": ["errors", "order", "samplers"],

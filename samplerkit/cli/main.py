@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import warnings
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -24,6 +26,9 @@ from samplerkit.errors import SamplerkitError
 
 # The commands stand in the order in which they are met.
 _COMMANDS = (demo, validate, schema, plan, plot, check, at, when, state, pack, index)
+
+_STDOUT = 1
+_OF_STDOUT = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT}
 
 # typer has it from click, or from its own copy of click, and does not name it.
 _UsageError: Any = typer.BadParameter.__bases__[0]
@@ -61,11 +66,25 @@ def main() -> None:
 
     Exits with 0 if all is well, 1 if something was found or refused, 2 if the command cannot be run as asked.
     """
+    if sys.stdout is None:
+        _end_without_stdout("is closed")
     try:
         with warnings.catch_warnings():
             # The machine that plans a job is seldom the one that runs it.
             warnings.filterwarnings("ignore", "This DataLoader will create")
-            sys.exit(app(prog_name="samplerkit", standalone_mode=False) or 0)
+            code = app(prog_name="samplerkit", standalone_mode=False) or 0
+            # Here, and not when the interpreter ends: a full disk is then an error that can be told.
+            sys.stdout.flush()
+            sys.exit(code)
+    except OSError as error:
+        if error.errno not in _OF_STDOUT or error.filename is not None:
+            raise
+        _end_without_stdout(os.strerror(error.errno))
+    except SystemExit:
+        # What click does, without a word, where a pipe is closed.
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":
+            _end_without_stdout(os.strerror(errno.EPIPE))
+        raise
     except typer.Abort:
         sys.exit(130)
     except _UsageError as error:
@@ -79,6 +98,14 @@ def main() -> None:
         line = "; ".join([f"samplerkit: {error}", *getattr(error, "__notes__", [])])
         typer.echo(line, err=True)
         sys.exit(2)
+
+
+def _end_without_stdout(reason: str) -> NoReturn:
+    """Says that nothing more can be said, and ends."""
+    # What is left in the buffer must not fail a second time when the interpreter ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+    typer.echo(f"samplerkit: standard output: {reason}", err=True)
+    sys.exit(1)
 
 
 def _show_usage_error(error: Any) -> None:

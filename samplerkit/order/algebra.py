@@ -50,6 +50,10 @@ class Composed(Order):
     def __init__(self, parts: tuple[Order, ...]) -> None:
         self.parts = parts
 
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self.parts
+
     def __len__(self) -> int:
         return len(self.parts[0])
 
@@ -73,6 +77,10 @@ class Prefix(Order):
     def __init__(self, order: Order, length: int) -> None:
         self._order = order
         self._length = min(length, len(order))
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self._order, self._length
 
     def __len__(self) -> int:
         return self._length
@@ -107,6 +115,10 @@ class Shard(Order):
         total = len(order) - start
         missing = 0 if padded else first
         self._length = max(0, -(-(total - missing) // num_shards))
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self._order, self._num_shards, self._first, self._length
 
     def __len__(self) -> int:
         return self._length
@@ -146,6 +158,10 @@ class Weave(Order):
         self._alive = [np.flatnonzero(lengths > row) for row in self._rows]
         widths = np.array([alive.size for alive in self._alive[:-1]], dtype=np.int64)
         self._starts = np.append(0, np.cumsum(widths * np.diff(self._rows)))
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self._orders
 
     def __len__(self) -> int:
         return int(self._starts[-1])

@@ -39,6 +39,10 @@ class FileSequence(Order):
         self._starts: Ids = np.append(0, np.cumsum(layout.sizes[self._files]))
         self._moves: Ids = layout.starts[self._files] - self._starts[:-1]
 
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self._layout, self._files
+
     def __len__(self) -> int:
         return len(self._layout)
 
@@ -93,6 +97,10 @@ class LaneWeave(Order):
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
 
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return (self._lanes,)
+
     def __len__(self) -> int:
         return self._lanes.num_rows
 
@@ -130,6 +138,10 @@ class BlockShuffle(Order):
         self._missing = self._block_size - first
         self._blocks_per_run = -(-(longest + self._missing) // self._block_size)
         self._key = key
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self._starts, self._block_size, self._missing, self._key
 
     def __len__(self) -> int:
         return int(self._starts[-1])

@@ -38,6 +38,10 @@ class Mixed(Order):
         self._length = length
         self._key = key
 
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self._layout, self._schedule.weights, self._length, self._key
+
     def __len__(self) -> int:
         return self._length
 

@@ -64,6 +64,14 @@ class Order(ABC):
             Sorted by neither. An id that does not occur is not in `which`.
         """
 
+    @property
+    def recipe(self) -> tuple[object, ...] | None:
+        """What the order was made of: orders of one class and equal recipes hold the same ids.
+
+        None where nothing says so, and the order is equal to itself alone.
+        """
+        return None
+
     @overload
     def __getitem__(self, index: int) -> int: ...
     @overload
@@ -161,6 +169,55 @@ class Order(ABC):
             return positions[sequence]
         return which[sequence], positions[sequence]
 
+    @final
+    def __contains__(self, id: object) -> bool:
+        """Tells whether a sample is read at all, by `positions_of`: what is no integer is not in an order."""
+        if isinstance(id, bool | np.bool_) or not isinstance(id, int | np.integer):
+            return False
+        return self.positions_of(int(id)).size > 0
+
+    @final
+    def index(self, id: int) -> int:
+        """Gives the first position of a sample.
+
+        Raises:
+            ArgumentTypeError: no integer.
+            ArgumentValueError: the order does not hold it.
+        """
+        positions = self.positions_of(id)
+        if not positions.size:
+            raise ArgumentValueError("id", f"is not in an order of {len(self)} samples", id)
+        return int(positions[0])
+
+    @final
+    def count(self, id: int) -> int:
+        """Tells how often a sample is read.
+
+        Raises:
+            ArgumentTypeError: no integer.
+        """
+        return self.positions_of(id).size
+
+    @final
+    def __eq__(self, other: object) -> bool:
+        """Tells whether two orders are made alike, and so hold the same ids at the same positions.
+
+        Nothing is evaluated: orders of the same ids that were made in different ways are not equal. Compare
+        `order[:]` for that.
+        """
+        if self is other:
+            return True
+        if not isinstance(other, Order):
+            return NotImplemented
+        mine, others = self.recipe, other.recipe
+        if type(self) is not type(other) or mine is None or others is None:
+            return False
+        return len(mine) == len(others) and all(map(_is_same, mine, others))
+
+    @final
+    def __hash__(self) -> int:
+        return hash((type(self), len(self)))
+
     def __repr__(self) -> str:
         shown = ", ".join(str(i) for i in self[:6].tolist())
         return f"Order([{shown}{', ...' if len(self) > 6 else ''}], length {len(self)})"
@@ -182,6 +239,12 @@ class Order(ABC):
         checked = positions.astype(np.int64)
         checked[checked < 0] += length
         return checked
+
+
+def _is_same(one: object, other: object) -> bool:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return np.array_equal(one, other)
+    return bool(one == other)
 
 
 def _part(length: int, index: slice) -> range:

@@ -53,6 +53,10 @@ class Range(Order):
         self.start = start
         self._length = length
 
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self.start, self._length
+
     def __len__(self) -> int:
         return self._length
 
@@ -70,6 +74,11 @@ class Permuted(Order):
 
     def __init__(self, size: int, key: Key) -> None:
         self._permutation = Permutation(size, key)
+        self._key = key
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self._permutation.size, self._key
 
     def __len__(self) -> int:
         return self._permutation.size
@@ -89,6 +98,10 @@ class Table(Order):
     def __init__(self, ids: Ids) -> None:
         self._ids = np.array(ids, dtype=np.int64) if ids.flags.writeable else np.asarray(ids, dtype=np.int64)
         self._ids.flags.writeable = False
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return (self._ids,)
 
     def __len__(self) -> int:
         return self._ids.size
@@ -120,6 +133,10 @@ class Draws(Order):
         self._words: Words = key.words(_HASH_WORDS)
         self._cumulative = cumulative
         self._total = population if cumulative is None else int(cumulative[-1])
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self._length, self._words, self._total, self._cumulative
 
     def __len__(self) -> int:
         return self._length

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -55,3 +56,24 @@ def test_too_low_an_accuracy_of_global_is_said():
 
     assert verdict(row(95.0)) is None
     assert verdict(row(94.9)) == "GLOBAL reached 94.9%, and 95% was expected"
+
+
+@pytest.mark.parametrize(
+    ("shell", "reason"),
+    [
+        ("{command} > /dev/full", "No space left on device"),
+        ("{command} >&-", "is closed"),
+        ("({command}; echo $? >&2) | true", "Broken pipe"),
+    ],
+)
+@pytest.mark.parametrize("arguments", ["schema", "plan {config}"])
+def test_a_full_or_closed_stdout_is_one_line_and_exit_code_1(tmp_path, arguments, shell, reason):
+    config = tmp_path / "run.yaml"
+    config.write_text("dataset: {kind: layout, size: 100}\nsampler: {kind: random}\n")
+    command = f"{sys.executable} -m samplerkit {arguments.format(config=config)}"
+    result = subprocess.run(
+        ["/bin/sh", "-c", shell.format(command=command)], capture_output=True, text=True, check=False
+    )
+    lines = result.stderr.splitlines()
+    code = lines.pop() if "|" in shell else str(result.returncode)
+    assert (lines, code) == ([f"samplerkit: standard output: {reason}"], "1")

@@ -76,6 +76,10 @@ class Cycled(Order):
         self._order = order
         self._length = length
 
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self._order, self._length
+
     def __len__(self) -> int:
         return self._length
 

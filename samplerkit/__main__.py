@@ -1,0 +1,5 @@
+"""`python -m samplerkit`: the command, where scripts are not on the path."""
+
+from samplerkit.cli.main import main
+
+main()
