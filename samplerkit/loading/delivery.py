@@ -55,9 +55,20 @@ class Delivery:
     def _fits_lanes(self) -> bool:
         return self.lanes % self.num_shards == 0 or self.num_shards % self.lanes == 0
 
+    @property
+    def left(self) -> int:
+        """How many positions there are from the start on."""
+        return self.total - self.start
+
+    @property
+    def job_steps(self) -> int:
+        """The number of steps that the ranks take together: that of the rank with the most batches."""
+        left = self.left
+        return left // self.global_batch if self.tail == "drop" else -(-left // self.global_batch)
+
     def samples(self, shard: int) -> int:
         """Gives the number of samples that a rank gets, pads included."""
-        left = self.total - self.start
+        left = self.left
         if self.tail == "drop":
             return left // self.global_batch * self.batch_size
         if self.tail == "pad":
@@ -66,12 +77,19 @@ class Delivery:
         return whole + (self._seat(shard) < rest)
 
     def steps(self, shard: int) -> int:
-        """Gives the number of batches that a rank gets."""
+        """Gives the number of batches that a rank gets: `job_steps`, or with `ragged` perhaps one less."""
         return -(-self.samples(shard) // self.batch_size)
 
     def position_after(self, steps: int) -> int:
         """Gives the position up to which the first steps have consumed the order."""
         return min(self.start + steps * self.global_batch, self.total)
+
+    def is_over_after(self, steps: int) -> bool:
+        """Tells whether the first steps leave nothing to any rank, of an epoch that has begun.
+
+        This is a fact of the job: a rank whose own samples are at their end may be one step before it.
+        """
+        return steps >= self.job_steps and (steps > 0 or self.start > 0)
 
     def positions(self, shard: int, step: int) -> Ids:
         """Gives the positions that a rank reads in a step.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, final, get_args
 
@@ -21,6 +20,7 @@ from samplerkit.loading.request import BadSamples, Skipped
 from samplerkit.loading.run import Run
 from samplerkit.loading.source import MakeStage, OpenSource, Source
 from samplerkit.loading.stats import LoaderStats
+from samplerkit.loading.torch_names import ForTrainers
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
@@ -36,22 +36,6 @@ REFUSED = {
     "in_order": "batches come in the order of the sampler",
 }
 """Options of a DataLoader that a loader does not take, and what to do in place of them."""
-
-
-@final
-@dataclass(frozen=True)
-class ForTrainers:
-    """Leads trainers that set the epoch of samplers to a loader: Lightning to `loader.batch_sampler.sampler`.
-
-    Args:
-        sampler: the loader.
-    """
-
-    sampler: Loader
-
-    def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch that the next iteration reads."""
-        self.sampler.set_epoch(epoch)
 
 
 @final
@@ -159,8 +143,6 @@ class Loader:
             dataloader_options,
             seed_draws=arguments.boolean("seed_draws", seed_draws),
         )
-        self._iteration: object | None = None
-        self._next_epoch: int | None = None
         self._received: Final = Received()
         self._progress: Final = Progress(self._run, self.batch_size, self.tail)
 
@@ -191,11 +173,31 @@ class Loader:
 
     def __len__(self) -> int:
         """The number of batches in a whole epoch of this rank."""
-        return self._progress.whole_epoch.steps
+        return self._progress.epoch_steps
+
+    @property
+    def remaining(self) -> int:
+        """The number of batches of this rank that are not handed out yet."""
+        return self._progress.remaining
+
+    @property
+    def epoch_step(self) -> int:
+        """The batches of the whole epoch without those that remain, for a progress bar of `len(loader)`.
+
+        A resume leaves it as it was. On another number of ranks it counts in the steps of these.
+
+        Example:
+            >>> import samplerkit as sk
+            >>> loader = sk.Loader(range(10), sk.SequentialSampler(), batch_size=2)
+            >>> loader.load_state_dict(loader.state_dict(step=3))
+            >>> [(loader.epoch_step, loader.remaining, len(loader), loader.step) for batch in loader]
+            [(4, 1, 5, 1), (5, 0, 5, 2)]
+        """
+        return self._progress.epoch_steps - self._progress.remaining
 
     @property
     def steps_left(self) -> int:
-        """The number of batches of this rank from where this loader began the epoch."""
+        """The number of batches of this rank from where this loader began the epoch, read or not."""
         return self._progress.reading.steps
 
     @property
@@ -220,17 +222,14 @@ class Loader:
         """Sets the epoch that the next iteration reads.
 
         The current epoch keeps its position, so that a trainer may call this after a restore. While an
-        iteration is under way, the epoch is set at its end.
+        iteration is under way, the epoch is set at its end: after its last batch, where it is left early, or
+        when another one begins.
 
         Raises:
             ArgumentTypeError: no integer.
             ArgumentValueError: negative.
         """
-        epoch = arguments.epoch(epoch)
-        if self._iteration is not None:
-            self._next_epoch = epoch
-        elif epoch != self._progress.epoch:
-            self._begin_epoch(epoch)
+        self._progress.set_epoch(arguments.epoch(epoch))
 
     def ids(self, step: int) -> Ids:
         """Gives the ids of the samples that this rank reads in a step, pads included.
@@ -243,7 +242,7 @@ class Loader:
         Raises:
             OutOfDatasetError: there is no such step.
         """
-        return self._received.ids(step, self._progress.reading.ids(step))
+        return self._received.ids(self._progress.reading, step)
 
     def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Tells which samples of a step repeat another one to fill the batch, so that metrics leave them out.
@@ -254,7 +253,7 @@ class Loader:
         Returns:
             bool array of shape (samples,).
         """
-        return self._received.pads(step, self._progress.reading.pads(step))
+        return self._received.pads(self._progress.reading, step)
 
     @property
     def step(self) -> int:
@@ -264,8 +263,15 @@ class Loader:
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
         """Gives the state after the batches handed out: JSON values, under 4 KB, on every rank the same.
 
+        After the last step it is the beginning of the next epoch. A rank that with `ragged` has one batch
+        less than others is there when its loop has asked for one more.
+
         Args:
-            step: ask for the state after this many batches in place of those handed out.
+            step: ask for the state after this many steps in place of the batches handed out; counted from
+                where this loader began the epoch, up to the last step of any rank.
+
+        Raises:
+            OutOfDatasetError: there is no such step.
 
         Example:
             >>> import samplerkit as sk
@@ -273,8 +279,8 @@ class Loader:
             >>> loader.state_dict(step=3)["position"]
             6
         """
-        delivered = self._progress.delivered if step is None else arguments.integer("step", step)
-        return self._progress.state(delivered).to_dict()
+        steps = self._progress.delivered if step is None else arguments.integer("step", step)
+        return self._progress.state_after(steps).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
         """Makes the next iteration begin where a saved state stands, on any number of ranks and workers.
@@ -288,17 +294,17 @@ class Loader:
             StateError: the state is damaged, of a newer schema, or of another run; or an iteration is under
                 way.
         """
-        if self._iteration is not None:
+        if self._progress.iteration is not None:
             raise StateError(
                 "state", "cannot be loaded while an iteration is under way", mend="load before iterating"
             )
         saved = self._run.restore(state, self.tail, allow)
         self.close()  # workers that live on know the constants of before
-        self._begin_epoch(saved.epoch, saved.position)
+        self._progress.go_to(saved.epoch, saved.position)
 
     def close(self) -> None:
-        """Ends the workers. The loader can be used again; it then starts new ones."""
-        self._iteration = None
+        """Ends the iteration and the workers. The loader can be used again; it then starts new ones."""
+        self._progress.end_iteration(self._progress.iteration)
         self._source.close()
 
     def __enter__(self) -> Loader:
@@ -315,43 +321,29 @@ class Loader:
             run_ahead: as for the loader.
         """
         progress = self._progress
-        if progress.is_over:
-            self._end_epoch()
-        elif progress.delivered:
-            self._begin_epoch(progress.epoch, progress.position if self._after_break == "continue" else 0)
-        opened: OpenSource | None = None
+        iteration = progress.begin_iteration(goes_on=self._after_break == "continue")
         reading, is_finished = progress.reading, False
-        self._received.begin(reading.epoch, self.worker_pids)
-        iteration = object()
-        self._iteration = iteration
+        opened: OpenSource | None = None
+        self._received.begin(reading, self.worker_pids)
         try:
             self._require_agreement()
-            opened = self._source.open(reading, make_stage, run_ahead=run_ahead)
-            for step in range(reading.steps):
-                batch = self._next(opened, step)
-                # Nothing is called between these two lines, so no signal handler can come between them.
-                progress.delivered = step + 1
-                yield batch
-                del batch
-                if self._iteration is not iteration:
-                    raise StateError("iteration", "was ended by a newer one or by close()")
+            if reading.steps:  # else nothing is started, and nothing can run ahead
+                opened = self._source.open(reading, make_stage, run_ahead=run_ahead)
+                for step in range(reading.steps):
+                    batch = self._next(opened, step)
+                    # Nothing is called between these two lines, so no signal handler can come between them.
+                    progress.delivered = step + 1
+                    yield batch
+                    del batch
+                    if progress.iteration is not iteration:
+                        raise StateError("iteration", "was ended by a newer one or by close()")
             is_finished = True
-            self._end_epoch()
         finally:
             if opened is not None and is_finished and run_ahead:
                 opened.next_epoch = reading.epoch + 1
             elif opened is not None:
                 self._source.release(opened)
-            if self._iteration is iteration:
-                self._iteration = None
-                if progress.is_over:
-                    self._end_epoch()
-                elif self._next_epoch is not None and self._next_epoch != progress.epoch:
-                    self._begin_epoch(self._next_epoch)
-                self._next_epoch = None
-
-    def _end_epoch(self) -> None:
-        self._begin_epoch(self._progress.epoch + 1 if self._next_epoch is None else self._next_epoch)
+            progress.end_iteration(iteration, at_its_end=is_finished)
 
     def _next(self, opened: OpenSource, step: int) -> Any:
         self._received.ask()
@@ -360,11 +352,7 @@ class Loader:
     def _require_agreement(self) -> None:
         agreement = job_agreement() if self.world.num_shards > 1 else None
         if agreement is not None:
-            identity = self._progress.state(0).to_dict()
+            identity = self._progress.state_after(0).to_dict()
             del identity["checksum"]
             identity |= {"order": self.fingerprint, "batch_size": self.batch_size}
             agreement.require(identity, self._agreement_seconds)
-
-    def _begin_epoch(self, epoch: int, position: int = 0) -> None:
-        self._progress.begin(epoch, position)
-        self._received.forget_steps()

@@ -83,10 +83,3 @@ class Reading:
             ids = self.order.ids_at(np.concatenate(positions) % len(self.order))
             ends = np.cumsum([part.size for part in positions])[:-1]
             yield from zip(chosen, np.split(ids, ends), strict=True)
-
-    def is_over_after(self, steps: int) -> bool:
-        """Tells whether nothing is left to hand out after the first steps of a reading that has begun."""
-        position = self.delivery.position_after(steps)
-        left = len(self.order) - position
-        is_over = left == 0 or (self.delivery.tail == "drop" and left < self.delivery.global_batch)
-        return is_over and (steps > 0 or self.start > 0)

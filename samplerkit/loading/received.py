@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from samplerkit.loading.reading import Reading
 from samplerkit.loading.request import Answer, Report, Skipped
 from samplerkit.loading.stats import LoaderStats, Waits
 from samplerkit.order.typing import Ids
@@ -29,20 +30,22 @@ class Received:
         self._places: dict[int, list[int]] = {}
         self._stand_ins: dict[int, int] = {}
         self._logged: set[str] = set()
+        self._reading: Reading | None = None
         self._waits = Waits()
         self._begun = self._asked = self._last = time.perf_counter()
-        self._reading_epoch = 0
         self._of_workers: dict[int, Any] = {}
         self._of_ended_workers: Any = None
 
-    def begin(self, epoch: int, workers: Collection[int]) -> None:
+    def begin(self, reading: Reading, workers: Collection[int]) -> None:
         """Begins the figures of an iteration.
 
         Args:
-            epoch: which it reads.
+            reading: what it reads.
             workers: the process ids of the workers that live on from the one before.
         """
-        self._waits, self._reading_epoch = Waits(), epoch
+        self._waits, self._reading = Waits(), reading
+        self._places.clear()
+        self._stand_ins.clear()
         self._begun = self._asked = self._last = time.perf_counter()
         for pid in self._of_workers.keys() - set(workers):
             self._of_ended_workers = _sum(self._of_ended_workers, self._of_workers.pop(pid))
@@ -67,25 +70,22 @@ class Received:
             self._of_workers[answer.report.pid] = answer.report.stats
         return answer.batch
 
-    def forget_steps(self) -> None:
-        """Notes that steps are counted from another position now."""
-        self._places.clear()
-        self._stand_ins.clear()
-
-    def ids(self, step: int, ids: Ids) -> Ids:
-        """Leaves out of the ids of a step those of the samples that were left out of it."""
-        if step in self._stand_ins:
+    def ids(self, reading: Reading, step: int) -> Ids:
+        """Gives the ids of a step without those of the samples that were left out of it."""
+        ids = reading.ids(step)
+        if reading is self._reading and step in self._stand_ins:
             return np.array([self._stand_ins[step]])
-        return self._present(step, ids)
+        return self._present(reading, step, ids)
 
-    def pads(
-        self, step: int, pads: np.ndarray[Any, np.dtype[np.bool_]]
-    ) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def pads(self, reading: Reading, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Likewise tells which of the rest are pads: a sample that stands in for a whole batch is one."""
-        return np.array([True]) if step in self._stand_ins else self._present(step, pads)
+        pads = reading.pads(step)
+        if reading is self._reading and step in self._stand_ins:
+            return np.array([True])
+        return self._present(reading, step, pads)
 
-    def _present(self, step: int, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        places = self._places.get(step)
+    def _present(self, reading: Reading, step: int, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        places = self._places.get(step) if reading is self._reading else None
         return values if places is None else np.delete(values, places)
 
     def _tell(self, skipped: Skipped) -> None:
@@ -105,7 +105,7 @@ class Received:
             of_dataset = _sum(of_dataset, stats)
         waits = self._waits
         return LoaderStats(
-            epoch=self._reading_epoch,
+            epoch=0 if self._reading is None else self._reading.epoch,
             batches=waits.number,
             first_wait=waits.first,
             total_wait=waits.total,

@@ -1,8 +1,10 @@
-"""torch's names for the numbers of a distributed sampler, which trainers read."""
+"""torch's names, by which trainers look for the numbers of a sampler and for a way to set its epoch."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Protocol, final
 
 from samplerkit.order.world import World
 
@@ -40,3 +42,26 @@ class TorchNames(ABC):
     def total_size(self) -> int:
         """torch's name for the number of samples of all shards, repeats included."""
         return self.num_samples * self.num_replicas
+
+
+class HasEpochs(Protocol):
+    """What can be told an epoch."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that the next iteration reads."""
+
+
+@final
+@dataclass(frozen=True)
+class ForTrainers:
+    """Leads trainers that set the epoch of samplers to a loader: Lightning to `loader.batch_sampler.sampler`.
+
+    Args:
+        sampler: the loader.
+    """
+
+    sampler: HasEpochs
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that the next iteration reads."""
+        self.sampler.set_epoch(epoch)

@@ -21,6 +21,7 @@ LOADER, STATES = "tests/loading/test_loader.py", "tests/loading/test_exactly_onc
 LOADERS = f"{LOADER} tests/loading/test_loader_states.py tests/loading/test_loader_workers.py"
 LAWS, BRIDGE = "tests/samplers/test_laws.py", "tests/loading/test_torch_sampler.py"
 AGREEMENT, DRAWS = "tests/loading/test_agreement.py", "tests/loading/test_draws.py"
+UNEVEN = "tests/loading/test_uneven_ranks.py"
 
 
 MOST_SECONDS = 240
@@ -47,10 +48,66 @@ BUGS = [
     ),
     Bug(
         "the end of an epoch is not seen",
-        "loading/reading.py",
-        "is_over = left == 0 or (",
-        "is_over = left < 0 or (",
+        "loading/delivery.py",
+        "steps >= self.job_steps and (",
+        "steps > self.job_steps and (",
         STATES,
+    ),
+    Bug(
+        "an epoch ends with the batches of this rank",
+        "loading/progress.py",
+        "self.reading.delivery.is_over_after(self.delivered)",
+        "self.delivered == self.reading.steps",
+        UNEVEN,
+    ),
+    Bug(
+        "a state is over with the batches of this rank",
+        "loading/progress.py",
+        "        if delivery.is_over_after(steps):",
+        "        if steps and steps >= self.reading.steps:",
+        UNEVEN,
+    ),
+    Bug(
+        "any step has a state",
+        "loading/progress.py",
+        "if not 0 <= steps <= delivery.job_steps:",
+        "if steps < 0:",
+        UNEVEN,
+    ),
+    Bug(
+        "a step before the first one has a state",
+        "loading/progress.py",
+        "if not 0 <= steps <= delivery.job_steps:",
+        "if steps > delivery.job_steps:",
+        LOADERS,
+    ),
+    Bug(
+        "an epoch of no batches runs ahead",
+        "loading/loader.py",
+        "if reading.steps:",
+        "if reading:",
+        "tests/loading/test_run_ahead.py",
+    ),
+    Bug(
+        "a second iterator forgets the epoch that was set",
+        "loading/progress.py",
+        "        self.end_iteration(self.iteration)\n",
+        "        self.iteration = None\n",
+        LOADERS,
+    ),
+    Bug(
+        "a break forgets the epoch that was set",
+        "loading/progress.py",
+        "        elif asked is not None and asked != self.epoch:",
+        "        elif False:",
+        LOADERS,
+    ),
+    Bug(
+        "close stays at the end of an epoch",
+        "loading/loader.py",
+        "self._progress.end_iteration(self._progress.iteration)",
+        "self._progress.iteration = None",
+        LOADERS,
     ),
     Bug(
         "ragged ranks get one sample too many",
@@ -97,8 +154,8 @@ BUGS = [
     Bug(
         "what is prefetched counts",
         "loading/loader.py",
-        "self._progress.delivered if step is None else",
-        "self._progress.delivered + 2 * self.num_workers if step is None else",
+        "steps = self._progress.delivered if step is None else",
+        "steps = self._progress.delivered + 2 * self.num_workers if step is None else",
         LOADERS,
     ),
     Bug(
@@ -111,8 +168,8 @@ BUGS = [
     Bug(
         "a loaded state starts over",
         "loading/loader.py",
-        "self._begin_epoch(saved.epoch, saved.position)",
-        "self._begin_epoch(saved.epoch)",
+        "self._progress.go_to(saved.epoch, saved.position)",
+        "self._progress.go_to(saved.epoch)",
         LOADERS,
     ),
     Bug(
@@ -124,16 +181,16 @@ BUGS = [
     ),
     Bug(
         "set_epoch forgets a restored position",
-        "loading/loader.py",
-        "elif epoch != self._progress.epoch:",
+        "loading/progress.py",
+        "elif epoch != self.epoch:",
         "else:",
         LOADERS,
     ),
     Bug(
         "an epoch never ends",
-        "loading/loader.py",
-        "self._progress.epoch + 1 if self._next_epoch is None",
-        "self._progress.epoch if self._next_epoch is None",
+        "loading/progress.py",
+        "self.epoch + 1 if asked is None",
+        "self.epoch if asked is None",
         LOADERS,
     ),
     Bug(
@@ -153,8 +210,15 @@ BUGS = [
     Bug(
         "damage is not looked for",
         "loading/state.py",
-        'if saved.get("checksum") != _checksum(values)',
-        'if saved.get("checksum") is False',
+        'if not _is_text(saved.get("checksum"), _checksum(values)):',
+        'if not saved.get("checksum"):',
+        LOADERS,
+    ),
+    Bug(
+        "a fitting checksum lets anything in",
+        "loading/state.py",
+        "            _require_plausible(name, value)\n",
+        "            pass\n",
         LOADERS,
     ),
     Bug(
@@ -268,6 +332,20 @@ BUGS = [
         "loading/torch_sampler.py",
         "self._yielded * self.world.num_shards",
         "self._yielded",
+        BRIDGE,
+    ),
+    Bug(
+        "the bridge is over with the ids of this rank",
+        "loading/torch_sampler.py",
+        "if 0 < position >= len(self._run.undealt(self.epoch)):",
+        "if position > 0 and self._yielded >= len(self.order):",
+        BRIDGE,
+    ),
+    Bug(
+        "the bridge passes over an epoch that is set again",
+        "loading/torch_sampler.py",
+        "if epoch != self.epoch or self._is_over:",
+        "if epoch != self.epoch:",
         BRIDGE,
     ),
 ]

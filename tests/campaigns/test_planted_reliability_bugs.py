@@ -20,15 +20,15 @@ BUGS = [
     Bug(
         "a state is loaded in the middle of an iteration",
         "loading/loader.py",
-        "        if self._iteration is not None:\n            raise",
-        "        if self._iteration is False:\n            raise",
+        "        if self._progress.iteration is not None:\n            raise",
+        "        if self._progress.iteration is False:\n            raise",
         "tests/loading/test_loader_states.py::test_a_state_cannot_be_loaded_while_an_iteration_is_under_way",
     ),
     Bug(
         "a break is answered by the other choice",
-        "loading/loader.py",
-        'progress.position if self._after_break == "continue" else 0',
-        '0 if self._after_break == "continue" else progress.position',
+        "loading/progress.py",
+        "self.position if goes_on else 0",
+        "0 if goes_on else self.position",
         f"{LOADER}::test_after_an_early_break_the_epoch_begins_anew_or_goes_on",
     ),
     Bug(
@@ -48,8 +48,8 @@ BUGS = [
     Bug(
         "a mixture starts over",
         "loading/loader.py",
-        "self._begin_epoch(saved.epoch, saved.position)",
-        "self._begin_epoch(saved.epoch)",
+        "self._progress.go_to(saved.epoch, saved.position)",
+        "self._progress.go_to(saved.epoch)",
         "tests/samplers/test_mixture.py::test_a_mixture_goes_on_with_other_ranks_after_a_source_has_ended",
     ),
     Bug(

@@ -96,6 +96,77 @@ def test_set_epoch_during_an_iteration_holds_from_its_end():
     assert loader.state_dict()["position"] == 0
 
 
+def epoch_of(epoch):
+    order = np.asarray(sk.RandomSampler(seed=3).order(10, epoch)).tolist()
+    return [order[first : first + 3] for first in range(0, 10, 3)]
+
+
+@pytest.mark.parametrize("options", [{}, {"run_ahead": True}, {"after_break": "continue"}], ids=str)
+@pytest.mark.parametrize("batches", [1, 4])
+@pytest.mark.parametrize("ended_by", ["its end", "a break", "a second iterator", "close"])
+def test_an_epoch_set_during_an_iteration_is_read_next_however_that_ends(ended_by, batches, options):
+    for epoch in (1, 5, 0):
+        loader = numbers_loader(**options)
+        iteration = iter(loader)
+        assert [[index for index, _ in next(iteration)] for _ in range(batches)] == epoch_of(0)[:batches]
+        loader.set_epoch(epoch)
+        if ended_by == "its end":
+            list(iteration)
+        elif ended_by == "a break":
+            iteration.close()
+        elif ended_by == "close":
+            loader.close()
+        goes_on = epoch == 0 and batches < 4 and "after_break" in options and ended_by != "its end"
+        assert ids_of(loader) == epoch_of(epoch)[batches if goes_on else 0 :]
+        assert ids_of(loader) == epoch_of(epoch + 1)
+        assert loader.epoch == epoch + 2
+
+
+def test_close_after_the_last_batch_ends_the_epoch():
+    loader = numbers_loader()
+    batches = iter(loader)
+    for _ in range(len(loader)):
+        next(batches)  # no StopIteration
+    loader.close()
+    assert (loader.epoch, loader.step) == (1, 0)
+    loader.set_epoch(0)
+    assert ids_of(loader) == epoch_of(0)
+
+
+@pytest.mark.parametrize("tail", ["pad", "drop", "ragged"])
+@pytest.mark.parametrize("size", [0, 3, 7, 24])
+def test_a_progress_bar_is_the_same_after_a_resume(size, tail):
+    def of_all_ranks(state=None):
+        """What the bars of three ranks show in each step: done, to do, in all."""
+        shown = []
+        for rank in range(3):
+            loader = numbers_loader(size, world=sk.World(3, rank), batch_size=2, tail=tail)
+            if state is not None:
+                loader.load_state_dict(state)
+            shown.append([])
+            for _ in loader:
+                shown[rank].append((loader.epoch_step, loader.remaining, len(loader)))
+                assert loader.epoch_step + loader.remaining == len(loader)
+            assert (loader.epoch_step, loader.remaining) == (0, len(loader))
+        return shown
+
+    whole = of_all_ranks()
+    for rank, bar in enumerate(whole):
+        steps = len(numbers_loader(size, world=sk.World(3, rank), batch_size=2, tail=tail))
+        assert bar == [(step, steps - step, steps) for step in range(1, steps + 1)]
+    for step in range(max(map(len, whole))):
+        state = numbers_loader(size, world=sk.World(3, 0), batch_size=2, tail=tail).state_dict(step=step)
+        assert of_all_ranks(state) == [bar[step:] for bar in whole]
+
+
+def test_a_progress_bar_ends_full_on_another_number_of_ranks():
+    state = numbers_loader(24, batch_size=5).state_dict(step=1)
+    loader = numbers_loader(24, batch_size=2)
+    loader.load_state_dict(state)
+    assert (loader.epoch_step, loader.remaining, len(loader)) == (2, 10, 12)
+    assert [(loader.epoch_step, loader.remaining) for _ in loader] == [(3 + n, 9 - n) for n in range(10)]
+
+
 def test_pads_can_be_told_from_samples():
     loaders = [numbers_loader(10, world=sk.World(4, rank), batch_size=2) for rank in range(4)]
     kept = []
@@ -146,6 +217,15 @@ def test_options_that_torch_refuses_are_refused_at_once(options, error, message)
     with pytest.raises(error, match=message) as caught:
         sk.Loader([1, 2], sk.SequentialSampler(), batch_size=1, **options)
     assert isinstance(caught.value, sk.SamplerkitError)
+
+
+def test_a_stream_is_refused():
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(range(10))
+
+    with pytest.raises(sk.ArgumentTypeError, match="map-style"):
+        sk.Loader(Stream(), sk.SequentialSampler(), batch_size=1)
 
 
 def test_a_sampler_of_torchs_is_refused_with_the_mend():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ import torch
 import torch.distributed.checkpoint
 
 import samplerkit as sk
+from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
+from samplerkit.compat.torch import DistributedSampler
 from samplerkit.loading.state import _checksum
 from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
 
@@ -120,6 +124,76 @@ def test_a_damaged_or_newer_state_is_refused(damage, message):
     with pytest.raises(sk.StateError, match=message):
         loader.load_state_dict(damage(loader.state_dict(step=1)))
     assert loader.state_dict()["position"] == 0
+
+
+WRONG = [None, True, "x", 1.5, [], ["a"], {"a": 3}, -(2**63), 2**64, 10**400, np.arange(3)]
+
+
+def kinds_of_states(tmp_path):
+    """All that reads such a state, made anew each time."""
+    for number in range(2):
+        np.savez(tmp_path / f"{number}.npz", x=np.arange(5))
+    files = SimpleNamespace(files=[str(tmp_path / f"{number}.npz") for number in range(2)])
+    recipe = sk.DistributedSampler(shuffle="files", seed=3)
+    return [
+        numbers_loader,
+        lambda: sk.Loader(sk.Layout([3, 4, 3]), recipe, batch_size=3, world=sk.World(2, 0)),
+        lambda: sk.TorchSampler(sk.RandomSampler(seed=3), 10),
+        lambda: DistributedSampler(range(10), 2, 0),
+        lambda: DistributedSamplerViaLocallyShuffle(files, "npz", 2, 0, batch_size=3),
+    ]
+
+
+def test_a_state_of_wrong_values_with_a_fitting_checksum_is_refused_by_field(tmp_path):
+    fields = set()
+    for make in kinds_of_states(tmp_path):
+        state = make().state_dict()
+        for field, wrong in product(state, WRONG):
+            if wrong is None and field in {"limit", "num_shards"}:
+                continue
+            if field in {"samplerkit", "checksum"}:
+                damaged = {**state, field: wrong}
+            else:
+                damaged = changed(state, **{field: wrong})
+            with pytest.raises(sk.StateError) as caught:
+                make().load_state_dict(damaged)
+            assert caught.value.field == ("state" if field == "samplerkit" else field)
+            fields.add(field)
+    assert fields == set(state)
+
+
+@pytest.mark.parametrize("step", [-5, -1, 5, 10**6, 2**70])
+def test_a_step_that_the_epoch_does_not_have_has_no_state(step):
+    for loader in (numbers_loader(), numbers_loader(13)):
+        if len(loader) == 5:
+            loader.load_state_dict(loader.state_dict(step=1))
+        last = loader.state_dict(step=4)
+        assert (last["epoch"], last["position"]) == (1, 0)
+        with pytest.raises(sk.OutOfDatasetError, match=r"must be in \[0, 4\]"):
+            loader.state_dict(step=step)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"run_ahead": True}], ids=str)
+@pytest.mark.parametrize(("size", "tail"), [(0, "pad"), (0, "ragged"), (0, "drop"), (2, "drop")])
+def test_an_epoch_of_no_batches_begins_and_ends(size, tail, options):
+    with numbers_loader(size, tail=tail, **options) as loader:
+        for epoch in range(3):
+            assert [loader.state_dict(step)["epoch"] for step in (None, 0)] == [epoch, epoch]
+            assert (loader.epoch, loader.state_dict()["position"]) == (epoch, 0)
+            with pytest.raises(sk.OutOfDatasetError):
+                loader.state_dict(step=1)
+            assert ids_of(loader) == []
+
+
+def test_what_is_too_short_for_a_batch_after_a_resume_ends_the_epoch():
+    state = numbers_loader(12, batch_size=4, tail="drop").state_dict(step=2)
+    resumed = numbers_loader(12, batch_size=5, tail="drop")
+    resumed.load_state_dict(state)
+    after = resumed.state_dict()
+    assert (state["position"], after["epoch"], after["position"]) == (8, 1, 0)
+    assert (resumed.epoch, resumed.steps_left) == (0, 0)
+    assert ids_of(resumed) == []
+    assert sum(ids_of(resumed), []) == np.asarray(sk.RandomSampler(seed=3).order(12, 1)).tolist()[:10]
 
 
 def test_a_state_cannot_be_loaded_while_an_iteration_is_under_way():

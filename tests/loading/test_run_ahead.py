@@ -125,6 +125,46 @@ def test_an_empty_epoch_ends():
     assert running.epoch == 1
 
 
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"device": "cpu"}], ids=str)
+@pytest.mark.parametrize(
+    ("tail", "ranks", "batch_size", "position"),
+    [("drop", 1, 5, 8), ("ragged", 2, 4, 11), ("ragged", 4, 3, 10)],
+)
+def test_an_epoch_with_nothing_left_to_read_is_followed_by_whole_ones(
+    tail, ranks, batch_size, position, options
+):
+    def of_rank(**more):
+        world = sk.World(ranks, ranks - 1)
+        return sk.Loader(
+            range(12), sk.RandomSampler(seed=5), batch_size=batch_size, tail=tail, world=world, **more
+        )
+
+    saved = sk.Loader(range(12), sk.RandomSampler(seed=5), batch_size=1, tail=tail).state_dict(step=position)
+    with of_rank(run_ahead=True, **options) as running:
+        running.load_state_dict(saved)
+        for epoch in range(3):
+            plain = of_rank()
+            plain.set_epoch(epoch)
+            read_ids = [batch.tolist() for batch in running]
+            assert read_ids == ([] if epoch == 0 else [batch.tolist() for batch in plain])
+            assert running.epoch == epoch + 1
+
+
+def test_an_epoch_of_no_steps_among_others_is_passed():
+    class Growing:
+        """Yields 6, 2, 2, 6, 2, 2, ... ids."""
+
+        def set_epoch(self, epoch):
+            self.size = 2 if epoch % 3 else 6
+
+        def __iter__(self):
+            return iter(range(self.size))
+
+    sampler = sk.IterSampler(Growing())
+    with sk.Loader(range(6), sampler, batch_size=3, tail="drop", run_ahead=True) as running:
+        assert [len(list(running)) for _ in range(7)] == [2, 0, 0, 2, 0, 0, 2]
+
+
 def test_a_resumed_epoch_is_followed_by_whole_ones():
     with loader(num_workers=1) as running:
         running.load_state_dict(running.state_dict(step=3))
