@@ -81,9 +81,9 @@ class TorchSampler(TorchNames, torch.utils.data.DistributedSampler[int]):  # typ
         """Iterates over the rest of the epoch in arrays of `size` ids, then moves on to the next epoch."""
         for chunk in self._chunks(size * max(1, CHUNK // size)):
             for start in range(0, chunk.size, size):
-                batch = chunk[start : start + size]
-                self._yielded += batch.size
-                yield batch
+                # A last batch that is smaller is a whole step all the same, in which other shards have more.
+                self._yielded += size
+                yield chunk[start : start + size]
 
     def _chunks(self, size: int) -> Iterator[Ids]:
         if self._is_over:
@@ -107,7 +107,7 @@ class TorchSampler(TorchNames, torch.utils.data.DistributedSampler[int]):  # typ
             ArgumentValueError: negative.
         """
         epoch = arguments.epoch(epoch)
-        if epoch != self.epoch:
+        if epoch != self.epoch or self._is_over:
             self.epoch, self._start, self._yielded = epoch, 0, 0
 
     def state_dict(self) -> dict[str, Any]:
@@ -140,13 +140,19 @@ class TorchSampler(TorchNames, torch.utils.data.DistributedSampler[int]):  # typ
         return Shard(order, 1, 0, padded=False, start=position // self.world.num_shards)
 
     @property
+    def _position(self) -> int:
+        """The position up to which all shards together have read the order."""
+        return self._start + self._yielded * self.world.num_shards
+
+    @property
     def _is_over(self) -> bool:
-        """Whether all ids were handed out: a reader that counts them does not ask for the end."""
-        return 0 < self._yielded >= len(self.order)
+        """Whether all shards were handed all ids: a reader that counts them does not ask for the end."""
+        return self._yielded > 0 and self._position >= len(self._run.undealt(self.epoch))
 
     def _state(self) -> State:
-        position = self._start + self._yielded * self.world.num_shards
-        if position > 0 and self._yielded >= len(self.order):
+        position = self._position
+        # Not of this shard's ids: where they differ by one, others may have one left.
+        if 0 < position >= len(self._run.undealt(self.epoch)):
             return self._run.state(self.epoch + 1, 0, self._tail)
         return self._run.state(self.epoch, position, self._tail)
 

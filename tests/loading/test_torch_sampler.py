@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -62,6 +62,37 @@ def test_set_epoch_holds_for_the_next_iteration():
     sampler = sk.TorchSampler(sk.RandomSampler(seed=3), 10)
     sampler.set_epoch(7)
     assert list(sampler) == list(sk.RandomSampler(seed=3).order(10, 7))
+
+
+def test_an_epoch_that_is_set_again_after_its_last_id_is_read_again():
+    sampler = sk.TorchSampler(sk.RandomSampler(seed=7), 10)
+    for _ in range(2):
+        ids = iter(sampler)
+        read = [next(ids) for _ in range(10)]  # no StopIteration
+        assert read == list(sk.RandomSampler(seed=7).order(10, 0))
+        sampler.set_epoch(0)
+        assert (sampler.epoch, sampler.state_dict()["epoch"]) == (0, 0)
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+def test_after_the_same_step_the_state_is_the_same_on_every_rank(offset):
+    recipe = sk.DistributedSampler(offset=offset, seed=1)
+    uneven = 0
+    for size, ranks, batch_size in product(range(1, 11), range(1, 5), (None, 1, 2, 3)):
+        samplers = [sk.TorchSampler(recipe, size, world=sk.World(ranks, rank)) for rank in range(ranks)]
+        readers = [s if batch_size is None else sk.TorchBatchSampler(s, batch_size) for s in samplers]
+        iterators = [iter(reader) for reader in readers]
+        for step in range(1, size + 2):
+            received = [next(ids, None) for ids in iterators]
+            uneven += len({ids is None for ids in received}) > 1
+            position = step * ranks * (batch_size or 1)
+            expected = (0, position) if position < size else (1, 0)
+            for reader in readers:
+                state = reader.state_dict()
+                assert (state["epoch"], state["position"]) == expected
+            if position >= size:
+                break
+    assert (uneven > 0) == (offset >= 0)
 
 
 @pytest.mark.parametrize(("drop_last", "sizes"), [(False, [4, 4, 2]), (True, [4, 4])])
