@@ -9,6 +9,7 @@ from typing import Any
 
 from samplerkit.errors import ArgumentValueError, StateError
 from samplerkit.loading.identity import BEHIND, digest, fingerprint
+from samplerkit.samplers.arguments import INT64_MAX, MOST_LANES
 
 SCHEMA = 1
 """The version of the state's fields; a newer one is refused."""
@@ -17,6 +18,16 @@ COMPARED = ("algorithm", "seed", "dataset", "sampler", "tail", "num_shards")
 """The fields that must be the same in the run that loads a state; each can be allowed to differ."""
 
 _KEYWORD = "samplerkit"
+
+# A position is held against the order that it is of.
+_INTEGERS = {
+    "epoch": (0, INT64_MAX),
+    "position": (-INT64_MAX, INT64_MAX),
+    "lanes": (1, MOST_LANES),
+    "limit": (0, INT64_MAX),
+    "num_shards": (1, INT64_MAX),
+}
+_MAY_BE_NONE = {"limit", "num_shards"}
 
 
 @dataclass(frozen=True)
@@ -69,21 +80,24 @@ class State:
         """Reads a saved state.
 
         Raises:
-            StateError: it is no state of a loader, damaged, or of a newer schema.
+            StateError: it is no state of a loader, damaged, or of a newer schema; or a field holds what no
+                run saves.
         """
-        if not isinstance(saved, Mapping) or saved.get(_KEYWORD) != "loader":
+        if not isinstance(saved, Mapping) or not _is_text(saved.get(_KEYWORD), "loader"):
             raise StateError("state", "is not the state of a samplerkit loader", saved)
         values = {name: value for name, value in saved.items() if name not in (_KEYWORD, "checksum")}
         schema = values.get("schema")
-        if isinstance(schema, int) and schema > SCHEMA:
+        if type(schema) is int and schema > SCHEMA:
             raise StateError(
                 "schema", "is newer than this version reads", schema, SCHEMA, mend="update samplerkit"
             )
-        if schema != SCHEMA:
+        if type(schema) is not int or schema != SCHEMA:
             raise StateError("schema", "is not known", schema, SCHEMA)
         if set(values) != {"schema", *(field.name for field in fields(cls))}:
             raise StateError("state", "has missing or unknown fields", sorted(map(str, values)))
-        if saved.get("checksum") != _checksum(values):
+        for name, value in values.items():
+            _require_plausible(name, value)
+        if not _is_text(saved.get("checksum"), _checksum(values)):
             raise StateError(
                 "checksum",
                 "does not fit: the state is damaged or was edited",
@@ -121,6 +135,28 @@ class State:
                     here,
                     mend=f'if this is meant, say allow={{"{name}"}}',
                 )
+
+
+def _require_plausible(name: str, value: Any) -> None:
+    """Refuses what no run saves, whose checksum may fit all the same."""
+    if name in _INTEGERS:
+        least, most = _INTEGERS[name]
+        if value is None and name in _MAY_BE_NONE:
+            return
+        if type(value) is not int:
+            raise StateError(name, "must be an integer", value)
+        if not least <= value <= most:
+            raise StateError(name, f"must be in [{least}, {most}]", value)
+    elif name == "seed":
+        if not isinstance(value, list | tuple) or any(type(seed) is not int for seed in value):
+            raise StateError(name, "must be a list of integers", value)
+    elif name != "schema" and not isinstance(value, str):
+        raise StateError(name, "must be a text", value)
+
+
+def _is_text(value: Any, text: str) -> bool:
+    """Compares with what may be anything, also an array."""
+    return isinstance(value, str) and value == text
 
 
 def _checksum(values: Mapping[str, Any]) -> str:
