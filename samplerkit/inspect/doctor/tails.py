@@ -16,7 +16,7 @@ def padded_evaluation(patient: Patient) -> Iterator[Finding]:
     """An evaluation in order, of which some samples come twice."""
     if patient.view is not None:
         pads, who = _pads(patient.view), f"tail={patient.view.tail!r}"
-        mend = "say tail='ragged', or leave out the samples where the mask loader.pads(loader.step - 1) is True"
+        mend = "say tail='ragged', or leave out what the mask loader.pads(loader.step - 1) marks"
         if not patient.is_ours:
             who, mend = "TorchSampler", "use DistributedSampler(offset=0) as its recipe, which pads nothing"
         if not patient.is_evaluation:
