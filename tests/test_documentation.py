@@ -24,7 +24,7 @@ COMPARED = {
     "migration.md": 8,
     "quality.md": 3,
     "remote.md": 2,
-    "resume.md": 2,
+    "resume.md": 3,
     "samplers.md": 6,
     "shuffle-modes.md": 2,
     "tar.md": 2,
