@@ -69,7 +69,7 @@ def test_too_low_an_accuracy_of_global_is_said():
 @pytest.mark.parametrize("arguments", ["schema", "plan {config}"])
 def test_a_full_or_closed_stdout_is_one_line_and_exit_code_1(tmp_path, arguments, shell, reason):
     config = tmp_path / "run.yaml"
-    config.write_text("dataset: {kind: layout, size: 100}\nsampler: {kind: random}\n")
+    config.write_text("dataset: {kind: layout, sizes: [60, 40]}\nsampler: {kind: random}\n")
     command = f"{sys.executable} -m samplerkit {arguments.format(config=config)}"
     result = subprocess.run(
         ["/bin/sh", "-c", shell.format(command=command)], capture_output=True, text=True, check=False
