@@ -142,6 +142,20 @@ def seeds_of(sampler: Sampler) -> list[int]:
     return seeds
 
 
+def seed_of_draws(sampler: Sampler) -> int:
+    """Gives the seed from which the randomness of samples is made: the outermost of the chain, or 0.
+
+    A sampler of the user's may have a `seed` that is none; it counts for nothing here.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> seed_of_draws(sk.RandomSampler(seed=7)), seed_of_draws(sk.SequentialSampler())
+        (7, 0)
+    """
+    numbers = (seed for seed in seeds_of(sampler) if isinstance(seed, int | np.integer))
+    return next((int(seed) for seed in numbers if 0 <= seed < 2**64), 0)
+
+
 def _class_name(kind: type) -> str:
     is_ours = kind.__module__.startswith("samplerkit.")
     return kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"

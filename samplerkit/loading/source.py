@@ -13,7 +13,7 @@ import torch.utils.data
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.generators import kept_generators
-from samplerkit.loading.identity import seeds_of
+from samplerkit.loading.identity import seed_of_draws
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.request import (
     AnswerCollate,
@@ -155,7 +155,7 @@ class Source:
 
     def _torch_loader(self) -> torch.utils.data.DataLoader[Any]:
         options = dict(self._options)
-        dataset, seeds = self._run.dataset, seeds_of(self._run.recipe)
+        dataset = self._run.dataset
         reports = self._num_workers > 0 and reports_stats(dataset)
         if self._bad_samples == "skip" or reports or present_reader(dataset) is not None:
             collate = options.get("collate_fn") or torch.utils.data.default_collate
@@ -163,7 +163,7 @@ class Source:
         wants_to_know = callable(getattr(dataset, "expect", None))
         requested = RequestedDataset(
             dataset,
-            seeds[0] if seeds else 0,
+            seed_of_draws(self._run.recipe),
             self._run.world.shard_id,
             self._bad_samples,
             self._reading if wants_to_know else None,

@@ -12,11 +12,17 @@ import shutil
 import signal
 import struct
 import threading
+from typing import Any
 
 import numpy as np
 import torch
 
+from samplerkit.errors import ArgumentValueError
+from samplerkit.samplers import arguments
+
 _PERSON = b"samplerkit"
+
+_FOLDER_OF = "samplerkit_tempdir_of"
 
 
 def sample_rng(seed: int, epoch: int, sample: int) -> np.random.Generator:
@@ -33,13 +39,19 @@ def sample_rng(seed: int, epoch: int, sample: int) -> np.random.Generator:
     Returns:
         A numpy generator (Philox).
 
+    Raises:
+        ArgumentTypeError: an argument is no integer.
+        ArgumentValueError: one is negative or too large.
+
     Example:
         >>> sample_rng(7, 0, 123).integers(100) == sample_rng(7, 0, 123).integers(100)
         np.True_
     """
-    words = hashlib.blake2b(
-        struct.pack("<QQQ", seed, epoch, sample), digest_size=16, salt=b"sample", person=_PERSON
-    ).digest()
+    sample = arguments.integer("sample", sample)
+    if not 0 <= sample < 2**64:
+        raise ArgumentValueError("sample", "must be in [0, 2^64)", sample)
+    content = struct.pack("<QQQ", arguments.seed(seed), arguments.epoch(epoch), sample)
+    words = hashlib.blake2b(content, digest_size=16, salt=b"sample", person=_PERSON).digest()
     return np.random.Generator(np.random.Philox(key=np.frombuffer(words, dtype="<u8")))
 
 
@@ -60,9 +72,19 @@ def seed_worker(seed: int, epoch: int, rank: int, worker: int) -> None:
 def prepare_for_workers() -> None:
     """Makes the folder for the sockets of this process and its workers, which share one that exists.
 
-    A worker's own would stay behind when the worker is killed.
+    A worker's own would stay behind when the worker is killed. One that a process has from the one that
+    started it is not its own: what is left of the job goes on using it.
     """
-    multiprocessing.util.get_temp_dir()
+    config = _process_config()
+    if config.get("tempdir") is None:
+        multiprocessing.util.get_temp_dir()
+        config[_FOLDER_OF] = os.getpid()
+
+
+def _process_config() -> dict[str, Any]:
+    """What this process hands on to those that it starts by `multiprocessing`."""
+    config: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    return config
 
 
 def end_with_parent() -> None:
@@ -77,9 +99,9 @@ def end_with_parent() -> None:
 
     def wait() -> None:
         multiprocessing.connection.wait([parent.sentinel])
-        folder = multiprocessing.current_process()._config.get("tempdir")  # type: ignore[attr-defined]
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        config = _process_config()
+        if config.get(_FOLDER_OF) == parent.pid:
+            shutil.rmtree(config["tempdir"], ignore_errors=True)
         os._exit(1)
 
     def end_if_parent_asks() -> None:

@@ -122,6 +122,28 @@ def test_a_batch_that_fails_is_read_again_one_by_one_with_the_same_draws(expecte
     assert kept == [sample for sample in expected if sample[0] != 4]
 
 
+@pytest.mark.parametrize("seed", [None, -1, "seven", 2**64])
+def test_a_sampler_of_ones_own_may_have_any_seed(seed):
+    """Draws and workers then go by seed 0."""
+
+    class Backwards(sk.Sampler):
+        def draw(self, layout, context):
+            return range(len(layout))[::-1]
+
+    odd, plain = Backwards(), Backwards()
+    odd.seed = seed
+    for workers in (0, 1):
+        assert read(Noise(), odd, num_workers=workers) == read(Noise(), plain)
+
+
+@pytest.mark.parametrize("arguments", [(-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 2**64), (2**64, 0, 0)])
+def test_sample_rng_refuses_what_it_cannot_key(arguments):
+    with pytest.raises(sk.ArgumentValueError, match=r"must"):
+        sk.sample_rng(*arguments)
+    with pytest.raises(sk.ArgumentTypeError, match="must be an integer"):
+        sk.sample_rng(0, 0, 1.5)
+
+
 OUTSIDE = "draw_rng: no sample is being read here; ask inside of a dataset that samplerkit.Loader reads"
 
 

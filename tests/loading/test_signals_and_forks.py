@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import multiprocessing.util
 import os
 import signal
 import subprocess
@@ -84,6 +86,34 @@ print(received == list(range(200)))
 def test_a_forked_child_that_ends_the_loader_leaves_the_workers_to_the_parent(how):
     program = f"import sys; sys.argv = ['', {how!r}]\n{FORKED}"
     assert run(program).stdout == "True\n"
+
+
+def read_for_ever(told, *, has_a_folder):
+    if not has_a_folder:
+        multiprocessing.current_process()._config.pop("tempdir")
+    loader = sk.Loader(range(10**6), sk.SequentialSampler(), batch_size=1, num_workers=1)
+    for _ in loader:
+        if loader.step == 1:
+            told.send((multiprocessing.util.get_temp_dir(), loader.worker_pids[0]))
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("has_a_folder", [True, False])
+def test_the_worker_of_a_killed_rank_removes_the_folder_of_that_rank_and_not_its_launchers(has_a_folder):
+    """A forked rank has the folder for sockets of the process that started it, if that has one."""
+    mine = multiprocessing.util.get_temp_dir()
+    fork, (told, telling) = multiprocessing.get_context("fork"), multiprocessing.Pipe()
+    rank = fork.Process(target=read_for_ever, args=(telling,), kwargs={"has_a_folder": has_a_folder})
+    rank.start()
+    folder, worker = told.recv()
+    assert (folder == mine) is has_a_folder
+    rank.kill()
+    rank.join()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and Path(f"/proc/{worker}").exists():
+        time.sleep(0.01)
+    assert not Path(f"/proc/{worker}").exists()
+    assert Path(folder).is_dir() is has_a_folder
 
 
 INTERRUPTED = """
