@@ -143,7 +143,7 @@ class Loader:
             dataloader_options,
             seed_draws=arguments.boolean("seed_draws", seed_draws),
         )
-        self._received: Final = Received()
+        self._received: Final = Received(self.dataset if self.num_workers else None)
         self._progress: Final = Progress(self._run, self.batch_size, self.tail)
 
     @property

@@ -21,11 +21,15 @@ _log = logging.getLogger("samplerkit")
 class Received:
     """Keeps what came with the batches of a loader.
 
+    Args:
+        dataset: what workers read; one with a method `count_workers` is told where their figures are, so that
+            its own `stats` has them too. None in a loader without workers.
+
     Attributes:
         skipped: the samples that were left out, since the loader was made.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dataset: Any) -> None:
         self.skipped: list[Skipped] = []
         self._places: dict[int, list[int]] = {}
         self._stand_ins: dict[int, int] = {}
@@ -35,6 +39,8 @@ class Received:
         self._begun = self._asked = self._last = time.perf_counter()
         self._of_workers: dict[int, Any] = {}
         self._of_ended_workers: Any = None
+        if callable(count := getattr(dataset, "count_workers", None)):
+            count(self.of_workers)
 
     def begin(self, reading: Reading, workers: Collection[int]) -> None:
         """Begins the figures of an iteration.
@@ -101,8 +107,6 @@ class Received:
         Args:
             of_dataset: those of the dataset in this process; None in a loader with workers.
         """
-        for stats in (self._of_ended_workers, *self._of_workers.values()):
-            of_dataset = _sum(of_dataset, stats)
         waits = self._waits
         return LoaderStats(
             epoch=0 if self._reading is None else self._reading.epoch,
@@ -112,8 +116,15 @@ class Received:
             longest_wait=waits.longest,
             seconds=self._last - self._begun,
             skipped=len(self.skipped),
-            dataset=of_dataset,
+            dataset=_sum(of_dataset, self.of_workers()),
         )
+
+    def of_workers(self) -> Any:
+        """Gives the figures of the dataset in all workers so far, added up; None where there are none."""
+        total = self._of_ended_workers
+        for stats in list(self._of_workers.values()):
+            total = _sum(total, stats)
+        return total
 
 
 def _sum(one: Any, other: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -56,3 +58,36 @@ def test_stats_of_another_kind_stay_in_the_workers():
     with sk.Loader(WithMoments(range(6)), sk.SequentialSampler(), batch_size=3, num_workers=1) as loader:
         assert [batch.tolist() for batch in loader] == [[0, 1, 2], [3, 4, 5]]
         assert loader.stats.dataset is None
+
+
+def shards_over(folder, workers):
+    with sk.TarWriter(f"{folder}/%d.tar", samples_per_shard=SAMPLES) as writer:
+        for number in range(FILES * SAMPLES):
+            writer.write({"__key__": str(number), "cls": number})
+    shards = f"{folder}/{{0..{FILES - 1}}}.tar"
+    dataset = sk.TarDataset(shards, lengths=[SAMPLES] * FILES, cache=folder / "cache").decode()
+    return sk.Loader(
+        dataset.to_tuple("cls"), sk.RandomSampler(shuffle="files"), batch_size=5, num_workers=workers
+    )
+
+
+@pytest.mark.parametrize("kind", ["files", "tar"])
+def test_the_dataset_itself_tells_what_its_workers_read(request, tmp_path, kind):
+    loader = shards_over(tmp_path, 2) if kind == "tar" else loader_over(request.getfixturevalue("files"), 2)
+    with loader:
+        assert loader.dataset.stats.files_read == 0
+        for epoch in (1, 2):
+            assert len(list(loader)) == 12
+            counted_here = {"files_counted": loader.dataset.stats.files_counted}
+            assert loader.dataset.stats == replace(loader.stats.dataset, **counted_here)
+            assert loader.dataset.stats.files_read >= FILES * epoch
+        of_workers = loader.dataset.stats.files_read
+        loader.dataset[0]
+        assert loader.dataset.stats.files_read == of_workers + 1
+        # Another loader of the same dataset: all are added up, also when they are gone.
+        with sk.Loader(loader.dataset, sk.SequentialSampler(), batch_size=30, num_workers=1) as second:
+            list(second)
+            read = second.stats.dataset.files_read
+        del second
+        assert loader.dataset.stats.files_read == of_workers + 1 + read
+        assert loader.stats.dataset.files_read == of_workers

@@ -151,9 +151,17 @@ class FileDataset:
 
     @property
     def stats(self) -> FileStats:
-        """What was read and waited for in this process, since the dataset was made or the process began."""
+        """What was read and waited for in this process, since the dataset was made or the process began.
+
+        The workers of a `Loader` are added, as their batches are handed out. Those of a plain DataLoader tell
+        nobody.
+        """
         process = self._processes.here()
-        return with_requests(process.stats, self._storage)
+        return process.with_workers(with_requests(process.stats, self._storage))
+
+    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+        """Is told who knows the figures of the workers of a loader; a `Loader` calls it."""
+        self._processes.here().of_workers.append(told)
 
     @property
     def is_layout_known(self) -> bool:

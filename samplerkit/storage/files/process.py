@@ -37,6 +37,7 @@ class Process(Generic[Held]):
         lock: held while files are counted, and while what is open is made or let go.
         held: what is open, from the first use on.
         before: the figures of what was before that.
+        of_workers: tell the figures of the workers that read for loaders of this process.
     """
 
     _finalizer: weakref.finalize[Any, Any]
@@ -45,12 +46,17 @@ class Process(Generic[Held]):
         self.lock = threading.Lock()
         self.held: Held | None = None
         self.before = FileStats()
+        self.of_workers: list[Callable[[], FileStats | None]] = []
 
     @property
     def stats(self) -> FileStats:
         """The figures so far."""
         held = self.held
         return self.before if held is None else held.stats
+
+    def with_workers(self, own: FileStats) -> FileStats:
+        """Adds the figures of workers to those of this process."""
+        return sum(filter(None, (told() for told in self.of_workers)), own)
 
     def opened(self, owner: object, make: Callable[[FileStats], Held]) -> Held:
         """Gives what is open, made now if there is nothing.

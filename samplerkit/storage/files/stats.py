@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class FileStats:
-    """What a dataset of files has done so far, in this process.
+    """What a dataset of files has done so far, in this process and in the workers of its loaders.
 
     Args:
         files_read: how often a file was read.

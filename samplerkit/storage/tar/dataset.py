@@ -142,8 +142,16 @@ class TarDataset(Pipeline):
 
     @property
     def stats(self) -> FileStats | None:
-        """What this process has fetched and waited for; None for indexed shards on disk."""
+        """What this process has fetched and waited for; None for indexed shards on disk.
+
+        The workers of a `Loader` are added, as their batches are handed out. Those of a plain DataLoader tell
+        nobody.
+        """
         return self._view.source.stats
+
+    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+        """Is told who knows the figures of the workers of a loader; a `Loader` calls it."""
+        self._view.source.count_workers(told)
 
     @property
     def is_layout_known(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, final
@@ -106,7 +106,11 @@ class ShardSource(Source):
 
     @property
     def stats(self) -> FileStats:
-        return with_requests(self._processes.here().stats, self._shards.storage)
+        process = self._processes.here()
+        return process.with_workers(with_requests(process.stats, self._shards.storage))
+
+    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+        self._processes.here().of_workers.append(told)
 
     def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
         self._reading().expect(upcoming, epoch_samples)

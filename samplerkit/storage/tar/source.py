@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol, final
 
 import numpy as np
@@ -77,6 +77,9 @@ class Source(Protocol):
     @property
     def stats(self) -> FileStats | None:
         """What was fetched and waited for, where that is counted."""
+
+    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+        """Is told who knows the figures of the workers of a loader."""
 
     def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
         """Is told what is read next, batch by batch, and how many samples an epoch has."""
@@ -169,6 +172,9 @@ class IndexedSource(Source):
     @property
     def skipped(self) -> Skipped:
         return self.catalogue.skipped
+
+    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+        pass
 
     def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
         pass
