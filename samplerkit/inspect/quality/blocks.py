@@ -16,6 +16,7 @@ from samplerkit.inspect.quality.pairs import (
 )
 from samplerkit.inspect.quality.runs import lost_by_runs
 from samplerkit.order.layout import interval_of
+from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 
 MOST_BLOCKS = 1_000_000
@@ -55,13 +56,13 @@ class Blocks:
         """
         size = min(block_size, int(np.diff(lane_starts).max()))
         files = np.append(0, np.cumsum(file_sizes))
-        pieces = np.union1d(files, lane_starts)
+        pieces = _sorted(files, lane_starts)
         first, end = pieces[:-1], pieces[1:]
         lane_start = lane_starts[interval_of(lane_starts, first)]
         first_border = lane_start - (lane_start - first) // size * size
         last_border = lane_start + (end - lane_start) // size * size
         inner = [border[(first < border) & (border < end)] for border in (first_border, last_border)]
-        starts = np.unique(np.concatenate([pieces, *inner]))
+        starts = _sorted(pieces, *inner)
         first, end = starts[:-1], starts[1:]
         lane = interval_of(lane_starts, first)
         block_starts = lane_starts[lane] + (first - lane_starts[lane]) // size * size
@@ -82,13 +83,23 @@ class Blocks:
             weight, distance = weight + more_weight, distance + more_distance
         return weight, distance
 
-    @property
+    @once
     def _sizes(self) -> Numbers:
         return np.diff(self.starts).astype(np.float64)
 
-    @property
+    @once
     def _blocks(self) -> Numbers:
         return (self.block_ends - self.block_starts).astype(np.float64)
+
+    @once
+    def _neighbours(self) -> list[tuple[Ids, Numbers]]:
+        """Cells with one of the same file and lane one, two and three on, and the rows between the two."""
+        found = []
+        for apart in range(1, 4):
+            one = np.flatnonzero(self.group[:-apart] == self.group[apart:])
+            gap = (self.block_starts[one + apart] - self.block_ends[one]).astype(np.float64)
+            found.append((one, gap))
+        return found
 
     def _inside(self, window: int, lanes: int) -> tuple[float, float]:
         """Sums over the pairs in one block, and in the whole blocks that one file fills."""
@@ -117,11 +128,12 @@ class Blocks:
 
     def _across(self, apart: int, window: int, lanes: int) -> tuple[float, float]:
         """Sums over the pairs of one file and lane in cells that lie `apart` cells apart."""
-        one = np.flatnonzero(self.group[:-apart] == self.group[apart:])
-        other = one + apart
-        gap = (self.block_starts[other] - self.block_ends[one]).astype(np.float64)
+        one, gap = self._neighbours[apart - 1]
         near = gap * lanes < window
-        one, other, gap = one[near], other[near], gap[near]
+        if not near.any():
+            return 0.0, 0.0
+        one, gap = one[near], gap[near]
+        other = one + apart
         sizes, blocks = self._sizes, self._blocks
         share = sizes[one] * sizes[other] / (blocks[one] * blocks[other])
         weight = cross_weight(blocks[one], gap, blocks[other], window, lanes) * share
@@ -138,3 +150,11 @@ class Blocks:
             moved = (self.block_ends[one] - near_end - left) + (right - self.block_starts[other] - near_end)
             distance = np.where(reaches, rows + weight * moved, distance)
         return float(weight.sum()), float(distance.sum())
+
+
+def _sorted(*runs: Ids) -> Ids:
+    """Merges sorted runs, each number once: many times as fast as `numpy.unique`, which hashes."""
+    merged = np.concatenate(runs)
+    merged.sort(kind="stable")
+    distinct: Ids = merged[np.append(True, merged[1:] != merged[:-1])]
+    return distinct

@@ -110,7 +110,9 @@ def held(plain: Plain) -> tuple[int, int]:
     if plain.shuffle is not Shuffle.PARTIAL:
         return 1, 1
     size = min(plain.mode.partial_size, int(np.diff(plain.lane_starts).max()))
-    epochs = range(EPOCHS if plain.shuffles_files else 1)
+    # Files of one size are the same sequence in every epoch.
+    is_uniform = bool(layout.sizes.min() == layout.sizes.max())
+    epochs = range(EPOCHS if plain.shuffles_files and not is_uniform else 1)
     return max(_most_files(plain.file_sizes(epoch), plain.lane_starts, size) for epoch in epochs), size
 
 
@@ -122,8 +124,9 @@ def _most_files(file_sizes: Ids, lane_starts: Ids, size: int) -> int:
     within = inner - lane_starts[lane]
     # A file that ends where a block does is in no block with the next one.
     cuts = within % size != 0
-    block = np.stack([lane[cuts], within[cuts] // size])
-    if block.shape[1] == 0:
+    lane, block = lane[cuts], within[cuts] // size
+    if block.size == 0:
         return 1
-    _, counts = np.unique(block, axis=1, return_counts=True)
-    return int(counts.max()) + 1
+    # Files end in the order of lanes and blocks: those of one block stand together.
+    begins = np.flatnonzero(np.append(True, (np.diff(lane) != 0) | (np.diff(block) != 0)))
+    return int(np.diff(np.append(begins, block.size)).max()) + 1

@@ -8,6 +8,7 @@ that of two samples of the epoch. Both are 1 for a full shuffle.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,26 +26,39 @@ from samplerkit.inspect.quality.subject import Plain
 from samplerkit.order.shuffle import Shuffle
 
 EPOCHS = 64
-"""How many epochs' sequences of files are looked at where they matter; an eighth where they hardly do."""
+"""How many epochs' sequences of files are looked at where they matter; fewer where they hardly do."""
 
 MANY_FILES = 1000
+"""Of more files an eighth of these epochs is looked at; of ten times as many, one."""
+
 ALIKE = 0.05
 """The relative deviation of file sizes below which their sequence matters little."""
 
 MOST_UNLIKE = 0.04
 """The largest relative deviation of file sizes, over the root of their number, for a closed spread."""
 
+_Sums = list[tuple[Numbers, Numbers]]
 
-def closed_file_mixing(plain: Plain, windows: tuple[int, ...]) -> Estimate | None:
-    """Gives the file mixing at each window; None where there is no closed form.
+
+def closed_figures(
+    plain: Plain, windows: tuple[int, ...], names: Sequence[str]
+) -> dict[str, Estimate | None]:
+    """Gives file mixing, spread or both at each window; None where there is no closed form.
 
     Args:
-        plain: a mode over a layout of at least two files.
+        plain: a mode over a layout; of at least two files for the file mixing.
         windows: their sizes.
+        names: `file_mixing`, `spread`.
     """
     if plain.shuffle is Shuffle.GLOBAL:
-        return Estimate(np.ones(len(windows)))
-    sums = _same_file(plain, windows)
+        return dict.fromkeys(names, Estimate(np.ones(len(windows))))
+    # Both rest on the pairs that share a file, which take all the time there is.
+    sums = _same_file(plain, windows) if "file_mixing" in names or plain.shuffles_files else None
+    make = {"file_mixing": _file_mixing, "spread": _spread}
+    return {name: make[name](plain, windows, sums) for name in names}
+
+
+def _file_mixing(plain: Plain, windows: tuple[int, ...], sums: _Sums | None) -> Estimate | None:
     if sums is None:
         return None
     chance = 1 - same_pairs(plain.layout.sizes)
@@ -52,26 +66,22 @@ def closed_file_mixing(plain: Plain, windows: tuple[int, ...]) -> Estimate | Non
     return Estimate.mean_of([(1 - weight / total) / chance for weight, _ in sums])
 
 
-def closed_spread(plain: Plain, windows: tuple[int, ...]) -> Estimate | None:
-    """Gives the spread at each window; None where there is no closed form.
+def _spread(plain: Plain, windows: tuple[int, ...], sums: _Sums | None) -> Estimate | None:
+    """Gives the spread.
 
     Where the files are shuffled, two samples of different files are, on average over epochs, as far apart as
     any two of different files: right where files are of one size, and close where they are not too unlike.
     """
-    size = len(plain.layout)
-    if plain.shuffle is Shuffle.GLOBAL:
-        return Estimate(np.ones(len(windows)))
     if not plain.shuffles_files:
         return (
             None if plain.lanes > 1 or plain.mode.pools > 1 else Estimate(_spread_in_sequence(plain, windows))
         )
-    sums = None if _unlike(plain) else _same_file(plain, windows)
-    if sums is None:
+    if sums is None or _unlike(plain):
         return None
     apart = distance_between_files(plain.layout.sizes)
     total = _total(plain, windows)
     each = [(distance + (total - weight) * apart) / total for weight, distance in sums]
-    return Estimate.mean_of(each).scaled(1 / random_distance(size))
+    return Estimate.mean_of(each).scaled(1 / random_distance(len(plain.layout)))
 
 
 def _unlike(plain: Plain) -> bool:
@@ -90,6 +100,8 @@ def _epochs(plain: Plain) -> int:
     runs_only = plain.shuffle is Shuffle.FILES and plain.lanes == 1
     if not plain.shuffles_files or runs_only or sizes.min() == sizes.max():
         return 1
+    if sizes.size > 10 * MANY_FILES:
+        return 1
     return EPOCHS // 8 if sizes.size > MANY_FILES or _deviation(plain) < ALIKE else EPOCHS
 
 
@@ -97,7 +109,7 @@ def _total(plain: Plain, windows: tuple[int, ...]) -> Numbers:
     return np.array([float(pair_weight(len(plain.layout), window)) for window in windows])
 
 
-def _same_file(plain: Plain, windows: tuple[int, ...]) -> list[tuple[Numbers, Numbers]] | None:
+def _same_file(plain: Plain, windows: tuple[int, ...]) -> _Sums | None:
     """Sums over the pairs that share a file: their weights, and weights times distances; for each epoch."""
     is_partial = plain.shuffle is Shuffle.PARTIAL
     if (is_partial and plain.mode.pools > 1) or not _lanes_stay_apart(plain, max(windows)):

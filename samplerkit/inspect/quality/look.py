@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError
-from samplerkit.inspect.quality.closed import closed_file_mixing, closed_spread
+from samplerkit.inspect.quality.closed import closed_figures
 from samplerkit.inspect.quality.estimate import Estimate
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.pairs import random_distance, same_pairs
@@ -19,8 +19,6 @@ from samplerkit.order.order import Order
 from samplerkit.order.world import World
 from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
-
-_CLOSED = {"file_mixing": closed_file_mixing, "spread": closed_spread}
 
 
 @final
@@ -72,7 +70,7 @@ class Look:
 
     def figures(self, *names: str) -> list[Figure]:
         """Gives the file mixing, the spread, or both."""
-        closed = {name: self._closed(name) for name in names}
+        closed = self._closed(names)
         missing = [name for name in names if closed[name] is None]
         found = dict(zip(missing, self._sampled(missing), strict=True)) if missing else {}
         return [
@@ -80,11 +78,11 @@ class Look:
             for name in names
         ]
 
-    def _closed(self, name: str) -> Estimate | None:
+    def _closed(self, names: tuple[str, ...]) -> dict[str, Estimate | None]:
         if self.subject.is_shuffled:
-            return Estimate(np.ones(len(self.plan.windows)))
+            return dict.fromkeys(names, Estimate(np.ones(len(self.plan.windows))))
         plain = self.subject.plain
-        return None if plain is None else _CLOSED[name](plain, self.plan.windows)
+        return dict.fromkeys(names) if plain is None else closed_figures(plain, self.plan.windows, names)
 
     def _sampled(self, names: list[str]) -> list[Estimate]:
         subject = self.subject
