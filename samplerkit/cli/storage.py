@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -14,15 +13,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from samplerkit.cli.opening import AsJson
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentValueError
 from samplerkit.storage.progress import Progress as Told
 from samplerkit.storage.remote.location import is_remote, shown
-from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.archive import Archive
-from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
-from samplerkit.storage.tar.index import Index, make_index
-from samplerkit.storage.tar.names import archive_names
+from samplerkit.storage.tar.indexing import THREADS, index_shards
 from samplerkit.storage.tar.pack import pack_folder
 
 SHOWN = 10
@@ -39,39 +33,46 @@ def index(
         list[str], typer.Argument(help="Paths or URLs, braces such as train-{000..127}.tar, globs.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Where indexes are written; needed for URLs, to be uploaded then.")
+        Path | None, typer.Option(help="A folder for what is written; needed for URLs without --upload.")
     ] = None,
+    upload: Annotated[
+        bool, typer.Option("--upload", help="Put what is written beside shards at URLs, in their bucket.")
+    ] = False,
+    lengths: Annotated[
+        str | None, typer.Option(help="Where lengths go; lengths.json beside the shards if nothing is said.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Shards that are indexed at a time.")] = THREADS,
     checksums: Checksums = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the index of tar shards beside them, so that nobody has to make it at the first use.
+    """Write the index of each tar shard, and the lengths of all, so that nobody has to make them later.
 
-    Shards at URLs are fetched into the user's cache for it.
+    What is there and right stays: who was stopped goes on where it was. Shards at URLs are fetched into the
+    user's cache for it.
     """
-    names = archive_names(urls)
-    targets = _targets(names, out)
-    found = []
-    with _progress() as told, closing(RemoteStorage(RemoteOptions())) as storage:
-        for done, (name, target) in enumerate(zip(names, targets, strict=True)):
-            told("indexing shard", done, len(names))
-            made = _indexed(name, storage, checksums=checksums)
-            _keep(made, target)
-            found.append(made)
-        told("indexing shard", len(names), len(names))
-    flaws = [flaw for made in found for flaw in made.flaws]
-    samples, members = (sum(getattr(one, name) for one in found) for name in ("num_samples", "num_members"))
-    count = sum(sum(made.counts.values()) for made in found)
+    with _progress() as told:
+        found = index_shards(
+            urls,
+            out=out,
+            upload=upload,
+            checksums=checksums,
+            threads=jobs,
+            lengths=lengths,
+            progress=told,
+        )
     if as_json:
-        shown = [{"archive": f.archive, "offset": f.offset, "reason": f.reason} for f in flaws]
-        sizes = {"shards": len(found), "samples": samples, "files": members}
-        typer.echo(json.dumps({**sizes, "flaw_count": count, "flaws": shown}))
+        flaws = [{"archive": f.archive, "offset": f.offset, "reason": f.reason} for f in found.flaws]
+        sizes = {"shards": found.num_shards, "samples": found.num_samples, "files": found.num_files}
+        event = {**sizes, "made": found.num_made, "lengths": found.lengths}
+        typer.echo(json.dumps({**event, "flaw_count": found.num_flaws, "flaws": flaws}))
     else:
-        typer.echo(f"{samples} samples of {members} files in {_plural(len(found), 'shard')}")
-        for flaw in flaws[:SHOWN]:
-            typer.echo(f"{flaw.archive}: {flaw.reason} at byte {flaw.offset}: {flaw.detail}", err=True)
-        if count > SHOWN:
-            typer.echo(f"and {count - SHOWN} more", err=True)
-    if count:
+        number = _plural(found.num_shards, "shard")
+        typer.echo(f"{found.num_samples} samples of {found.num_files} files in {number}")
+        for flaw in found.flaws[:SHOWN]:
+            typer.echo(f"{flaw.archive}: {flaw.problem}", err=True)
+        if found.num_flaws > SHOWN:
+            typer.echo(f"and {found.num_flaws - SHOWN} more", err=True)
+    if found.num_flaws:
         raise typer.Exit(1)
 
 
@@ -118,43 +119,6 @@ def pack(
     if packed.left_out:
         named = ", ".join(packed.left_out[:SHOWN]) + (", ..." if len(packed.left_out) > SHOWN else "")
         typer.echo(f"left out, for they are hidden or have no extension: {named}", err=True)
-
-
-def _targets(names: Sequence[str], out: Path | None) -> list[Path]:
-    """Gives where the index of each shard is written.
-
-    Raises:
-        ArgumentValueError: nothing can be written beside a shard, or two indexes would have one name.
-    """
-    if out is None:
-        far = next((name for name in names if is_remote(name)), None)
-        if far is not None:
-            problem = "is needed, for nothing is written beside a shard that lies elsewhere"
-            mend = "say --out FOLDER, and upload what is in it beside the shards"
-            raise ArgumentValueError("--out", problem, shown(far), mend=mend)
-        return [Path(name + INDEX_SUFFIX) for name in names]
-    targets = [out / (shown(name).rpartition("/")[2] + INDEX_SUFFIX) for name in names]
-    twice = [path for path, count in Counter(targets).items() if count > 1]
-    if twice:
-        mend = "index each folder of shards by itself"
-        raise ArgumentValueError("--out", "would hold two indexes of one name", twice[0].name, mend=mend)
-    return targets
-
-
-def _indexed(name: str, storage: RemoteStorage, *, checksums: bool) -> Index:
-    if not is_remote(name):
-        return make_index(Archive.of(name), Cache.of(None), checksums=checksums)
-    with storage.fetch(name) as copy:
-        archive = Archive.of(shown(name), copy.path, storage.version(name).tag)
-        return make_index(archive, Cache.of(None), checksums=checksums)
-
-
-def _keep(made: Index, path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        made.write(path)
-    except OSError as error:
-        raise DatasetError(str(path), f"cannot be written ({error.strerror})") from error
 
 
 @contextmanager

@@ -277,6 +277,7 @@ def test_remote_shards_are_indexed_into_a_folder_for_upload(command, tmp_path, f
     assert (code, errors) == (0, "")
     assert output == "160 samples of 320 files in 4 shards\n"
     made = sorted((tmp_path / "indexes").iterdir())
+    assert made.pop(0).name == "lengths.json"
     assert [path.name for path in made] == [f"part-{number:03}.tar.skidx" for number in range(4)]
     assert web.count("GET") == 4
     # Uploaded beside the shards, they are what a reader begins with.
@@ -292,6 +293,9 @@ def test_remote_shards_are_indexed_into_a_folder_for_upload(command, tmp_path, f
             assert dataset[77]["txt"] == b"number 77"
             assert other.asked["GET", "part-001.tar.skidx"] == 1
             assert other.asked["GET", "part-000.tar"] == 0
+    told = tmp_path / "indexes" / "lengths.json"
+    with TarDataset(f"{web.url}/part-{{000..003}}.tar", lengths=told) as dataset:
+        assert dataset.layout.sizes.tolist() == [40] * 4
 
 
 @pytest.mark.parametrize(

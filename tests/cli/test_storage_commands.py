@@ -129,9 +129,11 @@ def test_indexes_are_written_beside_the_shards_and_used(monkeypatch, capsys, tmp
     assert command(monkeypatch, "index", pattern, "--json", "--checksums") == 0
     answer = json.loads(capsys.readouterr().out)
     count = len(sources(folder))
-    assert answer == {"shards": 3, "samples": count, "files": count, "flaw_count": 0, "flaws": []}
+    made = {"shards": 3, "samples": count, "files": count, "flaw_count": 0, "flaws": []}
+    assert answer == {**made, "made": 3, "lengths": f"{tmp_path}/lengths.json"}
     assert len(list(tmp_path.glob("*.skidx"))) == 3
-    len(TarDataset(pattern, checksums=True))
+    dataset = TarDataset(pattern, checksums=True)
+    assert TarDataset(pattern, lengths=tmp_path / "lengths.json").layout == dataset.layout
     # The shards' own indexes serve: the cache gets the joint one only.
     kept = (tmp_path / "cache-home" / "samplerkit" / "tar").iterdir()
     assert [path.suffix for path in kept] == [".catalogue"]

@@ -1,4 +1,4 @@
-"""Disks for tests of what is kept."""
+"""A small disk, and a bucket."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,3 +26,33 @@ def small_disk(tmp_path) -> Iterator[Path]:
         pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
     yield folder
     subprocess.run([shutil.which("umount") or "umount", folder], check=True)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """A server on loopback that answers as S3 does."""
+    moto = pytest.importorskip("moto.server", reason="moto is not installed")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(endpoint, monkeypatch) -> Iterator[Any]:
+    """The bucket `shards`."""
+    boto3 = pytest.importorskip("boto3", reason="boto3 is not installed")
+    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    resource = boto3.resource(
+        "s3",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="test-key",
+        aws_secret_access_key="test-secret",  # noqa: S106
+    )
+    made = resource.create_bucket(Bucket="shards")
+    yield made
+    made.objects.delete()
+    made.delete()

@@ -68,7 +68,7 @@ def fetched_lengths(lengths: Any, storage: RemoteStorage | None) -> Any:
     data = storage.read_small(lengths)
     if data is None:
         raise DatasetError("lengths", "there is no such file", shown(lengths))
-    return _lengths_in(data, shown(lengths))
+    return lengths_in(data, shown(lengths))
 
 
 def counted_lengths(
@@ -103,7 +103,7 @@ def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Id
     if is_remote(os.fspath(path)):
         mend = "save them to a local file, and upload that"
         raise ArgumentValueError("path", "must be local", shown(os.fspath(path)), mend=mend)
-    text = json.dumps({"lengths": dict(zip(names, lengths.tolist(), strict=True))}, indent=0) + "\n"
+    text = lengths_text(dict(zip(names, lengths.tolist(), strict=True)))
     with atomic(Path(path)) as file:
         file.write(text.encode())
 
@@ -136,15 +136,24 @@ def _loaded(path: Path) -> Mapping[Any, Any]:
         # Of a pipe or a device there may be no end.
         if path.exists() and not path.is_file():
             raise DatasetError("lengths", "is no plain file", str(path))
-        return _lengths_in(path.read_bytes(), str(path))
+        return lengths_in(path.read_bytes(), str(path))
     except FileNotFoundError as error:
         raise DatasetError("lengths", "there is no such file", str(path), mend=_MEND) from error
     except OSError as error:
         raise DatasetError("lengths", f"cannot be read ({error})", str(path)) from error
 
 
-def _lengths_in(data: bytes, name: str) -> Mapping[Any, Any]:
-    """Understands a dict of lengths in JSON, alone or as `save_lengths` writes it."""
+def lengths_text(lengths: Mapping[str, int]) -> str:
+    """Gives the JSON of lengths by name."""
+    return json.dumps({"lengths": dict(lengths)}, indent=0) + "\n"
+
+
+def lengths_in(data: bytes, name: str) -> Mapping[Any, Any]:
+    """Understands a dict of lengths in JSON, alone or as `save_lengths` writes it.
+
+    Raises:
+        DatasetError: there is none; `name` is the file's name.
+    """
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -105,6 +105,11 @@ class Filesystems:
         self.confirm(url, version, stop)
         return data, version
 
+    def put(self, url: str, data: bytes, stop: Stop) -> None:
+        """Writes a small file as a whole."""
+        filesystem, path = self._opened(url)
+        self._called(lambda: filesystem.pipe_file(path, data), len(data), stop)
+
     def confirm(self, url: str, version: Version, stop: Stop) -> None:
         """Asks for the version again; except on S3, where each part was asked for by its version."""
         filesystem, _ = self._opened(url)

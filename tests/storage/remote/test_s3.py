@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,37 +15,9 @@ from samplerkit.storage.remote.storage import Span
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content
 
-moto = pytest.importorskip("moto.server", reason="moto is not installed")
-boto3 = pytest.importorskip("boto3", reason="boto3 is not installed")
 pytest.importorskip("s3fs", reason="s3fs is not installed")
 
 DATA = random.Random(3).randbytes(9_000_000)
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture
-def bucket(endpoint, monkeypatch) -> Any:
-    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
-        monkeypatch.delenv(name, raising=False)
-    resource = boto3.resource(
-        "s3",
-        endpoint_url=endpoint,
-        region_name="us-east-1",
-        aws_access_key_id="test-key",
-        aws_secret_access_key="test-secret",  # noqa: S106
-    )
-    made = resource.create_bucket(Bucket="shards")
-    yield made
-    made.objects.delete()
-    made.delete()
 
 
 @pytest.fixture

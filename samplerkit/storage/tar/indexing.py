@@ -1,0 +1,270 @@
+"""The indexes and the lengths of shards, made once and put beside them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.storage.atomic import atomic
+from samplerkit.storage.files.lengths import lengths_in, lengths_text
+from samplerkit.storage.progress import Progress, silence
+from samplerkit.storage.remote.location import beside, is_remote, shown
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.remote.upload import Uploads
+from samplerkit.storage.remote.version import UNKNOWN_SIZE
+from samplerkit.storage.tar.archive import Archive
+from samplerkit.storage.tar.beside import MOST_BYTES
+from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
+from samplerkit.storage.tar.flaws import Flaw
+from samplerkit.storage.tar.index import Index, find_index, kept, make_index, read_index
+from samplerkit.storage.tar.names import archive_names, short_names
+from samplerkit.storage.threads import in_threads
+
+LENGTHS = "lengths.json"
+"""What the lengths are called, unless said otherwise."""
+
+THREADS = 4
+"""Shards that are indexed at a time, unless said otherwise: as many fetched ones are on disk meanwhile."""
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """What was indexed.
+
+    Args:
+        num_shards: how many shards.
+        num_samples: how many samples are in them.
+        num_files: how many files.
+        num_made: how many indexes were not there before.
+        flaws: what is wrong with the shards, each reason and shard at most `MOST_PLACES` times.
+        num_flaws: how many flaws there are in all.
+        lengths: where the lengths were written.
+    """
+
+    num_shards: int
+    num_samples: int
+    num_files: int
+    num_made: int
+    flaws: tuple[Flaw, ...]
+    num_flaws: int
+    lengths: str
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where an index and the lengths go: a path, or a URL.
+
+    Args:
+        read: gives a file that is there; None if there is none.
+        write: writes a file as a whole.
+    """
+
+    read: Callable[[str], bytes | None]
+    write: Callable[[str, bytes], None]
+
+
+def index_shards(
+    urls: Any,
+    *,
+    out: Path | None = None,
+    upload: bool = False,
+    checksums: bool = False,
+    threads: int = THREADS,
+    lengths: str | None = None,
+    remote: RemoteOptions | None = None,
+    progress: Progress = silence,
+) -> Indexed:
+    """Writes the index of each shard, and the lengths of all; an index that is there and right stays.
+
+    So whoever is stopped goes on where it was, on this machine or another one. Remote shards are fetched into
+    the cache for it.
+
+    Args:
+        urls: as for a `TarDataset`.
+        out: the folder for what is written; None for beside the shards.
+        upload: whether it may be written beside shards that lie elsewhere.
+        checksums: whether the indexes have a CRC-32 of each file.
+        threads: shards at a time.
+        lengths: the path, or with `upload` the URL, of the lengths; None for `lengths.json` in `out`, or in
+            the folder that all shards share.
+        remote: how remote shards are reached; None for the defaults.
+        progress: is told how many are done.
+
+    Raises:
+        ArgumentTypeError: `urls` are no paths.
+        ArgumentValueError: nothing may be written beside a shard, or two indexes would have one name, or the
+            lengths that are there are of other shards.
+        DatasetError: a shard cannot be read, or what is made cannot be written.
+    """
+    options = remote or RemoteOptions()
+    names = archive_names(urls, options)
+    targets = _targets(names, out, upload=upload)
+    short = short_names(names)
+    with closing(RemoteStorage(options)) as storage:
+        place = _in_bucket(storage, options) if upload else _ON_DISK
+        goal = lengths or _beside_all(names, short, targets, out)
+        if is_remote(goal) and not upload:
+            raise ArgumentValueError("--lengths", "lies elsewhere", shown(goal), mend="say --upload as well")
+        place_of_lengths = place if is_remote(goal) else _ON_DISK
+        before = _lengths_before(goal, set(short), place_of_lengths)
+        found: dict[int, tuple[Index, bool]] = {}
+        progress("indexing shard", 0, len(names))
+        work = partial(_indexed, names, targets, place, storage, checksums=checksums)
+        for number, made in in_threads(work, range(len(names)), threads, "samplerkit-index"):
+            found[number] = made
+            progress("indexing shard", len(found), len(names))
+        indexes = [found[number][0] for number in range(len(names))]
+        sizes = {name: index.num_samples for name, index in zip(short, indexes, strict=True)}
+        place_of_lengths.write(goal, lengths_text({**before, **sizes}).encode())
+    return Indexed(
+        len(names),
+        sum(index.num_samples for index in indexes),
+        sum(index.num_members for index in indexes),
+        sum(is_new for _, is_new in found.values()),
+        tuple(flaw for index in indexes for flaw in index.flaws),
+        sum(sum(index.counts.values()) for index in indexes),
+        shown(goal),
+    )
+
+
+def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[str]:
+    """Gives where the index of each shard is written."""
+    if upload:
+        if out is not None:
+            mend = "leave one of them out"
+            raise ArgumentValueError("--upload", "does not go with --out", str(out), mend=mend)
+        near = next((name for name in names if not is_remote(name)), None)
+        if near is not None:
+            mend = "index shards on disk by themselves"
+            raise ArgumentValueError("--upload", "is for shards that lie elsewhere", near, mend=mend)
+        return [beside(name, INDEX_SUFFIX) for name in names]
+    if out is None:
+        far = next((name for name in names if is_remote(name)), None)
+        if far is not None:
+            problem = "is needed, for nothing is written beside a shard that lies elsewhere"
+            mend = "say --out FOLDER and upload what is in it, or say --upload to have it put there"
+            raise ArgumentValueError("--out", problem, shown(far), mend=mend)
+        return [name + INDEX_SUFFIX for name in names]
+    targets = [os.fspath(out / (shown(name).rpartition("/")[2] + INDEX_SUFFIX)) for name in names]
+    twice = [path for path, count in Counter(targets).items() if count > 1]
+    if twice:
+        mend = "index each folder of shards by itself"
+        value = twice[0].rpartition("/")[2]
+        raise ArgumentValueError("--out", "would hold two indexes of one name", value, mend=mend)
+    return targets
+
+
+def _beside_all(names: Sequence[str], short: Sequence[str], targets: Sequence[str], out: Path | None) -> str:
+    """Gives the place of the lengths in the folder that all shards share: where names are counted from."""
+    if out is not None:
+        return os.fspath(out / LENGTHS)
+    first = targets[0].removesuffix(INDEX_SUFFIX) if not is_remote(names[0]) else shown(names[0])
+    if not is_remote(first):
+        first = os.fspath(Path(first).absolute())
+    return first.removesuffix(short[0]) + LENGTHS
+
+
+def _lengths_before(goal: str, names: set[str], place: _Place) -> Mapping[str, Any]:
+    """Gives the lengths that are there, to which those of some shards are added.
+
+    Raises:
+        ArgumentValueError: they are of other shards.
+    """
+    data = place.read(goal)
+    if data is None:
+        return {}
+    before = lengths_in(data, shown(goal))
+    if not (names <= before.keys() or before.keys() <= names):
+        mend = "say --lengths FILE for those of these shards, or delete it"
+        raise ArgumentValueError("--lengths", "is there already, and of other shards", shown(goal), mend=mend)
+    return before
+
+
+def _indexed(
+    names: Sequence[str],
+    targets: Sequence[str],
+    place: _Place,
+    storage: RemoteStorage,
+    number: int,
+    *,
+    checksums: bool,
+) -> tuple[Index, bool]:
+    """Gives the index of a shard, and whether it was made now."""
+    name, target = names[number], targets[number]
+    if is_remote(name):
+        version = storage.version(name)
+        archive = Archive(shown(name), version.size, 0, None, version.tag)
+    else:
+        archive = Archive.of(name)
+    found = _there(target, archive, place, checksums=checksums)
+    if found is not None:
+        return found, False
+    index = _made(name, archive, storage, checksums=checksums)
+    with TemporaryDirectory(prefix="samplerkit-") as folder:
+        path = Path(folder) / "index"
+        index.write(path)
+        place.write(target, path.read_bytes())
+    return index, True
+
+
+def _there(target: str, archive: Archive, place: _Place, *, checksums: bool) -> Index | None:
+    """Gives an index that was written before, if it is of this very state of the shard."""
+    data = None if archive.size == UNKNOWN_SIZE else place.read(target)
+    if data is None:
+        return None
+    with TemporaryDirectory(prefix="samplerkit-") as folder:
+        path = Path(folder) / "index"
+        path.write_bytes(data)
+        with suppress(DatasetError):  # what nobody can use is made anew
+            found = read_index(path, archive)
+            if found is not None and found.is_certain and (not checksums or "crc" in found.arrays):
+                return found
+    return None
+
+
+def _made(name: str, archive: Archive, storage: RemoteStorage, *, checksums: bool) -> Index:
+    cache = Cache.of(None)
+    if not is_remote(name):
+        return make_index(archive, cache, checksums=checksums)
+    known = None if archive.size == UNKNOWN_SIZE else find_index(archive, cache, checksums=checksums)
+    if known is not None and known[0].is_certain:
+        return known[0]
+    with storage.fetch(name) as copy:
+        index = make_index(Archive.of(archive.url, copy.path, archive.tag), cache, checksums=checksums)
+    kept(index, cache.index_path(archive.url))
+    return index
+
+
+def _read_here(path: str) -> bytes | None:
+    if not Path(path).is_file():
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise DatasetError(path, f"cannot be read ({error.strerror})") from error
+
+
+def _write_here(path: str, data: bytes) -> None:
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with atomic(Path(path)) as file:
+            file.write(data)
+    except OSError as error:
+        mend = "make room, or say --out FOLDER"
+        raise DatasetError(path, f"cannot be written ({error.strerror})", mend=mend) from error
+
+
+_ON_DISK = _Place(_read_here, _write_here)
+
+
+def _in_bucket(storage: RemoteStorage, options: RemoteOptions) -> _Place:
+    return _Place(partial(storage.read_small, most_bytes=MOST_BYTES), Uploads(options).put)

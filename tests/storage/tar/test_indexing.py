@@ -1,0 +1,263 @@
+"""`samplerkit index`: indexes and lengths beside the shards; what is there is not made again."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import samplerkit as sk
+from samplerkit.cli.main import main
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.tar.indexing import index_shards
+from tests.storage.tar.remote_shards import EACH, NUMBERS, PATTERN, SHARDS, write_shards
+from tests.storage.tar.server import Server
+
+NAMES = [f"train-{number:02}.tar" for number in range(SHARDS)]
+
+
+@pytest.fixture(name="folder")
+def fixture_folder(tmp_path):
+    write_shards(tmp_path / "data", index=False)
+    return tmp_path / "data"
+
+
+def there(folder):
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".tar"))
+
+
+def all_of(names):
+    return sorted([*(f"{name}.skidx" for name in names), "lengths.json"])
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_indexes_and_lengths_are_those_of_the_dataset(folder, tmp_path, threads):
+    told = []
+    found = index_shards(
+        f"{folder}/{PATTERN}", threads=threads, checksums=True, progress=lambda *args: told.append(args)
+    )
+    assert (found.num_shards, found.num_samples, found.num_files) == (SHARDS, len(NUMBERS), 2 * len(NUMBERS))
+    assert (found.num_made, found.num_flaws, found.flaws) == (SHARDS, 0, ())
+    assert told == [("indexing shard", done, SHARDS) for done in range(SHARDS + 1)]
+    assert there(folder) == all_of(NAMES)
+    assert found.lengths == f"{folder}/lengths.json"
+    dataset = sk.TarDataset(f"{folder}/{PATTERN}", cache=tmp_path / "cache", checksums=True)
+    dataset.save_lengths(tmp_path / "saved.json")
+    assert (tmp_path / "saved.json").read_bytes() == (folder / "lengths.json").read_bytes()
+    assert not list((tmp_path / "cache").glob("*.skidx")), "the indexes beside the shards were enough"
+
+
+def test_only_what_is_not_there_or_not_right_is_made(folder):
+    pattern = f"{folder}/{PATTERN}"
+    index_shards(pattern)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.skidx")}
+    (folder / "train-01.tar.skidx").unlink()
+    (folder / "train-02.tar.skidx").write_bytes(b"damaged")
+    (folder / "train-03.tar.skidx").write_bytes((folder / "train-04.tar.skidx").read_bytes())
+    with (folder / "train-05.tar").open("ab") as file:
+        file.write(bytes(512))
+    assert index_shards(pattern).num_made == 4
+    after = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.skidx")}
+    assert {name for name in after if after[name] != before[name]} == {
+        f"train-0{number}.tar.skidx" for number in (1, 2, 3, 5)
+    }
+    assert index_shards(pattern).num_made == 0
+    assert index_shards(pattern, checksums=True).num_made == SHARDS
+
+
+SCRIPT = """
+import sys, time
+from samplerkit.storage.tar import indexing
+made = indexing.make_index
+def slow(*arguments, **options):
+    time.sleep(0.2)
+    return made(*arguments, **options)
+indexing.make_index = slow
+indexing.index_shards(sys.argv[1], threads=1)
+"""
+
+
+def test_who_is_killed_goes_on_where_it_was(folder):
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, f"{folder}/{PATTERN}"])
+    deadline = time.monotonic() + 60
+    while len(list(folder.glob("*.skidx"))) < 3:
+        assert process.poll() is None, "it was over too soon"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=60)
+    left = len(list(folder.glob("*.skidx")))
+    assert 3 <= left < SHARDS
+    assert "lengths.json" not in there(folder), "lengths that are not known yet"
+    assert index_shards(f"{folder}/{PATTERN}").num_made == SHARDS - left
+    assert {name for name in there(folder) if not name.startswith(".")} == set(all_of(NAMES))
+
+
+def test_shards_are_fetched_at_the_same_time(folder, tmp_path):
+    arrived = threading.Barrier(4, timeout=30)
+
+    def wait(asked):
+        # Nobody is answered before four are on their way.
+        if asked.method == "GET" and asked.part is None and asked.name.endswith(".tar"):
+            arrived.wait()
+
+    with Server(folder, on_request=wait) as server:
+        found = index_shards(f"{server.url}/{PATTERN}", out=tmp_path / "out", threads=4)
+        assert found.num_made == SHARDS
+        assert server.downloads() == NAMES
+        server.forget()
+        assert index_shards(f"{server.url}/{PATTERN}", out=tmp_path / "out").num_made == 0
+        assert server.downloads() == []
+        # Where only the folder is gone, the user's cache knows them still.
+        assert index_shards(f"{server.url}/{PATTERN}", out=tmp_path / "again").num_made == SHARDS
+        assert server.downloads() == []
+    assert there(tmp_path / "out") == there(tmp_path / "again") == all_of(NAMES)
+
+
+def test_lengths_of_other_shards_are_not_written_over(folder, tmp_path):
+    index_shards(f"{folder}/train-{{00..03}}.tar")
+    with pytest.raises(
+        sk.ArgumentValueError,
+        match=rf"--lengths: is there already, and of other shards, got '{folder}/lengths.json'; say",
+    ):
+        index_shards(f"{folder}/train-{{03..05}}.tar")
+    assert len(there(folder)) == 5, "it is said before the work is done"
+    other = tmp_path / "other.json"
+    assert index_shards(f"{folder}/train-{{03..05}}.tar", lengths=str(other)).lengths == str(other)
+    assert json.loads(other.read_text())["lengths"] == dict.fromkeys(NAMES[3:6], EACH)
+    # A few of the same shards, and more of them, are no others.
+    with sk.TarWriter(folder / "train-02.tar", overwrite=True, index=False) as writer:
+        writer.write({"__key__": "one", "cls": 1})
+    index_shards(folder / "train-02.tar")
+    assert json.loads((folder / "lengths.json").read_text())["lengths"] == {
+        **dict.fromkeys(NAMES[:4], EACH),
+        "train-02.tar": 1,
+    }
+    index_shards(f"{folder}/{PATTERN}")
+    assert sk.TarDataset(f"{folder}/{PATTERN}", lengths=folder / "lengths.json").layout.sizes.tolist() == [
+        1 if number == 2 else EACH for number in range(SHARDS)
+    ]
+
+
+def test_shards_of_several_folders_have_their_lengths_above_them(folder):
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "c").mkdir()
+    paths = [folder / "a" / "b" / "0.tar", folder / "c" / "1.tar"]
+    for path, name in zip(paths, NAMES, strict=False):
+        (folder / name).rename(path)
+    found = index_shards(paths)
+    assert found.lengths == f"{folder}/lengths.json"
+    assert json.loads(Path(found.lengths).read_text())["lengths"] == {"a/b/0.tar": EACH, "c/1.tar": EACH}
+    assert sk.TarDataset(paths, lengths=found.lengths).layout.sizes.tolist() == [EACH] * 2
+
+
+def test_flaws_are_told_and_the_rest_is_written(folder):
+    broken = folder / NAMES[2]
+    broken.write_bytes(broken.read_bytes()[:9000])
+    found = index_shards(f"{folder}/{PATTERN}")
+    assert found.num_flaws == 2
+    assert {(flaw.archive, flaw.reason) for flaw in found.flaws} == {
+        (str(broken), "truncated"),
+        (str(broken), "incomplete sample"),
+    }
+    lengths = json.loads((folder / "lengths.json").read_text())["lengths"]
+    assert [lengths[name] == EACH for name in NAMES] == [number != 2 for number in range(SHARDS)]
+
+
+def test_a_folder_that_cannot_be_written_to_is_an_error(folder, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(sk.DatasetError, match=r"file/train-0\d\.tar\.skidx: cannot be written \(.*\); make"):
+        index_shards(f"{folder}/{PATTERN}", out=tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"upload": True, "out": Path("x")}, "--upload: does not go with --out, got 'x'; leave one of"),
+        (
+            {"upload": True},
+            "--upload: is for shards that lie elsewhere, got '.*/train-00.tar'; index",
+        ),
+        (
+            {"lengths": "s3://a/b.json"},
+            "--lengths: lies elsewhere, got 's3://a/b.json'; say --upload",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_refused(folder, options, text):
+    with pytest.raises(sk.ArgumentValueError, match=text):
+        index_shards(f"{folder}/{PATTERN}", **options)
+    assert there(folder) == []
+
+
+def test_nothing_is_put_on_a_web_server(folder):
+    with (
+        Server(folder) as server,
+        pytest.raises(
+            sk.DatasetError,
+            match=r"train-0\d\.tar\.skidx: cannot be written by HTTP; say --out FOLDER, and upload",
+        ),
+    ):
+        index_shards(f"{server.url}/{PATTERN}", upload=True)
+
+
+@pytest.fixture(name="s3")
+def fixture_s3(bucket, endpoint, monkeypatch):
+    """The bucket, reached by what stands in the environment."""
+    pytest.importorskip("s3fs", reason="s3fs is not installed")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test-key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
+    return bucket
+
+
+def test_what_is_written_lies_beside_the_shards_in_the_bucket(folder, s3, tmp_path, monkeypatch, capsys):
+    for name in NAMES:
+        s3.upload_file(f"{folder}/{name}", f"train/{name}")
+    urls = f"s3://shards/train/{PATTERN}"
+    arguments = ["samplerkit", "index", urls, "--upload", "--json", "--jobs", "2"]
+    monkeypatch.setattr(sys, "argv", arguments)
+
+    def indexed():
+        with pytest.raises(SystemExit) as end:
+            main()
+        output, errors = capsys.readouterr()
+        assert (end.value.code, errors) == (0, "")
+        return json.loads(output)
+
+    told = {"made": SHARDS, "lengths": "s3://shards/train/lengths.json", "flaw_count": 0, "flaws": []}
+    assert indexed() == {"shards": SHARDS, "samples": len(NUMBERS), "files": 2 * len(NUMBERS), **told}
+    put = {one.key: one.last_modified for one in s3.objects.all() if not one.key.endswith(".tar")}
+    assert sorted(put) == sorted(f"train/{name}" for name in all_of(NAMES))
+    # On another machine, whose cache is empty, what lies in the bucket is not made again.
+    s3.Object(f"train/{NAMES[5]}.skidx").delete()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
+    assert indexed()["made"] == 1
+    with sk.TarDataset(
+        urls, lengths="s3://shards/train/lengths.json", fetch="ranges", cache=tmp_path / "cache"
+    ) as dataset:
+        assert dataset.layout.sizes.tolist() == [EACH] * SHARDS
+        assert dataset[77]["__key__"] == "00077"
+        assert dataset.stats.downloads == 0
+
+
+def test_a_bucket_that_refuses_is_an_error_that_names_the_file(folder, s3, tmp_path):
+    for name in NAMES[:2]:
+        s3.upload_file(f"{folder}/{name}", name)
+    options = RemoteOptions(attempts=1, cache=str(tmp_path / "cache"))
+    found = index_shards("s3://shards/train-{00..01}.tar", upload=True, remote=options)
+    assert found.num_made == 2
+    with pytest.raises(sk.DatasetError, match=r"s3://shards/train-07\.tar: does not exist"):
+        index_shards("s3://shards/train-07.tar", lengths="s3://shards/b.json", upload=True, remote=options)
+    with pytest.raises(
+        sk.DatasetError, match=r"s3://nowhere/lengths\.json: cannot be written: does not exist; check"
+    ):
+        index_shards(
+            "s3://shards/train-00.tar", lengths="s3://nowhere/lengths.json", upload=True, remote=options
+        )
