@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -48,8 +50,8 @@ def test_cells_begin_where_files_lanes_and_blocks_do(sizes):
 def test_many_files_are_advised_on_from_less_and_to_the_same_effect(spread, monkeypatch):
     sizes = 200 + np.random.default_rng(1).integers(0, spread + 1, 300)
     full = recommend(sk.Layout(sizes), 64, lanes=4)
-    monkeypatch.setattr("samplerkit.inspect.quality.closed.MANY_FILES", 20)
-    monkeypatch.setattr("samplerkit.inspect.quality.recommend.MANY_FILES", 20)
+    for module in ("closed", "recommend"):  # of which one is a function too
+        monkeypatch.setattr(sys.modules[f"samplerkit.inspect.quality.{module}"], "MANY_FILES", 20)
     less = recommend(sk.Layout(sizes), 64, lanes=4)
     assert str(less.chosen)[:20] == str(full.chosen)[:20]
     for one, other in zip(less.candidates, full.candidates, strict=True):
