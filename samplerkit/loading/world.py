@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Mapping
@@ -38,14 +39,20 @@ def detect_world(environment: Mapping[str, str] = os.environ) -> World:
         step = "SLURM_STEP_NUM_TASKS" in environment
         world = _from(environment, "SLURM_STEP_NUM_TASKS" if step else "SLURM_NTASKS", "SLURM_PROCID")
         if not step and "SLURM_STEP_ID" not in environment and world.num_shards > 1:
-            _log.warning(
-                "Slurm says rank %d of %d, but this process seems not to be started by srun; "
-                "if it runs alone, say world=World(1, 0)",
-                world.shard_id,
-                world.num_shards,
-            )
+            _warn_of_no_srun(world)
         return world
     return World()
+
+
+@functools.cache
+def _warn_of_no_srun(world: World) -> None:
+    """Warns once in a process, however many loaders ask."""
+    _log.warning(
+        "Slurm says rank %d of %d, but this process seems not to be started by srun; "
+        "if it runs alone, say world=World(1, 0)",
+        world.shard_id,
+        world.num_shards,
+    )
 
 
 def _from(environment: Mapping[str, str], size_name: str, rank_name: str) -> World:

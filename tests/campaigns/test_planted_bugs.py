@@ -229,6 +229,27 @@ BUGS = [
         LOADERS,
     ),
     Bug(
+        "a dataset is told what comes next with each batch",
+        "loading/request.py",
+        "last.step < request.step",
+        "last.step > request.step",
+        "tests/loading/test_expect.py",
+    ),
+    Bug(
+        "the longest wait is the first one",
+        "loading/stats.py",
+        "max(self.longest, seconds)",
+        "max(self.first, seconds)",
+        LOADERS,
+    ),
+    Bug(
+        "streams are taken",
+        "loading/loader.py",
+        "if isinstance(dataset, torch.utils.data.IterableDataset):",
+        "if isinstance(dataset, torch.utils.data.IterableDataset) and False:",
+        LOADERS,
+    ),
+    Bug(
         "workers share their random state",
         "loading/worker.py",
         '"<QQQQ", seed, epoch, rank, worker)',

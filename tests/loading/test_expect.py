@@ -12,11 +12,13 @@ class Expecting:
     """Sample i is (i, what this process still expected when it was read, itself included)."""
 
     layout = sk.Layout([8] * 5)
+    times_told = 0
 
     def __len__(self):
         return 40
 
     def expect(self, upcoming):
+        self.times_told += 1
         self._upcoming = [ids.tolist() for ids in upcoming]
 
     def __getitems__(self, ids):
@@ -60,3 +62,22 @@ def test_a_break_tells_it_anew():
     for _ in range(3):
         next(iter(loader))
     assert sum(len(batch[0]) for batch in loader) == 40
+    assert loader.dataset.times_told == 4
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("options", [{}, {"persistent_workers": True}, {"run_ahead": True}], ids=str)
+def test_each_process_is_told_once_an_epoch(workers, options):
+    if not workers:
+        options = {name: value for name, value in options.items() if name != "persistent_workers"}
+
+    class Telling(Expecting):
+        def __getitems__(self, ids):
+            return [self.times_told] * len(super().__getitems__(ids))
+
+    loader = sk.Loader(Telling(), sk.RandomSampler(), batch_size=4, num_workers=workers, **options)
+    with loader:
+        for epoch in range(1, 4):
+            told = {times for batch in loader for times in batch.tolist()}
+            # A worker that is new in each epoch has never been told before.
+            assert told == {epoch if options or not workers else 1}

@@ -262,6 +262,26 @@ def test_the_figures_of_an_epoch_tell_how_long_the_loop_waited():
     assert stats.to_dict()["waiting"] == stats.total_wait / stats.seconds
 
 
+def test_the_longest_wait_is_that_of_one_batch_and_not_of_the_first():
+    class Uneven(Numbers):
+        """Each sample takes as many tenths of a second as stand here."""
+
+        seconds = (0.3, 0.0, 0.2, 0.1)
+
+        def __getitem__(self, index):
+            time.sleep(self.seconds[index])
+            return index
+
+    loader = sk.Loader(Uneven(4), sk.SequentialSampler(), batch_size=1)
+    waits = []
+    for _ in loader:
+        waits.append(loader.stats.total_wait - sum(waits))
+    stats = loader.stats
+    assert stats.first_wait == pytest.approx(waits[0])
+    assert stats.longest_wait == pytest.approx(max(waits[1:]))
+    assert (stats.first_wait >= 0.3, 0.2 <= stats.longest_wait < sum(waits[1:]) + 1e-9) == (True, True)
+
+
 def test_the_fingerprint_names_the_order_and_nothing_of_the_job():
     named = numbers_loader(world=sk.World(2, 1)).fingerprint
     assert numbers_loader(world=sk.World(2, 0), batch_size=7).fingerprint == named

@@ -50,9 +50,14 @@ def test_an_environment_that_contradicts_itself_is_refused_by_name(environment, 
         detect_world(environment)
 
 
-def test_a_process_outside_of_a_slurm_step_is_warned(caplog):
-    detect_world({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"})
-    assert "World(1, 0)" in caplog.text
+def test_a_process_outside_of_a_slurm_step_is_warned_once_however_many_loaders_ask(monkeypatch, caplog):
+    for name, value in {"SLURM_PROCID": "5", "SLURM_NTASKS": "19"}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("RANK", "WORLD_SIZE", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"):
+        monkeypatch.delenv(name, raising=False)
+    for _ in range(3):
+        assert sk.Loader(range(40), sk.RandomSampler(), batch_size=1).world == sk.World(19, 5)
+    assert [message.count("World(1, 0)") for message in caplog.messages] == [1]
 
 
 @pytest.mark.usefixtures("process_group")
