@@ -88,6 +88,13 @@ BUGS = [
         "tests/loading/test_loader_workers.py::test_closing_and_breaking_end_the_workers",
     ),
     Bug(
+        "a slow sample is waited for",
+        "loading/watch.py",
+        "_LAST_BATCH_SECONDS = 1.5",
+        "_LAST_BATCH_SECONDS = 4",
+        "tests/loading/test_loader_workers.py::test_a_break_does_not_wait_for_a_slow_sample",
+    ),
+    Bug(
         "a signal that ends the loop takes a batch back",
         "loading/loader.py",
         "progress.delivered = step + 1",
