@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader
 from torch.utils.data import DistributedSampler as Torchs
+from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
 import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler
@@ -277,3 +278,31 @@ def test_a_dataloader_reads_what_it_read_with_torchs_sampler(workers):
         return read
 
     assert batches(DistributedSampler(range(100), 3, 1)) == batches(Torchs(range(100), 3, 1))
+
+
+def test_a_rank_that_cannot_be_is_told_in_torchs_words():
+    for rank in (3, -1):
+        for kind in (DistributedSampler, Torchs):
+            with pytest.raises(ValueError, match="Invalid rank"):
+                kind(range(10), num_replicas=3, rank=rank)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_yielded_tells_how_many_items_of_the_epoch_were_handed_out(algorithm):
+    def made():
+        return DistributedSampler(range(20), num_replicas=2, rank=1, algorithm=algorithm)
+
+    sampler, theirs = made(), StatefulDistributedSampler(range(20), num_replicas=2, rank=1)
+    for each in (sampler, theirs):
+        assert (each.yielded, each.next_yielded) == (0, None)
+        iterator = iter(each)
+        for count in range(1, 4):
+            next(iterator)
+            assert (each.yielded, each.next_yielded) == (count, None)
+    resumed = made()
+    for each, state in ((resumed, sampler.state_dict()), (theirs, theirs.state_dict())):
+        each.load_state_dict(state)
+        assert each.next_yielded == 3
+        rest = list(itertools.islice(each, 2))
+        assert len(rest) == 2
+        assert (each.yielded, each.next_yielded) == (5, None)

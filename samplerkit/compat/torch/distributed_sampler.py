@@ -222,4 +222,4 @@ def _world(num_replicas: Any, rank: Any) -> World:
     try:
         return World(ranks, number)
     except ArgumentRangeError:
-        raise ArgumentValueError("rank", f"must be in [0, {ranks})", number) from None
+        raise ArgumentValueError("rank", f"Invalid rank, must be in [0, {ranks})", number) from None

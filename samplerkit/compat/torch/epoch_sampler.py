@@ -61,6 +61,17 @@ class EpochSampler(torch.utils.data.DistributedSampler[Item_co]):
     def _is_shuffled(self) -> bool:
         """Whether two epochs may differ."""
 
+    @property
+    def yielded(self) -> int:
+        """How many of this rank's items of the epoch were handed out: torchdata's name. It cannot be set."""
+        return self._start // self.world.num_shards + self._yielded
+
+    @property
+    def next_yielded(self) -> int | None:
+        """What `yielded` is where the next iteration goes on with a loaded state; None without one."""
+        is_loaded = self._start > 0 and self._iteration is None
+        return self._start // self.world.num_shards if is_loaded else None
+
     def __iter__(self) -> Iterator[Item_co]:
         # As in torch, an iteration belongs to the epoch that is set when it is made, not when it is read.
         start = 0 if self._yielded else self._start
