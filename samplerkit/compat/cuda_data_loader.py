@@ -2,20 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, final
+from weakref import WeakMethod
 
 import torch
 
+from samplerkit.loading.device.batch import map_leaves, move
 from samplerkit.loading.device.loader import DeviceLoader
+from samplerkit.loading.device.streams import BLOCKING, pinned
 
 
 @final
+class Instance:
+    """A batch that a subclass moves: the device loader takes it for one object with `to`."""
+
+    def __init__(self, load: WeakMethod[Callable[[Any], Any]], batch: Any) -> None:
+        self.load = load
+        self.batch = batch
+
+    def pin_memory(self) -> Instance:
+        """Pins what can be pinned."""
+        return Instance(self.load, map_leaves(pinned, self.batch))
+
+    def to(self, device: torch.device, *, non_blocking: bool = False) -> Any:  # it knows both
+        """Gives the batch as the subclass moves it."""
+        load = self.load()
+        return self.batch if load is None else load(self.batch)
+
+
+@final
+class Instances:
+    """A loader whose batches a subclass moves; in all else the loader that it was."""
+
+    def __init__(self, loader: Iterable[Any], load: Callable[[Any], Any]) -> None:
+        self.loader = loader
+        # The thread refers to this: else a loader that was dropped would live as long as its thread.
+        self.load = WeakMethod(load)
+
+    def __iter__(self) -> Iterator[Instance]:
+        return map(partial(Instance, self.load), iter(self.loader))
+
+    def __len__(self) -> int:
+        return len(self.loader)  # type: ignore[arg-type]  # or it raises what the loader raises
+
+    def __getattr__(self, name: str) -> Any:
+        # With `iterate_on`, a loader of samplerkit's would put in the batches itself.
+        if name == "iterate_on" or name.startswith("__") or name == "loader":
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+
 class CudaDataLoader:
     """Loads batches to a device in the background, epoch after epoch.
 
     It is its own iterator. An epoch ends with `StopIteration`, and the next one is being loaded by then: a
     sampler with `set_epoch` is told its number. After an early break, the next `for` begins the epoch anew.
+    A subclass may override `load_instance`.
 
     What is different from the class of that name: the loop waits for the copy before it uses a batch, errors
     of the loader are raised in the loop, batches keep the classes of what they are nested in, `None` and
@@ -44,13 +88,16 @@ class CudaDataLoader:
     """
 
     def __init__(self, loader: Iterable[Any], device: torch.device | str, queue_size: int = 2) -> None:
-        self._loader: Final = DeviceLoader(loader, device, depth=queue_size, run_ahead=True)
+        is_overridden = type(self).load_instance is not CudaDataLoader.load_instance
+        given = Instances(loader, self.load_instance) if is_overridden else loader
+        self._given: Final = loader
+        self._loader: Final = DeviceLoader(given, device, depth=queue_size, run_ahead=True)
         self._batches: Iterator[Any] | None = None
 
     @property
     def loader(self) -> Any:
         """The loader that was given."""
-        return self._loader.loader
+        return self._given
 
     @property
     def device(self) -> torch.device:
@@ -76,6 +123,17 @@ class CudaDataLoader:
     def dataset(self) -> Any:
         """The loader's dataset."""
         return self._loader.dataset
+
+    def load_instance(self, sample: Any) -> Any:
+        """Gives a batch on the device; what a subclass makes of it here is what the loop gets.
+
+        It is called once a batch, by the thread that loads, on a stream beside that of the loop.
+
+        Args:
+            sample: the batch, pinned where the device gains by that.
+        """
+        non_blocking = self.device.type not in BLOCKING
+        return map_leaves(partial(move, device=self.device, non_blocking=non_blocking), sample)
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""

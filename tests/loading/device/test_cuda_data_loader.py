@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
 from samplerkit.compat.cuda_data_loader import CudaDataLoader
@@ -182,3 +184,56 @@ def test_a_loader_that_is_dropped_leaves_no_thread():
 def test_a_bad_queue_size_is_refused(size, error):
     with pytest.raises(error):
         CudaDataLoader([], "cpu", size)
+
+
+class Doubling(CudaDataLoader):
+    """Moves by itself, and lets its parent do a part of it."""
+
+    seen = ()
+
+    def load_instance(self, sample):
+        images, numbers = sample
+        self.seen = (*self.seen, threading.current_thread().name)
+        return {"images": super().load_instance(images) * 2, "numbers": numbers.tolist()}
+
+
+@pytest.mark.parametrize(
+    "wrap", [DataLoader, StatefulDataLoader, lambda *a: sk.Loader(*a[:1], None, batch_size=4)]
+)
+def test_what_a_subclass_makes_of_a_batch_is_what_the_loop_gets(wrap):
+    batches = wrap(Labelled(), 4)
+    with Doubling(batches, "cpu") as loader:
+        assert loader.loader is batches
+        assert len(loader) == 3
+        for epoch in range(2):
+            got = list(loader)
+            assert sorted(n for batch in got for n in batch["numbers"]) == list(range(SIZE)), epoch
+            assert all(
+                batch["images"][:, 0].tolist() == [2 * number for number in batch["numbers"]] for batch in got
+            )
+        assert threading.current_thread().name not in loader.seen
+        assert len(loader.seen) >= 6
+
+
+def test_a_subclass_resumes_where_the_loop_was():
+    first = Doubling(DataLoader(Labelled(), 4), "cpu")
+    next(first)
+    state = first.state_dict()
+    first.close()
+    second = Doubling(DataLoader(Labelled(), 4), "cpu")
+    second.load_state_dict(state)
+    assert [batch["numbers"] for batch in second] == [[4, 5, 6, 7], [8, 9]]
+    second.close()
+
+
+def test_a_subclass_that_is_dropped_leaves_no_thread():
+    loader = Doubling(DataLoader(Labelled(), 4), "cpu")
+    next(loader)
+    assert loading_threads()
+    del loader
+    wait_until(lambda: not loading_threads())
+
+
+def test_load_instance_can_be_called_and_gives_the_batch_on_the_device():
+    loader = CudaDataLoader(DataLoader(Labelled(), 4), "meta")
+    assert loader.load_instance([torch.ones(2), None, "cat"])[0].device.type == "meta"
