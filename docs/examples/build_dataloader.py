@@ -11,9 +11,12 @@ permutation in memory.
 
 from __future__ import annotations
 
+import logging
 import os
-from typing import Any
+import random
+from functools import partial
 
+import numpy as np
 import torch
 import torch.distributed
 from torch.utils.data import DataLoader
@@ -26,9 +29,11 @@ ALGORITHM = "torch"
 class Numbers(torch.utils.data.Dataset):
     """Sample i is i, for as many samples as the config says; stands for your dataset."""
 
-    def __init__(self, config: dict[str, int]) -> None:
+    def __init__(self, config: dict[str, int], logger: logging.Logger | None = None) -> None:
         self.samples = config["samples"]
         self.epochs_in_one = 1
+        if logger is not None:
+            logger.info("%d samples", self.samples)
 
     def merge_all_iters_to_one_epoch(self, merge: bool = True, epochs: int = 1) -> None:
         """Makes one long epoch of several: the workers then start once."""
@@ -40,12 +45,29 @@ class Numbers(torch.utils.data.Dataset):
     def __getitem__(self, index: int) -> int:
         return index % self.samples
 
+    @staticmethod
+    def collate_batch(samples: list[int]) -> torch.Tensor:
+        """Makes a batch of samples."""
+        return torch.tensor(samples)
+
+
+def worker_init_fn(worker: int, seed: int | None) -> None:
+    """Seeds the generators of a worker, as factories of this kind do; torch seeds its own by itself.
+
+    Every epoch and every rank begins with the same draws then. `samplerkit.sample_rng` does not.
+    """
+    if seed is not None:
+        random.seed(seed + worker)
+        np.random.seed(seed + worker)  # noqa: NPY002  # the one that datasets of this kind draw from
+
 
 def build_dataloader(
     dataset_cfg: dict[str, int],
     batch_size: int,
     dist: bool,
     workers: int = 0,
+    seed: int | None = None,
+    logger: logging.Logger | None = None,
     training: bool = True,
     merge_all_iters_to_one_epoch: bool = False,
     total_epochs: int = 0,
@@ -57,6 +79,8 @@ def build_dataloader(
         batch_size: samples of one process in a step.
         dist: whether this is one of several processes, and the process group is initialised.
         workers: worker processes of the loader.
+        seed: of the generators that workers draw from; None leaves them alone. It is none of the sampler.
+        logger: is told about the dataset.
         training: shuffle; else read in order.
         merge_all_iters_to_one_epoch: make one long epoch of all.
         total_epochs: how many epochs that is.
@@ -64,7 +88,7 @@ def build_dataloader(
     Returns:
         (dataset, loader, sampler); the sampler is None in a single process.
     """
-    dataset = Numbers(dataset_cfg)
+    dataset = Numbers(dataset_cfg, logger)
     if merge_all_iters_to_one_epoch:
         # Before the sampler is made: it takes the length now.
         dataset.merge_all_iters_to_one_epoch(merge=True, epochs=total_epochs)
@@ -74,9 +98,15 @@ def build_dataloader(
     elif dist:
         rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
         sampler = DistributedSampler(dataset, world_size, rank, shuffle=False)
-    options: dict[str, Any] = {"num_workers": workers, "pin_memory": torch.cuda.is_available()}
     loader = DataLoader(
-        dataset, batch_size=batch_size, sampler=sampler, shuffle=(sampler is None) and training, **options
+        dataset,
+        batch_size=batch_size,
+        sampler=sampler,
+        shuffle=(sampler is None) and training,
+        num_workers=workers,
+        collate_fn=dataset.collate_batch,
+        pin_memory=torch.cuda.is_available(),
+        worker_init_fn=partial(worker_init_fn, seed=seed),
     )
     return dataset, loader, sampler
 

@@ -67,7 +67,7 @@ def by_the_factory(example, sampler):
     example.DistributedSampler = sampler
     config = {"samples": SAMPLES}
     built = {
-        "train": example.build_dataloader(config, 8, dist=True, workers=1, training=True),
+        "train": example.build_dataloader(config, 8, dist=True, workers=1, seed=7, training=True),
         "evaluate": example.build_dataloader(config, 8, dist=True, workers=1, training=False),
         "merged": example.build_dataloader(
             config, 8, dist=True, training=True, merge_all_iters_to_one_epoch=True, total_epochs=4
