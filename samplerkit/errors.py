@@ -40,6 +40,10 @@ class SamplerkitError(Exception):
             message += f", got {_shown(value)}"
         super().__init__(f"{message}; {mend}" if mend else message)
 
+    def __str__(self) -> str:
+        # What is a KeyError too would be shown in quotes.
+        return str(self.args[0])
+
 
 class ArgumentTypeError(SamplerkitError, TypeError):
     """An argument has the wrong type."""

@@ -87,7 +87,7 @@ def test_samples_that_curl_fetches_are_dicts(tmp_path, server):
         "cls": b"3",
     }
     assert samples == [
-        {**sample, "__url__": samples[0]["__url__"]} for sample in WebDataset(f"{tmp_path}/many-000.tar")
+        {**sample, "__url__": samples[0]["__url__"]} for sample in sk.TarDataset(f"{tmp_path}/many-000.tar")
     ]
     assert children() <= before
 

@@ -2,6 +2,14 @@
 
 from samplerkit.compat.webdataset.collate import default_collation_fn
 from samplerkit.compat.webdataset.dataset import WebDataset
+from samplerkit.compat.webdataset.failures import (
+    DamagedShardError,
+    DecodingError,
+    EmptyDatasetError,
+    FieldError,
+    MissingShardError,
+    UnreadableShardError,
+)
 from samplerkit.compat.webdataset.handlers import (
     ignore_and_continue,
     ignore_and_stop,
@@ -12,16 +20,26 @@ from samplerkit.compat.webdataset.handlers import (
     warn_and_continue,
     warn_and_stop,
 )
+from samplerkit.compat.webdataset.loader import WebLoader
+from samplerkit.compat.webdataset.tensors import handle_extension
 from samplerkit.compat.webdataset.writing import ShardWriter
 
 Dataset = WebDataset
 """The older name."""
 
 __all__ = [
+    "DamagedShardError",
     "Dataset",
+    "DecodingError",
+    "EmptyDatasetError",
+    "FieldError",
+    "MissingShardError",
     "ShardWriter",
+    "UnreadableShardError",
     "WebDataset",
+    "WebLoader",
     "default_collation_fn",
+    "handle_extension",
     "ignore_and_continue",
     "ignore_and_stop",
     "reraise_exception",

@@ -11,8 +11,9 @@ from typing import Any, Final, get_args
 from samplerkit.compat.webdataset.commands import is_command, parsed
 from samplerkit.compat.webdataset.handlers import Handler, reraise_exception
 from samplerkit.compat.webdataset.piped import Piped
+from samplerkit.compat.webdataset.reading import Absent
 from samplerkit.compat.webdataset.split import EqualSteps
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotSupportedError
 from samplerkit.order.world import World
 from samplerkit.samplers import arguments
 from samplerkit.storage.remote.options import RemoteOptions
@@ -34,7 +35,6 @@ TAR_OPTIONS = tuple(
 
 METHODS: Mapping[str, str] = {
     "associate": "use map",
-    "rsample": "use with_epoch(n), or a samplerkit.SubsetSampler with a Loader",
     "rename_keys": "use rename",
     "extract_keys": "use to_tuple",
     "xdecode": "use decode",
@@ -60,14 +60,15 @@ def shards(
     allow_commands: bool,
     command_timeout: float,
     options: dict[str, Any],
-) -> TarDataset | Piped:
+) -> TarDataset | Piped | Absent:
     """Takes the arguments that say what is read: shards for any place, or those that commands write.
+
+    A shard that is not there is told when they are read.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type, or is none of a `TarDataset`'s.
         ArgumentValueError: a command is not allowed, or a value cannot be meant.
         NotSupportedError: `urls` is a specification of webdataset's.
-        DatasetError: a shard is not there.
     """
     if isinstance(urls, TarDataset):
         if options or cache_dir is not None:
@@ -79,11 +80,7 @@ def shards(
         _add_cache(options, cache_dir, cache_size)
         if handler is not None:
             options.setdefault("on_error", "skip")
-        for name, value in options.items():
-            if name not in TAR_OPTIONS:
-                mend = f"besides webdataset's there are those of TarDataset: {', '.join(TAR_OPTIONS)}"
-                raise ArgumentTypeError(name, "is no argument", value, mend=mend)
-        return TarDataset(names, **options)
+        return _tar(names, options)
     if not arguments.boolean("allow_commands", allow_commands):
         raise ArgumentValueError(
             "urls",
@@ -186,6 +183,17 @@ def resampling(mode: Any, resampled: Any) -> bool:
     return arguments.boolean("resampled", resampled) or mode == "resampled"
 
 
+def _tar(names: list[Any], options: dict[str, Any]) -> TarDataset | Absent:
+    for name, value in options.items():
+        if name not in TAR_OPTIONS:
+            mend = f"besides webdataset's there are those of TarDataset: {', '.join(TAR_OPTIONS)}"
+            raise ArgumentTypeError(name, "is no argument", value, mend=mend)
+    try:
+        return TarDataset(names, **options)
+    except DatasetError as error:
+        return Absent(error)
+
+
 def _names(urls: Any) -> list[Any]:
     if isinstance(urls, Mapping) or (isinstance(urls, str) and urls.endswith((".yaml", ".yml", ".json"))):
         problem = "is a specification of webdataset's, which is not supported"
@@ -214,6 +222,8 @@ def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None
             )
         remote = replace(remote, **{name: value})
     options["remote"] = remote
+    # There whole shards are kept, as webdataset does.
+    options.setdefault("fetch", "shards")
 
 
 def _seconds(place: str, value: Any) -> float:

@@ -15,12 +15,13 @@ from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.piped import Piped
-from samplerkit.compat.webdataset.reading import FOREVER, Cursor, Reading
+from samplerkit.compat.webdataset.reading import FOREVER, Absent, Cursor, Reading
 from samplerkit.compat.webdataset.shuffling import Shuffling
 from samplerkit.compat.webdataset.split import EqualSteps, Seat, Split
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order.world import World
 from samplerkit.samplers import arguments
+from samplerkit.storage.tar.dataset import TarDataset
 
 
 @final
@@ -69,7 +70,8 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: a value cannot be meant, or a url is a command and commands are not allowed.
         NotSupportedError: an argument means something that is not done here; the error says what to do.
-        DatasetError: a shard is not there; or, when it is read, an archive or a command fails.
+        DatasetError: when it is read: a shard is not there, or an archive or a command fails. It is also of
+            the class that webdataset raises: an OSError, a FileNotFoundError, a tarfile.ReadError.
 
     Source: the interface is webdataset's.
 
@@ -196,17 +198,6 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
         rows = self._reading.split.rows_of_rank(len(dataset), Seat.here(self._world, self._hint).world)
         return self._reading.passes * stages.length(chain, rows)
 
-    def with_length(self, n: int, silent: bool = False) -> WebDataset:
-        """Says what `len` gives; it changes no epoch.
-
-        Args:
-            n: the length.
-            silent: not needed.
-        """
-        other = self._with(self._reading)
-        other._length = arguments.integer("with_length", n)
-        return other
-
     def state_dict(self) -> dict[str, Any]:
         """Gives how far the iteration of this process is, for torchdata's `StatefulDataLoader`.
 
@@ -229,8 +220,8 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
         """Ends the iterations of this process and the commands that they run; it can be used again."""
         for iteration in list(self._iterations):
             iteration.close()
-        if self._reading.tar is not None:
-            self._reading.tar.close()
+        if isinstance(self._reading.shards, TarDataset):
+            self._reading.shards.close()
 
     def __enter__(self) -> Self:
         return self
@@ -268,9 +259,9 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        shards, chain = self._reading.shards, self._reading.stages
+        shards = self._reading.shards
         if isinstance(shards, Piped):
             shown = ", ".join(command.shown for command in shards.commands)
         else:
-            shown = repr(shards)
-        return f"WebDataset({shown})" + "".join(f".{stages.named(stage)}()" for stage in chain)
+            shown = str(shards.error) if isinstance(shards, Absent) else repr(shards)
+        return f"WebDataset({shown}){self._shown_stages}"

@@ -12,6 +12,8 @@ from samplerkit.compat.webdataset import stages, steps
 from samplerkit.compat.webdataset.collate import default_collation_fn
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.reading import FOREVER, Reading
+from samplerkit.compat.webdataset.shuffling import Shuffling, by_chance
+from samplerkit.compat.webdataset.tensors import tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.samplers import arguments
 from samplerkit.storage.tar.decode import Decode
@@ -30,6 +32,7 @@ class Fluent(ABC):
     """The methods that add to what a dataset does; a subclass says how it is made with another reading."""
 
     _reading: Reading
+    _length: int | None
 
     @abstractmethod
     def _with(self, reading: Reading) -> Self:
@@ -57,10 +60,12 @@ class Fluent(ABC):
         number = arguments.integer("shuffle", size)
         if number < 1:
             return self
-        shuffling = self._reading.shuffling
-        window = max(shuffling.window, number * stages.batch_size(self._reading.stages))
-        chosen = shuffling.seed if seed is None else arguments.seed(seed)
-        return self._changed(shuffling=replace(shuffling, window=window, seed=chosen))
+        chosen = self._reading.shuffling.seed if seed is None else arguments.seed(seed)
+        return self._shuffled(number, replace(self._reading.shuffling, seed=chosen))
+
+    def _shuffled(self, size: int, shuffling: Shuffling) -> Self:
+        window = max(shuffling.window, size * stages.batch_size(self._reading.stages))
+        return self._changed(shuffling=replace(shuffling, window=window))
 
     def decode(
         self,
@@ -71,7 +76,7 @@ class Fluent(ABC):
         partial: bool = True,
         handler: Handler | None = None,
     ) -> Self:
-        """Decodes fields by their extensions, as `TarDataset.decode` does: pickles are refused.
+        """Decodes fields by their extensions, as `TarDataset.decode` does, and `.ten`: pickles are refused.
 
         Args:
             handlers: short names of images such as `pil`, and functions of an extension (".jpg") and bytes.
@@ -84,7 +89,7 @@ class Fluent(ABC):
         if post is not None:
             mend = "give the functions as arguments: the first that gives something else than None wins"
             raise ArgumentTypeError("post", "is not supported", post, mend=mend)
-        return self._each("decode", Decode.of((*(pre or ()), *handlers), only), handler)
+        return self._each("decode", Decode.of((*(pre or ()), *handlers, tensors), only), handler)
 
     def rename(self, handler: Handler | None = None, keep: bool = True, **fields: Any) -> Self:
         """Gives fields other names: `rename(image="jpg;png")` takes the first that a sample has.
@@ -151,7 +156,7 @@ class Fluent(ABC):
             step = steps.Select(checked_function("select", predicate))
             return self._then(stages.Each("select", step, taken.handler_of(handler), may_drop=True))
         if self._reading.tar is None:
-            raise ArgumentValueError("by", "cannot be 'key' where commands write the shards", by)
+            raise ArgumentValueError("by", "cannot be 'key' where samples have no index", by)
         return self._changed(shards=self._reading.tar.select(predicate, by="key"))
 
     def batched(
@@ -183,6 +188,14 @@ class Fluent(ABC):
     def unlisted(self) -> Self:
         """Takes lists apart again."""
         return self._then(stages.Unbatched(in_columns=False))
+
+    def rsample(self, p: float = 0.5) -> Self:
+        """Keeps each item with probability `p`: others in each epoch, the same for a seed."""
+        if isinstance(p, bool) or not isinstance(p, int | float):
+            raise ArgumentTypeError("rsample", "must be a probability", p)
+        if not 0 <= p <= 1:
+            raise ArgumentValueError("rsample", "must be between 0 and 1", p)
+        return self._then(stages.Drawing("rsample", by_chance, p))
 
     def slice(self, *bounds: int | None) -> Self:
         """Keeps a part of the items of each worker, as `itertools.islice` does."""
@@ -216,6 +229,21 @@ class Fluent(ABC):
             passes=passes if passes > 0 else FOREVER,
             most_items=most if most > 0 else self._reading.most_items,
         )
+
+    def with_length(self, n: int, silent: bool = False) -> Self:  # webdataset's
+        """Says what `len` gives; it changes no epoch.
+
+        Args:
+            n: the length.
+            silent: not needed.
+        """
+        other = self._with(self._reading)
+        other._length = arguments.integer("with_length", n)
+        return other
+
+    @property
+    def _shown_stages(self) -> str:
+        return "".join(f".{stages.named(stage)}()" for stage in self._reading.stages)
 
     def _each(self, name: str, step: Step, handler: Handler | None) -> Self:
         return self._then(stages.Each(name, step, taken.handler_of(handler)))

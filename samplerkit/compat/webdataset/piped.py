@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, final
 
-import numpy as np
-
 from samplerkit.compat.webdataset.commands import Command
+from samplerkit.compat.webdataset.failures import goes_on, of_shard
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.running import Running
-from samplerkit.compat.webdataset.shuffling import Shuffling
+from samplerkit.compat.webdataset.shuffling import Shuffling, in_buffer
 from samplerkit.compat.webdataset.split import Seat
-from samplerkit.compat.webdataset.stages import goes_on
 from samplerkit.compat.webdataset.stream import samples_of
 from samplerkit.errors import DatasetError
-from samplerkit.order.keys import Key
 
 ROLE = "stream"
 """The role in the keys of the window."""
@@ -47,8 +44,7 @@ class Piped:
         samples = self._in_order(seat, epoch, shuffling)
         if not shuffling.window:
             return samples
-        key = Key(shuffling.seed, epoch, 0, ROLE)
-        return _shuffled(samples, shuffling.window, key.words(2, index=seat.number))
+        return in_buffer(samples, shuffling.draws(seat.number, epoch, ROLE)(0), shuffling.window)
 
     def _in_order(
         self, seat: Seat, epoch: int, shuffling: Shuffling
@@ -67,22 +63,5 @@ class Piped:
                     samples = samples_of(running, f"pipe:{self.commands[shard].shown}")
                     yield from islice(samples, first, None, stride)
             except DatasetError as error:
-                if self.handler is None:
-                    raise
-                if not goes_on(self.handler, error, error):
+                if not goes_on(self.handler, of_shard(error)):
                     return
-
-
-def _shuffled(samples: Iterator[Any], window: int, words: Any) -> Generator[Any, None, None]:
-    """Shuffles a stream: each sample that is given is drawn from as many as the window holds."""
-    generator = np.random.Generator(np.random.Philox(key=words))
-    held: list[Any] = []
-    for sample in samples:
-        if len(held) < window:
-            held.append(sample)
-            continue
-        place = int(generator.integers(window))
-        yield held[place]
-        held[place] = sample
-    for place in generator.permutation(len(held)).tolist():
-        yield held[place]

@@ -7,16 +7,17 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 from samplerkit.compat.webdataset import stages
+from samplerkit.compat.webdataset.failures import EmptyDatasetError, goes_on, of_shard
 from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.piped import Piped
 from samplerkit.compat.webdataset.shuffling import Shuffling
 from samplerkit.compat.webdataset.split import Seat, Split
 from samplerkit.errors import DatasetError
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
+from samplerkit.storage.remote.location import is_remote
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.present import Present
 
@@ -52,13 +53,32 @@ class Cursor:
     items: int = 0
 
 
+class ReadOnce(Protocol):
+    """What can be read from front to back only."""
+
+    def samples(self, seat: Seat, epoch: int, shuffling: Shuffling) -> Generator[Any, None, None]:
+        """Gives the samples that one worker reads in an epoch."""
+
+
+@final
+@dataclass(frozen=True)
+class Absent:
+    """Shards of which one is not there, which is told when they are read, as webdataset does."""
+
+    error: DatasetError
+
+    def samples(self, seat: Seat, epoch: int, shuffling: Shuffling) -> Generator[Any, None, None]:
+        """Raises the error."""
+        raise of_shard(self.error)
+
+
 @final
 @dataclass(frozen=True)
 class Reading:
     """What an iteration reads.
 
     Args:
-        shards: that can be read at any place, or that commands write.
+        shards: that can be read at any place, or what can be read only once.
         shuffling: the order.
         split: the part.
         stages: what is done to samples.
@@ -68,7 +88,7 @@ class Reading:
         may_be_empty: whether a dataset without samples is fine.
     """
 
-    shards: TarDataset | Piped
+    shards: TarDataset | ReadOnce
     shuffling: Shuffling
     split: Split
     stages: tuple[stages.Stage, ...] = ()
@@ -79,7 +99,13 @@ class Reading:
 
     @property
     def tar(self) -> TarDataset | None:
-        """The shards, if they can be read at any place."""
+        """The shards, if they can be read at any place.
+
+        Raises:
+            DatasetError: one is not there.
+        """
+        if isinstance(self.shards, Absent):
+            raise of_shard(self.shards.error)
         return self.shards if isinstance(self.shards, TarDataset) else None
 
     def items(self, seat: Seat, cursor: Cursor) -> Generator[Any, None, None]:
@@ -90,7 +116,9 @@ class Reading:
         while cursor.passes < self.passes:
             items, start = cursor.items, cursor.rows
             with closing(self._samples(seat, cursor)) as samples:
-                for item in stages.run(self.stages, samples, may_drop=self.split.equal_steps is None):
+                draws = self.shuffling.draws(seat.number, _epoch(cursor), stages.ROLE)
+                may_drop = self.split.equal_steps is None
+                for item in stages.run(self.stages, samples, draws, may_drop=may_drop):
                     cursor.items += 1
                     yield item
                     if cursor.items == self.most_items:
@@ -104,21 +132,36 @@ class Reading:
             cursor.passes, cursor.rows = cursor.passes + 1, 0
 
     def _samples(self, seat: Seat, cursor: Cursor) -> Generator[Any, None, None]:
-        epoch = cursor.epoch + cursor.passes * PASS_STRIDE
-        shards = self.shards
-        if isinstance(shards, Piped):
-            samples = shards.samples(seat, epoch, self.shuffling)
-        else:
+        epoch, shards = _epoch(cursor), self.shards
+        if isinstance(shards, TarDataset):
             samples = self._from_tar(shards, seat, epoch, cursor)
+        else:
+            samples = shards.samples(seat, epoch, self.shuffling)
         with closing(samples):
             for sample in samples:
                 cursor.rows += 1
                 yield sample
         # Of those who share what commands write, one may be left without a sample.
-        if isinstance(shards, Piped) and cursor.rows == 0 and seat.count == 1:
+        if not isinstance(shards, TarDataset) and cursor.rows == 0 and seat.count == 1:
             self._refuse_empty()
 
     def _from_tar(
+        self, dataset: TarDataset, seat: Seat, epoch: int, cursor: Cursor
+    ) -> Generator[Any, None, None]:
+        paths: dict[str, str | None] = {}
+        try:
+            with closing(self._read(dataset, seat, epoch, cursor)) as samples:
+                for sample in samples:
+                    if isinstance(sample, dict) and "__url__" in sample:
+                        url = sample["__url__"]
+                        path = paths[url] if url in paths else paths.setdefault(url, _path(dataset, url))
+                        if path is not None:
+                            sample["__local_path__"] = path
+                    yield sample
+        except DatasetError as error:
+            raise of_shard(error) from error.__cause__
+
+    def _read(
         self, dataset: TarDataset, seat: Seat, epoch: int, cursor: Cursor
     ) -> Generator[Any, None, None]:
         self._ask_about_flaws(dataset)
@@ -154,13 +197,23 @@ class Reading:
     def _ask_about_flaws(self, dataset: TarDataset) -> None:
         if self.handler is not None:
             for flaw in dataset.skipped.places:
-                error = flaw.error()
-                if not stages.goes_on(self.handler, error, error):
+                error = of_shard(flaw.error())
+                if not goes_on(self.handler, error):
                     raise error
 
     def _refuse_empty(self) -> None:
         if not self.may_be_empty:
-            raise DatasetError("dataset", "has no samples", mend="say empty_check=False if that is fine")
+            raise EmptyDatasetError("dataset", "has no samples", mend="say empty_check=False if that is fine")
+
+
+def _epoch(cursor: Cursor) -> int:
+    return cursor.epoch + cursor.passes * PASS_STRIDE
+
+
+def _path(dataset: TarDataset, url: str) -> str | None:
+    """Where the shard of a sample lies: for all samples of a remote dataset, or for none."""
+    is_whole = dataset.fetch == "shards" or not is_remote(url)
+    return dataset.local_path(url) if is_whole else None
 
 
 def _present(found: Present, size: int, cursor: Cursor) -> Iterator[Any]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
+import numpy as np
+
+from samplerkit.order.keys import Key
 from samplerkit.order.order import Order
 from samplerkit.order.shuffle import DEFAULT_PARTIAL_SIZE, Shuffle
 from samplerkit.order.world import World
@@ -60,3 +64,33 @@ class Shuffling:
         """Gives the order of shards that cannot be read at any place."""
         sampler = RandomSampler(seed=self.seed) if self.shards or self.window else SequentialSampler()
         return sampler.order(count, epoch, world=World())
+
+    def draws(self, seat: int, epoch: int, role: str) -> Callable[[int], np.random.Generator]:
+        """Gives the generators of what cannot be computed: one for each place in the pipeline.
+
+        Args:
+            seat: which of all workers of all ranks draws.
+            epoch: the epoch.
+            role: what for.
+        """
+        key = Key(self.seed, epoch, 0, role)
+        return lambda place: np.random.Generator(np.random.Philox(key=key.words(2, seat, place)))
+
+
+def in_buffer(items: Iterator[Any], generator: np.random.Generator, size: int) -> Generator[Any, None, None]:
+    """Shuffles a stream: each item that is given is drawn from as many as the buffer holds."""
+    held: list[Any] = []
+    for item in items:
+        if len(held) < size:
+            held.append(item)
+            continue
+        place = int(generator.integers(size))
+        yield held[place]
+        held[place] = item
+    for place in generator.permutation(len(held)).tolist():
+        yield held[place]
+
+
+def by_chance(items: Iterator[Any], generator: np.random.Generator, p: float) -> Iterator[Any]:
+    """Keeps each item of a stream with probability `p`."""
+    return (item for item in items if generator.random() < p)

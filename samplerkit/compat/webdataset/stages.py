@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
+import numpy as np
+
+from samplerkit.compat.webdataset.failures import goes_on, told
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.steps import Dropped
-from samplerkit.errors import DatasetError, SamplerkitError
+from samplerkit.errors import DatasetError
 
 _log = logging.getLogger("samplerkit")
+
+ROLE = "stage"
+"""The role in the keys of stages that draw."""
 
 ONE_EACH = "one each"
 """Gives exactly one item for each item."""
@@ -31,8 +37,8 @@ class Stage(Protocol):
     def counts(self) -> str:
         """How many items it gives: one of the four constants above."""
 
-    def run(self, items: Iterator[Any]) -> Iterator[Any]:
-        """Applies the stage."""
+    def run(self, items: Iterator[Any], generator: np.random.Generator, /) -> Iterator[Any]:
+        """Applies the stage; what it draws, it draws from the generator."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Each:
         """A handler is a step that may drop, too; but only where there is an error."""
         return ANY_NUMBER if self.may_drop else ONE_EACH
 
-    def run(self, items: Iterator[Any]) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], _generator: np.random.Generator, /) -> Iterator[Any]:
         """Applies the stage."""
         return _each(items, (self,), may_drop=True)
 
@@ -80,7 +86,7 @@ class Batched:
         """One item for several."""
         return BATCHES
 
-    def run(self, items: Iterator[Any]) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], _generator: np.random.Generator, /) -> Iterator[Any]:
         """Applies the stage."""
         while batch := list(islice(items, self.size)):
             if len(batch) == self.size or self.partial:
@@ -98,7 +104,7 @@ class Unbatched:
         """It stands in the middle of a batch between two items."""
         return UNKNOWN
 
-    def run(self, items: Iterator[Any]) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], _generator: np.random.Generator, /) -> Iterator[Any]:
         """Applies the stage."""
         for batch in items:
             if not self.in_columns:
@@ -121,7 +127,7 @@ class Slice:
         """It counts from the beginning, which a resumed iteration does not see."""
         return UNKNOWN
 
-    def run(self, items: Iterator[Any]) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], _generator: np.random.Generator, /) -> Iterator[Any]:
         """Applies the stage."""
         return islice(items, *self.bounds)
 
@@ -137,9 +143,33 @@ class Composed:
         """Nobody knows."""
         return UNKNOWN
 
-    def run(self, items: Iterator[Any]) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], _generator: np.random.Generator, /) -> Iterator[Any]:
         """Applies the stage."""
         return iter(self.function(items))
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Shuffles items, or leaves some out by chance, anew in each epoch.
+
+    Args:
+        name: of the method that the user called.
+        function: takes the items, the generator and the amount.
+        amount: for instance how many items to hold.
+    """
+
+    name: str
+    function: Callable[[Iterator[Any], np.random.Generator, Any], Iterator[Any]]
+    amount: float
+
+    @property
+    def counts(self) -> str:
+        """What it draws depends on all that it has drawn."""
+        return UNKNOWN
+
+    def run(self, items: Iterator[Any], generator: np.random.Generator, /) -> Iterator[Any]:
+        """Applies the stage."""
+        return self.function(items, generator, self.amount)
 
 
 _METHODS: dict[type, str] = {
@@ -150,20 +180,28 @@ _METHODS: dict[type, str] = {
 }
 
 
-def run(stages: tuple[Stage, ...], items: Iterator[Any], *, may_drop: bool = True) -> Iterator[Any]:
+def run(
+    stages: tuple[Stage, ...],
+    items: Iterator[Any],
+    draws: Callable[[int], np.random.Generator],
+    *,
+    may_drop: bool = True,
+) -> Iterator[Any]:
     """Sends items through stages. Steps that follow one another are applied by one loop.
 
     Args:
         stages: the first one first.
         items: what the first one takes.
+        draws: gives the generator of the stage at a place.
         may_drop: whether steps may leave items out; else that is a `DatasetError` in the loop.
     """
     steps: list[Each] = []
-    for stage in stages:
+    for place, stage in enumerate(stages):
         if isinstance(stage, Each):
             steps.append(stage)
             continue
-        items = stage.run(_each(items, tuple(steps), may_drop=may_drop) if steps else items)
+        items = _each(items, tuple(steps), may_drop=may_drop) if steps else items
+        items = stage.run(items, draws(place))
         steps = []
     return _each(items, tuple(steps), may_drop=may_drop) if steps else items
 
@@ -194,7 +232,7 @@ def length(stages: tuple[Stage, ...], samples: int) -> int:
 
 def named(stage: Stage) -> str:
     """Gives the name of the method that adds a stage."""
-    return stage.name if isinstance(stage, Each) else _METHODS[type(stage)]
+    return stage.name if isinstance(stage, Each | Drawing) else _METHODS[type(stage)]
 
 
 def _each(items: Iterator[Any], group: tuple[Each, ...], *, may_drop: bool) -> Iterator[Any]:
@@ -206,7 +244,7 @@ def _each(items: Iterator[Any], group: tuple[Each, ...], *, may_drop: bool) -> I
                 try:
                     value = each.step(value)
                 except Exception as error:
-                    if not goes_on(each.handler, error, failure(item, each.name, error)):
+                    if not goes_on(each.handler, *told(item, each.name, error)):
                         return
                     left_out += 1
                     value = Dropped
@@ -221,45 +259,10 @@ def _each(items: Iterator[Any], group: tuple[Each, ...], *, may_drop: bool) -> I
             _log.warning("%d samples were left out, as the handler said", left_out)
 
 
-def _dropped(item: Any, step: str) -> DatasetError:
+def _dropped(item: Any, step: str) -> Exception:
     error = DatasetError(
         "sample",
         "the sample is left out, and equal_steps counts on it",
         mend="say with_epoch(n) in place of equal_steps",
     )
-    return failure(item, step, error)
-
-
-def goes_on(handler: Handler | None, error: Exception, described: DatasetError) -> bool:
-    """Asks a handler whether to go on without what could not be read or made.
-
-    Args:
-        handler: None for raising.
-        error: what was raised.
-        described: the same, with the place.
-
-    Raises:
-        DatasetError: the handler raises.
-    """
-    if handler is None:
-        raise described from error
-    try:
-        verdict = handler(error)
-    except Exception as raised:
-        if raised is described:
-            raise
-        raise described from raised
-    if not verdict:
-        _log.warning("the handler ends the epoch early: %s", described)
-    return bool(verdict)
-
-
-def failure(item: Any, step: str, error: Exception) -> DatasetError:
-    """Gives the error that says at which sample a step failed."""
-    place = "pipeline"
-    if isinstance(item, dict) and "__key__" in item:
-        place = f"{item.get('__url__', 'dataset')}: sample {item['__key__']!r}"
-    if isinstance(error, SamplerkitError):
-        described = error.problem if error.place == "sample" else f"{error.place}: {error.problem}"
-        return DatasetError(place, f"{step} failed: {described}", mend=error.mend)
-    return DatasetError(place, f"{step} failed: {type(error).__name__} {error}")
+    return told(item, step, error)[0]

@@ -254,6 +254,14 @@ class TarDataset(Pipeline):
         """Gives the size of each shard; of remote ones, by one request each."""
         return self._view.source.shard_bytes()
 
+    def local_path(self, url: str) -> str | None:
+        """Gives where a shard lies on a disk of this machine, fetched ones included; None if it does not.
+
+        Args:
+            url: of the shard, as in `__url__`.
+        """
+        return self._view.source.local_path(url)
+
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
         """Writes the number of samples of each shard as JSON, for `lengths` of a later run.
 

@@ -225,7 +225,7 @@ class ShardReading:
         # A compressed shard cannot be read in the middle.
         if not self._shards.is_remote(number) or index.unpacked_size is not None:
             return True
-        return self._fetching.fetch == "auto" and self._shards.is_cached(number)
+        return self._fetching.fetch == "auto" and self._shards.local_path(number) is not None
 
     def _opened(self, number: int) -> Shard:
         """Brings a shard here: what the cache of open shards calls."""

@@ -70,6 +70,10 @@ class ShardSource(Source):
         warn_of_skipped(found.skipped, self.names[0])
         return found
 
+    @once
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
     @property
     def layout(self) -> Layout:
         return self.contents.layout
@@ -138,6 +142,9 @@ class ShardSource(Source):
     def shard_bytes(self) -> Ids:
         found = dict(in_threads(self._shards.archive, range(len(self.names)), THREADS, "samplerkit-version"))
         return sizes_of(found[number] for number in range(len(self.names)))
+
+    def local_path(self, name: str) -> str | None:
+        return self._shards.local_path(self._numbers[name])
 
     def close(self) -> None:
         self._processes.here().close()

@@ -126,13 +126,15 @@ class Shards:
             size = UNKNOWN_SIZE
         return len(self.urls) if size <= 0 else _room(self.storage.options) // size
 
-    def is_cached(self, number: int) -> bool:
-        """Whether a remote shard lies in the cache of this machine as a whole."""
-        copy = None if self.storage is None else self.storage.cached(self.urls[number])
+    def local_path(self, number: int) -> str | None:
+        """Where a shard lies on a disk of this machine as a whole; None if it does not."""
+        if self.storage is None or not self.is_remote(number):
+            return self.urls[number]
+        copy = self.storage.cached(self.urls[number])
         if copy is None:
-            return False
-        copy.close()
-        return True
+            return None
+        with copy:
+            return copy.path
 
     def open(self, number: int, known: Index | None = None, *, refuses_stale: bool) -> Shard:
         """Brings a whole shard to a disk of this machine, and finds or makes its index.

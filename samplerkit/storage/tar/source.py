@@ -99,6 +99,9 @@ class Source(Protocol):
     def shard_bytes(self) -> Ids:
         """Gives the size of each archive."""
 
+    def local_path(self, name: str) -> str | None:
+        """Where an archive lies on a disk of this machine; None if it does not."""
+
     def close(self) -> None:
         """Lets go of what is open."""
 
@@ -194,6 +197,9 @@ class IndexedSource(Source):
 
     def shard_bytes(self) -> Ids:
         return sizes_of(self.catalogue.archives)
+
+    def local_path(self, name: str) -> str | None:
+        return name
 
     def close(self) -> None:
         # Without reading what would have to be indexed for it first.

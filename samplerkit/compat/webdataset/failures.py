@@ -1,0 +1,133 @@
+"""What is raised in the loop: what a user's function raises, as it is, or what webdataset raises there."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import tarfile
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from torch.utils.data import get_worker_info
+
+from samplerkit.compat.webdataset.handlers import Handler, reraise_exception
+from samplerkit.errors import DatasetError, SamplerkitError
+from samplerkit.storage.absent import AbsentError
+from samplerkit.storage.tar.flaws import REASONS
+
+_log = logging.getLogger("samplerkit")
+
+
+class FieldError(DatasetError, KeyError, ValueError):
+    """A sample lacks a field, or it is None."""
+
+
+class DecodingError(DatasetError):
+    """A field cannot be decoded; what a decoder of the user's raised is the cause of its cause."""
+
+
+class DamagedShardError(DatasetError, tarfile.ReadError):
+    """A shard is truncated or damaged."""
+
+
+class UnreadableShardError(DatasetError, OSError):
+    """A shard cannot be read: a server, a disk or a command failed."""
+
+
+class MissingShardError(UnreadableShardError, FileNotFoundError):
+    """There is no such shard."""
+
+
+class EmptyDatasetError(DatasetError, ValueError):
+    """There is no sample."""
+
+
+Kind = TypeVar("Kind", bound=DatasetError)
+
+_OF_STEPS: Mapping[str, type[DatasetError]] = MappingProxyType(
+    {"decode": DecodingError, "to_tuple": FieldError, "rename": FieldError, "map_dict": FieldError}
+)
+
+
+def of_shard(error: DatasetError) -> DatasetError:
+    """Gives an error of reading shards the class that webdataset's users catch; one of a step stays."""
+    cause = error.__cause__
+    if type(error) not in {DatasetError, AbsentError}:
+        return error
+    if error.problem.startswith(REASONS):
+        return _as(DamagedShardError, error)
+    if isinstance(cause, FileNotFoundError) or error.place == "urls":
+        return _as(MissingShardError, error)
+    is_remote = cause is None and ("://" in error.place or error.place.startswith("pipe:"))
+    if is_remote or isinstance(cause, OSError):
+        return _as(UnreadableShardError, error)
+    return error
+
+
+def told(item: Any, step: str, error: Exception) -> tuple[Exception, str]:
+    """Gives what is raised where a step failed, and a note for it that says at which sample.
+
+    What a function of the user's raised stays as it is. An error of ours is made anew with the place in it,
+    and so is what would not arrive: Python takes a StopIteration for the end of the stream, and a class that
+    only one process knows does not get from a worker into the loop.
+
+    Args:
+        item: the sample, as it was before the steps.
+        step: the method that the user called.
+        error: what was raised.
+    """
+    place = "pipeline"
+    if isinstance(item, dict) and "__key__" in item:
+        place = f"{item.get('__url__', 'dataset')}: sample {item['__key__']!r}"
+    if type(error) is DatasetError:
+        problem = error.problem if error.place == "sample" else f"{error.place}: {error.problem}"
+        kind = _OF_STEPS.get(step, DatasetError)
+    elif isinstance(error, StopIteration) or not _travels(error):
+        problem, kind = f"{type(error).__name__} {error}", DatasetError
+    else:
+        return error, f"{place}: {step} failed"
+    mend = error.mend if isinstance(error, SamplerkitError) else ""
+    described = kind(place, f"{step} failed: {problem}", mend=mend)
+    described.__cause__ = error
+    return described, ""
+
+
+def goes_on(handler: Handler | None, error: Exception, note: str = "") -> bool:
+    """Asks a handler whether to go on without what could not be read or made.
+
+    Args:
+        handler: None for raising.
+        error: what happened.
+        note: what is added to what is raised.
+
+    Raises:
+        Exception: the handler raises, or there is none.
+    """
+    try:
+        verdict = (handler or reraise_exception)(error)
+    except Exception as raised:
+        if note and note not in getattr(raised, "__notes__", ()):
+            raised.add_note(note)
+        raise
+    if not verdict:
+        _log.warning("the handler ends the epoch early: %s", f"{note}: {error!r}" if note else error)
+    return bool(verdict)
+
+
+def _as(kind: type[Kind], error: DatasetError) -> Kind:
+    made = kind(str(error))
+    made.__dict__.update(error.__dict__)
+    made.__cause__ = error.__cause__
+    return made.with_traceback(error.__traceback__)
+
+
+def _travels(error: Exception) -> bool:
+    """Whether the loop can know the class: torch waits for ever for what a worker cannot send."""
+    if get_worker_info() is None:
+        return True
+    try:
+        pickle.dumps(type(error))
+    except Exception:
+        return False
+    return True
