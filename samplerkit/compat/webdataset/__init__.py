@@ -22,7 +22,7 @@ from samplerkit.compat.webdataset.handlers import (
 )
 from samplerkit.compat.webdataset.loader import WebLoader
 from samplerkit.compat.webdataset.tensors import handle_extension
-from samplerkit.compat.webdataset.writing import ShardWriter
+from samplerkit.compat.webdataset.writing import ShardWriter, TarWriter
 
 Dataset = WebDataset
 """The older name."""
@@ -35,6 +35,7 @@ __all__ = [
     "FieldError",
     "MissingShardError",
     "ShardWriter",
+    "TarWriter",
     "UnreadableShardError",
     "WebDataset",
     "WebLoader",

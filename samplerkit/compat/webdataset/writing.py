@@ -1,27 +1,128 @@
-"""webdataset's name for what writes shards."""
+"""webdataset's names for what writes shards."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Self, final
 
-from samplerkit.storage.tar.writer import TarWriter
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError
+from samplerkit.storage.tar import writer
+
+Encoder = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+NEEDLESS = frozenset({"user", "group", "mode", "mtime", "format"})
+"""Arguments that change no sample: owners and times are the same everywhere."""
+
+REFUSED = {
+    "compress": "random access wants plain tar; a field may be packed: txt.gz",
+    "keep_meta": "give fields names without an underscore at the beginning",
+    "opener": "give a path, and take the shard from there in post=",
+}
+
+
+@final
+class EncodedWriter:
+    """Writes samples as webdataset does: encoded, without the fields that begin with an underscore.
+
+    Args:
+        shards: writes them.
+        encoder: what webdataset calls so.
+        post: is given the path of each shard that is complete; None for nothing.
+    """
+
+    def __init__(
+        self, shards: writer.TarWriter, encoder: Any = True, post: Callable[[str], Any] | None = None
+    ) -> None:
+        if post is not None and not callable(post):
+            raise ArgumentTypeError("post", "must be a function", post)
+        self._shards = shards
+        self._encoder = _encoder(encoder)
+        self._post = post
+        self._told = 0
+
+    @property
+    def paths(self) -> list[str]:
+        """The shards that are complete."""
+        return self._shards.paths
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples were written."""
+        return self._shards.num_samples
+
+    def write(self, obj: Mapping[str, Any]) -> None:
+        """Writes one sample; see `samplerkit.TarWriter`."""
+        if not isinstance(obj, Mapping):
+            raise ArgumentTypeError("sample", "must be a dict of names and values", obj)
+        encoded = self._encoder(obj)
+        self._shards.write({name: encoded[name] for name in encoded if name == "__key__" or name[:1] != "_"})
+        self._tell()
+
+    def next_shard(self) -> None:
+        """Completes the shard at hand; the next sample begins another one."""
+        self._shards.next_shard()
+        self._tell()
+
+    next_stream = finish = next_shard
+
+    def close(self) -> None:
+        """Completes the shard at hand."""
+        self._shards.close()
+        self._tell()
+
+    def abort(self) -> None:
+        """Drops the shard at hand."""
+        self._shards.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def _tell(self) -> None:
+        while self._told < len(self.paths):
+            self._told += 1
+            if self._post is not None:
+                self._post(self.paths[self._told - 1])
 
 
 def ShardWriter(  # noqa: N802  # a class in webdataset
-    pattern: str, maxcount: int = 100_000, maxsize: float = 3e9, **options: Any
-) -> TarWriter:
-    """Writes samples into numbered shards: a `samplerkit.TarWriter`, with webdataset's names of the limits.
+    pattern: str,
+    maxcount: int = 100_000,
+    maxsize: float = 3e9,
+    post: Callable[[str], Any] | None = None,
+    start_shard: int = 0,
+    verbose: int = 1,  # noqa: ARG001  # webdataset's
+    opener: Any = None,
+    *,
+    encoder: Any = True,
+    **options: Any,
+) -> EncodedWriter:
+    """Writes samples into numbered shards: a `samplerkit.TarWriter`, with webdataset's arguments.
 
     Args:
         pattern: the path of the shards, with a place for their number, `train-%06d.tar`.
         maxcount: samples a shard.
         maxsize: bytes a shard.
-        options: of `TarWriter`.
+        post: is called with the path of each shard that is complete, and has its index.
+        start_shard: the number of the first shard.
+        verbose: not needed: nothing is printed.
+        opener: refused.
+        encoder: True for what `samplerkit.TarWriter` does; False where all values are bytes; a function from
+            a sample to one of bytes; or functions by extension, beside which the others are as for True.
+        options: of `samplerkit.TarWriter`. Of webdataset's, `user`, `group`, `mode`, `mtime` and `format`
+            are not needed, and taken: owners and times are the same everywhere, so the same samples give the
+            same bytes.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: the pattern has no place for a number.
         ArgumentRangeError: a limit is not positive.
+        NotSupportedError: `compress`, `keep_meta` or `opener` is said; the error says what to do.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -31,4 +132,69 @@ def ShardWriter(  # noqa: N802  # a class in webdataset
         ...     writer.num_samples
         3
     """
-    return TarWriter(pattern, samples_per_shard=maxcount, bytes_per_shard=int(maxsize), **options)
+    if isinstance(maxsize, bool) or not isinstance(maxsize, int | float):
+        raise ArgumentTypeError("maxsize", "must be a number of bytes", maxsize)
+    shards = writer.TarWriter(
+        pattern,
+        samples_per_shard=maxcount,
+        bytes_per_shard=int(maxsize),
+        start_shard=start_shard,
+        **_ours({**options, "opener": opener}),
+    )
+    return EncodedWriter(shards, encoder, post)
+
+
+def TarWriter(  # noqa: N802  # likewise
+    fileobj: Any, *, encoder: Any = True, **options: Any
+) -> EncodedWriter:
+    """Writes samples into one tar: a `samplerkit.TarWriter`, with webdataset's arguments.
+
+    Args:
+        fileobj: the path of the tar; no open file, and no command.
+        encoder: as for `ShardWriter`.
+        options: likewise.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: the path is none of one plain tar.
+        NotSupportedError: `compress` or `keep_meta` is said; the error says what to do.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder, TarWriter(f"{folder}/a.tar") as writer:
+        ...     writer.write({"__key__": "one", "txt": "hello", "cls": 3})
+    """
+    if isinstance(fileobj, str) and fileobj.startswith("pipe:"):
+        raise NotSupportedError("fileobj", "is a command", mend="write to a path, and send it from there")
+    return EncodedWriter(writer.TarWriter(fileobj, **_ours(options)), encoder)
+
+
+def _ours(options: dict[str, Any]) -> dict[str, Any]:
+    for name, mend in REFUSED.items():
+        if options.pop(name, None):
+            raise NotSupportedError(name, "is not supported", mend=mend)
+    return {name: value for name, value in options.items() if name not in NEEDLESS}
+
+
+def _encoder(spec: Any) -> Encoder:
+    if spec is True:
+        return dict
+    if spec is False or spec is None:
+        return _as_bytes
+    if isinstance(spec, Mapping) and all(map(callable, spec.values())):
+        return lambda sample: {name: _by_extension(spec, name, value) for name, value in sample.items()}
+    if callable(spec):
+        return lambda sample: _as_bytes(spec(sample))
+    raise ArgumentTypeError("encoder", "must be a bool, a function, or functions by extension", spec)
+
+
+def _by_extension(functions: Mapping[str, Callable[[Any], Any]], name: str, value: Any) -> Any:
+    function = functions.get(name.rsplit(".", 1)[-1])
+    return value if function is None or isinstance(value, bytes) or name[:1] == "_" else function(value)
+
+
+def _as_bytes(sample: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name, value in sample.items():
+        if name[:1] != "_" and not isinstance(value, bytes | bytearray | memoryview):
+            raise ArgumentValueError(name, "is not bytes, and no encoder makes it so", type(value).__name__)
+    return sample

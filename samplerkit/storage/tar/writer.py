@@ -37,12 +37,13 @@ class TarWriter:
         index: whether the index is written beside each shard, so that nobody has to make it.
         checksums: whether the index has a CRC-32 of each file.
         overwrite: whether shards that are there are replaced.
+        start_shard: the number of the first shard.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `shards` has several places for a number, or does not end in `.tar`; or it is one
             tar, and a limit is said.
-        ArgumentRangeError: a limit is not positive.
+        ArgumentRangeError: a limit is not positive, or `start_shard` negative.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -63,8 +64,9 @@ class TarWriter:
         index: bool = True,
         checksums: bool = False,
         overwrite: bool = False,
+        start_shard: int = 0,
     ) -> None:
-        self._numbering = Numbering.of(shards)
+        self._numbering = Numbering.of(shards, start_shard)
         self._most_samples = _limit("samples_per_shard", samples_per_shard)
         self._most_bytes = _limit("bytes_per_shard", bytes_per_shard)
         if self._numbering.is_one:

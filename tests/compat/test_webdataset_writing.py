@@ -1,0 +1,167 @@
+"""webdataset's names and arguments for writing shards."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import webdataset
+from PIL import Image
+
+import samplerkit as sk
+from samplerkit.compat import webdataset as wds
+from tests.storage.tar.shards import read_by_webdataset
+
+
+def read(path):
+    return [
+        {name: value for name, value in sample.items() if name != "__url__"} for sample in sk.TarDataset(path)
+    ]
+
+
+def written(sink, count=7):
+    with sink:
+        for number in range(count):
+            sink.write(
+                {"__key__": f"{number:03}", "txt": str(number), "_note": "three", "__source__": "here"}
+            )
+    return sink
+
+
+def test_shards_begin_at_a_number_and_each_is_told_when_it_is_complete(tmp_path):
+    told = []
+
+    def post(path):
+        told.append((path, len(sk.TarDataset(path))))
+
+    sink = written(wds.ShardWriter(f"{tmp_path}/%04d.tar", 3, 3e9, post, 5, verbose=0))
+    assert told == [(f"{tmp_path}/000{number}.tar", count) for number, count in ((5, 3), (6, 3), (7, 1))]
+    assert (sink.paths, sink.num_samples) == ([path for path, _ in told], 7)
+    samples = [sample for path in sink.paths for sample in read(path)]
+    assert samples == [{"__key__": f"{number:03}", "txt": str(number).encode()} for number in range(7)]
+
+
+def test_webdataset_reads_what_is_written_and_both_leave_out_the_same_fields(tmp_path):
+    options = {
+        "maxcount": 4,
+        "start_shard": 2,
+        "verbose": 0,
+        "mtime": 0,
+        "user": "a",
+        "group": "b",
+        "mode": 0o600,
+    }
+    for module, folder in ((wds, tmp_path / "ours"), (webdataset, tmp_path / "theirs")):
+        folder.mkdir()
+        written(module.ShardWriter(f"{folder}/%02d.tar", **options))
+    ours, theirs = (sorted(folder.glob("*.tar")) for folder in (tmp_path / "ours", tmp_path / "theirs"))
+    assert [path.name for path in ours] == [path.name for path in theirs] == ["02.tar", "03.tar"]
+    assert [read(path) for path in ours] == [read(path) for path in theirs]
+    samples = read_by_webdataset(ours)
+    assert [sample["txt"] for sample in samples] == [str(number).encode() for number in range(7)]
+
+
+def png(image):
+    stream = io.BytesIO()
+    Image.fromarray(image).save(stream, "PNG")
+    return stream.getvalue()
+
+
+ENCODERS = {
+    "bytes as they are": (False, {"txt": b"a"}, b"a"),
+    "none": (None, {"txt": b"a"}, b"a"),
+    "ours": (True, {"txt": "a"}, b"a"),
+    "a function of the sample": (
+        lambda sample: {**sample, "txt": sample["txt"].upper().encode()},
+        {"txt": "a"},
+        b"A",
+    ),
+    "functions by extension": ({"txt": lambda text: text[::-1]}, {"txt": "ab", "cls": 3}, b"ba"),
+    "bytes pass functions by extension": ({"txt": len}, {"txt": b"ab"}, b"ab"),
+}
+
+
+@pytest.mark.parametrize(("encoder", "fields", "expected"), ENCODERS.values(), ids=ENCODERS.keys())
+def test_an_encoder_is_what_webdataset_calls_so(tmp_path, encoder, fields, expected):
+    with wds.TarWriter(f"{tmp_path}/one.tar", encoder=encoder) as sink:
+        sink.write({"__key__": "a", **fields})
+    assert read(f"{tmp_path}/one.tar")[0]["txt"] == expected
+
+
+def test_images_are_written_by_an_encoder(tmp_path):
+    image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    with wds.TarWriter(f"{tmp_path}/one.tar", encoder={"png": png}) as sink:
+        sink.write({"__key__": "a", "left.png": image})
+    decoded = next(iter(wds.WebDataset(f"{tmp_path}/one.tar").decode("rgb8")))
+    assert (decoded["left.png"] == image).all()
+
+
+@pytest.mark.parametrize("make", [wds.TarWriter, wds.ShardWriter])
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        ({"compress": True}, sk.NotSupportedError, r"compress: is not supported; .*txt\.gz"),
+        ({"keep_meta": True}, sk.NotSupportedError, "keep_meta: is not supported; give fields names"),
+        ({"encoder": 3}, sk.ArgumentTypeError, "encoder: must be a bool, a function"),
+        ({"compres": True}, TypeError, "compres"),
+        ({"compress": False, "keep_meta": False}, None, ""),
+    ],
+)
+def test_what_is_not_done_is_refused_by_its_name(tmp_path, make, options, kind, text):
+    path = f"{tmp_path}/%d.tar" if make is wds.ShardWriter else f"{tmp_path}/a.tar"
+    if kind is None:
+        assert written(make(path, **options)).num_samples == 7
+        return
+    with pytest.raises(kind, match=text):
+        make(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        ({"opener": open}, sk.NotSupportedError, "opener: is not supported; .*post="),
+        ({"post": 3}, sk.ArgumentTypeError, "post: must be a function"),
+        ({"maxsize": "3"}, sk.ArgumentTypeError, "maxsize: must be a number of bytes"),
+        ({"start_shard": -1}, sk.ArgumentRangeError, "start_shard: must not be negative"),
+        ({"start_shard": True}, sk.ArgumentTypeError, "start_shard"),
+        ({"maxcount": 0}, sk.ArgumentRangeError, "samples_per_shard"),
+    ],
+)
+def test_shards_refuse_what_they_cannot_mean(tmp_path, options, kind, text):
+    with pytest.raises(kind, match=text):
+        wds.ShardWriter(f"{tmp_path}/%d.tar", **options)
+
+
+@pytest.mark.parametrize("place", ["pipe:cat > x.tar", "a.tgz", "a.tar.gz"])
+def test_one_tar_is_a_path_of_a_plain_tar(place):
+    with pytest.raises((sk.NotSupportedError, sk.ArgumentValueError), match=r"is a command|must end in"):
+        wds.TarWriter(place)
+    with pytest.raises(sk.ArgumentTypeError, match="must be a path"):
+        wds.TarWriter(io.BytesIO())
+
+
+def test_a_number_for_the_first_shard_wants_a_place_for_it(tmp_path):
+    for path in ("one.tar", "{0..9}.tar"):
+        with pytest.raises(sk.ArgumentValueError, match="one place for a number"):
+            sk.TarWriter(f"{tmp_path}/{path}", start_shard=3)
+
+
+def test_values_that_are_no_bytes_are_refused_where_no_encoder_makes_them_so(tmp_path):
+    for encoder in (False, dict):
+        with (
+            wds.TarWriter(f"{tmp_path}/{encoder}.tar", encoder=encoder) as sink,
+            pytest.raises(ValueError, match=r"txt: is not bytes"),
+        ):
+            sink.write({"__key__": "a", "txt": "a"})
+    with pytest.raises(TypeError, match="must be a dict"), wds.TarWriter(f"{tmp_path}/b.tar") as sink:
+        sink.write([1])
+
+
+def test_an_error_in_the_block_drops_the_shard_at_hand_and_tells_nobody(tmp_path):
+    told = []
+    with pytest.raises(ZeroDivisionError), wds.ShardWriter(f"{tmp_path}/%d.tar", 2, post=told.append) as sink:
+        for number in range(6):
+            sink.write({"__key__": str(number), "txt": str(3 // (3 - number))})
+    assert told == [f"{tmp_path}/0.tar"]
+    assert [path.name for path in tmp_path.glob("*.tar")] == ["0.tar"]
