@@ -1,0 +1,126 @@
+"""Runs webdataset's own tests, for itself and redirected: python -m tests.parity.webdataset_suite PATH.
+
+PATH is a checkout or an unpacked source distribution of webdataset, of the version that is installed; it is
+only read. The tests run twice, in a copy: once as they are, and once with the names of webdataset that
+`samplerkit.compat.webdataset` claims answered by it; all others stay webdataset's. Data that PATH lacks are
+replaced by stand-ins, and remote shards are served on loopback. Commands are allowed.
+
+Prints the counts and each test that fails. Exits with 0 if those that pass with webdataset alone are named on
+`docs/migration.md`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import tests
+from tests.parity import webdataset_data, webdataset_redirect
+from tests.storage.files.web import serving
+
+PAGE = Path(tests.__file__).parents[1] / "docs" / "migration.md"
+SECONDS = 1800
+
+Results = dict[str, dict[str, str]]
+
+
+def main(checkout: Path) -> int:
+    """Runs both, and prints what differs."""
+    with tempfile.TemporaryDirectory(prefix="samplerkit-suite-") as name:
+        folder = Path(name)
+        shutil.copytree(checkout / "tests", folder / "tests")
+        if (checkout / "testdata").is_dir():
+            shutil.copytree(checkout / "testdata", folder / "testdata")
+        made = webdataset_data.make(folder / "testdata")
+        print(f"stand-ins: {', '.join(made) or 'none'}, and the remote shards")
+        (folder / "web").mkdir()
+        webdataset_data.make_remote(folder / "web" / "openimages")
+        (folder / "web" / "testdata").symlink_to(folder / "testdata")
+        # The server tells each client that goes away early.
+        with serving(folder / "web") as web, contextlib.redirect_stderr(io.StringIO()):
+            theirs = results(folder, web.url, drop_in=False)
+            ours = results(folder, web.url, drop_in=True)
+    return compared(theirs, ours, PAGE.read_text())
+
+
+def results(folder: Path, address: str, *, drop_in: bool) -> Results:
+    """Runs the suite in a process of its own."""
+    report = folder / "report.json"
+    report.unlink(missing_ok=True)
+    plugin = Path(webdataset_redirect.__file__)
+    # The suite is a package `tests`, too: the folder of the plugin is looked at first.
+    paths = [str(plugin.parent), str(PAGE.parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        webdataset_redirect.REPORT: str(report),
+        webdataset_redirect.ADDRESS: address,
+        # Other servers that the suite asks have nothing; curl would try again for a minute.
+        "http_proxy": address,
+        "https_proxy": address,
+        "no_proxy": "127.0.0.1",
+    }
+    environment.pop(webdataset_redirect.DROP_IN, None)
+    if drop_in:
+        environment[webdataset_redirect.DROP_IN] = "1"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        plugin.stem,
+        "-p",
+        "no:cacheprovider",
+        "--tb=short",
+        "-rN",
+    ]
+    command += ["-o", "addopts=", "--rootdir", str(folder), "tests"]
+    done = subprocess.run(  # our own arguments
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    if not report.exists():
+        raise SystemExit(f"the suite did not run:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+    found: Results = json.loads(report.read_text())
+    return found
+
+
+def compared(theirs: Results, ours: Results, page: str) -> int:
+    """Prints the counts and what differs; gives the exit code."""
+    print(f"the whole suite: {counts(theirs, ours, list(ours))}")
+    for what in ("writer", "dataset"):
+        names = [name for name in ours if what in theirs[name]["made"] + ours[name]["made"]]
+        print(f"tests that make a {what}: {counts(theirs, ours, names)}")
+    left = []
+    for name in sorted(name for name in ours if ours[name]["outcome"] != "passed"):
+        file, _, function = name.removeprefix("tests/").partition("::")
+        is_told = any(file in line and f"::{function}`" in line for line in page.splitlines())
+        if theirs[name]["outcome"] != "passed":
+            note = "failed in both"
+        else:
+            note = "on the migration page" if is_told else "NOT on the migration page"
+            left += [] if is_told else [name]
+        print(f"  {name} ({note}): {ours[name]['why']}")
+    for name in sorted(name for name in ours if ours[name]["outcome"] == "passed" != theirs[name]["outcome"]):
+        print(f"  {name} (fails with webdataset alone): {theirs[name]['why']}")
+    return 1 if left else 0
+
+
+def counts(theirs: Results, ours: Results, names: list[str]) -> str:
+    """How many passed of some tests."""
+    passed = [sum(each[name]["outcome"] == "passed" for name in names) for each in (theirs, ours)]
+    return f"{len(names)}; webdataset {passed[0]}, with the drop-in {passed[1]}"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    sys.exit(main(Path(sys.argv[1]).resolve()))
