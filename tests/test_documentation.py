@@ -21,7 +21,7 @@ COMPARED = {
     "device.md": 1,
     "files.md": 3,
     "index.md": 2,
-    "migration.md": 8,
+    "migration.md": 10,
     "quality.md": 3,
     "remote.md": 2,
     "resume.md": 3,

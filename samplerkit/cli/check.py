@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import asdict, replace
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -101,6 +102,7 @@ def _function(target: str) -> Callable[[], Any]:
     except Exception as error:  # whatever the user's module does when it is imported
         raise said("cannot be imported", error) from error
 
+    @wraps(make)
     def made() -> Any:
         try:
             return make()

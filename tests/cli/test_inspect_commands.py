@@ -415,3 +415,40 @@ def test_the_real_command_prints_without_colour_into_a_pipe(tmp_path):
     assert (ended.returncode, ended.stderr) == (0, "")
     assert is_plain_and_narrow(ended.stdout)
     assert "rank 0 of 2" in ended.stdout
+
+
+SAVING = """
+    import samplerkit as sk
+    from torch.utils.data import DataLoader
+
+    def loader():
+        sampler = sk.TorchSampler(sk.RandomSampler(seed=7), range(100), sk.World(1, 0))
+        return DataLoader(range(100), 8, sampler=sampler, num_workers=2)
+
+    def train():
+        batches = loader()
+        for batch in batches:
+            pass
+        return {what}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "codes"),
+    [
+        ("one", "batches.sampler.state_dict()", ["resume-inexact"]),
+        ("two", "{'sampler': batches.batch_sampler.sampler.state_dict()}", ["resume-inexact"]),
+        ("three", "[my_sampler.state_dict() for my_sampler in [batches.sampler]]", ["resume-inexact"]),
+        ("four", "batches.state_dict()", []),
+        ("five", "batches.sampler.epoch", []),
+    ],
+)
+def test_check_sees_a_module_that_saves_the_state_of_a_plain_loaders_sampler(
+    command, tmp_path, monkeypatch, name, what, codes
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / f"saving_{name}.py").write_text(textwrap.dedent(SAVING).replace("{what}", what))
+    code, told = in_json(command, "check", f"saving_{name}:loader")
+    assert [finding["code"] for finding in told["findings"]] == codes
+    assert code == bool(codes)

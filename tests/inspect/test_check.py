@@ -5,12 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import random
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import (
     BatchSampler,
+    ConcatDataset,
     DataLoader,
     DistributedSampler,
     IterableDataset,
@@ -179,6 +181,15 @@ def restored():
     return loader
 
 
+CLASSES = np.arange(1000) // 100
+
+
+def by_class(*links, **options):
+    for parent, child in pairwise(links):
+        parent.add_child(child)
+    return ours(links[0], world=sk.World(1, 0), **options)
+
+
 PLANTED = {
     "two distributed samplers, one over the other's ids": (
         "double-sharding",
@@ -312,6 +323,15 @@ PLANTED = {
         "lengths-not-told",
         lambda: ours(sk.RandomSampler(), FileDataset(["http://127.0.0.1:9/a.npz"], "npz")),
     ),
+    "a ConcatDataset that the core pads": (
+        "concat-padded",
+        lambda: bridged(sk.DistributedSampler(seed=7), ConcatDataset([range(3), range(1000)])),
+    ),
+    "PK below nothing that mixes": ("one-class-batches", lambda: by_class(sk.PKSampler(50, labels=CLASSES))),
+    "PK whose classes are shuffled": (
+        "one-class-batches",
+        lambda: by_class(sk.PKSampler(50, shuffle=True, labels=CLASSES)),
+    ),
     "FILES over a dataset without files": ("refused", lambda: ours(sk.RandomSampler(shuffle="files"))),
 }
 
@@ -357,6 +377,31 @@ HEALTHY = {
     "the bridge in a loader that knows what was received": (
         FOUR,
         lambda: bridged(sk.RandomSampler(), make=StatefulDataLoader, num_workers=2),
+    ),
+    "a ConcatDataset that divides": (
+        FOUR,
+        lambda: bridged(sk.DistributedSampler(seed=7), ConcatDataset([range(4), range(1000)])),
+    ),
+    "a ConcatDataset that is dealt without pads": (
+        FOUR,
+        lambda: bridged(sk.DistributedSampler(offset=0, seed=7), ConcatDataset([range(3), range(1000)])),
+    ),
+    "a ConcatDataset in a Loader": (
+        FOUR,
+        lambda: ours(sk.DistributedSampler(seed=7), ConcatDataset([range(3), range(1000)])),
+    ),
+    "PK below a shuffle": (
+        sk.World(1, 0),
+        lambda: by_class(sk.RandomSampler(seed=1), sk.PKSampler(50, labels=CLASSES)),
+    ),
+    "a few samples of each class in a batch": (
+        sk.World(1, 0),
+        lambda: by_class(sk.PKSampler(4, shuffle=True, labels=CLASSES)),
+    ),
+    "PK over one class": (sk.World(1, 0), lambda: by_class(sk.PKSampler(50, labels=[1] * 1000))),
+    "PK in batches of one": (
+        sk.World(1, 0),
+        lambda: by_class(sk.PKSampler(50, labels=CLASSES), batch_size=1),
     ),
     "a chain that is dealt once": (FOUR, lambda: ours(sk.SubsetRandomSampler(range(0, 1000, 4)))),
     "a Subset of every fourth sample, for one process": (

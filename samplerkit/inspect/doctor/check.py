@@ -13,6 +13,7 @@ import torch.utils.data
 from samplerkit.errors import ArgumentTypeError, SamplerkitError
 from samplerkit.inspect.doctor import (
     agreement,
+    classes,
     epochs,
     files,
     memory,
@@ -57,6 +58,8 @@ RULES_ON_ORDERS: tuple[Rule, ...] = (
     tails.batch_larger_than_shard,
     tails.padded_evaluation,
     tails.uneven_steps,
+    tails.concat_padded,
+    classes.one_class_batches,
     files.files_read_again,
     remote.costly_remote,
 )
@@ -82,7 +85,8 @@ def check(
         world: of the job, where it is not the running one. A samplerkit `Loader` knows its own.
         epoch: the epoch at which training is. Left out, a sampler at epoch 0 that does not move on by itself
             counts as one whose `set_epoch` is never called; before training, say `epoch=0`.
-        saves_state: whether the run saves the state of a `TorchSampler`. A state that was loaded shows.
+        saves_state: whether the run saves the state of a `TorchSampler`. A state that was loaded shows, and
+            so does `sampler.state_dict()` in the module of a function.
 
     Returns:
         The findings, errors first; none of a healthy loader.
@@ -111,6 +115,7 @@ count them twice
             one, other = Patient.of(first, world, epoch), Patient.of(second, world, epoch)
             where = "when the function is called a second time"
             made += agreement.disagreement(appearance(one), appearance(other), where)
+            saves_state = saves_state or resume.saves_a_sampler(loader)
             loader = first
         patient = Patient.of(loader_of(loader, world), world, epoch, saves_state=saves_state)
         # All other rules ask how many samples there are.

@@ -15,6 +15,8 @@ CODES: dict[str, str] = {
     "epoch-frozen": "`set_epoch` was not called, so that each epoch has the order of the first one",
     "epoch-in-workers": "persistent workers keep their copy of the dataset, and never see its `set_epoch`",
     "padded-evaluation": "an evaluation reads some samples twice, and counts them twice",
+    "concat-padded": "a ConcatDataset is dealt with repeats, where MindSpore reads each sample once",
+    "one-class-batches": "batches hold samples of one class, since `PKSampler` draws class after class",
     "uneven-steps": "ranks have different numbers of steps, so that a collective of the last step hangs",
     "seed-from-clock": "the seed looks like the time of day, so that it differs from rank to rank",
     "random-from-process": "the order comes from the process-wide random state, which differs between ranks",

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dis
+import inspect
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from types import CodeType
+from typing import Any
 
 import torch.utils.data
 
 from samplerkit.inspect.doctor.finding import Finding
 from samplerkit.inspect.doctor.patient import Patient
 from samplerkit.loading.torch_sampler import TorchSampler
+
+
+def saves_a_sampler(make: Callable[[], Any]) -> bool:
+    """Whether the module of a function asks a sampler for its state, as in `sampler.state_dict()`."""
+    module = inspect.getmodule(make)
+    try:
+        whole = compile(inspect.getsource(module), "", "exec") if module is not None else None
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return False
+    return whole is not None and any(_asks_a_sampler(code) for code in _codes(whole))
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _asks_a_sampler(code: CodeType) -> bool:
+    steps = [step for step in dis.get_instructions(code) if isinstance(step.argval, str)]
+    return any(
+        asked.argval == "state_dict" and "sampler" in of.argval.lower() for of, asked in pairwise(steps)
+    )
 
 
 def resume_inexact(patient: Patient) -> Iterator[Finding]:

@@ -44,6 +44,23 @@ def padded_evaluation(patient: Patient) -> Iterator[Finding]:
         )
 
 
+def concat_padded(patient: Patient) -> Iterator[Finding]:
+    """A deal of the core over a ConcatDataset, which MindSpore would not pad."""
+    view = patient.view
+    is_concat = isinstance(patient.dataset, torch.utils.data.ConcatDataset)
+    if view is None or patient.is_ours or not is_concat or not view.run.recipe.is_distributed:
+        return
+    pads = _pads(view)
+    if pads > 0:
+        yield Finding(
+            "concat-padded",
+            "warning",
+            f"DistributedSampler repeats {pads} sample{'s' if pads > 1 else ''} of the ConcatDataset, so "
+            "that all ranks get the same number; MindSpore's repeats none there",
+            "say offset=0 to read each sample once, as MindSpore does; then some ranks read one less",
+        )
+
+
 def uneven_steps(patient: Patient) -> Iterator[Finding]:
     """Training whose ranks end in different steps."""
     view = patient.view
