@@ -144,6 +144,20 @@ BUGS = [
         "tests/storage/remote/test_damaged_copies.py",
     ),
     Bug(
+        "unpacked copies are kept beside the cache",
+        "storage/tar/archive.py",
+        "DiskCache.of(cache.options, Stop())",
+        "DiskCache(cache.folder, None, 1.0, Stop())",
+        "tests/storage/tar/test_unpacked.py",
+    ),
+    Bug(
+        "an archive may unpack to anything",
+        "storage/tar/inflate.py",
+        "            if unpacked > limit:",
+        "            if limit < 0:",
+        "tests/storage/tar/test_unpacked.py",
+    ),
+    Bug(
         "a redirect is read to its end",
         "storage/remote/session.py",
         "                _take_short_body(response)\n",

@@ -9,7 +9,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.tar.archive import GZIP, OTHERS
 from samplerkit.storage.tar.flaws import Reason
 from samplerkit.storage.tar.header import BLOCK, ZERO, HeaderError, padded, parse
-from samplerkit.storage.tar.inflate import GzipError, inflated
+from samplerkit.storage.tar.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.tar.member import EXTENSIONS, Extensions, Member, extension_size
 from samplerkit.storage.tar.samples import RESERVED, is_meta, is_unsafe, split_name
 
@@ -192,6 +192,9 @@ class _Inflated:
                 self._stream.require_success()
             problem = f"damaged gzip at byte {error.offset}: {error}"
             raise DatasetError(self._url, problem, mend=_MEND) from error
+        except TooLargeError as error:
+            problem = f"{error}, 200 times what was read of it or 1 GiB"
+            raise DatasetError(self._url, problem, mend="unpack it in the command if you trust it") from error
 
 
 def _plain(stream: Stream, url: str) -> Stream:

@@ -24,8 +24,8 @@ class RemoteOptions:
     Args:
         cache: the folder for whole files, on a disk of this machine; its ranks and workers share it. None
             for `remote` in the user's cache folder. Files of others in it are never touched.
-        max_cache_bytes: how much the files in it take at most. None for half of what is free on that disk,
-            what the cache holds counted as free.
+        max_cache_bytes: how much the files in it take at most, what was unpacked included. None for half of
+            what is free on that disk, what the cache holds counted as free.
         timeout: seconds to connect, until the head of an answer is there, and for each MiB of its body or
             the rest of it: a server that sends slower than that is one that stalls.
         attempts: how often a request is made at most.
@@ -37,6 +37,8 @@ class RemoteOptions:
             algorithms of `hashlib` with a fixed length are known.
         storage_options: handed to fsspec's filesystem, such as `key`, `secret` and `endpoint_url` for S3. For
             HTTP: `headers` (a mapping), `auth` (user and password), `verify` and `cert` (as in `requests`).
+        max_unpacked_bytes: what a gzip archive may unpack to. None for 200 times its size, or 1 GiB if that
+            is more.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -46,7 +48,7 @@ class RemoteOptions:
     Example:
         >>> RemoteOptions(cache="/scratch/cache", attempts=3, storage_options={"secret": "s3cr3t"})
         RemoteOptions(cache='/scratch/cache', max_cache_bytes=None, timeout=30.0, attempts=3, \
-retry_seconds=120.0, threads=16)
+retry_seconds=120.0, threads=16, max_unpacked_bytes=None)
     """
 
     cache: str | os.PathLike[str] | None = None
@@ -58,6 +60,7 @@ retry_seconds=120.0, threads=16)
     # Keys are URLs, values may be credentials: neither must reach a log by way of repr.
     digests: Mapping[str, str] | None = field(default=None, repr=False, hash=False)
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
+    max_unpacked_bytes: int | None = None
 
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {
@@ -71,6 +74,9 @@ retry_seconds=120.0, threads=16)
             "threads": _integer("threads", self.threads),
             "digests": None if self.digests is None else _digests(self.digests),
             "storage_options": _named("storage_options", self.storage_options),
+            "max_unpacked_bytes": None
+            if self.max_unpacked_bytes is None
+            else _integer("max_unpacked_bytes", self.max_unpacked_bytes),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -89,7 +95,7 @@ retry_seconds=120.0, threads=16)
             >>> RemoteOptions.of({"cach": "/scratch"})
             Traceback (most recent call last):
             samplerkit.errors.ArgumentValueError: remote: has no such key, got 'cach'; known are cache, \
-max_cache_bytes, timeout, attempts, retry_seconds, threads, digests, storage_options
+max_cache_bytes, timeout, attempts, retry_seconds, threads, digests, storage_options, max_unpacked_bytes
         """
         if isinstance(value, RemoteOptions):
             return value

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.absent import AbsentError, unopened
-from samplerkit.storage.atomic import atomic
-from samplerkit.storage.remote.flock import unwritable
+from samplerkit.storage.remote.cache import DiskCache, Wanted
+from samplerkit.storage.remote.part_file import PartFile
+from samplerkit.storage.remote.stopping import Stop
+from samplerkit.storage.remote.storage import LocalFile
+from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
 from samplerkit.storage.tar.arrays import opened_at_once
-from samplerkit.storage.tar.cache import Cache
+from samplerkit.storage.tar.cache import Cache, absolute
 from samplerkit.storage.tar.flaws import Flaw
-from samplerkit.storage.tar.inflate import GzipError, inflated
+from samplerkit.storage.tar.inflate import GzipError, TooLargeError, inflated
 
 GZIP = b"\x1f\x8b"
 OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
@@ -117,30 +122,44 @@ def is_gzip(descriptor: int, archive: Archive) -> bool:
     return start.startswith(GZIP)
 
 
-def unpack(archive: Archive, cache: Cache) -> tuple[Path, Flaw | None]:
-    """Unpacks a gzip archive into the cache, once; what it holds is checked by gzip's own CRC and length.
+def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
+    """Unpacks a gzip archive into the cache of copies, once a machine; gzip's own CRC and length are checked.
+
+    Args:
+        archive: to be unpacked.
+        cache: takes the copy.
 
     Returns:
-        The path of the plain tar file, and what is wrong with the archive, if anything: then there is none.
+        The plain tar file, in use until it is closed; or what is wrong with the archive.
 
     Raises:
-        DatasetError: the cache cannot be written to, or the archive not be read.
+        DatasetError: the copy does not fit, or is larger than it may be, or the cache cannot be written to;
+            or the archive cannot be read.
     """
-    target = cache.unpacked_path(archive.url, archive.size, archive.version)
-    if target.is_file():
-        return target, None
-    with cache.lock(target):
-        if target.is_file():
-            return target, None
-        descriptor = archive.open()
-        with os.fdopen(descriptor, "rb") as source:
-            try:
-                with atomic(target) as file:
-                    file.writelines(inflated(source.read))
-            except GzipError as error:
-                detail = f"{error}; the whole archive is in doubt"
-                return target, Flaw(archive.url, error.offset, "damaged gzip", detail)
-            except OSError as error:
-                raise unwritable(cache.folder, error) from error
-        cache.drop_older(target)
-    return target, None
+    most = cache.options.max_unpacked_bytes
+
+    def write(part: PartFile) -> None:
+        with os.fdopen(archive.open(), "rb") as source:
+            for piece in inflated(partial(_read, source, archive.url), most):
+                part.write(piece)
+
+    version = Version(UNKNOWN_SIZE, f"{archive.size} {archive.version}")
+    identity = f"unpacked {absolute(archive.url)}"
+    wanted = Wanted(archive.url, identity, version, None, write)
+    try:
+        return DiskCache.of(cache.options, Stop()).get(wanted)[0]
+    except GzipError as error:
+        detail = f"{error}; the whole archive is in doubt"
+        return Flaw(archive.url, error.offset, "damaged gzip", detail)
+    except TooLargeError as error:
+        why = "200 times its size, or 1 GiB" if most is None else "max_unpacked_bytes"
+        problem = f"{error} ({why}), as an archive does that is made to fill disks"
+        mend = "if you trust it, say remote={'max_unpacked_bytes': ...}, or store it unpacked"
+        raise DatasetError(archive.url, problem, mend=mend) from error
+
+
+def _read(source: IO[bytes], place: str, most: int) -> bytes:
+    try:
+        return source.read(most)
+    except OSError as error:
+        raise DatasetError(place, f"cannot be read ({error.strerror})") from error

@@ -1,4 +1,4 @@
-"""Where indexes and unpacked archives are kept: never among the user's data unless that is asked for."""
+"""Where indexes and copies are kept: never among the user's data unless that is asked for."""
 
 from __future__ import annotations
 
@@ -7,24 +7,30 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError
 from samplerkit.storage.remote.location import is_remote
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.user_cache import user_cache_folder
 
 INDEX_SUFFIX = ".skidx"
 """An index beside a shard has its name and this."""
 
 
+REMOTE_FOLDER = "remote"
+"""Where fetched shards and unpacked ones lie in a cache folder that the user names for a dataset."""
+
+
 @dataclass(frozen=True)
 class Cache:
-    """A folder of files that can be made again.
+    """A folder of indexes, which can be made again, and one of copies, which is bounded.
 
     Args:
-        folder: made when the first file is kept.
+        folder: of indexes; made when the first one is kept.
+        options: tell where copies are kept, and how many bytes of them.
 
     Example:
         >>> Cache.of("/scratch/mine").index_path("/data/train-0.tar").name
@@ -32,35 +38,32 @@ class Cache:
     """
 
     folder: Path
+    options: RemoteOptions = field(default_factory=RemoteOptions)
 
     @classmethod
-    def of(cls, place: Any) -> Cache:
+    def of(cls, place: Any, options: RemoteOptions | None = None) -> Cache:
         """Takes a folder, or None for the user's cache folder (`$XDG_CACHE_HOME/samplerkit`).
+
+        Args:
+            place: the folder.
+            options: where copies are kept, unless it is there, and how many bytes of them.
 
         Raises:
             ArgumentTypeError: neither a path nor None.
         """
+        options = options or RemoteOptions()
         if place is None:
-            return cls(user_cache_folder() / "tar")
+            return cls(user_cache_folder() / "tar", options)
         if not isinstance(place, str | os.PathLike):
             raise ArgumentTypeError("cache", "must be a folder or None", place)
-        return cls(Path(os.fspath(place)).absolute())
+        folder = Path(os.fspath(place)).absolute()
+        if options.cache is None:
+            options = replace(options, cache=os.fspath(folder / REMOTE_FOLDER))
+        return cls(folder, options)
 
     def index_path(self, archive: str) -> Path:
         """Where the index of an archive is kept."""
         return self.folder / f"{_digest(absolute(archive))}{INDEX_SUFFIX}"
-
-    def unpacked_path(self, archive: str, size: int, version: int | str) -> Path:
-        """Where an archive that was compressed is kept unpacked; its size and version are in the name."""
-        told = f"{version:x}" if isinstance(version, int) else _digest(version)
-        return self.folder / f"{_digest(absolute(archive))}-{size:x}-{told}.tar"
-
-    def drop_older(self, unpacked: Path) -> None:
-        """Deletes the unpacked copies of earlier versions of the same archive."""
-        archive = unpacked.name.partition("-")[0]
-        for path in self.folder.glob(f"{archive}-*.tar"):
-            if path != unpacked:
-                path.unlink(missing_ok=True)
 
     def catalogue_path(self, identity: str) -> Path:
         """Where the joint index of several archives is kept."""
@@ -72,8 +75,7 @@ class Cache:
 
         Where the folder cannot be written to, there is no lock: nobody else can make the file either.
         """
-        # One of 64 lock files for each kind of file serves, so that they stay few. Who makes an index may
-        # unpack an archive meanwhile: the same lock for both would wait for itself.
+        # One of 64 lock files for each kind of file serves, so that they stay few.
         name = f"lock{path.suffix}-{int(_digest(path.name)[:2], 16) % 64:02}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.storage.tar.images import IMAGE_EXTENSIONS, IMAGE_SPECS, decode_image
+from samplerkit.storage.tar.inflate import TooLargeError, inflated, most_in_memory
 
 Handler = Callable[[str, bytes], Any]
 """Takes an extension with its dot, and the bytes; gives what they mean, or None to leave it to others."""
@@ -35,7 +35,14 @@ def _npy(data: bytes) -> Any:
 
 def _npz(data: bytes) -> dict[str, Any]:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        most = most_in_memory(len(data))
+        if sum(each.file_size for each in arrays.zip.infolist()) > most:
+            raise TooLargeError(most)
         return dict(arrays)
+
+
+def _unpacked(data: bytes) -> bytes:
+    return b"".join(inflated(io.BytesIO(data).read, most_in_memory(len(data)))) if data else data
 
 
 DECODERS: Mapping[str, Callable[[bytes], Any]] = MappingProxyType(
@@ -100,13 +107,19 @@ class Decode:
                 result[name] = self._decoded(f".{name}", value)
             except DatasetError as error:
                 raise DatasetError(f"field {name!r}", error.problem, mend=error.mend) from error
+            except TooLargeError as error:
+                problem = (
+                    f"{error}, 200 times its size or 256 MiB, as a field does that is made to fill memory"
+                )
+                mend = "leave it out by only=, and unpack it by map if you trust it"
+                raise DatasetError(f"field {name!r}", problem, mend=mend) from error
             except Exception as error:
                 raise DatasetError(f"field {name!r}", f"cannot be decoded ({error})") from error
         return result
 
     def _decoded(self, extension: str, data: bytes) -> Any:
         if extension.endswith(".gz"):
-            extension, data = extension[:-3], gzip.decompress(data)
+            extension, data = extension[:-3], _unpacked(data)
         last = extension[extension.rfind(".") + 1 :]
         for handler in self.handlers:
             if isinstance(handler, str):

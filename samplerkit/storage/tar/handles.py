@@ -37,12 +37,19 @@ class Handle:
 
     Args:
         descriptor: the file descriptor.
+        is_copy: whether it is of a copy in the cache, which may be evicted meanwhile.
     """
 
-    __slots__ = ("descriptor",)
+    __slots__ = ("_is_copy", "descriptor")
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, *, is_copy: bool = False) -> None:
         self.descriptor = descriptor
+        self._is_copy = is_copy
+
+    @property
+    def is_evicted(self) -> bool:
+        """Whether it holds room on the disk of a copy that is not in the cache any more."""
+        return self._is_copy and os.fstat(self.descriptor).st_nlink == 0
 
     def __del__(self) -> None:
         os.close(self.descriptor)
@@ -56,11 +63,11 @@ class Handles:
     descriptors that it inherits, for reading at a given place does not move them.
 
     Args:
-        open_file: gives a descriptor for a number.
+        open_file: opens the file of a number.
         most: how many stay open; None for 256, or a quarter of what the system allows if that is less.
     """
 
-    def __init__(self, open_file: Callable[[int], int], most: int | None = None) -> None:
+    def __init__(self, open_file: Callable[[int], Handle], most: int | None = None) -> None:
         self._open_file = open_file
         self._most = most
         self._limit = most
@@ -85,7 +92,9 @@ class Handles:
             limit = self._limit or self._allowed()
             while len(self._held) >= limit:
                 self._held.popitem(last=False)
-            handle = self._held[number] = Handle(self._open_file(number))
+            for other in [other for other, held in self._held.items() if held.is_evicted]:
+                del self._held[other]
+            handle = self._held[number] = self._open_file(number)
             return handle
 
     def close(self) -> None:

@@ -210,15 +210,15 @@ def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
     try:
         if not is_gzip(descriptor, archive):
             return _made(archive, descriptor, archive.size, None, checksums=checksums)
-        path, flaw = unpack(archive, cache)
-        if flaw is not None:
-            return empty_index(archive, flaw)
-        copy = open_for_reading(str(path), archive.url)
+        copy = unpack(archive, cache)
+        if isinstance(copy, Flaw):
+            return empty_index(archive, copy)
+        with copy:
+            plain = open_for_reading(copy.path, archive.url)
         try:
-            size = os.fstat(copy).st_size
-            return _made(archive, copy, size, size, checksums=checksums)
+            return _made(archive, plain, copy.size, copy.size, checksums=checksums)
         finally:
-            os.close(copy)
+            os.close(plain)
     finally:
         os.close(descriptor)
 

@@ -7,6 +7,14 @@ from collections.abc import Callable, Iterator
 
 _PIECE = 1 << 20
 
+RATIO = 200
+"""How many times as large as what is packed may be what it unpacks to, unless a limit is said,"""
+
+FLOOR = 1 << 30
+"""and the bytes that it may be in any case: zeros alone shrink a thousandfold, and no data do."""
+
+_FIELD_FLOOR = 1 << 28
+
 
 class GzipError(Exception):
     """A gzip stream is damaged or ends early.
@@ -23,17 +31,41 @@ class GzipError(Exception):
         self.ends_early = ends_early
 
 
-def inflated(read: Callable[[int], bytes]) -> Iterator[bytes]:
+class TooLargeError(Exception):
+    """A gzip stream unpacks to more than it may.
+
+    Args:
+        limit: the most bytes that it may.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"unpacks to more than {limit} bytes")
+        self.limit = limit
+
+
+def most_in_memory(packed: int) -> int:
+    """Gives the bytes that a field of a sample may unpack to: it is unpacked into memory.
+
+    Example:
+        >>> most_in_memory(1000), most_in_memory(10_000_000)
+        (268435456, 2000000000)
+    """
+    return max(_FIELD_FLOOR, RATIO * packed)
+
+
+def inflated(read: Callable[[int], bytes], most: int | None = None) -> Iterator[bytes]:
     """Unpacks all gzip members of a stream; zlib compares the CRC and the length of each.
 
     Args:
         read: gives some bytes of the stream, at most so many, and none at its end.
+        most: the bytes that it may unpack to; None for 200 times what is read, or 1 GiB if that is more.
 
     Yields:
         The content, in pieces of at most 1 MiB, none of them empty.
 
     Raises:
         GzipError: the stream is damaged or ends early.
+        TooLargeError: it unpacks to more than it may.
 
     Example:
         >>> import gzip, io
@@ -41,7 +73,7 @@ def inflated(read: Callable[[int], bytes]) -> Iterator[bytes]:
         b'one two'
     """
     unpacker = zlib.decompressobj(wbits=31)
-    offset, pending = 0, b""
+    offset, unpacked, pending = 0, 0, b""
     while piece := pending or read(_PIECE):
         pending = b""
         if unpacker.eof:
@@ -58,6 +90,10 @@ def inflated(read: Callable[[int], bytes]) -> Iterator[bytes]:
                 raise GzipError(offset, str(error)) from error
             offset += len(piece) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
             piece = unpacker.unconsumed_tail
+            unpacked += len(data)
+            limit = max(FLOOR, RATIO * offset) if most is None else most
+            if unpacked > limit:
+                raise TooLargeError(limit)
             if data:
                 yield data
         pending = unpacker.unused_data

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
 from typing import Any, get_args
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
@@ -20,9 +18,6 @@ from samplerkit.storage.tar.reading import Fetching
 from samplerkit.storage.tar.shard_source import ShardSource
 from samplerkit.storage.tar.shards import Shards
 from samplerkit.storage.tar.source import Fetch, IndexedSource, OnError, Source
-
-REMOTE_FOLDER = "remote"
-"""Where fetched shards lie in a cache folder that the user names for a dataset."""
 
 
 def source_of(
@@ -51,10 +46,8 @@ def source_of(
     _check_choice("fetch", fetch, get_args(Fetch))
     if not isinstance(checksums, bool):
         raise ArgumentTypeError("checksums", "must be a bool", checksums)
-    folder = Cache.of(cache)
-    options = RemoteOptions.of(remote)
-    if options.cache is None and cache is not None:
-        options = replace(options, cache=os.fspath(folder.folder / REMOTE_FOLDER))
+    folder = Cache.of(cache, RemoteOptions.of(remote))
+    options = folder.options
     fetching = Fetching(
         fetch,
         checked_integer("max_shards", max_shards, 1),

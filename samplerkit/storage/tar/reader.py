@@ -20,6 +20,7 @@ from samplerkit.storage.tar.archive import open_for_reading, unpack
 from samplerkit.storage.tar.arrays import Array
 from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.catalogue import Catalogue
+from samplerkit.storage.tar.flaws import Flaw
 from samplerkit.storage.tar.handles import Handle, Handles
 
 TOGETHER = 64 << 10
@@ -259,17 +260,18 @@ class _Plan:
         )
 
 
-def open_plain(catalogue: Catalogue, cache: Cache, number: int) -> int:
+def open_plain(catalogue: Catalogue, cache: Cache, number: int) -> Handle:
     """Opens the plain tar file of an archive, if it is still the one that was indexed."""
     archive = catalogue.archives[number]
     size = catalogue.meta["unpacked"][number]
     if size is None:
-        return archive.open()
-    path, flaw = unpack(archive, cache)
-    if flaw is not None:
-        raise flaw.error()
-    descriptor = open_for_reading(str(path), archive.url)
-    if os.fstat(descriptor).st_size != size:
-        os.close(descriptor)
-        raise DatasetError(archive.url, "its unpacked copy was changed", str(path), mend="delete the copy")
-    return descriptor
+        return Handle(archive.open())
+    copy = unpack(archive, cache)
+    if isinstance(copy, Flaw):
+        raise copy.error()
+    # Once it is open, it may be evicted: else processes that read nothing now would keep the others waiting.
+    with copy:
+        handle = Handle(open_for_reading(copy.path, archive.url), is_copy=True)
+    if copy.size != size:
+        raise archive.changed()
+    return handle

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import warnings
 from dataclasses import dataclass, replace
@@ -124,7 +123,11 @@ class Shards:
             size = self.storage.version(self.urls[number]).size
         except DatasetError:  # it may be one that this process does not read
             size = UNKNOWN_SIZE
-        return len(self.urls) if size <= 0 else _room(self.storage.options) // size
+        if size <= 0:
+            return len(self.urls)
+        # Of a compressed one, the half of the room is for what is unpacked of it.
+        parts = 2 if self.names[number].endswith((".gz", ".tgz")) else 1
+        return _room(self.storage.options) // (parts * size)
 
     def local_path(self, number: int) -> str | None:
         """Where a shard lies on a disk of this machine as a whole; None if it does not."""
@@ -205,13 +208,10 @@ class Shards:
 
     def _is_confirmed(self, index: Index) -> bool:
         try:
-            descriptor = open_plain(Catalogue.of(index), self.cache, 0)
+            plain = open_plain(Catalogue.of(index), self.cache, 0)
         except DatasetError:  # a damaged gzip archive, of which the index knows nothing
             return False
-        try:
-            return agrees(descriptor, index)
-        finally:
-            os.close(descriptor)
+        return agrees(plain.descriptor, index)
 
     def _accepted(self, index: Index) -> Index:
         if index.flaws and not self.skips:

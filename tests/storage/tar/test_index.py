@@ -135,33 +135,6 @@ def test_a_cache_that_cannot_be_written_to_leaves_the_index_in_memory(tmp_path):
         len(TarDataset(write(tmp_path / "x.tar.gz", jpeg_tiles()), cache=tmp_path / "file"))
 
 
-def test_a_gzip_archive_is_unpacked_once_and_its_older_copies_are_deleted(tmp_path, cache_home):
-    path = write(tmp_path / "shard.tar.gz", jpeg_tiles())
-    assert len(list(TarDataset(path))) == 60
-    (copy,) = cache_home.rglob("*.tar")
-    inode = copy.stat().st_ino
-    assert len(list(TarDataset(path))) == 60
-    assert copy.stat().st_ino == inode
-    other = copy.with_name("mine.tar")
-    other.write_bytes(b"not ours")
-    write(path, python_sources())
-    assert TarDataset(path)[0]["__key__"].startswith("email/")
-    assert not copy.exists()
-    assert len(list(cache_home.rglob("*.tar"))) == 2
-    assert other.read_bytes() == b"not ours"
-
-
-def test_a_copy_that_was_cut_or_lost_is_an_error_or_made_again(tmp_path, cache_home):
-    path = write(tmp_path / "shard.tar.gz", jpeg_tiles())
-    samples = list(TarDataset(path))
-    (copy,) = cache_home.rglob("*.tar")
-    os.truncate(copy, 5000)
-    with pytest.raises(sk.DatasetError, match="its unpacked copy was changed"):
-        list(TarDataset(path))
-    copy.unlink()
-    assert list(TarDataset(path)) == samples
-
-
 def test_the_fingerprint_is_of_the_samples_and_not_of_the_place(tmp_path):
     write(tmp_path / "one.tar", jpeg_tiles(), "webdataset")
     (tmp_path / "sub").mkdir()

@@ -1,0 +1,198 @@
+"""Unpacked copies of gzip archives: counted, bounded, and held against their CRC-32."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import random
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.decode import Decode
+from samplerkit.storage.tar.inflate import FLOOR, TooLargeError, inflated
+from samplerkit.storage.tar.writer import TarWriter
+from tests.storage.remote.children import Child
+from tests.storage.remote.contents import kept, leftovers
+from tests.storage.tar.shards import jpeg_tiles, python_sources, write
+
+SAMPLES, BYTES = 20, 10_000
+SHARD = 240_000
+"""More than a shard of these samples takes when it is unpacked."""
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Six gzip archives of 20 samples of 10 kB each, and what each sample holds."""
+    draw, samples = random.Random(3), {}
+    with TarWriter(tmp_path / "plain-%d.tar", samples_per_shard=SAMPLES, index=False) as writer:
+        for number in range(6 * SAMPLES):
+            samples[f"{number:03}"] = draw.randbytes(BYTES)
+            writer.write({"__key__": f"{number:03}", "bin": samples[f"{number:03}"]})
+    paths = []
+    for path in map(Path, writer.paths):
+        paths.append(path.with_suffix(".tar.gz"))
+        paths[-1].write_bytes(gzip.compress(path.read_bytes(), 1))
+        path.unlink()
+    return [str(path) for path in paths], samples
+
+
+def copies(folder):
+    return sorted((folder / "remote").glob("*.file"))
+
+
+def watched(folder, call):
+    """What a call gives, and the most bytes that lay in a cache meanwhile."""
+    most, done = [0], threading.Event()
+
+    def watch():
+        while not done.is_set():
+            paths = [*folder.glob("*.file"), *folder.glob("*.part")]
+            sizes = {}
+            for path in paths:
+                with suppress(FileNotFoundError):
+                    sizes[path.stem] = path.stat().st_size
+            most.append(sum(sizes.values()))
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        return call(), max(most)
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_gzip_archive_is_unpacked_once_and_a_changed_one_anew(tmp_path):
+    path, cache = write(tmp_path / "shard.tar.gz", jpeg_tiles()), tmp_path / "cache"
+    assert len(list(TarDataset(path, cache=cache))) == 60
+    (copy,) = copies(cache)
+    inode = copy.stat().st_ino
+    assert len(list(TarDataset(path, cache=cache))) == 60
+    assert copy.stat().st_ino == inode
+    write(path, python_sources())
+    assert TarDataset(path, cache=cache)[0]["__key__"].startswith("email/")
+    assert len(copies(cache)) == 2
+    # For want of room, the copy of the older version goes first.
+    size = sum(each.stat().st_size for each in copies(cache))
+    other = write(tmp_path / "other.tar.gz", jpeg_tiles()[:9])
+    assert len(TarDataset(other, cache=cache, remote={"max_cache_bytes": size})) == 3
+    assert copy not in copies(cache)
+    assert len(copies(cache)) == 2
+
+
+@pytest.mark.parametrize("damage", [0, 5000, None])
+def test_a_copy_that_was_damaged_cut_or_lost_is_made_again(tmp_path, damage):
+    path, cache = write(tmp_path / "shard.tar.gz", jpeg_tiles()), tmp_path / "cache"
+    samples = list(TarDataset(path, cache=cache))
+    (copy,) = copies(cache)
+    size = copy.stat().st_size
+    if damage is None:
+        copy.unlink()
+    else:
+        os.truncate(copy, damage)
+        if not damage:
+            os.truncate(copy, size)  # zeros of the right length
+    assert list(TarDataset(path, cache=cache)) == samples
+    assert [each.stat().st_size for each in copies(cache)] == [size]
+
+
+def unpacks(path, cache):
+    return len(TarDataset(path, cache=cache, progress=False))
+
+
+def test_what_a_killed_unpacking_left_is_found_and_removed(tmp_path, shards):
+    large, folder = tmp_path / "large.tar.gz", tmp_path / "cache" / "remote"
+    large.write_bytes(gzip.compress(random.Random(1).randbytes(1 << 20), 1) * 64)
+    child = Child(unpacks, large, tmp_path / "cache")
+    while not any(part.stat().st_size for part in folder.glob("*.part")):
+        time.sleep(0.001)
+    child.kill()
+    left = leftovers(folder)
+    assert [name.rpartition(".")[2] for name in left] == ["lock", "part"]
+    paths, _ = shards
+    assert unpacks(paths[0], tmp_path / "cache") == SAMPLES
+    assert leftovers(folder) == []
+    assert len(kept(folder)) == 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_unpacked_copies_count_in_the_bound_of_the_cache(tmp_path, shards, workers):
+    paths, samples = shards
+    bound = 3 * SHARD
+    dataset = TarDataset(paths, cache=tmp_path / "cache", remote={"max_cache_bytes": bound, "timeout": 60})
+    loader = sk.Loader(dataset, sk.RandomSampler(seed=7), batch_size=4, num_workers=workers, collate_fn=list)
+
+    def read():
+        return [sample for batch in loader for sample in batch]
+
+    found, most = watched(tmp_path / "cache" / "remote", read)
+    assert Counter(sample["__key__"] for sample in found) == Counter(samples.keys())
+    assert all(sample["bin"] == samples[sample["__key__"]] for sample in found)
+    assert SHARD // 2 < most <= bound
+    assert leftovers(tmp_path / "cache" / "remote") == []
+
+
+def test_a_cache_that_holds_one_copy_serves_all(tmp_path, shards):
+    paths, samples = shards
+    dataset = TarDataset(paths, cache=tmp_path / "cache", remote={"max_cache_bytes": SHARD, "timeout": 5})
+    ids = random.Random(1).choices(range(6 * SAMPLES), k=30)
+    assert [sample["bin"] for sample in dataset.__getitems__(ids)] == [samples[f"{id:03}"] for id in ids]
+    assert len(copies(tmp_path / "cache")) == 1
+
+
+def test_a_copy_that_does_not_fit_is_an_error_before_it_fills_the_disk(tmp_path, shards):
+    paths, _ = shards
+    dataset = TarDataset(paths, cache=tmp_path / "cache", remote={"max_cache_bytes": SHARD // 2})
+    with pytest.raises(
+        sk.DatasetError, match=r"does not fit into the cache: .*\(max_cache_bytes\).*; raise max_"
+    ):
+        len(dataset)
+    assert leftovers(tmp_path / "cache" / "remote") == []
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_an_archive_that_unpacks_to_more_than_it_may_is_an_error_that_names_the_limit(tmp_path, on_error):
+    path = tmp_path / "bomb.tar.gz"
+    path.write_bytes(gzip.compress(bytes(10_000_000)))
+    remote = {"max_unpacked_bytes": 5_000_000}
+    dataset = TarDataset(path, on_error=on_error, cache=tmp_path / "cache", remote=remote)
+    problem = r"bomb\.tar\.gz: unpacks to more than 5000000 bytes \(max_unpacked_bytes\).*say remote="
+    with pytest.raises(sk.DatasetError, match=problem):
+        len(dataset)
+    assert leftovers(tmp_path / "cache" / "remote") == []
+    assert kept(tmp_path / "cache" / "remote") == []
+
+
+@pytest.mark.parametrize("name", ["bin.gz", "npz"])
+def test_a_field_that_unpacks_to_more_than_memory_should_hold_is_an_error(name):
+    zeros = np.zeros(300 << 20, np.uint8)
+    stream = io.BytesIO()
+    if name == "npz":
+        np.savez_compressed(stream, a=zeros)
+    else:
+        stream.write(gzip.compress(zeros, 1))
+    problem = f"field '{name}': unpacks to more than \\d+ bytes, 200 times .*; leave it out by only="
+    with pytest.raises(sk.DatasetError, match=problem):
+        Decode(())({"__key__": "a", name: stream.getvalue()})
+
+
+@pytest.mark.campaign
+def test_without_a_limit_nothing_unpacks_to_more_than_two_hundred_times_its_size():
+    bomb = gzip.compress(bytes(1 << 24), 9)
+
+    unpacked = 0
+    with pytest.raises(TooLargeError) as caught:
+        for piece in inflated(lambda _: bomb):
+            unpacked += len(piece)
+    assert caught.value.limit == FLOOR
+    assert FLOOR - (1 << 20) <= unpacked <= FLOOR
