@@ -1,0 +1,214 @@
+"""Each error of opening and reading an archive says its place, the value and the mend, word for word."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import os
+import resource
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.absent import AbsentError
+from samplerkit.storage.tar.archive import Archive
+from samplerkit.storage.tar.dataset import TarDataset
+from tests.storage.tar.shards import write
+
+LARGE = 70_000
+"""Bytes of a file that is read by itself."""
+
+
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@contextmanager
+def error_that_says(text, kind=sk.DatasetError):
+    """An error of exactly this class with exactly this message; no descriptor stays open after it."""
+    before = open_files()
+    with pytest.raises(sk.DatasetError) as caught:
+        yield
+    told = str(caught.value).partition("\nsamplerkit:")[0]
+    assert (type(caught.value), told) == (kind, text)
+    del caught
+    assert open_files() <= before
+
+
+@pytest.fixture(name="path")
+def fixture_path(tmp_path):
+    """Ten samples: nine small ones of two files, and a large one."""
+    files = [(f"{n}.{name}", f"{n} {name}".encode()) for n in range(9) for name in ("txt", "cls")]
+    return write(tmp_path / "shard.tar", [*files, ("9.bin", bytes(LARGE)), ("9.txt", b"last")])
+
+
+@pytest.fixture(name="dataset")
+def fixture_dataset(path, tmp_path):
+    dataset = TarDataset(path, cache=tmp_path / "cache", max_handles=1)
+    len(dataset)
+    return dataset
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("nowhere", "No such file or directory"), ("loop", "Too many levels of symbolic links")],
+)
+def test_a_file_that_cannot_be_looked_at(tmp_path, name, reason):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with error_that_says(f"{tmp_path}/{name}: cannot be read ({reason})", AbsentError):
+        Archive.of(f"{tmp_path}/{name}")
+
+
+def test_a_copy_goes_by_the_name_of_what_it_is_a_copy_of(tmp_path):
+    with error_that_says("s3://b/x.tar: cannot be read (No such file or directory)", AbsentError):
+        Archive.of("s3://b/x.tar", f"{tmp_path}/copy", "tag")
+    (tmp_path / "copy").write_bytes(b"x")
+    archive = Archive.of("s3://b/x.tar", f"{tmp_path}/copy", "tag")
+    (tmp_path / "copy").unlink()
+    with error_that_says("s3://b/x.tar: cannot be opened (No such file or directory)", AbsentError):
+        archive.open()
+
+
+def test_a_folder_is_no_archive(tmp_path):
+    with error_that_says(f"{tmp_path}: is no plain file; give the files themselves", AbsentError):
+        Archive.of(str(tmp_path))
+
+
+def test_an_archive_that_was_written_since(path, dataset):
+    with path.open("ab") as file:
+        file.write(bytes(512))
+    with error_that_says(f"{path}: was changed while it was in use; make the dataset anew"):
+        dataset[0]
+    os.truncate(path, path.stat().st_size - 512)
+    os.utime(path, ns=(0, 0))
+    with error_that_says(f"{path}: was changed while it was in use; make the dataset anew"):
+        dataset[0]
+
+
+def test_an_archive_that_is_gone(path, dataset):
+    path.unlink()
+    with error_that_says(f"{path}: cannot be opened (No such file or directory)", AbsentError):
+        dataset[0]
+
+
+def test_a_process_without_descriptors_lacks_no_archive(path, tmp_path):
+    """That is no fault of the archive: it is an error, also where what is missing is skipped."""
+    dataset = TarDataset(path, cache=tmp_path / "cache", lengths=[10], on_error="skip")
+    dataset.keys()
+    dataset.close()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    held = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 8, before[1]))
+        with pytest.raises(OSError, match="Too many open files"):
+            while True:
+                held.append(os.open("/dev/null", os.O_RDONLY))
+        archive = Archive.of(str(path))
+        with pytest.raises(sk.DatasetError) as caught:
+            archive.open()
+        with pytest.raises(sk.DatasetError) as skipping:
+            dataset[0]
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    text = f"{path}: cannot be opened (Too many open files)"
+    for error in (caught.value, skipping.value):
+        assert (type(error), str(error)) == (sk.DatasetError, text)
+    assert dataset[0]["txt"] == b"0 txt"
+
+
+def test_another_compression(path, tmp_path):
+    packed = tmp_path / "packed.tar"
+    packed.write_bytes(bz2.compress(path.read_bytes()))
+    mend = "unpack it, or pack it with gzip"
+    with error_that_says(f"{packed}: is compressed by bzip2, which is not supported; {mend}"):
+        len(TarDataset(packed, cache=tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(
+    ("cut", "ids", "length", "start", "have"),
+    [
+        # A small sample is read by one call, from its first file to the end of its last one.
+        pytest.param(2 * 1024 + 3, [1], 1024 + 5, 2560, 0, id="one small sample, none of it"),
+        pytest.param(2560 + 900, [1], 1024 + 5, 2560, 900, id="one small sample, a part of it"),
+        pytest.param(2560 + 900, [1, 2], 3072 + 5, 2560, 900, id="two neighbours"),
+        # A large one is read file by file.
+        pytest.param(18_944 + 60_000, [9], LARGE, 18_944, 60_000, id="one large sample"),
+        pytest.param(18_944 + 60_000, [0, 9], LARGE, 18_944, 60_000, id="a small and a large sample"),
+    ],
+)
+def test_an_archive_that_became_shorter(path, dataset, cut, ids, length, start, have):
+    first = dataset[0]
+    os.truncate(path, cut)
+    problem = f"became shorter while in use: of {length} bytes at byte {start} it has {have}"
+    with error_that_says(f"{path}: {problem}; make the dataset anew"):
+        dataset[ids[0]] if len(ids) == 1 else dataset.__getitems__(ids)
+    assert dataset[0] == first
+
+
+@pytest.mark.parametrize("ids", [[2], [0, 2], [2, 5, 9]])
+def test_a_checksum_that_is_another_one(path, tmp_path, ids):
+    dataset = TarDataset(path, cache=tmp_path / "cache", checksums=True)
+    whole = dataset.__getitems__([0, 1, 2, 5, 9])
+    offset = 2 * 2048 + 1536
+    status = path.stat()
+    with path.open("r+b") as file:
+        file.seek(offset)
+        assert file.read(5) == b"2 cls"
+        file.seek(offset)
+        file.write(b"3")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    problem = f"damaged data at byte {offset}: 'cls' of '2' has another checksum"
+    with error_that_says(f"{path}: {problem}; fetch or make the archive anew"):
+        dataset[ids[0]] if len(ids) == 1 else dataset.__getitems__(ids)
+    assert dataset.__getitems__([0, 1, 5, 9]) == [*whole[:2], *whole[3:]]
+
+
+@pytest.fixture(name="packed")
+def fixture_packed(path, tmp_path):
+    """A gzip archive whose index is known."""
+    packed = Path(f"{path}.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+    len(TarDataset(packed, cache=tmp_path / "cache"))
+    return packed
+
+
+def unpacked(folder):
+    (copy,) = folder.glob("*.tar")
+    return copy
+
+
+def test_an_unpacked_copy_of_another_size(packed, tmp_path):
+    copy = unpacked(tmp_path / "cache")
+    os.truncate(copy, 5000)
+    dataset = TarDataset(packed, cache=tmp_path / "cache")
+    len(dataset)
+    with error_that_says(f"{packed}: its unpacked copy was changed, got '{copy}'; delete the copy"):
+        dataset[0]
+
+
+def test_a_gzip_archive_that_was_damaged_after_it_was_indexed(packed, tmp_path):
+    unpacked(tmp_path / "cache").unlink()
+    status = packed.stat()
+    data = bytearray(packed.read_bytes())
+    data[-8] ^= 1  # its own checksum
+    packed.write_bytes(data)
+    os.utime(packed, ns=(status.st_atime_ns, status.st_mtime_ns))
+    detail = "Error -3 while decompressing data: incorrect data check; the whole archive is in doubt"
+    mend = "fetch or make the archive anew, or say on_error='skip' to count and skip what is damaged"
+    dataset = TarDataset(packed, cache=tmp_path / "cache")
+    len(dataset)
+    with error_that_says(f"{packed}: damaged gzip at byte 0: {detail}; {mend}"):
+        dataset[0]
+
+
+def test_a_cache_that_nothing_can_be_unpacked_into(packed, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with error_that_says(
+        f"cache: cannot be written to (Not a directory), got '{tmp_path}/file'; say cache=FOLDER"
+    ):
+        len(TarDataset(packed, cache=tmp_path / "file"))
