@@ -17,7 +17,7 @@ from samplerkit.storage.tar.costs import (
     EpochCosts,
     FetchCosts,
     epoch_costs,
-    fetches_whole,
+    stretch_of,
 )
 
 COUNTED_SAMPLES = 1 << 20
@@ -98,7 +98,7 @@ def transfers(view: RunView, epoch: int) -> Transfers | None:
         return None
     sizes, unknown = _sizes(dataset)
     cached = _cached_files(dataset, sizes)
-    way = _way(view, epoch, cached)
+    way, is_local = _way(view, epoch, cached, sizes)
     costs, is_counted = _counted(view, epoch, sizes, cached)
     found = Transfers(
         num_files=layout.num_files,
@@ -114,19 +114,30 @@ def transfers(view: RunView, epoch: int) -> Transfers | None:
     )
     if not is_remote or (found.ratio or 0) <= COSTLY:
         return found
-    return Transfers(**{**vars(found), "advice": _advice(found, layout.num_samples)})
+    lanes = view.num_ranks if is_local and way == "ranges" else None
+    return Transfers(**{**vars(found), "advice": _advice(found, layout.num_samples, lanes)})
 
 
-def _way(view: RunView, epoch: int, cached: int | None) -> str:
-    """Tells how a dataset reads in this order: as it was asked to, or as it will find out by itself."""
+def _way(view: RunView, epoch: int, cached: int | None, sizes: Ids | None) -> tuple[str, bool]:
+    """Tells how a dataset reads in this order, as it was asked to, or as it will find out by itself.
+
+    Returns:
+        `whole`, or `ranges` where a rank reads so; and whether the order stays in few files for a while.
+    """
     dataset, layout = view.run.dataset, view.layout
     fetch = getattr(dataset, "fetch", "shards")  # files of other kinds are read as a whole
     if fetch in {None, "ranges"}:  # None: in place, on a disk of this machine
-        return "ranges"
+        return "ranges", False
     if fetch == "shards":
-        return "whole"
-    shards = (layout.file_of(ids) for _, ids in view.reading(epoch).batches())
-    return "whole" if fetches_whole(shards, layout.sizes, cached or layout.num_files) else "ranges"
+        return "whole", False
+    shard_bytes = None if sizes is None else int(sizes.mean())
+    # Where ranks share lanes, those in the middle read of two, and less of each file.
+    for rank in sorted({0, view.num_ranks // 2, view.num_ranks - 1}):
+        shards = (layout.file_of(ids) for _, ids in view.reading(epoch, rank).batches())
+        found = stretch_of(shards, layout.sizes, cached or layout.num_files, 1, shard_bytes)
+        if not found.is_whole:
+            return "ranges", found.is_local
+    return "whole", True
 
 
 def _sizes(dataset: Any) -> tuple[Ids | None, str]:
@@ -180,10 +191,12 @@ def _batches(view: RunView, epoch: int) -> Iterator[Ids]:
         yield from (ids for ids in step if ids is not None)
 
 
-def _advice(found: Transfers, num_samples: int) -> str:
+def _advice(found: Transfers, num_samples: int, lanes: int | None) -> str:
     size = -(-num_samples * FILES_IN_A_BLOCK // max(1, found.num_files))
     partial = f"shuffle: partial with partial_size: {size}"
     costs = f"costs {found.ratio or 0:.1f} times as much as fetching each file once"
+    if lanes is not None:
+        return f"reading single samples {costs}: several ranks read each file, say lanes: {lanes}"
     if found.way == "ranges":
         return f"reading single samples {costs}: take {partial}, or a cache for all files and fetch: shards"
     held = f"the cache holds {found.cached_files} files"

@@ -17,6 +17,9 @@ GOOD_PART = 0.5
 REQUEST_BYTES = 1 << 20
 """The bytes that could be fetched in the time of one request: 20 to 50 ms of a few hundred Mbit/s."""
 
+SEVERAL = 4
+"""So many samples of each shard in one stretch are no chance: GLOBAL meets few shards twice in one."""
+
 COSTLY = 2.0
 """From so many times the cost of fetching on, reading single samples is advised against."""
 
@@ -61,8 +64,12 @@ class EpochCosts:
         """How many times the cost of fetching shards reading single samples has."""
         return self.ranges.cost / max(1, self.shards.cost)
 
-    def advice(self) -> str:
+    def advice(self, *, is_local: bool = False) -> str:
         """Says in a sentence what to do where single samples cost more than `COSTLY` times as much; else "".
+
+        Args:
+            is_local: whether the order stays in few shards for a while, of each of which other ranks read a
+                part as well.
 
         Example:
             >>> EpochCosts(FetchCosts(64, 10**9), FetchCosts(100_000, 10**9)).advice()[:68]
@@ -70,26 +77,50 @@ class EpochCosts:
         """
         if self.ratio <= COSTLY:
             return ""
+        mend = "read PARTIAL in blocks of a few shards, or with room for all in the cache say fetch='shards'"
+        if is_local:
+            mend = "several ranks read each shard, so say lanes, as many as ranks, or fetch='shards'"
         return (
             f"reading single samples takes about {_described(self.ranges)} an epoch, and fetching each shard "
-            f"once {_described(self.shards)}: read PARTIAL, or give the cache on disk room for all shards "
-            "and say fetch='shards'"
+            f"once {_described(self.shards)}: {mend}"
         )
 
 
-def fetches_whole(upcoming: Iterable[Ids], lengths: Ids, most_shards: int, sharers: int = 1) -> bool:
+@dataclass(frozen=True)
+class Stretch:
+    """What is wanted next, in short.
+
+    Args:
+        is_whole: whether whole shards are fetched for it.
+        is_local: whether it stays in few shards for a while.
+        is_short: whether the epoch ends before that can be told.
+    """
+
+    is_whole: bool
+    is_local: bool
+    is_short: bool = False
+
+
+def fetches_whole(
+    upcoming: Iterable[Ids],
+    lengths: Ids,
+    most_shards: int,
+    sharers: int = 1,
+    shard_bytes: int | None = None,
+) -> bool:
     """Tells whether whole shards are fetched, rather than single samples read.
 
     It looks at what is read next, through windows as long as half of a mean shard, one, two, four shards and
     so on, up to what the cache on disk can hold. Whole shards are fetched if there is a window that
 
-    - wants at least `GOOD_PART` of all samples of the shards that it touches, and
+    - wants at least `GOOD_PART` of all samples of the shards that it touches, or `SEVERAL` of each, if
+      fetching these shards costs no more than reading its samples; and
     - touches at most half of the dataset's shards: else the order goes all over the dataset, which only looks
       local because the dataset is small.
 
-    Samples stand for bytes: those of one shard are taken to be of one size, which needs no request. So
-    orders that stay in few shards for a while (FALSE, FILES, INFILE, PARTIAL) fetch shards, and GLOBAL reads
-    samples.
+    Samples stand for bytes: all shards are taken to be of one size, and so are all samples. So orders that
+    stay in few shards for a while (FALSE, FILES, INFILE, PARTIAL) fetch shards, also where several ranks read
+    parts of the same shards, and GLOBAL reads samples.
 
     Args:
         upcoming: the shards of the samples that this process reads next, batch by batch; looked at as far as
@@ -98,6 +129,7 @@ def fetches_whole(upcoming: Iterable[Ids], lengths: Ids, most_shards: int, share
         most_shards: how many shards the cache on disk can hold.
         sharers: how many processes read an order together and fetch each shard once for all of them: the
             workers of a loader.
+        shard_bytes: the size of a shard; None where that is not known: then only the part counts.
 
     Example:
         >>> lengths = np.full(100, 50)
@@ -106,25 +138,44 @@ def fetches_whole(upcoming: Iterable[Ids], lengths: Ids, most_shards: int, share
         >>> fetches_whole([in_order], lengths, 100), fetches_whole([everywhere], lengths, 100)
         (True, False)
     """
+    return stretch_of(upcoming, lengths, most_shards, sharers, shard_bytes).is_whole
+
+
+def stretch_of(
+    upcoming: Iterable[Ids], lengths: Ids, most_shards: int, sharers: int, shard_bytes: int | None
+) -> Stretch:
+    """Looks at what is read next, as `fetches_whole` says."""
     if lengths.size <= 1:
-        return True
+        return Stretch(is_whole=True, is_local=True)
     total = int(lengths.sum())
     batches = iter(upcoming)
     seen = np.zeros(0, dtype=np.int64)
     length = total / lengths.size / 2
-    while length <= most_shards * total / lengths.size:
+    is_local = is_over = False
+    while not is_over and length <= most_shards * total / lengths.size:
         own = max(_LEAST_WINDOW, int(length / sharers))
-        while seen.size < own and (batch := next(batches, None)) is not None:
-            seen = np.concatenate([seen, batch])
-        if seen.size < own or own > MOST_SAMPLES:
-            return False
-        touched = np.unique(seen[:own])
+        while seen.size < own and not is_over:
+            batch = next(batches, None)
+            is_over = batch is None
+            seen = seen if batch is None else np.concatenate([seen, batch])
+        window = seen[:own]
+        touched = np.unique(window)
+        if not window.size or own > MOST_SAMPLES:
+            break
         if 2 * touched.size > lengths.size:
-            return False
-        if min(own * sharers, total) >= GOOD_PART * lengths[touched].sum():
-            return True
+            return Stretch(is_whole=False, is_local=is_local)
+        wanted = min(window.size * sharers, total)
+        is_local = is_local or wanted >= SEVERAL * touched.size
+        if wanted >= GOOD_PART * lengths[touched].sum():
+            return Stretch(is_whole=True, is_local=True)
+        if shard_bytes is not None and wanted >= SEVERAL * touched.size:
+            of_samples = round(wanted * shard_bytes * lengths.size / max(1, total))
+            whole, single = touched.size * shard_bytes, of_samples
+            if FetchCosts(touched.size, whole).cost <= FetchCosts(wanted, single).cost:
+                return Stretch(is_whole=True, is_local=True)
         length *= 2
-    return False
+    is_short = is_over and (not is_local or 2 * seen.size * sharers * lengths.size < total)
+    return Stretch(is_whole=False, is_local=is_local, is_short=is_short)
 
 
 def epoch_costs(

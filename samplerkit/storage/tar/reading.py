@@ -20,7 +20,7 @@ from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.batches import Batch, Batches
 from samplerkit.storage.tar.contents import THREADS, Contents
-from samplerkit.storage.tar.costs import EpochCosts, FetchCosts, fetches_whole
+from samplerkit.storage.tar.costs import EpochCosts, FetchCosts, Stretch, stretch_of
 from samplerkit.storage.tar.flaws import Skipped
 from samplerkit.storage.tar.index import Index
 from samplerkit.storage.tar.met_indexes import MetIndexes
@@ -74,6 +74,7 @@ class ShardReading:
         self._batches: Batches | None = None
         self._is_whole: bool | None = None  # None: it was not told what comes
         self._epoch_samples = contents.layout.num_samples
+        self._stretch: Stretch | None = None
         self._costs: EpochCosts | None = None
         self._has_warned = False
 
@@ -104,7 +105,9 @@ class ShardReading:
             batches, looked_at = tee(batches)
             _, sharers = this_worker()
             shards = map(layout.file_of, looked_at)
-            is_whole = fetches_whole(shards, layout.sizes, self._shards.cache_capacity(), sharers)
+            room, shard_bytes = self._shards.cache_capacity(), self._shards.shard_bytes()
+            stretch = stretch_of(shards, layout.sizes, room, sharers, shard_bytes)
+            is_whole, self._stretch = stretch.is_whole, stretch
             # Else all that is read later would be kept for it.
             del shards, looked_at
         if self._batches is not None:
@@ -274,10 +277,11 @@ class ShardReading:
         self._costs = EpochCosts(whole, FetchCosts(round(read.requests * scale), round(read.bytes * scale)))
 
     def _warn_of_costs(self) -> None:
-        if self._has_warned or self._fetching.fetch != "auto" or this_worker()[0] != 0:
+        if self._has_warned or self._stretch is None or this_worker()[0] != 0:
             return
-        if self._costs is not None:
+        # The last samples of an epoch say nothing of a whole one.
+        if self._costs is not None and not self._stretch.is_short:
             self._has_warned = True
-            advice = self._costs.advice()
+            advice = self._costs.advice(is_local=self._stretch.is_local)
             if advice:
                 warnings.warn(f"{self._shards.names[0]}: {advice}", stacklevel=2)

@@ -114,19 +114,25 @@ class Shards:
         """Gives what stands for a shard that is known to be lost."""
         return Shard(self.names[number], 0, index, Reader(Catalogue.of(index), self.cache, 1), None)
 
+    def shard_bytes(self) -> int | None:
+        """Tells the size of the first remote shard, for all; None where that cannot be told."""
+        url = next(filter(is_remote, self.urls), None)
+        if url is None or self.storage is None:
+            return None
+        try:
+            size = self.storage.version(url).size
+        except DatasetError:  # it may be one that this process does not read
+            return None
+        return None if size == UNKNOWN_SIZE or size <= 0 else size
+
     def cache_capacity(self) -> int:
         """Tells how many shards the cache on disk can hold, if all are as large as one of them."""
-        number = next((number for number in range(len(self.urls)) if self.is_remote(number)), None)
-        if number is None or self.storage is None:
-            return len(self.urls)
-        try:
-            size = self.storage.version(self.urls[number]).size
-        except DatasetError:  # it may be one that this process does not read
-            size = UNKNOWN_SIZE
-        if size <= 0:
+        size = self.shard_bytes()
+        if size is None or self.storage is None:
             return len(self.urls)
         # Of a compressed one, the half of the room is for what is unpacked of it.
-        parts = 2 if self.names[number].endswith((".gz", ".tgz")) else 1
+        first = next(name for name in self.names if is_remote(name))
+        parts = 2 if first.endswith((".gz", ".tgz")) else 1
         return _room(self.storage.options) // (parts * size)
 
     def local_path(self, number: int) -> str | None:
