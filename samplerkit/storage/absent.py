@@ -39,4 +39,5 @@ def unopened(name: str, what: str, error: OSError) -> DatasetError:
         error: of the system.
     """
     kind = AbsentError if error.errno in ERRNOS else DatasetError
-    return kind(name, f"{what} ({error.strerror})")
+    mend = "put it there again, or leave it out of the dataset" if error.errno == errno.ENOENT else ""
+    return kind(name, f"{what} ({error.strerror})", mend=mend)

@@ -171,7 +171,9 @@ def _guarded(path: str, what: str, call: Callable[[], Result]) -> Result:
     except Exception as error:
         if isinstance(error, SamplerkitError) and path in error.place:
             raise
-        raise DatasetError(path, f"cannot be {what} ({type(error).__name__}: {error})") from error
+        is_gone = isinstance(error, FileNotFoundError)
+        mend = "put it there again, or leave it out of the dataset" if is_gone else ""
+        raise DatasetError(path, f"cannot be {what} ({type(error).__name__}: {error})", mend=mend) from error
 
 
 def _parsed(call: Callable[[], Result]) -> Result:

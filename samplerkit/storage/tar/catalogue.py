@@ -155,7 +155,6 @@ def _reopened(archives: tuple[Archive, ...], path: Path, fingerprint: str) -> Ca
     """Maps a catalogue in another process."""
     found = _read(archives, path, verify=False)
     if found is None or found.meta.get("fingerprint") != fingerprint:
-        raise DatasetError(
-            "cache", "has lost an index that is in use", str(path), mend="make the dataset anew"
-        )
+        mend = "leave the cache alone while it is in use, and make the dataset anew"
+        raise DatasetError("cache", "has lost an index that is in use", str(path), mend=mend)
     return found

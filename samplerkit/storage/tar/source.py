@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, Protocol, final
+from typing import Any, Literal, Protocol, cast, final
 
 import numpy as np
 
@@ -143,14 +143,19 @@ class IndexedSource(Source):
         self._max_handles = max_handles
         self._checksums = checksums
         self._cache = cache
+        self._made: tuple[Any, ...] | None = None
 
     @once
     def catalogue(self) -> Catalogue:
         """Where all samples lie; made at first use.
 
         Raises:
-            DatasetError: an archive cannot be read, or has a flaw and flaws are errors.
+            DatasetError: an archive cannot be read, or has a flaw and flaws are errors; or another process
+                made it, and it is not in the cache any more.
         """
+        if self._made is not None:
+            make, arguments = self._made
+            return cast(Catalogue, make(*arguments))
         archives = tuple(Archive.of(name) for name in self.names)
         found = open_catalogue(archives, self._cache, checksums=self._checksums, progress=self.progress)
         if self._on_error == "raise" and len(found.skipped):
@@ -208,8 +213,12 @@ class IndexedSource(Source):
             reader.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # What shows the progress belongs to this process.
-        return {**self.__dict__, "progress": silence}
+        # What shows the progress belongs to this process. The catalogue is mapped at its first use: an error
+        # of unpickling ends a spawned worker before it can say anything.
+        state = {**self.__dict__, "progress": silence}
+        state.pop("reader", None)
+        made = state.pop("catalogue", None)
+        return state if made is None else {**state, "_made": made.__reduce__()}
 
 
 def warn_of_skipped(skipped: Skipped, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -114,6 +115,17 @@ def test_workers_read_what_one_process_reads(tmp_path, context, suffix):
     received = [sample for batch in loader for sample in batch]
     assert len(received) == 60
     assert {key: (image.tobytes(), label) for image, label, key in received} == expected
+
+
+def test_spawned_workers_say_that_the_cache_was_emptied(tmp_path):
+    cache = tmp_path / "cache"
+    dataset = TarDataset(many(tmp_path, 4), cache=cache).decode().to_tuple("cls")
+    assert dataset[0] == (0,)
+    shutil.rmtree(cache)
+    loader = sk.Loader(dataset, batch_size=2, num_workers=1, multiprocessing_context="spawn")
+    problem = r"cache: has lost an index that is in use, got .*; leave the cache alone while it is in use"
+    with pytest.raises(sk.DatasetError, match=problem):
+        list(loader)
 
 
 @pytest.mark.parametrize("is_open", [False, True])
