@@ -11,6 +11,7 @@ well.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -92,7 +93,9 @@ def train(folder: Path, checkpoint: Path, epochs: int = 5) -> None:
     def save() -> None:
         # In one file, so that model and order always belong together. In a job, rank 0 writes it.
         parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-        torch.save({**parts, "loader": loader.state_dict()}, checkpoint.with_suffix(".new"))
+        with checkpoint.with_suffix(".new").open("wb") as file:
+            torch.save({**parts, "loader": loader.state_dict()}, file)
+            os.fsync(file.fileno())  # on the disk before it has its name
         checkpoint.with_suffix(".new").replace(checkpoint)  # at once: the old one or the new one
 
     if checkpoint.exists():

@@ -10,6 +10,7 @@ changes but that rank 0 alone writes the checkpoint.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -56,7 +57,9 @@ def train(folder: Path, epochs: int = 3) -> bool:
                         "optimizer": optimizer.state_dict(),
                         "loader": loader.state_dict(),  # counts this batch too
                     }
-                    torch.save(state, folder / "checkpoint.new")
+                    with (folder / "checkpoint.new").open("wb") as file:
+                        torch.save(state, file)
+                        os.fsync(file.fileno())  # on the disk before it has its name
                     (folder / "checkpoint.new").replace(checkpoint)  # at once: the old one or the new one
                     print(f"stopped in epoch {loader.epoch}", flush=True)
                     return False

@@ -7,6 +7,7 @@ torchrun --standalone --nproc-per-node 2 docs/trainers/train_ddp.py FOLDER
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 import torch
@@ -56,7 +57,9 @@ def train(folder: Path, epochs: int) -> None:
                         "loader": loader.state_dict(),  # the same on every rank
                         "step": step,
                     }
-                    torch.save(state, folder / "checkpoint.new")
+                    with (folder / "checkpoint.new").open("wb") as file:
+                        torch.save(state, file)
+                        os.fsync(file.fileno())  # on the disk before it has its name
                     (folder / "checkpoint.new").replace(checkpoint)  # at once: the old one or the new one
             if rank == 0:
                 print(f"epoch {epoch}: {step} steps, test accuracy {accuracy(network):.3f}", flush=True)

@@ -6,6 +6,7 @@ python docs/trainers/train_hydra.py [epochs=3] [loader.batch_size=16] [sampler=c
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import hydra
@@ -50,7 +51,9 @@ def train(config: DictConfig) -> None:
                 if step % 5 == 0:
                     state = {"network": network.state_dict(), "optimizer": optimizer.state_dict()}
                     state |= {"loader": loader.state_dict(), "step": step}
-                    torch.save(state, folder / "checkpoint.new")
+                    with (folder / "checkpoint.new").open("wb") as file:
+                        torch.save(state, file)
+                        os.fsync(file.fileno())  # on the disk before it has its name
                     (folder / "checkpoint.new").replace(checkpoint)
             print(f"epoch {epoch}: {step} steps, test accuracy {accuracy(network):.3f}", flush=True)
 

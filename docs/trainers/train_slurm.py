@@ -7,6 +7,7 @@ srun --ntasks 2 python docs/trainers/train_slurm.py FOLDER     (with MASTER_ADDR
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import time
 from pathlib import Path
@@ -52,7 +53,9 @@ def train(loader: sk.Loader, folder: Path, epochs: int, stop: list[int]) -> None
             if asked and rank == 0:
                 state = {"network": network.state_dict(), "optimizer": optimizer.state_dict()}
                 state |= {"loader": loader.state_dict(), "step": step}
-                torch.save(state, folder / "checkpoint.new")
+                with (folder / "checkpoint.new").open("wb") as file:
+                    torch.save(state, file)
+                    os.fsync(file.fileno())  # on the disk before it has its name
                 (folder / "checkpoint.new").replace(checkpoint)
                 print(f"stopped in epoch {epoch} after {step} steps", flush=True)
             if asked:

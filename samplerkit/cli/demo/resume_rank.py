@@ -20,6 +20,7 @@ from samplerkit.cli.demo.rank import run_rank
 from samplerkit.cli.demo.train import LEARNING_RATE, Job, accuracy_of, digit_network, scaled
 from samplerkit.loading.loader import Loader
 from samplerkit.samplers.distributed import DistributedSampler
+from samplerkit.storage.atomic import atomic
 from samplerkit.storage.files.dataset import FileDataset
 
 EPOCHS = 4
@@ -81,8 +82,8 @@ def _save(job: Job, network: nn.Module, optimizer: Any, loader: Loader, saved: t
             "run": run,
             "step": step,
         }
-        torch.save(state, job.folder / "checkpoint.new")
-        (job.folder / "checkpoint.new").replace(job.folder / "checkpoint.pt")
+        with atomic(job.folder / "checkpoint.pt") as file:
+            torch.save(state, file)
     torch.distributed.barrier()
 
 
