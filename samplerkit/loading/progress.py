@@ -74,12 +74,17 @@ class Progress:
         """
         if self.iteration is not iteration:
             return
-        asked, self.iteration, self._asked_epoch = self._asked_epoch, None, None
+        asked, following = self._asked_epoch, self._following_epoch
+        self.iteration = self._asked_epoch = None
         # A trainer that counts batches does not ask for the end.
         if at_its_end or (self.delivered and self.reading.delivery.is_over_after(self.delivered)):
-            self.go_to(self.epoch + 1 if asked is None else asked)
+            self.go_to(following)
         elif asked is not None and asked != self.epoch:
             self.go_to(asked)
+
+    @property
+    def _following_epoch(self) -> int:
+        return self.epoch + 1 if self._asked_epoch is None else self._asked_epoch
 
     @property
     def reading(self) -> Reading:
@@ -114,5 +119,5 @@ class Progress:
         if not 0 <= steps <= delivery.job_steps:
             raise OutOfDatasetError("step", f"must be in [0, {delivery.job_steps}]", steps)
         if delivery.is_over_after(steps):
-            return self._run.state(self.epoch + 1, 0, self._tail)
+            return self._run.state(self._following_epoch, 0, self._tail)
         return self._run.state(self.epoch, delivery.position_after(steps), self._tail)

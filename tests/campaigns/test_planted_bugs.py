@@ -103,6 +103,13 @@ BUGS = [
         LOADERS,
     ),
     Bug(
+        "the state at the end forgets the epoch that was set",
+        "loading/progress.py",
+        "return self._run.state(self._following_epoch, 0, self._tail)",
+        "return self._run.state(self.epoch + 1, 0, self._tail)",
+        LOADERS,
+    ),
+    Bug(
         "close stays at the end of an epoch",
         "loading/loader.py",
         "self._progress.end_iteration(self._progress.iteration)",
@@ -189,8 +196,8 @@ BUGS = [
     Bug(
         "an epoch never ends",
         "loading/progress.py",
-        "self.epoch + 1 if asked is None",
-        "self.epoch if asked is None",
+        "self.epoch + 1 if self._asked_epoch is None",
+        "self.epoch if self._asked_epoch is None",
         LOADERS,
     ),
     Bug(

@@ -110,6 +110,7 @@ def test_an_epoch_set_during_an_iteration_is_read_next_however_that_ends(ended_b
         iteration = iter(loader)
         assert [[index for index, _ in next(iteration)] for _ in range(batches)] == epoch_of(0)[:batches]
         loader.set_epoch(epoch)
+        assert loader.state_dict()["epoch"] == (epoch if batches == 4 else 0)
         if ended_by == "its end":
             list(iteration)
         elif ended_by == "a break":

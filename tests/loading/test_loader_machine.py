@@ -1,4 +1,4 @@
-"""Any sequence of calls: iterate, break, save, load, resize, set_epoch, exhaust; checked against a model.
+"""Any calls: iterate, break, close, a second iterator, save, load, resize, set_epoch; against a model.
 
 The model is a list, an epoch and a position. `pytest -m campaign tests/loading/test_loader_machine.py` runs
 more of it.
@@ -45,11 +45,13 @@ class LoaderMachine(RuleBasedStateMachine):
         batch=st.integers(1, 5),
         num_samples=st.none() | st.integers(1, 9),
         after_break=st.sampled_from(["restart", "continue"]),
+        tail=st.sampled_from(["pad", "drop", "ragged"]),
+        run_ahead=st.booleans(),
     )
-    def start(self, shuffle, ranks, batch, num_samples, after_break):
+    def start(self, shuffle, ranks, batch, num_samples, after_break, tail, run_ahead):
         self.recipe = sk.DistributedSampler(shuffle=shuffle, num_samples=num_samples, partial_size=4, seed=9)
         self.constants = self.recipe.run_constants(sk.World(ranks, 0))
-        self.after_break = after_break
+        self.after_break, self.tail, self.run_ahead = after_break, tail, run_ahead
         self.epoch = self.position = 0
         self.saved = []
         self.resize(ranks, batch, 0)
@@ -64,6 +66,8 @@ class LoaderMachine(RuleBasedStateMachine):
                 num_workers=workers,
                 world=sk.World(ranks, rank),
                 after_break=self.after_break,
+                tail=self.tail,
+                run_ahead=self.run_ahead,
                 collate_fn=as_lists,
             )
             for rank in range(ranks)
@@ -71,6 +75,12 @@ class LoaderMachine(RuleBasedStateMachine):
         self.batches = None
         self.next_epoch = None
         self.delivered_any = False
+
+    @property
+    def is_over(self):
+        """Whether nothing is left to any rank."""
+        left = len(self.ids()) - self.position
+        return left == 0 or (self.tail == "drop" and left < self.ranks * self.batch)
 
     def ids(self):
         """The whole epoch, from the recipe and the constants of the first start."""
@@ -89,13 +99,15 @@ class LoaderMachine(RuleBasedStateMachine):
             self.batches = [iter(loader) for loader in self.loaders]
         for _ in range(steps):
             received = [next(batches, None) for batches in self.batches]
-            if None in received:
-                assert received == [None] * self.ranks
-                assert self.position == len(self.ids())
+            if received == [None] * self.ranks:
+                assert self.is_over
                 self.finish_epoch()
                 return
+            assert self.tail == "ragged" or None not in received
             kept = Counter()
             for loader, batch in zip(self.loaders, received, strict=True):
+                if batch is None:
+                    continue
                 pads = loader.pads(loader.step - 1)
                 kept.update(i for i, pad in zip(batch, pads, strict=True) if not pad)
             until = min(self.position + self.ranks * self.batch, len(self.ids()))
@@ -115,21 +127,31 @@ class LoaderMachine(RuleBasedStateMachine):
         raise AssertionError("the epoch does not end")
 
     @precondition(lambda self: self.batches is not None)
-    @rule()
-    def leave_early(self):
-        self.batches = None
-        if self.delivered_any and self.position == len(self.ids()):
+    @rule(how=st.sampled_from(["break", "close", "a second iterator"]))
+    def leave_early(self, how):
+        left, self.batches = self.batches, None
+        if self.delivered_any and self.is_over:
             self.finish_epoch()
         elif self.next_epoch not in {None, self.epoch}:
             self.epoch, self.position, self.delivered_any = self.next_epoch, 0, False
         self.next_epoch = None
+        if how == "close":
+            for loader in self.loaders:
+                loader.close()
+        if how == "a second iterator":
+            self.iterate(1)
+            for batches in left:
+                # One that came to its end before, with fewer batches than others, stays there.
+                with pytest.raises((sk.StateError, StopIteration)):
+                    next(batches)
 
     @rule()
     def save(self):
         states = [loader.state_dict() for loader in self.loaders]
         assert all(state == states[0] for state in states)
-        is_over = self.position == len(self.ids()) and self.position > 0
-        expected = (self.epoch + 1, 0) if is_over else (self.epoch, self.position)
+        is_over = self.position > 0 and self.is_over
+        following = self.epoch + 1 if self.next_epoch is None else self.next_epoch
+        expected = (following, 0) if is_over else (self.epoch, self.position)
         assert (states[0]["epoch"], states[0]["position"]) == expected
         self.saved.append((json.dumps(states[0]), *expected))
 
@@ -148,7 +170,8 @@ class LoaderMachine(RuleBasedStateMachine):
         self.resize(1, 3, workers)
         self.loaders[0].load_state_dict(json.loads(state))
         self.iterate(2)
-        self.leave_early()
+        if self.batches is not None:
+            self.leave_early("break")
 
     @rule(epoch=st.integers(0, 3))
     def set_epoch(self, epoch):

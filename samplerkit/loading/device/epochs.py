@@ -71,7 +71,8 @@ class Epochs:
 
     def state_dict(self) -> dict[str, Any]:
         """Gives the state after the batches handed out."""
-        return self._progress.state(self._epoch)
+        following = self._epoch + 1 if self._next_epoch is None else self._next_epoch
+        return self._progress.state(self._epoch, following)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin where a state stands.

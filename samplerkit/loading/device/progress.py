@@ -37,11 +37,12 @@ class Progress(Protocol):
         """The next iteration begins another epoch."""
         ...
 
-    def state(self, epoch: int) -> dict[str, Any]:
+    def state(self, epoch: int, following: int) -> dict[str, Any]:
         """Gives the state after the batches handed out.
 
         Args:
             epoch: the epoch that is being read, or is next.
+            following: the one after it.
         """
         ...
 
@@ -88,7 +89,7 @@ class Snapshots:
     def forget(self) -> None:
         """Nothing: what the loader makes of the epoch that its sampler is told is its own affair."""
 
-    def state(self, epoch: int) -> dict[str, Any]:
+    def state(self, epoch: int, following: int) -> dict[str, Any]:
         """The snapshot of the batch handed out last; before the first one, the loader's own state."""
         return self.note() if self._state is None else copy.deepcopy(self._state)
 
@@ -133,11 +134,11 @@ class Steps:
         """The next epoch begins with its first batch."""
         self._step = self._skipped = 0
 
-    def state(self, epoch: int) -> dict[str, Any]:
+    def state(self, epoch: int, following: int) -> dict[str, Any]:
         """The epoch and the step; at the end of an epoch the next one and 0."""
         step = self._step or self._skipped
         if step and step == self._length():
-            return {"schema": SCHEMA, "epoch": epoch + 1, "step": 0}
+            return {"schema": SCHEMA, "epoch": following, "step": 0}
         return {"schema": SCHEMA, "epoch": epoch, "step": step}
 
     def load(self, state: Mapping[str, Any]) -> int:

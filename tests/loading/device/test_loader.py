@@ -275,6 +275,8 @@ def test_set_epoch_during_an_iteration_holds_at_its_end():
     for number, _ in enumerate(loader):
         if number == 3:
             loader.set_epoch(9)
+        at_the_end = loader.state_dict()
+    assert at_the_end == {"schema": 1, "epoch": 9, "step": 0}
     assert read(loader) == epoch_order(9)
     loader.close()
 
