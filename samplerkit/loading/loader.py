@@ -14,6 +14,7 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.stage import DeviceStage, checked_device
+from samplerkit.loading.options import checked_options
 from samplerkit.loading.progress import Progress
 from samplerkit.loading.received import Received
 from samplerkit.loading.request import BadSamples, Skipped
@@ -29,13 +30,6 @@ from samplerkit.samplers.base import Sampler
 
 AfterBreak = Literal["restart", "continue"]
 """Where an iteration begins after one that was left early."""
-
-REFUSED = {
-    "shuffle": "give the sampler a shuffle mode",
-    "batch_sampler": "say batch_size; the loader makes the batches",
-    "in_order": "batches come in the order of the sampler",
-}
-"""Options of a DataLoader that a loader does not take, and what to do in place of them."""
 
 
 @final
@@ -114,9 +108,6 @@ class Loader:
     ) -> None:
         if isinstance(dataset, torch.utils.data.IterableDataset):
             raise ArgumentTypeError("dataset", "must be map-style, with __getitem__", dataset)
-        for option, mend in REFUSED.items():
-            if dataloader_options.pop(option, None) is not None:
-                raise ArgumentValueError(option, "is decided by the sampler", option, mend=mend)
         self._run: Final = Run(sampler, dataset, world)
         drops = arguments.boolean("drop_last", dataloader_options.pop("drop_last", False))
         self.dataset: Final = dataset
@@ -140,7 +131,7 @@ class Loader:
             self.batch_size,
             self.tail,
             skips,
-            dataloader_options,
+            checked_options(dataloader_options, self.num_workers),
             seed_draws=arguments.boolean("seed_draws", seed_draws),
         )
         self._received: Final = Received(self.dataset if self.num_workers else None)

@@ -10,7 +10,7 @@ from typing import Any, Protocol, final
 import torch
 import torch.utils.data
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.errors import ArgumentValueError
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.identity import seed_of_draws
@@ -55,12 +55,8 @@ class Source:
         batch_size: samples a rank and step.
         tail: the loader's tail.
         bad_samples: what becomes of a sample that cannot be read.
-        options: of the DataLoader.
+        options: of the DataLoader, from `checked_options`.
         seed_draws: whether the process-wide generators are seeded for each draw.
-
-    Raises:
-        ArgumentTypeError: an option is unknown to torch.
-        ArgumentValueError: torch refuses an option.
     """
 
     def __init__(
@@ -81,7 +77,6 @@ class Source:
         self._options = options
         self._seed_draws = seed_draws
         self._requests = _Requests()
-        self._check_options()
         self._dataloader: torch.utils.data.DataLoader[Any] | None = None
         self._open: OpenSource | None = None
 
@@ -140,18 +135,6 @@ class Source:
         opened, self._open, self._dataloader = self._open, None, None
         if opened is not None:
             opened.close()
-
-    def _check_options(self) -> None:
-        """Lets torch say now what it would say at the first batch."""
-        options: dict[str, Any] = {"dataset": (), "num_workers": self._num_workers, **self._options}
-        try:
-            torch.utils.data.DataLoader(batch_sampler=self._requests, **options)
-        except TypeError as error:
-            problem = f"are not torch's ({error})"
-            raise ArgumentTypeError("dataloader_options", problem, self._options) from None
-        except ValueError as error:
-            problem = f"are refused by torch ({error})"
-            raise ArgumentValueError("dataloader_options", problem, self._options) from None
 
     def _torch_loader(self) -> torch.utils.data.DataLoader[Any]:
         options = dict(self._options)

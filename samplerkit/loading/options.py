@@ -1,0 +1,46 @@
+"""The options of torch's DataLoader that a loader hands on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch.utils.data
+
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+
+REFUSED = {
+    "shuffle": "give the sampler a shuffle mode",
+    "batch_sampler": "say batch_size; the loader makes the batches",
+    "in_order": "batches come in the order of the sampler",
+}
+"""Options that a loader does not take, and what to do in place of them."""
+
+
+def checked_options(options: Mapping[str, Any], num_workers: int) -> dict[str, Any]:
+    """Takes the options of a DataLoader, and lets torch say now what it would say at the first batch.
+
+    Args:
+        options: by torch's names; those that a loader refuses may be None.
+        num_workers: worker processes.
+
+    Raises:
+        ArgumentTypeError: an option is unknown to torch.
+        ArgumentValueError: an option is one that the sampler decides, or torch refuses it.
+
+    Example:
+        >>> checked_options({"timeout": 3, "shuffle": None}, num_workers=1)
+        {'timeout': 3}
+    """
+    for option, mend in REFUSED.items():
+        if options.get(option) is not None:
+            raise ArgumentValueError(option, "is decided by the sampler", option, mend=mend)
+    taken = {name: value for name, value in options.items() if name not in REFUSED}
+    nothing: Any = ()
+    try:
+        torch.utils.data.DataLoader(nothing, batch_sampler=nothing, num_workers=num_workers, **taken)
+    except TypeError as error:
+        raise ArgumentTypeError("dataloader_options", f"are not torch's ({error})", taken) from None
+    except ValueError as error:
+        raise ArgumentValueError("dataloader_options", f"are refused by torch ({error})", taken) from None
+    return taken
