@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import pickle
 import re
+import shutil
 import threading
 from pathlib import Path
 
@@ -121,6 +124,31 @@ def cut_shard(folder):
     len(sk.TarDataset(str(folder / "cut.tar"), cache=folder / "cache"))
 
 
+def zipped(folder, **remote):
+    (folder / "a.tar.gz").write_bytes(gzip.compress(bytes(100_000)))
+    len(sk.TarDataset(str(folder / "a.tar.gz"), cache=folder / "cache", remote=remote))
+
+
+def shard(folder):
+    with sk.TarWriter(str(folder / "%d.tar"), samples_per_shard=9) as writer:
+        writer.write({"__key__": "a", "txt": "b"})
+    dataset = sk.TarDataset(writer.paths, cache=folder / "cache")
+    assert len(dataset) == 1
+    return dataset
+
+
+def gone_shard(folder):
+    dataset = shard(folder)
+    (folder / "0.tar").unlink()
+    dataset[0]
+
+
+def emptied_cache(folder):
+    there = pickle.dumps(shard(folder))
+    shutil.rmtree(folder / "cache")
+    len(pickle.loads(there))  # noqa: S301  # our own
+
+
 def config(**sections):
     return sk.load_config({"dataset": {"kind": "layout", "sizes": [10, 10]}, **sections})
 
@@ -162,6 +190,10 @@ MINE = {
     "...: has": changed_file,
     "...: claims": cut_array,
     "...: truncated": cut_shard,
+    "...: cannot be opened": gone_shard,
+    "...: unpacks": lambda folder: zipped(folder, max_unpacked_bytes=1000),
+    "...: does not fit": lambda folder: zipped(folder, max_cache_bytes=1000),
+    "cache: has lost": emptied_cache,
 }
 """By the beginning of the message: what raises it."""
 
