@@ -54,6 +54,19 @@ def test_a_step_past_the_end_leaves_nothing_and_then_comes_the_next_epoch(datase
     assert items_of(sampler) == items_of(other)
 
 
+def test_an_epoch_that_is_set_again_after_its_last_item_has_a_state_at_its_beginning(dataset):
+    sampler = make_sampler(dataset)
+    whole = items_of(make_sampler(dataset))
+    items = iter(sampler)
+    for _ in whole:
+        next(items)  # no StopIteration
+    assert sampler.state_dict()["epoch"] == 1
+    sampler.set_epoch(0)
+    state = sampler.state_dict()
+    assert (state["epoch"], state["position"]) == (0, 0)
+    assert items_of(sampler) == whole
+
+
 @pytest.mark.parametrize("calls", ["epoch, step", "step, epoch"])
 def test_the_step_holds_for_the_epoch_that_is_set_before_or_after_it(dataset, calls):
     whole, sampler = make_sampler(dataset), make_sampler(dataset)

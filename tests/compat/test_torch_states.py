@@ -54,6 +54,19 @@ def made(algorithm="torch", ranks=2, rank=0, size=41, **chosen):
     return DistributedSampler(range(size), ranks, rank, **{"seed": 3, "algorithm": algorithm, **chosen})
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_an_epoch_that_is_set_again_after_its_last_index_has_a_state_at_its_beginning(drop_last):
+    sampler = made(drop_last=drop_last)
+    sampler.set_epoch(4)
+    indices = iter(sampler)
+    read = [next(indices) for _ in range(len(sampler))]  # no StopIteration
+    assert sampler.state_dict()["epoch"] == 5
+    sampler.set_epoch(4)
+    state = sampler.state_dict()
+    assert (state["epoch"], state["position"]) == (4, 0)
+    assert list(sampler) == read
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("drop_last", [False, True])

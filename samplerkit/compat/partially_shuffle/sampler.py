@@ -207,7 +207,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             ArgumentValueError: negative.
         """
         epoch = arguments.epoch(epoch)
-        if epoch != self.epoch:
+        if epoch != self.epoch or (self._done and self._is_over):
             self._done, self._iteration = 0, None
             if not self._is_placed:
                 self._start = 0
@@ -236,10 +236,10 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         torchdata's `StatefulDataLoader` keeps the state that belongs to each batch. A plain DataLoader with
         workers takes items ahead of your loop: there count the steps, and use `find_ckpt_position`.
         """
-        table, position = self._source.table(), self._start + self._done * self.num_replicas
-        if position and position >= padded(len(table.layout), self._lane_count()):
+        table = self._source.table()
+        if self._is_over:
             return self._state(table, self.epoch + 1, 0).to_dict()
-        return self._state(table, self.epoch, position).to_dict()
+        return self._state(table, self.epoch, self._position).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin where a saved state stands, on any number of ranks.
@@ -274,6 +274,15 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
 
     def _lane_count(self) -> int:
         return self.num_replicas if self._lanes is None else self._lanes
+
+    @property
+    def _position(self) -> int:
+        return self._start + self._done * self.num_replicas
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether all items were handed out: a reader that counts them does not ask for the end."""
+        return 0 < self._position >= padded(len(self._source.table().layout), self._lane_count())
 
     def _part(self, table: FileTable, start: int) -> Part:
         return Part.of(padded(len(table.layout), self._lane_count()), self.world, start=start)

@@ -112,7 +112,7 @@ class EpochSampler(torch.utils.data.DistributedSampler[Item_co]):
             ArgumentValueError: out of range.
         """
         epoch = self._checked_epoch(epoch)
-        if epoch != self.epoch:
+        if epoch != self.epoch or self._is_all:
             self._start, self._yielded, self._iteration = 0, 0, None
         self.epoch, self._is_over, self._was_told = epoch, False, True
         self._read_to_its_end = None
@@ -130,10 +130,14 @@ class EpochSampler(torch.utils.data.DistributedSampler[Item_co]):
         `set_epoch` was never called, since that is what comes next then.
         """
         position = self._start + self._yielded * self.world.num_shards
-        is_all = self._yielded > 0 and self._yielded >= self._count
-        if self._is_over or is_all or (position and position >= self._size(self.epoch)):
+        if self._is_over or self._is_all or (position and position >= self._size(self.epoch)):
             return self._state(self.epoch + self._was_told, 0).to_dict()
         return self._state(self.epoch, position).to_dict()
+
+    @property
+    def _is_all(self) -> bool:
+        """Whether all items were handed out: a reader that counts them does not ask for the end."""
+        return 0 < self._yielded >= self._count
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin where a saved state stands, on any number of ranks.
