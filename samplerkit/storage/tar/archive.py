@@ -12,6 +12,7 @@ from typing import IO
 from samplerkit.errors import DatasetError
 from samplerkit.storage.absent import AbsentError, unopened
 from samplerkit.storage.remote.cache import DiskCache, Wanted
+from samplerkit.storage.remote.flock import unwritable
 from samplerkit.storage.remote.part_file import PartFile
 from samplerkit.storage.remote.stopping import Stop
 from samplerkit.storage.remote.storage import LocalFile
@@ -100,11 +101,14 @@ def open_for_reading(path: str, shown: str) -> int:
 
     Raises:
         AbsentError: it is not there, or may not be read; `shown` is its name there.
-        DatasetError: it cannot be opened.
+        DatasetError: it cannot be opened, or is a copy, and the cache was emptied.
     """
     try:
         return opened_at_once(path, os.O_RDONLY)
     except OSError as error:
+        if path != shown and isinstance(error, FileNotFoundError):
+            # The copy is gone and not the archive: nobody is to leave its samples out.
+            raise unwritable(Path(path).parent, error) from error
         raise unopened(shown, "cannot be opened", error) from error
 
 

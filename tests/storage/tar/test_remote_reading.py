@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 import warnings
 from itertools import islice
 
@@ -213,3 +214,18 @@ def test_checksums_find_damage_in_the_data(tmp_path, fetch):
             pytest.raises(sk.DatasetError, match="checksum"),
         ):
             dataset[0]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_cache_that_is_emptied_under_shards_that_were_fetched_ahead_is_an_error(server, tmp_path, on_error):
+    dataset = remote(server, tmp_path / "cache", lengths=LENGTHS, fetch="shards", on_error=on_error)
+    problem = r"cache: was emptied while it was in use, got .*; leave it alone while it is in use"
+    with dataset, sk.Loader(dataset, batch_size=EACH, collate_fn=as_list) as loader:
+        batches = iter(loader)
+        next(batches)
+        while len(list((tmp_path / "cache").rglob("*.file"))) < 3:
+            time.sleep(0.01)
+        time.sleep(0.2)  # so that what was fetched is at hand
+        (tmp_path / "cache").rename(tmp_path / "elsewhere")
+        with pytest.raises(sk.DatasetError, match=problem):
+            list(batches)
