@@ -10,6 +10,8 @@ import numpy as np
 from samplerkit.inspect.costs import files_needed_at_once
 from samplerkit.inspect.doctor.finding import Finding
 from samplerkit.inspect.doctor.patient import Patient
+from samplerkit.inspect.transfers import transfers
+from samplerkit.inspect.view import RunView
 from samplerkit.order.files import Lanes
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import FILE_AWARE, Mode
@@ -82,23 +84,36 @@ def lanes_do_not_divide(patient: Patient) -> Iterator[Finding]:
 
 
 def files_read_again(patient: Patient) -> Iterator[Finding]:
-    """A FileDataset that has room for fewer files than the order goes back and forth between."""
+    """Room in memory for fewer files, or open shards, than the order goes back and forth between."""
     # Known by its looks: this room does not know that of files.
     limits: Any = getattr(patient.dataset, "_limits", None)
-    if not hasattr(limits, "max_files") or patient.view is None or not patient.view.layout.has_files:
+    view = patient.view
+    if not hasattr(limits, "max_files") or view is None or not view.layout.has_files:
         return
-    needed = files_needed_at_once(patient.view, patient.view.epoch, max(1, patient.num_workers))
+    is_tar = hasattr(patient.dataset, "fetch")
+    if is_tar and patient.dataset.is_remote and not _fetches_shards(view):
+        return
+    needed = files_needed_at_once(view, view.epoch, max(1, patient.num_workers))
     if needed <= limits.max_files:
         return
     # One more for a file that is needed in one batch only, and those that are read ahead.
-    room = min(needed + 1 + limits.read_ahead, patient.view.layout.num_files)
+    room = min(needed + 1 + limits.read_ahead, view.layout.num_files)
+    name, kept = ("max_shards", "held open") if is_tar else ("max_files", "kept")
+    again = "shards are opened, and from a small cache fetched," if is_tar else "files are read"
+    lanes = view.lanes // int(np.gcd(view.lanes, view.num_ranks))
+    fewer = f", or lanes={view.num_ranks} in place of {view.lanes}" if lanes > 1 else ""
     yield Finding(
         "files-read-again",
         "warning",
-        f"the order goes back and forth between {needed} files, and max_files={limits.max_files} are kept: "
-        "files are read more than once an epoch",
-        f"say max_files={room} or more, or take shuffle: partial with smaller blocks",
+        f"the order goes back and forth between {needed} files, and {name}={limits.max_files} are {kept}: "
+        f"{again} more than once an epoch",
+        f"say {name}={room} or more, or take shuffle: partial with smaller blocks{fewer}",
     )
+
+
+def _fetches_shards(view: RunView) -> bool:
+    found = transfers(view, view.epoch)
+    return found is not None and found.way == "whole"
 
 
 def _reader(patient: Patient) -> tuple[Mode, Layout] | None:

@@ -23,7 +23,7 @@ CODES: dict[str, str] = {
     "ranks-disagree": "the same function makes another order in another process",
     "partial-size-in-file": "each block of PARTIAL lies inside one file, so that no files are mixed",
     "few-files": "there are fewer files than ranks x workers, so that several open the same one",
-    "files-read-again": "`max_files` holds fewer files than the order goes back and forth between",
+    "files-read-again": "`max_files`, or `max_shards`, is fewer than the order goes back and forth between",
     "lanes-do-not-divide": "neither lanes nor ranks divide the other, so that a rank reads more files",
     "materialises": "the sampler builds a list of all samples in the memory of every rank",
     "too-many-weights": "torch refuses to draw from more than 2^24 weights",

@@ -16,6 +16,7 @@ from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.files.lengths import save_lengths
+from samplerkit.storage.files.shelf import CacheLimits
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.flaws import Skipped
@@ -175,6 +176,11 @@ class TarDataset(Pipeline):
     def max_cache_bytes(self) -> int | None:
         """What the cache for fetched shards may hold at most, if that was said."""
         return self._view.source.max_cache_bytes
+
+    @property
+    def _limits(self) -> CacheLimits | None:
+        """How many shards may be at hand: what `check` looks at."""
+        return self._view.source.limits
 
     @property
     def is_remote(self) -> bool:

@@ -14,6 +14,7 @@ from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.process import PerProcess
 from samplerkit.storage.files.remote import with_requests
+from samplerkit.storage.files.shelf import CacheLimits
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.contents import (
@@ -89,6 +90,10 @@ class ShardSource(Source):
     @property
     def max_cache_bytes(self) -> int | None:
         return None if self._shards.storage is None else self._shards.storage.options.max_cache_bytes
+
+    @property
+    def limits(self) -> CacheLimits:
+        return self._fetching.limits
 
     @property
     def is_remote(self) -> bool:

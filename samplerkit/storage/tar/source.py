@@ -11,6 +11,7 @@ import numpy as np
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
+from samplerkit.storage.files.shelf import CacheLimits
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.archive import Archive
@@ -57,6 +58,10 @@ class Source(Protocol):
     @property
     def max_cache_bytes(self) -> int | None:
         """What the cache for fetched archives may hold at most, if that was said."""
+
+    @property
+    def limits(self) -> CacheLimits | None:
+        """How many archives may be at hand, where they are opened one by one."""
 
     @property
     def is_remote(self) -> bool:
@@ -121,6 +126,7 @@ class IndexedSource(Source):
 
     fetch = None
     max_cache_bytes = None
+    limits = None
     is_remote = False
     is_layout_known = True
     may_lack = False
