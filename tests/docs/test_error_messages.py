@@ -17,6 +17,7 @@ import torch
 import samplerkit as sk
 from samplerkit.loading.agreement import Agreement
 from samplerkit.loading.world import detect_world
+from samplerkit.storage.tar.arrays import Column, read_arrays, write_arrays
 
 PAGE = (Path(__file__).parents[2] / "docs" / "error-messages.md").read_text(encoding="utf-8")
 MESSAGES = re.findall(r"^- `(.+)`$", PAGE, re.MULTILINE)
@@ -149,6 +150,31 @@ def emptied_cache(folder):
     len(pickle.loads(there))  # noqa: S301  # our own
 
 
+def shard_of_nine(folder):
+    with sk.TarWriter(folder / "0.tar") as writer:
+        for number in range(9):
+            writer.write({"__key__": str(number), "cls": number})
+    return folder / "0.tar"
+
+
+def forged_index(folder):
+    shard = shard_of_nine(folder)
+    meta, arrays = read_arrays(folder / "0.tar.skidx")
+    columns = {name: Column.of(np.array(array)) for name, array in arrays.items()}
+    write_arrays(folder / "0.tar.skidx", {**meta, "ignored": "none"}, columns)
+    len(sk.TarDataset(shard, cache=folder / "cache"))
+
+
+def no_folder(folder):
+    (folder / "file").write_text("no folder")
+    sk.TarWriter(folder / "file" / "0.tar").write({"__key__": "a", "cls": 1})
+
+
+def missing_samples(folder):
+    told = sk.TarDataset(shard_of_nine(folder), lengths=[10], on_error="skip", cache=folder / "cache")
+    list(loader(told, sk.SequentialSampler(), collate_fn=len))
+
+
 def config(**sections):
     return sk.load_config({"dataset": {"kind": "layout", "sizes": [10, 10]}, **sections})
 
@@ -194,10 +220,18 @@ MINE = {
     "...: unpacks": lambda folder: zipped(folder, max_unpacked_bytes=1000),
     "...: does not fit": lambda folder: zipped(folder, max_cache_bytes=1000),
     "cache: has lost": emptied_cache,
+    "...: is no index": forged_index,
+    "...: cannot be written": no_folder,
 }
 """By the beginning of the message: what raises it."""
 
-LOGGED = "rank ... of ... begins an order"
+LOGGED = {
+    "rank ... of ... begins an order": lambda _: Agreement(torch.distributed.HashStore(), 0, 2).require(
+        {"dataset": "40"}, 0.05
+    ),
+    "left out": missing_samples,
+}
+"""By the beginning of the message: what logs it."""
 
 
 def of(message):
@@ -211,11 +245,11 @@ def pattern(message):
     return ".+".join(map(re.escape, message.split("..."))) + r"(; .+)?"
 
 
-RAISED = [message for message in MESSAGES if not message.startswith(LOGGED)]
+RAISED = [message for message in MESSAGES if not message.startswith(tuple(LOGGED))]
 
 
-def test_the_page_has_the_messages_that_are_raised_here_and_one_of_the_log():
-    assert len(RAISED) == len(MINE) == len(MESSAGES) - 1
+def test_the_page_has_the_messages_that_are_raised_here_and_those_of_the_log():
+    assert len(RAISED) == len(MINE) == len(MESSAGES) - len(LOGGED)
 
 
 @pytest.mark.parametrize("message", RAISED, ids=lambda message: re.sub(r"\W+", "-", message)[:60].strip("-"))
@@ -225,9 +259,10 @@ def test_a_message_is_word_for_word_what_is_raised(message, tmp_path):
     assert re.fullmatch(pattern(message), str(raised.value), re.DOTALL), str(raised.value)
 
 
-def test_the_message_of_the_log_is_what_is_logged(caplog):
-    (message,) = [message for message in MESSAGES if message.startswith(LOGGED)]
-    Agreement(torch.distributed.HashStore(), 0, 2).require({"dataset": "40"}, 0.05)
+@pytest.mark.parametrize("beginning", LOGGED)
+def test_a_message_of_the_log_is_what_is_logged(caplog, beginning, tmp_path):
+    (message,) = [message for message in MESSAGES if message.startswith(beginning)]
+    LOGGED[beginning](tmp_path)
     assert re.match(pattern(message), caplog.messages[0])
 
 

@@ -21,6 +21,8 @@ from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.dataset import TarDataset
 from tests.storage.tar.shards import write
 
+GONE = "No such file or directory); put it there again, or leave it out of the dataset"
+
 LARGE = 70_000
 """Bytes of a file that is read by itself."""
 
@@ -29,7 +31,7 @@ def open_files(path):
     """How often this process has a file open."""
     gc.collect()
     links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    return sum(os.readlink(link) == str(path) for link in links)
+    return sum(link.readlink() == path for link in links)
 
 
 @contextmanager
@@ -57,21 +59,25 @@ def fixture_dataset(path, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("nowhere", "No such file or directory"), ("loop", "Too many levels of symbolic links")],
+    [("nowhere", GONE), ("loop", "Too many levels of symbolic links)")],
 )
 def test_a_file_that_cannot_be_looked_at(tmp_path, name, reason):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with error_that_says(f"{tmp_path}/{name}: cannot be read ({reason})", AbsentError):
+    with error_that_says(f"{tmp_path}/{name}: cannot be read ({reason}", AbsentError):
         Archive.of(f"{tmp_path}/{name}")
 
 
 def test_a_copy_goes_by_the_name_of_what_it_is_a_copy_of(tmp_path):
-    with error_that_says("s3://b/x.tar: cannot be read (No such file or directory)", AbsentError):
+    with error_that_says(f"s3://b/x.tar: cannot be read ({GONE}", AbsentError):
         Archive.of("s3://b/x.tar", f"{tmp_path}/copy", "tag")
     (tmp_path / "copy").write_bytes(b"x")
     archive = Archive.of("s3://b/x.tar", f"{tmp_path}/copy", "tag")
+    (tmp_path / "copy").write_bytes(b"xy")
+    with error_that_says("s3://b/x.tar: was changed while it was in use; make the dataset anew"):
+        archive.open()
     (tmp_path / "copy").unlink()
-    with error_that_says("s3://b/x.tar: cannot be opened (No such file or directory)", AbsentError):
+    mend = "leave it alone while it is in use, and start again"
+    with error_that_says(f"cache: was emptied while it was in use, got '{tmp_path}'; {mend}"):
         archive.open()
 
 
@@ -94,7 +100,7 @@ def test_an_archive_that_was_written_since(path, dataset):
 
 def test_an_archive_that_is_gone(path, dataset):
     path.unlink()
-    with error_that_says(f"{path}: cannot be opened (No such file or directory)", AbsentError):
+    with error_that_says(f"{path}: cannot be opened ({GONE}", AbsentError):
         dataset[0]
 
 
