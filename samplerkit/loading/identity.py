@@ -106,8 +106,13 @@ def describe_looks(sampler: Sampler, dataset: Any) -> str:
     return "".join(f"{BEHIND}{name} {_described(value)}" for name, value in found.items())
 
 
-def describe_chain(sampler: Sampler) -> str:
+def describe_chain(sampler: Sampler, *, names_shard: bool = False) -> str:
     """Describes a chain of samplers, outermost first, without seeds, algorithms and the job's numbers.
+
+    Args:
+        sampler: the outermost one.
+        names_shard: whether the shard that a distributed sampler below the root deals to this process is
+            named: so states once did, one for each rank.
 
     Example:
         >>> import samplerkit as sk
@@ -116,11 +121,16 @@ def describe_chain(sampler: Sampler) -> str:
     """
     links: list[str] = []
     link: Sampler | None = sampler
+    has_dealt = False
     while link is not None:
-        is_root = not links
+        is_root, is_dealer = not links, link.deal is not None and not has_dealt
+        has_dealt = has_dealt or is_dealer
+        arguments = link.arguments()
+        if is_dealer and not names_shard:
+            arguments["shard_id"] = None
         shown = ", ".join(
             f"{name}={_described(value)}"
-            for name, value in link.arguments().items()
+            for name, value in arguments.items()
             if name not in _LEFT_OUT and not (is_root and name in _OF_THE_JOB)
         )
         links.append(f"{_class_name(type(link))}({shown})")

@@ -254,8 +254,8 @@ class Loader:
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
         """Gives the state after the batches handed out: JSON values, under 4 KB, on every rank the same.
 
-        After the last step it is the beginning of the next epoch. A rank that with `ragged` has one batch
-        less than others is there when its loop has asked for one more.
+        After the last step it is the beginning of the next epoch, or of the one that `set_epoch` said. A rank
+        that with `ragged` has one batch less than others is there when its loop has asked for one more.
 
         Args:
             step: ask for the state after this many steps in place of the batches handed out; counted from

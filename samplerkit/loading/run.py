@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentTypeError, StateError
@@ -116,6 +117,8 @@ class Run:
             StateError: it is damaged, of a newer schema or of another run, and the run is as it was.
         """
         state = State.from_dict(saved)
+        if state.sampler == describe_chain(self.recipe, names_shard=True):
+            state = replace(state, sampler=describe_chain(self.recipe))
         state.require_equal(self.state(0, 0, tail), allow)
         constants, self._constants = self._constants, RunConstants(state.lanes, state.limit)
         size = len(self.undealt(state.epoch))

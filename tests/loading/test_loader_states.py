@@ -162,6 +162,25 @@ def test_a_state_of_wrong_values_with_a_fitting_checksum_is_refused_by_field(tmp
     assert fields == set(state)
 
 
+def test_a_shard_that_is_dealt_below_the_root_is_not_in_the_state():
+    def loader(rank):
+        chain = sk.SequentialSampler()
+        chain.add_child(sk.DistributedSampler(3, rank, seed=5))
+        return sk.Loader(range(20), chain, batch_size=2, world=sk.World(3, rank))
+
+    states = [loader(rank).state_dict(step=1) for rank in range(3)]
+    assert states == [states[0]] * 3
+    assert len({loader(rank).fingerprint for rank in range(3)}) == 1
+    # So it was saved before, by rank 1 for itself.
+    named = {**states[0], "sampler": states[0]["sampler"].replace("shard_id=null", "shard_id=1")}
+    saved = {**named, "checksum": "b7aea6ad13426322"}
+    resumed = loader(1)
+    resumed.load_state_dict(saved)
+    assert resumed.state_dict() == states[0]
+    with pytest.raises(sk.StateError, match="sampler"):
+        loader(2).load_state_dict(saved)
+
+
 @pytest.mark.parametrize("step", [-5, -1, 5, 10**6, 2**70])
 def test_a_step_that_the_epoch_does_not_have_has_no_state(step):
     for loader in (numbers_loader(), numbers_loader(13)):

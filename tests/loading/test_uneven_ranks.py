@@ -128,6 +128,24 @@ def test_after_the_same_step_the_state_is_the_same_on_every_rank_however_the_loo
     assert (uneven > 0) == (tail == "ragged")
 
 
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("epoch", [0, 5])
+@pytest.mark.parametrize("told_after", [1, 2], ids=["before the last step", "after it"])
+def test_at_the_end_of_an_epoch_the_state_of_every_rank_is_at_the_epoch_that_was_set(tail, epoch, told_after):
+    loaders = job(3, 7 if tail == "ragged" else 12, tail, 2)
+    steps = in_lock_step(loaders)
+    for step in (1, 2):  # with `ragged`, only one rank has a second batch
+        received = next(steps)
+        if step == told_after:
+            for loader in loaders:
+                loader.set_epoch(epoch)
+    assert (None in received) == (tail == "ragged")
+    states = [loader.state_dict() for loader in loaders]
+    assert [(state["epoch"], state["position"]) for state in states] == [(epoch, 0)] * 3
+    assert list(steps) == []
+    assert [loader.state_dict() for loader in loaders] == states
+
+
 def test_a_break_at_the_last_batch_of_some_ranks_lets_all_ranks_begin_the_epoch_anew():
     loaders = job(3, 7, "ragged", 2)
     for _ in range(2):
