@@ -1,0 +1,152 @@
+"""What an honest job does, from arithmetic alone. Imports nothing of samplerkit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tests.campaigns.ledgers.counted import Ledger
+
+Sample = tuple[int, int]
+"""An epoch and an id."""
+
+
+class LedgerError(AssertionError):
+    """What a job must not do."""
+
+
+def require(holds: bool, problem: str) -> None:
+    """Raises what is wrong with a job."""
+    if not holds:
+        raise LedgerError(problem)
+
+
+class Model:
+    """A job in lock step: an epoch, the position at which it began to read, and the steps since.
+
+    Args:
+        order_of: gives the ids of an epoch.
+        tail: the loaders' tail.
+        ledger: where what was received is counted.
+
+    Attributes:
+        is_live: whether an iteration is under way.
+        done: steps since `origin`, the position at which the job began to read.
+        next_epoch: what `set_epoch` said in the middle of an iteration.
+    """
+
+    def __init__(self, order_of: Callable[[int], list[int]], tail: str, ledger: Ledger) -> None:
+        self._order_of, self._tail, self.ledger = order_of, tail, ledger
+        self.start(1, 1, "restart")
+
+    def start(self, ranks: int, batch_size: int, after_break: str) -> None:
+        """A job begins."""
+        self.ranks, self._together, self._after_break = ranks, ranks * batch_size, after_break
+        self.is_live, self.next_epoch = False, None
+        self.go_to(0)
+
+    def go_to(self, epoch: int, position: int = 0, received: Iterable[Sample] = ()) -> None:
+        """The next iteration begins there."""
+        self.epoch, self.origin, self.done = epoch, position, 0
+        self.ledger.begin(received)
+
+    @property
+    def _order(self) -> list[int]:
+        return self._order_of(self.epoch)
+
+    @property
+    def steps(self) -> int:
+        """How many steps the rank that has most has from where the job began to read."""
+        left = len(self._order) - self.origin
+        return left // self._together if self._tail == "drop" else -(-left // self._together)
+
+    def _position(self, steps: int) -> int:
+        return min(self.origin + steps * self._together, len(self._order))
+
+    def _samples(self, first: int, end: int) -> list[Sample]:
+        return [(self.epoch, index) for index in self._order[first:end]]
+
+    def _is_over_after(self, steps: int) -> bool:
+        return steps == self.steps and (steps > 0 or self.origin > 0)
+
+    @property
+    def _epoch_after(self) -> int:
+        return self.epoch + 1 if self.next_epoch is None else self.next_epoch
+
+    def stands_at(self, steps: int) -> tuple[int, int]:
+        """The epoch and the position of the state after some steps."""
+        return (self._epoch_after, 0) if self._is_over_after(steps) else (self.epoch, self._position(steps))
+
+    def received_after(self, steps: int) -> list[Sample]:
+        """What counts as received in the epoch of the state after some steps, read or not."""
+        if self._is_over_after(steps):
+            return []
+        ahead = self._samples(self._position(self.done), self._position(steps))
+        return self.ledger.after(steps) + ahead
+
+    def begin(self) -> None:
+        """An iteration begins, and ends the one under way."""
+        if self.is_live:
+            self.leave()
+        if self.done and self._after_break == "restart":
+            self.go_to(self.epoch)
+        elif self.done:
+            self.go_to(self.epoch, self._position(self.done), self.ledger.after(self.done))
+        self.is_live = True
+
+    def take(self, batches: list[tuple[list[Sample], list[bool]] | None]) -> None:
+        """The ranks that had not ended asked for the next step; each got samples and pads, or None."""
+        got = [batch for batch in batches if batch is not None]
+        if self.done == self.steps:
+            require(not got, f"epoch {self.epoch} has {self.steps} steps from {self.origin}, and {got} came")
+            self.finish()
+            return
+        may_end = self._tail == "ragged" and self.done == self.steps - 1 and got
+        require(
+            len(got) == self.ranks or bool(may_end), f"in step {self.done} only some ranks go on: {batches}"
+        )
+        marked = [mark for samples, pads in got for mark in zip(samples, pads, strict=True)]
+        kept = Counter(sample for sample, is_pad in marked if not is_pad)
+        wanted = Counter(self._samples(self._position(self.done), self._position(self.done + 1)))
+        require(
+            kept == wanted,
+            f"step {self.done} of epoch {self.epoch} lacks {wanted - kept} and has {kept - wanted} too many",
+        )
+        repeats = {sample for sample, is_pad in marked if is_pad}
+        allowed = set(self._samples(0, len(self._order))) if self._tail == "pad" else set()
+        require(repeats <= allowed, f"pads {repeats - allowed}")
+        self.ledger.receive(kept.elements())
+        self.done += 1
+
+    def leave(self) -> None:
+        """The iteration under way is left, by a break, a newer one or close()."""
+        if self.done and self.done == self.steps:
+            self.finish()
+        elif self.next_epoch not in {None, self.epoch}:
+            self.go_to(self.next_epoch)
+        self.is_live, self.next_epoch = False, None
+
+    def finish(self) -> None:
+        """The epoch is over."""
+        end = self._position(self.steps)
+        dropped = len(self._order) - end
+        require(dropped < self._together and (self._tail == "drop" or not dropped), f"{dropped} are dropped")
+        flaw = self.ledger.end(self._samples(0, end))
+        require(flaw is None, f"epoch {self.epoch}: {flaw}")
+        self.go_to(self._epoch_after)
+        self.is_live, self.next_epoch = False, None
+
+    def set_epoch(self, epoch: int) -> None:
+        """The script sets an epoch."""
+        if self.is_live:
+            self.next_epoch = epoch
+        elif epoch != self.epoch:
+            self.go_to(epoch)
+
+    def check_states(self, states: list[dict[str, Any]], steps: int | None = None) -> None:
+        """Compares the states of the ranks with one another and with where the job stands."""
+        wanted = self.stands_at(self.done if steps is None else steps)
+        stand = [(state["epoch"], state["position"]) for state in states]
+        require(set(stand) <= {wanted}, f"the states of the ranks are {stand} and not all {wanted}")
+        require(all(state == states[0] for state in states), f"the ranks have different states: {states}")

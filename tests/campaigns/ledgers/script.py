@@ -1,0 +1,163 @@
+"""One random case: a dataset, a chain, and what a training script does in a random order.
+
+`python -m tests.campaigns.ledgers.script 4711 4712` repeats two cases and tells what they do.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from random import Random
+
+from tests.campaigns.ledgers.chains import Recipe, draw_recipe
+from tests.campaigns.ledgers.counted import Ledger
+from tests.campaigns.ledgers.job import Job, Saved, Setting
+
+SEED = 2026
+MOST_RANKS = 5
+LEAVES = ["drop the iterators", "close the iterators", "close the loaders", "raise in the loop"]
+
+
+def draw_setting(draw: Random, recipe: Recipe, *, workers: bool) -> Setting:
+    """Draws what may be another one after a resume; cases with workers are small."""
+    ranks = recipe.first_ranks if recipe.keeps_ranks else draw.randint(1, 2 if workers else MOST_RANKS)
+    return Setting(
+        ranks=ranks,
+        batch_size=draw.choice([1, 2, 3, 4, 5, 8]),
+        after_break=draw.choice(["restart", "continue"]),
+        run_ahead=draw.random() < 0.5,
+        device=draw.choice([None, None, None, "argument", "loader"]),
+        threads=draw.random() < 0.2,
+        expecting=draw.random() < 0.3,
+        workers=draw.randint(1, 2) if workers else 0,
+        persistent=draw.random() < 0.5,
+    )
+
+
+class Script:
+    """Draws and runs the case of a number.
+
+    Args:
+        number: of the case; all else follows from it.
+        ledger: where what was received is counted.
+        tell: is called with what is done, before it is done.
+    """
+
+    def __init__(self, number: int, ledger: Ledger, tell: Callable[[str], None]) -> None:
+        self._draw = draw = Random(SEED * 10**9 + number)
+        self._tell = tell
+        self._workers = draw.random() < 0.03
+        self._recipe = draw_recipe(draw, 2 if self._workers else MOST_RANKS)
+        self._tail = draw.choice(["pad", "drop", "ragged"])
+        self._saved: list[Saved] = []
+        first = draw_setting(draw, self._recipe, workers=self._workers)
+        first = Setting(**{**vars(first), "ranks": self._recipe.first_ranks})
+        tell(f"{self._recipe}\ntail {self._tail}, {first}")
+        self._job = Job(self._recipe, self._tail, first, ledger)
+
+    def run(self) -> None:
+        """Does what a training script may do, then reads an epoch to its end."""
+        verbs = [self._read] * 6 + [self._exhaust, self._leave, self._leave, self._set_epoch, self._set_epoch]
+        verbs += [self._save, self._save, self._load, self._restart, self._second, self._second]
+        verbs += [self._use_ended, self._ask_beyond]
+        try:
+            for _ in range(self._draw.randint(2, 5 if self._workers else 14)):
+                self._draw.choice(verbs)()
+            self._exhaust()
+        finally:
+            self._job.end()
+
+    def _some_steps(self) -> int:
+        return self._draw.choice([1, 1, 2, 3, max(1, self._job.model.steps)])
+
+    def _some_epoch(self) -> int:
+        epoch = self._job.model.epoch
+        return self._draw.choice([epoch, epoch, epoch + 1, 0, self._draw.randint(0, 4)])
+
+    def _read(self) -> None:
+        steps, epoch = self._some_steps(), self._some_epoch() if self._draw.random() < 0.1 else None
+        self._tell(f"read {steps} steps" + ("" if epoch is None else f", set epoch {epoch} before the first"))
+        self._job.read(steps, set_epoch=epoch)
+
+    def _exhaust(self) -> None:
+        self._tell("read to the end")
+        self._job.read(10**6 if self._job.setting.threads else self._job.model.steps + 1)
+        while self._job.model.is_live:
+            self._job.read(1)
+
+    def _second(self) -> None:
+        steps, epoch = self._some_steps(), self._some_epoch() if self._draw.random() < 0.3 else None
+        told = "" if epoch is None else f", set epoch {epoch} before the first"
+        self._tell(f"begin another iteration and read {steps} steps{told}")
+        self._job.read(steps, set_epoch=epoch, anew=True)
+
+    def _leave(self) -> None:
+        how = self._draw.choice(LEAVES)
+        self._tell(how)
+        self._job.leave(how)
+
+    def _set_epoch(self) -> None:
+        epoch = self._some_epoch()
+        self._tell(f"set epoch {epoch}")
+        self._job.set_epoch(epoch)
+        self._job.look()
+
+    def _save(self) -> None:
+        step = self._draw.choice([None, None, self._draw.randint(0, self._job.model.steps)])
+        self._tell(f"save, step {step}")
+        self._saved.append(self._job.save(step))
+
+    def _load(self) -> None:
+        if self._saved:
+            saved = self._draw.choice(self._saved)
+            self._tell(f"load epoch {saved.epoch}, position {saved.position}")
+            self._job.load(saved)
+
+    def _restart(self) -> None:
+        if not self._saved:
+            self._save()
+        setting, saved = draw_setting(self._draw, self._recipe, workers=self._workers), self._saved[-1]
+        self._tell(f"start again from epoch {saved.epoch}, position {saved.position}, with {setting}")
+        self._job.start(setting, closes=self._draw.random() < 0.7)
+        self._job.load(saved)
+
+    def _use_ended(self) -> None:
+        self._tell("use iterators that were ended")
+        self._job.use_what_has_ended()
+
+    def _ask_beyond(self) -> None:
+        step = self._draw.choice([-1, -5, self._job.model.steps + 1, 10**6])
+        self._tell(f"ask for the state after step {step}")
+        self._job.ask_for_states_that_do_not_exist(step)
+
+
+def run_case(number: int, ledger: Ledger) -> str | None:
+    """Runs one case; gives what went wrong, with what was done before."""
+    told: list[str] = []
+    try:
+        Script(number, ledger, told.append).run()
+    except Exception as error:
+        told += [f"-- {type(error).__name__}: {error}", "".join(traceback.format_exception(error)[-3:])]
+        return "\n".join([f"case {number}", *told])
+    return None
+
+
+def main(numbers: Iterable[int]) -> int:
+    """Runs cases, prints those that went wrong and what was counted."""
+    ledger, failed = Ledger(), 0
+    for number in numbers:
+        wrong = run_case(number, ledger)
+        failed += wrong is not None
+        if wrong is not None:
+            sys.stdout.write(f"{wrong}\n")
+    sys.stdout.write(
+        f"failed {failed}, epochs {ledger.epochs}, delivered {ledger.delivered}, "
+        f"lost {ledger.lost}, repeated {ledger.repeated}\n"
+    )
+    return failed
+
+
+if __name__ == "__main__":
+    first, *end = map(int, sys.argv[1:])
+    sys.exit(min(1, main(range(first, end[0] if end else first + 1))))

@@ -1,0 +1,99 @@
+"""Random ledgers: jobs that read, break, save, resume and set epochs in any order, counted with Counters.
+
+Every case follows from its number: a dataset, a chain of samplers, a tail, and what the script does to the
+loaders of all ranks, simulated in one process. `python -m tests.campaigns.ledgers.script NUMBER` repeats one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from samplerkit.loading.delivery import Delivery
+from samplerkit.loading.loader import Loader
+from samplerkit.loading.reading import Reading
+from tests.campaigns.ledgers.counted import Ledger
+from tests.campaigns.ledgers.script import run_case
+
+ROOT = Path(__file__).parents[2]
+PROCESSES = 2
+
+
+def run_cases(first, end):
+    """What a process of its own says of some cases."""
+    command = [sys.executable, "-m", "tests.campaigns.ledgers.script", str(first), str(end)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.campaign
+def test_random_jobs_lose_and_repeat_nothing_and_their_ranks_have_one_state():
+    """2,000 cases; SAMPLERKIT_LEDGERS says how many."""
+    cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "2000"))
+    borders = [cases * part // PROCESSES for part in range(PROCESSES + 1)]
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        done = list(pool.map(run_cases, borders, borders[1:]))
+    for process in done:
+        print(process.stdout[-6000:], process.stderr[-6000:])
+    counted = [map(int, re.findall(r"\d+", process.stdout.splitlines()[-1])) for process in done]
+    failed, epochs, delivered, lost, repeated = map(sum, zip(*counted, strict=True))
+    print(f"{cases} cases, {epochs} epochs, {delivered} samples: lost {lost}, repeated {repeated}")
+    assert (failed, lost, repeated) == (0, 0, 0)
+    assert epochs > cases
+    assert all(process.returncode == 0 for process in done)
+
+
+def first_failed(numbers):
+    """What the first case that goes wrong says."""
+    return next(filter(None, (run_case(number, Ledger()) for number in numbers)), None)
+
+
+def test_the_first_of_the_random_jobs_lose_and_repeat_nothing():
+    assert first_failed(range(20)) is None
+
+
+RIGHT_PADS, RIGHT_POSITIONS = Reading.pads, Delivery.positions
+
+WRONG = {
+    "pads are taken for samples": (Reading, "pads", lambda reading, step: RIGHT_PADS(reading, step) & False),
+    "a step is shifted": (
+        Delivery,
+        "positions",
+        lambda delivery, shard, step: RIGHT_POSITIONS(delivery, shard, step) + (step == 1),
+    ),
+    "a rank counts its own samples": (
+        Delivery,
+        "position_after",
+        lambda delivery, steps: min(delivery.start + steps * delivery.batch_size, delivery.total),
+    ),
+    "set_epoch is ignored": (Loader, "set_epoch", lambda loader, epoch: None),
+    "a state is ignored": (Loader, "load_state_dict", lambda loader, state: None),
+    "close is ignored": (Loader, "close", lambda loader: None),
+}
+
+
+@pytest.mark.parametrize("bug", WRONG)
+def test_a_loader_that_is_wrong_fails_and_the_case_is_named(monkeypatch, bug):
+    monkeypatch.setattr(*WRONG[bug])
+    told = first_failed(range(200))
+    assert told is not None
+    assert re.match(r"case \d+\nRecipe\(", told)
+
+
+@pytest.mark.parametrize(
+    ("received", "lost", "repeated"),
+    [([[1, 2], [3]], 0, 0), ([[1, 2], [2]], 1, 1), ([[1, 2]], 1, 0), ([[1, 2, 3], [3, 3]], 0, 2)],
+)
+def test_the_ledger_counts_what_is_lost_and_what_is_repeated(received, lost, repeated):
+    ledger = Ledger()
+    ledger.begin()
+    for samples in received:
+        ledger.receive(samples)
+    assert (ledger.end([1, 2, 3]) is None) == (not lost and not repeated)
+    assert (ledger.delivered, ledger.lost, ledger.repeated) == (sum(map(len, received)), lost, repeated)
