@@ -7,6 +7,7 @@ import pickle
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 import typer
 
@@ -16,6 +17,7 @@ from samplerkit.inspect.uncounted import is_counted, require_counted
 from samplerkit.inspect.view import loader_of
 from samplerkit.loading.loader import Loader
 from samplerkit.order.world import World
+from samplerkit.storage.tar.names import archive_names
 
 ConfigPath = Annotated[str, typer.Argument(metavar="CONFIG", help="The config, a YAML file or its URL.")]
 NumRanks = Annotated[
@@ -29,7 +31,13 @@ StatePath = Annotated[
 
 
 def opened(
-    path: str, world: int | None, state: Path | None = None, *, counts: bool = True
+    path: str,
+    world: int | None,
+    state: Path | None = None,
+    *,
+    counts: bool = True,
+    first_world: int | None = None,
+    samples_per_file: int | None = None,
 ) -> tuple[Config, Loader]:
     """Reads a config and makes its loader; nothing of the dataset but its sizes is read.
 
@@ -38,6 +46,8 @@ def opened(
         world: the number of ranks; None asks the config, then the running job.
         state: a checkpoint that the loader loads.
         counts: whether the number of samples is needed.
+        first_world: the number of ranks on which the run was started, if that is another one.
+        samples_per_file: stands for the samples of each file where nobody has counted them.
 
     Raises:
         ConfigError: the config has a mistake, or the sampler does not go with the dataset.
@@ -45,11 +55,16 @@ def opened(
         StateError: the state does not fit, or there are none or several in the file.
     """
     config = load_config(path, check_quality=False)  # what falls short is to be explained, not refused
+    if samples_per_file is not None and not is_counted(config.dataset):
+        config = _guessed(config, samples_per_file)
     loader: Loader = loader_of(config, None if world is None else World(world, 0))
     if counts:
         require_counted(loader.dataset)
     if is_counted(loader.dataset):
         config.check_order(world=loader.world)
+    if first_world is not None:
+        # A state of the first start holds what it fixed.
+        loader.load_state_dict(loader_of(config, World(first_world, 0)).state_dict())
     if state is not None:
         found = states_in(state)
         if len(found) != 1:
@@ -58,6 +73,14 @@ def opened(
             )
         loader.load_state_dict(found[0][1])
     return config, loader
+
+
+def _guessed(config: Config, samples_per_file: int) -> Config:
+    """Puts so many samples into each file of a dataset that nobody has counted."""
+    written = config.to_dict()
+    files = getattr(config.dataset, "files", None) or archive_names(written["dataset"]["urls"])
+    sizes = np.full(len(files), samples_per_file)
+    return load_config({**written, "dataset": {"kind": "layout", "sizes": sizes}}, check_quality=False)
 
 
 def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from samplerkit.cli.advice import advised, in_yaml, why_none
 from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, opened
 from samplerkit.cli.printing import counted, print_facts, print_json, seconds_of, size_of
 from samplerkit.inspect.plan import Plan
 from samplerkit.inspect.plan import plan as planned
 from samplerkit.inspect.quality.figure import shown
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
+from samplerkit.inspect.transfers import FILES_IN_A_BLOCK
 from samplerkit.inspect.uncounted import MEND, is_counted
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.loader import Loader
@@ -25,26 +28,48 @@ def plan(
     ] = 0.5,
     cache_files: Annotated[int | None, typer.Option(min=1, help="Files that a rank can hold.")] = None,
     cache_samples: Annotated[int | None, typer.Option(min=1, help="Samples that a rank can hold.")] = None,
+    first_world: Annotated[
+        int | None, typer.Option(min=1, help="Ranks at the first start, of a run that goes on on others.")
+    ] = None,
+    ranks_per_machine: Annotated[
+        int | None, typer.Option(min=1, help="Ranks that share a cache of remote files; else all.")
+    ] = None,
+    samples_per_file: Annotated[
+        int | None, typer.Option(min=1, help="A guess, for files whose samples nobody has counted.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what each rank will read, what that costs, and how well it mixes, before anything is read."""
-    loader = opened(config, world, counts=False)[1]
+    read, loader = opened(
+        config, world, counts=False, first_world=first_world, samples_per_file=samples_per_file
+    )
     if not is_counted(loader.dataset):
         _print_what_is_known(loader, as_json=as_json)
         return
-    found, mode = planned(loader), RunView.of(loader).mode
+    found, mode = planned(loader, ranks_per_machine=ranks_per_machine), RunView.of(loader).mode
+    is_remote = samples_per_file is not None or (found.transfers is not None and found.transfers.is_remote)
     advice = recommend(
         loader.dataset,
         found.global_batch,
         mixing=mixing,
         cache_files=cache_files,
         cache_samples=cache_samples,
-        lanes=(mode and mode.lanes) or found.num_ranks,
+        lanes=(mode and mode.lanes) or max(found.lanes, found.num_ranks),
+        # What is fetched whole is to be mixed with others while it is there.
+        block_files=FILES_IN_A_BLOCK if is_remote else 0,
     )
+    section = None
+    if advice.chosen is not None:
+        section = advised(read, RunView.of(loader).layout, advice.chosen.arguments)
+        if section is None:
+            advice = replace(advice, chosen=None, reason=why_none(read))
     if as_json:
-        print_json({**found.to_dict(), "recommendation": advice.to_dict()})
+        print_json({**found.to_dict(), "recommendation": {**advice.to_dict(), "sampler": section}})
         return
-    print_facts([*_facts(found), *_quality(found), ("advice", _in_words(advice)), *_transfers(found)])
+    told = _in_words(advice)
+    if section is not None and (read.sampler.get_child() is not None or mode is None):
+        told += f"; write sampler: {in_yaml(section)}"
+    print_facts([*_facts(found), *_quality(found), ("advice", told), *_transfers(found)])
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
@@ -69,9 +94,9 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
     ]
     if plan.files_of_a_rank is not None:
         least = "" if plan.is_counted else "at least "
-        facts.append(
-            ("files", f"{least}{plan.files_of_a_rank:,} a rank, {plan.files_of_a_batch or 0:.1f} a batch")
-        )
+        worker = "" if plan.files_of_a_worker is None else f", {plan.files_of_a_worker:,} a worker"
+        batch = f", {plan.files_of_a_batch or 0:.1f} a batch"
+        facts.append(("files", f"{least}{plan.files_of_a_rank:,} a rank{worker}{batch}"))
     return [
         *facts,
         ("start", f"{seconds_of(plan.start_seconds)} to the first batch of ids"),
@@ -133,11 +158,12 @@ def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:
     problem = (
         "samples, steps, mixing, requests and bytes: to count the samples all files would have to be fetched"
     )
+    mend = f"{MEND}; or guess: --samples-per-file 1000"
     view = RunView.of(loader)
     files = len(getattr(loader.dataset, "files", ())) or None
     if as_json:
         known = {"num_files": files, "num_ranks": view.num_ranks, "batch_size": view.batch_size}
-        print_json({**known, "unknown": problem, "mend": MEND})
+        print_json({**known, "unknown": problem, "mend": mend})
         return
     print_facts(
         [
@@ -147,7 +173,7 @@ def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:
             ),
             ("ranks", f"{view.num_ranks}, batches of {view.batch_size:,}"),
             ("unknown", problem),
-            ("mend", MEND),
+            ("mend", mend),
         ]
     )
 

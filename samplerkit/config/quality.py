@@ -16,6 +16,7 @@ from samplerkit.inspect.quality.figure import Figure, shown
 from samplerkit.inspect.quality.labels import ALREADY_MIXED, label_mixing, storage_mixing
 from samplerkit.inspect.quality.mixing import mixing
 from samplerkit.inspect.quality.recommend import bar, recommend
+from samplerkit.inspect.quality.whole import chooses
 from samplerkit.order.world import World
 from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
@@ -99,16 +100,18 @@ class MinQuality:
         found = []
         if self.mixing is not None:
             figure = mixing(sampler, dataset, batch, world=world)
-            self._compare(figure, self.mixing, dataset, batch, labels, world)
+            self._compare(figure, self.mixing, sampler, dataset, batch, labels, world)
             found.append(figure)
         if self.label_mixing is not None and labels is not None:
             figure = label_mixing(sampler, dataset, batch, labels, world=world)
-            self._compare(figure, self.label_mixing, dataset, batch, labels, world)
+            self._compare(figure, self.label_mixing, sampler, dataset, batch, labels, world)
             found.append(figure)
         return found
 
     @staticmethod
-    def _compare(figure: Figure, wanted: float, dataset: Any, batch: int, labels: Any, world: World) -> None:
+    def _compare(
+        figure: Figure, wanted: float, sampler: Sampler, dataset: Any, batch: int, labels: Any, world: World
+    ) -> None:
         if figure.value >= wanted:
             return
         weakest = figure.weakest
@@ -119,8 +122,12 @@ class MinQuality:
         )
         mend = "mix more: take larger blocks, more files at a time, or GLOBAL"
         if figure.name == "mixing":
-            advice = recommend(dataset, batch, mixing=wanted, lanes=world.num_shards)
-            mend = f"the cheapest mode that meets it is {advice.reason}"
+            choosing = chooses(sampler)
+            if choosing is None:
+                advice = recommend(dataset, batch, mixing=wanted, lanes=world.num_shards)
+                mend = f"the cheapest mode that meets it is {advice.reason}"
+            else:
+                mend = f"put a RandomSampler over {type(choosing).__name__}, which chooses the samples"
         if labels is not None:
             stored = storage_mixing(dataset, batch, labels)
             if stored.value >= ALREADY_MIXED:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from collections.abc import Sequence
 from itertools import islice
 
 import numpy as np
+import numpy.typing as npt
 
 from samplerkit.inspect.view import RunView
 
@@ -15,6 +17,8 @@ COUNTED_SAMPLES = 1 << 22
 
 MOST_BATCHES = 1 << 14
 """So many batches are looked at to see which files are needed again."""
+
+Flags = npt.NDArray[np.bool_]
 
 _STEPS_LOOKED_AT = 64
 _IDS_LOOKED_AT = 1 << 18
@@ -50,15 +54,37 @@ def files_of_a_rank(view: RunView, epoch: int) -> tuple[int | None, bool]:
         return None, True
     is_counted = len(view.run.undealt(epoch)) <= COUNTED_SAMPLES
     ranks = range(view.num_ranks) if is_counted else sorted({0, view.num_ranks // 2, view.num_ranks - 1})
-    found = 0
+    return max(int(files_read(view, epoch, [rank]).sum()) for rank in ranks), is_counted
+
+
+def files_of_a_worker(view: RunView, epoch: int) -> int | None:
+    """Counts the files that the first worker of rank 0 reads; None without files, or without workers."""
+    if not view.layout.has_files or not view.num_workers:
+        return None
+    return int(files_read(view, epoch, [0], view.num_workers).sum())
+
+
+def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) -> Flags:
+    """Finds the files that some ranks read; of a long epoch batches evenly apart are looked at.
+
+    Args:
+        view: a run over files.
+        epoch: which one.
+        ranks: which ones.
+        every: of which batches: each, or each so-manieth, as a worker of so many has them.
+
+    Returns:
+        Whether each file is read, shape (files,).
+    """
+    is_counted = len(view.run.undealt(epoch)) <= COUNTED_SAMPLES
+    seen: Flags = np.zeros(view.layout.num_files, dtype=bool)
     for rank in ranks:
         reading = view.reading(epoch, rank)
-        stride = 1 if is_counted else max(1, reading.steps * view.batch_size // _IDS_LOOKED_AT)
-        seen = np.zeros(view.layout.num_files, dtype=bool)
-        for _, ids in reading.batches(0, stride):
+        looked_at = _IDS_LOOKED_AT * every * (1 if is_counted else len(ranks))
+        apart = 1 if is_counted else max(1, reading.steps * view.batch_size // looked_at)
+        for _, ids in reading.batches(0, every * apart):
             seen[view.layout.file_of(ids)] = True
-        found = max(found, int(seen.sum()))
-    return found, is_counted
+    return seen
 
 
 def files_of_a_batch(view: RunView, epoch: int) -> float | None:

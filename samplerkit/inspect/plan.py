@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, DatasetError
-from samplerkit.inspect.costs import cost_of_a_start
+from samplerkit.inspect.costs import cost_of_a_start, files_of_a_worker
 from samplerkit.inspect.costs import files_of_a_batch as mean_files
 from samplerkit.inspect.costs import files_of_a_rank as most_files
 from samplerkit.inspect.quality.figure import Figure
@@ -52,6 +52,7 @@ class Plan:
         most_pads_of_a_rank: the most that one rank reads.
         dropped: samples that the tail leaves out.
         files_of_a_rank: the most files that a rank reads in an epoch; None without files.
+        files_of_a_worker: how many of them the first worker of rank 0 reads; None without files or workers.
         files_of_a_batch: the mean number of files in a rank's batch; None without files.
         is_counted: whether all of an epoch was looked at for these; else they are lower bounds.
         start_seconds: how long the first batch of ids took, measured here.
@@ -82,6 +83,7 @@ class Plan:
     most_pads_of_a_rank: int
     dropped: int
     files_of_a_rank: int | None
+    files_of_a_worker: int | None
     files_of_a_batch: float | None
     is_counted: bool
     start_seconds: float
@@ -99,13 +101,16 @@ class Plan:
         return {**asdict(self), **told, "transfers": moved}
 
 
-def plan(source: Any, *, epoch: int = 0, world: int | None = None) -> Plan:
+def plan(
+    source: Any, *, epoch: int = 0, world: int | None = None, ranks_per_machine: int | None = None
+) -> Plan:
     """Tells what each rank will read in an epoch, and what that costs.
 
     Args:
         source: a `Loader`, a `Config` with a dataset, or a torch DataLoader with a `TorchSampler`.
         epoch: which one; the numbers of samples are those of any, the files are counted in this one.
         world: of how many ranks a config is started on; None asks the sampler, then the running job.
+        ranks_per_machine: how many ranks share a cache of remote files; None for all.
 
     Raises:
         ArgumentTypeError: `source` is something else.
@@ -152,6 +157,7 @@ def plan(source: Any, *, epoch: int = 0, world: int | None = None) -> Plan:
         most_pads_of_a_rank=int(np.unique(pads.ranks, return_counts=True)[1].max(initial=0)),
         dropped=total - whole if delivery.tail == "drop" else 0,
         files_of_a_rank=files_of_a_rank,
+        files_of_a_worker=files_of_a_worker(view, epoch),
         files_of_a_batch=mean_files(view, epoch),
         is_counted=is_counted,
         start_seconds=start_seconds,
@@ -159,7 +165,7 @@ def plan(source: Any, *, epoch: int = 0, world: int | None = None) -> Plan:
         list_bytes=LISTED_BYTES * layout.num_samples,
         mixing=_quality(mixing, view, delivery.global_batch),
         effective_batch=_quality(effective_batch, view, delivery.global_batch),
-        transfers=transfers(view, epoch),
+        transfers=transfers(view, epoch, ranks_per_machine),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.inspect.costs import files_read
 from samplerkit.inspect.view import RunView
 from samplerkit.order.typing import Ids
 from samplerkit.storage.tar.costs import (
@@ -33,7 +34,7 @@ FILES_IN_A_BLOCK = 4
 @final
 @dataclass(frozen=True)
 class Transfers:
-    """What an epoch of all ranks asks of remote storage, where they share the cache of one machine.
+    """What an epoch of all ranks asks of remote storage, where those of a machine share its cache.
 
     Args:
         num_files: the files.
@@ -79,12 +80,13 @@ class Transfers:
         return told
 
 
-def transfers(view: RunView, epoch: int) -> Transfers | None:
+def transfers(view: RunView, epoch: int, ranks_per_machine: int | None = None) -> Transfers | None:
     """Counts what an epoch asks; no file is read, only sizes are asked for.
 
     Args:
         view: a run.
         epoch: which one.
+        ranks_per_machine: how many ranks share a cache, in their order; None for all of them.
 
     Returns:
         None of a dataset whose files can be read no cheaper in another order: local ones, other than tar
@@ -99,7 +101,7 @@ def transfers(view: RunView, epoch: int) -> Transfers | None:
     sizes, unknown = _sizes(dataset)
     cached = _cached_files(dataset, sizes)
     way, is_local = _way(view, epoch, cached, sizes)
-    costs, is_counted = _counted(view, epoch, sizes, cached)
+    costs, is_counted = _of_machines(view, epoch, sizes, cached, ranks_per_machine or view.num_ranks)
     found = Transfers(
         num_files=layout.num_files,
         num_bytes=None if sizes is None else int(sizes.sum()),
@@ -155,23 +157,50 @@ def _cached_files(dataset: Any, sizes: Ids | None) -> int | None:
     return max(1, int(most // (sizes.sum() / sizes.size)))
 
 
-def _counted(view: RunView, epoch: int, sizes: Ids | None, cached: int | None) -> tuple[EpochCosts, bool]:
-    """Counts the requests of all ranks, step by step, as they come to the cache of one machine."""
-    layout, total = view.layout, len(view.run.undealt(epoch))
-
-    def counted(batches: int | None) -> EpochCosts:
-        stretch = islice(_batches(view, epoch), batches)
-        return epoch_costs(layout, stretch, shard_bytes=sizes, cached_shards=cached)
-
+def _of_machines(
+    view: RunView, epoch: int, sizes: Ids | None, cached: int | None, per_machine: int
+) -> tuple[EpochCosts, bool]:
+    """Counts the requests of all machines; of a long epoch those of the first one, which stands for all."""
+    ranks = range(view.num_ranks)
+    machines = [ranks[first : first + per_machine] for first in ranks[::per_machine]]
     batches = min(COUNTED_SAMPLES // view.batch_size, COUNTED_BATCHES)
-    if total <= batches * view.batch_size:
-        return counted(None), True
+    if len(view.run.undealt(epoch)) <= batches * view.batch_size:
+        each = [
+            epoch_costs(view.layout, _batches(view, epoch, machine), shard_bytes=sizes, cached_shards=cached)
+            for machine in machines
+        ]
+        return _times(each, 1), True
+    one = _estimated(view, epoch, sizes, cached, machines[0], batches)
+    return _times([one], view.num_ranks / len(machines[0])), False
+
+
+def _times(each: list[EpochCosts], factor: float) -> EpochCosts:
+    def summed(costs: list[FetchCosts]) -> FetchCosts:
+        requests, amount = sum(cost.requests for cost in costs), sum(cost.bytes for cost in costs)
+        return FetchCosts(round(factor * requests), round(factor * amount))
+
+    return EpochCosts(summed([costs.shards for costs in each]), summed([costs.ranges for costs in each]))
+
+
+def _estimated(
+    view: RunView, epoch: int, sizes: Ids | None, cached: int | None, machine: range, batches: int
+) -> EpochCosts:
+    """Estimates the requests of one machine from a stretch of its batches, as they come to its cache."""
+
+    def counted(most: int) -> EpochCosts:
+        stretch = islice(_batches(view, epoch, machine), most)
+        return epoch_costs(view.layout, stretch, shard_bytes=sizes, cached_shards=cached)
+
     # The second half of a stretch tells what goes on when the first files are there.
     half = max(1, batches // 2)
     whole, first = counted(2 * half), counted(half)
-    scale = total / (half * view.batch_size)
+    share = len(view.run.undealt(epoch)) * len(machine) / view.num_ranks
+    scale = share / (half * view.batch_size)
     # An epoch fetches each file, and if all stay in the cache, none twice.
-    shards = FetchCosts(layout.num_files, 0 if sizes is None else int(sizes.sum()))
+    files = np.ones(view.layout.num_files, dtype=bool)
+    if len(machine) < view.num_ranks:
+        files = files_read(view, epoch, machine)
+    shards = FetchCosts(int(files.sum()), 0 if sizes is None else int(sizes[files].sum()))
     if cached is not None:
         shards = FetchCosts(
             max(shards.requests, round(scale * (whole.shards.requests - first.shards.requests))),
@@ -181,18 +210,18 @@ def _counted(view: RunView, epoch: int, sizes: Ids | None, cached: int | None) -
         round(scale * (whole.ranges.requests - first.ranges.requests)),
         round(scale * (whole.ranges.bytes - first.ranges.bytes)),
     )
-    return EpochCosts(shards, ranges), False
+    return EpochCosts(shards, ranges)
 
 
-def _batches(view: RunView, epoch: int) -> Iterator[Ids]:
-    """Gives the batches of all ranks, one after another within each step."""
-    readings = (view.reading(epoch, rank) for rank in range(view.num_ranks))
+def _batches(view: RunView, epoch: int, ranks: range) -> Iterator[Ids]:
+    """Gives the batches of some ranks, one after another within each step."""
+    readings = (view.reading(epoch, rank) for rank in ranks)
     for step in zip_longest(*((ids for _, ids in reading.batches()) for reading in readings)):
         yield from (ids for ids in step if ids is not None)
 
 
 def _advice(found: Transfers, num_samples: int, lanes: int | None) -> str:
-    size = -(-num_samples * FILES_IN_A_BLOCK // max(1, found.num_files))
+    size = round(num_samples * FILES_IN_A_BLOCK / max(1, found.num_files))
     partial = f"shuffle: partial with partial_size: {size}"
     costs = f"costs {found.ratio or 0:.1f} times as much as fetching each file once"
     if lanes is not None:

@@ -6,7 +6,10 @@ from typing import Any
 
 from samplerkit.errors import DatasetError
 
-MEND = "call dataset.save_lengths('lengths.json') once, and say lengths: lengths.json"
+MEND = (
+    "call dataset.save_lengths('lengths.json') once, or of tar shards samplerkit index, which writes it too, "
+    "and say lengths: lengths.json"
+)
 
 
 def is_counted(dataset: Any) -> bool:

@@ -16,9 +16,12 @@ from samplerkit.loading.run import Run
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Mode
+from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.world import World
 from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.sequential import SequentialSampler
+from samplerkit.samplers.subset import SubsetSampler
 
 
 @final
@@ -34,6 +37,7 @@ class RunView:
         start: the position at which it began that epoch.
         deals_in_lanes: whether a step is dealt in the order of lanes, as a `Loader` does.
         drops_last: whether each rank leaves out a last, smaller batch, as a plain DataLoader may.
+        num_workers: worker processes of each rank; 0 without.
     """
 
     run: Run
@@ -43,6 +47,7 @@ class RunView:
     start: int = 0
     deals_in_lanes: bool = True
     drops_last: bool = False
+    num_workers: int = 0
 
     @classmethod
     def of(cls, source: Any, world: int | None = None) -> RunView:
@@ -114,12 +119,21 @@ class RunView:
 
     @property
     def mode(self) -> Mode | None:
-        """The shuffle mode of the sampler that reads the dataset; None of one without."""
-        link = self.run.recipe
-        while (child := link.get_child()) is not None:
-            link = child
-        mode = getattr(link, "mode", None)
-        return mode if isinstance(mode, Mode) and not getattr(link, "replacement", False) else None
+        """The shuffle mode in which samples are read; None where no sampler of the chain has one.
+
+        It is that of the sampler that reads the dataset, and where that reads in order, of the one above it
+        that shuffles.
+        """
+        found = None
+        for link in reversed(self.run.recipe._links()):
+            mode = getattr(link, "mode", None)
+            if isinstance(mode, Mode) and not getattr(link, "replacement", False):
+                found = mode
+            elif not isinstance(link, SequentialSampler | SubsetSampler):
+                found = None
+            if found is not None and found.shuffle is not Shuffle.FALSE:
+                return found
+        return found
 
     @property
     def lanes(self) -> int:
@@ -176,7 +190,8 @@ def _made(config: Any, ranks: int | None) -> Loader:
 
 
 def _of_ours(loader: Loader) -> RunView:
-    return RunView(loader._run, loader.batch_size, loader.tail, loader.epoch, loader._progress.start)
+    at = loader.epoch, loader._progress.start
+    return RunView(loader._run, loader.batch_size, loader.tail, *at, num_workers=loader.num_workers)
 
 
 def _of_torch(loader: Any) -> RunView:
@@ -204,4 +219,5 @@ def _of_torch(loader: Any) -> RunView:
         sampler._start,
         deals_in_lanes=False,
         drops_last=batches.drop_last,
+        num_workers=loader.num_workers,
     )

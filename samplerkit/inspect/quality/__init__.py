@@ -5,7 +5,7 @@
     label_mixing(order, dataset, batch_size, labels, ...) -> Figure
     storage_mixing(dataset, batch_size, labels, ...) -> Figure     the label mixing of the data as they lie
     effective_batch(order, dataset, batch_size, labels=None, ...) -> Figure
-    recommend(dataset, batch_size, *, mixing=0.5, cache_files=None, cache_samples=None, lanes=1, seed=0)
+    recommend(dataset, batch_size, *, mixing=0.5, cache_files=None, cache_samples=None, lanes=1, ...)
         -> Recommendation
 
 `order` is a sampler, which is asked for the order of all shards together, or an `Order`; `batch_size` is the

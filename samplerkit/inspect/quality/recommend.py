@@ -62,6 +62,7 @@ def recommend(
     cache_samples: int | None = None,
     lanes: int = 1,
     seed: int = 0,
+    block_files: int = 0,
 ) -> Recommendation:
     """Finds the cheapest shuffle mode, and block size of PARTIAL, that mixes as well as is wanted.
 
@@ -76,6 +77,8 @@ def recommend(
         cache_samples: how many samples a rank can hold at a time; None for any number.
         lanes: into how many lanes the file-aware modes are woven: the number of ranks.
         seed: of the sequences of files.
+        block_files: above 0, only PARTIAL is chosen, with blocks of so many files of mean size or more, as
+            for files that are fetched whole; a budget that none fits leaves all modes.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -101,7 +104,10 @@ def recommend(
         figure = Look.on(subject, batch_size, epochs).mixing()
         scored.append(_candidate(plain, figure.value, figure.standard_error, wanted, budget))
     scored.sort(key=lambda candidate: (candidate.samples, candidate.files, -candidate.mixing))
-    chosen = next((candidate for candidate in scored if candidate.meets and candidate.fits), None)
+    least = arguments.integer("block_files", block_files) * len(layout) // max(1, layout.num_files)
+    good = [candidate for candidate in scored if candidate.meets and candidate.fits]
+    in_blocks = [candidate for candidate in good if least and (candidate.partial_size or 0) >= least]
+    chosen = next(iter(in_blocks or good), None)
     reason = str(chosen) if chosen is not None else _why_none(scored, wanted, cache_files, cache_samples)
     return Recommendation(wanted, batch_size, chosen, reason, tuple(scored))
 

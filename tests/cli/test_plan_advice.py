@@ -1,0 +1,182 @@
+"""What plan advises keeps the samples; what it tells of other starts, machines and workers is what is so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+
+import samplerkit as sk
+from samplerkit.cli.advice import advised, in_yaml
+from samplerkit.inspect.plan import plan
+from samplerkit.inspect.transfers import transfers
+from samplerkit.inspect.view import RunView
+from tests.cli.test_inspect_commands import command, in_json  # noqa: F401  # a fixture
+
+SIZES = [40, 60, 50, 50, 30, 70, 45, 55]
+MODES = [
+    {"shuffle": "false"},
+    {"shuffle": "global"},
+    {"shuffle": "files"},
+    {"shuffle": "infile"},
+    {"shuffle": "partial", "partial_size": 75},
+]
+SEQUENTIAL, RANDOM = {"kind": "sequential"}, {"kind": "random", "seed": 3}
+WHOLE = {
+    "random": RANDOM,
+    "sequential": SEQUENTIAL,
+    "in files": {**RANDOM, "shuffle": "files"},
+    "distributed": {"kind": "distributed", "seed": 7},
+    "distributed over sequential": {"kind": "distributed", "seed": 7, "child": SEQUENTIAL},
+    "distributed over random": {"kind": "distributed", "shuffle": False, "child": RANDOM},
+    "sequential over random": {**SEQUENTIAL, "child": RANDOM},
+    "three links": {"kind": "distributed", "shuffle": False, "child": {**RANDOM, "child": SEQUENTIAL}},
+}
+CHOOSING = {
+    "a subset": {"kind": "subset", "indices": [3, 5, 8, 9]},
+    "a shuffled subset": {"kind": "subset_random", "indices": [3, 5, 8, 9]},
+    "weights": {"kind": "weighted_random", "weights": [1] * 400},
+    "classes": {"kind": "pk", "num_val": 2, "labels": [n % 5 for n in range(400)]},
+    "a limit": {**RANDOM, "num_samples": 30},
+    "a limit of a shard": {"kind": "distributed", "num_samples": 30},
+    "a start": {"kind": "sequential", "start_index": 5},
+    "repeats": {**RANDOM, "replacement": True},
+    "an iterable": {"kind": "iter", "sampler": [4, 3, 2]},
+    "a mixture": {"kind": "mixture", "weights": [1] * 8},
+    "a shard of a shard": {
+        "kind": "distributed",
+        "num_shards": 2,
+        "shard_id": 0,
+        "child": {"kind": "distributed", "num_shards": 2, "shard_id": 1},
+    },
+}
+CHOOSING |= {
+    f"{name}, dealt": {"kind": "distributed", "shuffle": False, "child": section}
+    for name, section in CHOOSING.items()
+    if section["kind"] != "distributed"
+}
+
+
+def config_of(section, **more):
+    dataset = {"kind": "layout", "sizes": SIZES}
+    return {"dataset": dataset, "sampler": section, "loader": {"batch_size": 8}, **more}
+
+
+def written(folder, section, **more):
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(config_of(section, **more)), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("section", WHOLE.values(), ids=WHOLE.keys())
+@pytest.mark.parametrize("mode", MODES, ids=[mode["shuffle"] for mode in MODES])
+def test_what_is_advised_can_be_loaded_and_reads_the_same_samples_in_that_mode(section, mode):
+    config = sk.load_config(config_of(section))
+    found = advised(config, sk.Layout(SIZES), mode)
+    made = sk.load_config(config_of(yaml.safe_load(in_yaml(found))))
+    layout = made.dataset
+    assert sorted(made.sampler.undealt_order(layout)) == sorted(config.sampler.undealt_order(layout))
+    assert made.sampler.get_child() is None
+    assert made.sampler.get_shuffle_mode().value == mode["shuffle"]
+    assert made.sampler.is_distributed == config.sampler.is_distributed or mode["shuffle"] == "false"
+
+
+@pytest.mark.parametrize("section", CHOOSING.values(), ids=CHOOSING.keys())
+def test_nothing_is_advised_in_place_of_a_choice_of_samples(section, command, tmp_path):  # noqa: F811
+    config = sk.load_config(config_of(section))
+    assert all(advised(config, sk.Layout(SIZES), mode) is None for mode in MODES)
+    told = in_json(command, "plan", written(tmp_path, section))[1]["recommendation"]
+    assert (told["chosen"], told["sampler"]) == (None, None)
+    assert "chooses the samples, and a shuffle mode in its place would read others" in told["reason"]
+
+
+def test_min_quality_advises_no_mode_in_place_of_a_choice_either():
+    weighted = {"kind": "subset", "indices": list(range(400))}
+    with pytest.raises(sk.ConfigError, match="put a RandomSampler over SubsetSampler, which chooses"):
+        sk.load_config(config_of(weighted, min_quality=0.9))
+    with pytest.raises(sk.ConfigError, match="the cheapest mode that meets it is"):
+        sk.load_config(config_of(SEQUENTIAL, min_quality=0.9))
+
+
+def test_the_chain_of_the_readme_has_a_mode_and_advice_that_can_be_pasted(command, tmp_path):  # noqa: F811
+    path = written(tmp_path, WHOLE["distributed over sequential"])
+    code, output, _ = command("plan", path, "--world", 2)
+    assert code == 0
+    assert "mode     GLOBAL: the sampler says so" in output
+    told = in_json(command, "plan", path, "--world", 2)[1]["recommendation"]["sampler"]
+    assert f"write sampler: {in_yaml(told)}" in " ".join(output.split())
+    assert command("validate", written(tmp_path, told))[0] == 0
+    weights = command("plan", written(tmp_path, {"kind": "weighted_random", "weights": [1] * 400}))[1]
+    assert "mode     none: the sampler has no shuffle mode" in weights
+    assert "cheapest" not in weights
+
+
+class Remote(sk.Layout):
+    """Remote shards, as far as they are asked."""
+
+    is_remote, fetch, max_cache_bytes = True, "shards", None
+
+    @property
+    def layout(self):
+        return sk.Layout(self.sizes)
+
+    def shard_bytes(self):
+        return np.full(self.num_files, 1 << 20)
+
+
+def remote(ranks, workers=0, **options):
+    sampler = sk.DistributedSampler(seed=7, **options)
+    return sk.Loader(Remote([64] * 32), sampler, batch_size=4, num_workers=workers, world=sk.World(ranks, 0))
+
+
+@pytest.mark.parametrize("options", [{"shuffle": "files"}, {"shuffle": True}], ids=["files", "global"])
+@pytest.mark.parametrize("per_machine", [1, 2, 3, 8])
+def test_each_machine_fetches_what_its_ranks_read(options, per_machine, monkeypatch):
+    loader = remote(8, **options)
+    view = RunView.of(loader)
+    wanted = 0
+    for first in range(0, 8, per_machine):
+        readings = [view.reading(0, rank) for rank in range(first, min(8, first + per_machine))]
+        ids = np.concatenate([ids for reading in readings for _, ids in reading.batches()])
+        wanted += np.unique(view.layout.file_of(ids)).size
+    found = plan(loader, ranks_per_machine=per_machine).transfers
+    assert (found.whole.requests, found.whole.bytes) == (wanted, wanted << 20)
+    monkeypatch.setattr("samplerkit.inspect.transfers.COUNTED_SAMPLES", 256)
+    estimated = transfers(view, 0, per_machine)
+    assert not estimated.is_counted
+    assert estimated.whole.requests == pytest.approx(wanted, rel=0.35)
+
+
+def test_files_of_a_worker_are_those_that_it_reads():
+    loader = remote(2, workers=3, shuffle="files")
+    view = RunView.of(loader)
+    read = np.concatenate([ids for step, ids in view.reading(0, 0).batches() if step % 3 == 0])
+    assert plan(loader).files_of_a_worker == np.unique(view.layout.file_of(read)).size
+    assert plan(remote(2, shuffle="files")).files_of_a_worker is None
+
+
+def test_a_run_that_goes_on_on_other_ranks_is_planned_with_the_lanes_of_its_start(command, tmp_path):  # noqa: F811
+    path = written(tmp_path, {"kind": "distributed", "shuffle": "files", "seed": 7})
+    plain = in_json(command, "plan", path, "--world", 3)[1]
+    resumed = in_json(command, "plan", path, "--world", 3, "--first-world", 4)[1]
+    first = in_json(command, "plan", path, "--world", 4)[1]
+    assert (plain["lanes"], resumed["lanes"], resumed["num_ranks"]) == (3, 4, 3)
+    assert resumed["fingerprint"] == first["fingerprint"] != plain["fingerprint"]
+
+
+def test_remote_files_are_advised_blocks_of_four_files_as_the_page_says(command, tmp_path):  # noqa: F811
+    folder = tmp_path / "remote"
+    folder.mkdir()
+    dataset = {"kind": "tar", "urls": "memory://none/{00..31}.tar"}
+    section = {"kind": "distributed", "shuffle": "files"}
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump({"dataset": dataset, "sampler": section, "loader": {"batch_size": 8}}))
+    refused = in_json(command, "plan", path, "--world", 2)[1]
+    assert "samplerkit index" in refused["mend"]
+    assert "--samples-per-file" in refused["mend"]
+    guessed = in_json(command, "plan", path, "--world", 2, "--samples-per-file", 100)[1]
+    assert (guessed["num_samples"], guessed["num_files"]) == (3200, 32)
+    chosen = guessed["recommendation"]["chosen"]
+    assert (chosen["shuffle"], chosen["partial_size"]) == ("partial", 400)
+    local = written(tmp_path, section)
+    assert in_json(command, "plan", local, "--world", 2)[1]["recommendation"]["chosen"]["shuffle"] == "files"
