@@ -9,17 +9,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import Deal, limited
 from samplerkit.order.sequences import Table
-from samplerkit.testing.strategies import MOST_SHARDS, Case, chains
+from samplerkit.testing.strategies import MOST_SHARDS, Case, Link, chains
 from samplerkit.testing.user_samplers import Backwards, EvenOdd, Rotated, Turning
 
 LAW = settings(max_examples=150, deadline=None, derandomize=True)
+
+# Laws of one kind of chain are held against chains of that kind, not against those that happen to be.
+DEALT_AT_THE_ROOT = chains().filter(lambda case: case.deals_at_the_root)
+DEALT_BELOW_THE_ROOT = chains().filter(lambda case: not case.deals_at_the_root)
+LIMITED = DEALT_AT_THE_ROOT.filter(lambda case: case.dealer is not None)
 
 
 def dealt(ids, shard, num_shards, offset):
@@ -46,10 +51,9 @@ def test_no_rank_is_in_the_order(case):
 
 
 @LAW
-@given(chains(), st.integers(1, MOST_SHARDS))
+@given(DEALT_AT_THE_ROOT, st.integers(1, MOST_SHARDS))
 def test_no_number_of_ranks_is_in_the_order_once_the_run_has_started(case, other):
-    if not case.deals_at_the_root or case.offset > other:
-        return
+    assume(case.offset <= other)
     undealt, constants = list(case.undealt()), case.constants()
     links = case.links
     if case.dealer is not None:
@@ -60,28 +64,22 @@ def test_no_number_of_ranks_is_in_the_order_once_the_run_has_started(case, other
 
 
 @LAW
-@given(chains())
+@given(DEALT_AT_THE_ROOT)
 def test_each_shard_is_the_dealt_view_of_the_global_order(case):
-    if not case.deals_at_the_root:
-        return
     undealt = list(case.undealt())
     for shard in case.shards:
         assert list(case.order(shard)) == dealt(undealt, shard, case.num_shards, case.offset)
 
 
-@LAW
-@given(chains())
+@settings(LAW, max_examples=60)
+@given(DEALT_BELOW_THE_ROOT)
 def test_a_distributed_sampler_below_the_root_makes_an_order_of_its_shards_woven(case):
-    if case.deals_at_the_root:
-        return
     assert list(case.undealt()) == woven([list(case.order(shard)) for shard in case.shards])
 
 
-@LAW
-@given(chains())
+@settings(LAW, max_examples=80)
+@given(LIMITED)
 def test_num_samples_of_a_distributed_sampler_limits_all_shards_together(case):
-    if case.dealer is None or not case.deals_at_the_root:
-        return
     root = case.links[-1]
     num_samples = root.arguments["num_samples"]
     unlimited = replace(root, arguments={**root.arguments, "num_samples": None})
@@ -142,10 +140,8 @@ def test_every_position_is_found_by_its_id(case):
 
 
 @LAW
-@given(chains())
+@given(DEALT_AT_THE_ROOT)
 def test_shards_together_hold_the_order_exactly_once_and_pads_repeat_it_from_the_front(case):
-    if not case.deals_at_the_root:
-        return
     undealt = list(case.undealt())
     together = [list(case.order(shard)) for shard in case.shards]
     if case.offset >= 0:
@@ -159,29 +155,50 @@ def test_shards_together_hold_the_order_exactly_once_and_pads_repeat_it_from_the
     assert rows[len(undealt) :] == [undealt[p % len(undealt)] for p in range(len(undealt), len(rows))]
 
 
-def bijects(link):
-    """Whether a sampler yields each sample of what it draws from once."""
-    arguments = link.arguments
-    if link.make in {Rotated, Backwards, EvenOdd}:
-        return link.make is Rotated or not arguments["num_samples"]
-    if link.make is sk.SequentialSampler:
-        return not arguments["start_index"] and not arguments["num_samples"]
-    if link.make is sk.RandomSampler:
-        return not arguments["replacement"] and not arguments["num_samples"]
-    return link.make is sk.DistributedSampler and not arguments["num_samples"]
+WITHOUT_LIMITS = {
+    sk.RandomSampler: {"replacement": False, "num_samples": None},
+    sk.SequentialSampler: {"start_index": None, "num_samples": None},
+    sk.DistributedSampler: {"num_samples": None},
+    Rotated: {"num_samples": None},
+    Backwards: {"num_samples": None},
+    EvenOdd: {"num_samples": None},
+}
+"""Samplers that yield each sample once, with these arguments."""
 
 
-@LAW
-@given(chains())
-def test_without_replacement_or_limits_every_sample_comes_exactly_once(case):
-    below = case.links if case.dealer is None else case.links[: case.dealer]
-    if not all(map(bijects, case.links)) or any(link.is_distributed for link in below):
-        return
-    if case.deals_at_the_root:
-        assert sorted(case.undealt()) == list(range(len(case.layout)))
-    elif case.offset >= 0:
-        shards = [list(case.order(shard)) for shard in case.shards]
-        assert sorted(id for shard in shards for id in shard) == list(range(len(case.layout)))
+def one_to_one(case):
+    """The same chain without replacement, limits, pads, a second deal, and samplers that draw otherwise."""
+    links = []
+    for depth, link in enumerate(case.links):
+        if link.make not in WITHOUT_LIMITS or (link.is_distributed and depth != case.dealer):
+            stand_in = (Rotated, Backwards, EvenOdd)[(depth + case.epoch) % 3]
+            links.append(Link(stand_in, WITHOUT_LIMITS[stand_in]))
+            continue
+        arguments = {**link.arguments, **WITHOUT_LIMITS[link.make]}
+        if link.is_distributed and not case.deals_at_the_root:
+            arguments["offset"] = max(0, arguments["offset"])
+        links.append(replace(link, arguments=arguments))
+    return replace(case, links=tuple(links))
+
+
+def test_without_replacement_or_limits_every_sample_comes_exactly_once():
+    looked_at = Counter()
+
+    @LAW
+    @given(chains().map(one_to_one))
+    def law(case):
+        if case.deals_at_the_root:
+            found = list(case.undealt())
+        else:
+            found = [id for shard in case.shards for id in case.order(shard)]
+        assert sorted(found) == list(range(len(case.layout)))
+        looked_at.update(link.make for link in case.links if found)
+        looked_at["dealt below the root"] += not case.deals_at_the_root
+        looked_at["samples"] += len(found)
+
+    law()
+    assert all(looked_at[kind] >= 20 for kind in (*WITHOUT_LIMITS, "dealt below the root")), looked_at
+    assert looked_at["samples"] > 1000
 
 
 @LAW

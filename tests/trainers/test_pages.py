@@ -10,7 +10,7 @@ import pytest
 from tests.trainers.jobs import EXAMPLES, ROOT
 
 BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)#:]+)\)")
+LINK = re.compile(r"\]\(([^)]+)\)")
 PAGES = sorted(path.name for path in EXAMPLES.glob("*.md"))
 SOURCES = [*EXAMPLES.glob("*.py"), *EXAMPLES.rglob("*.yaml"), *(ROOT / "tests" / "trainers").glob("*_job.py")]
 
@@ -22,11 +22,25 @@ def stands_somewhere(block, texts):
     return any(re.search(rf"^{pattern}$", text, re.MULTILINE) for text in texts)
 
 
-@pytest.mark.parametrize("page", PAGES)
+def blocks_of(text):
+    """The blocks of Python and YAML on a page; none is overlooked."""
+    blocks = BLOCK.findall(text)
+    assert len(blocks) == len(re.findall(r"^\s*```\s*(?:py|yaml)", text, re.MULTILINE))
+    return blocks
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "index.md"])
 def test_the_blocks_of_a_page_stand_in_what_is_run(page):
     texts = [path.read_text() for path in SOURCES]
-    for block in BLOCK.findall((EXAMPLES / page).read_text()):
-        assert stands_somewhere(block, texts), block
+    blocks = blocks_of((EXAMPLES / page).read_text())
+    assert blocks
+    assert [block for block in blocks if not stands_somewhere(block, texts)] == []
+
+
+@pytest.mark.parametrize("text", ["- in a list\n  ```python\n  a = 1\n  ```\n", "```py\na = 1\n```\n"])
+def test_a_block_that_would_be_overlooked_is_found(text):
+    with pytest.raises(AssertionError):
+        blocks_of(text)
 
 
 def test_a_block_that_stands_nowhere_is_found():
@@ -36,10 +50,22 @@ def test_a_block_that_stands_nowhere_is_found():
     assert not stands_somewhere("a = 1\n\nb = 2\n", [text])
 
 
+def broken(text):
+    """The links of a page that lead nowhere, and the number of all that lead to pages of ours."""
+    ours = [link for link in LINK.findall(text) if not link.startswith(("https://", "http://", "#"))]
+    return [link for link in ours if not (EXAMPLES / link.partition("#")[0]).is_file()], len(ours)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_links_of_a_page_lead_somewhere(page):
-    for link in LINK.findall((EXAMPLES / page).read_text()):
-        assert (EXAMPLES / link).exists(), link
+    nowhere, number = broken((EXAMPLES / page).read_text())
+    assert nowhere == []
+    assert number > 0
+
+
+def test_a_link_that_leads_nowhere_is_found():
+    text = "[a](index.md) [b](../nowhere.md) [c](nowhere.md#part) [d](https://example.org/nowhere.md) [e](#e)"
+    assert broken(text) == (["../nowhere.md", "nowhere.md#part"], 3)
 
 
 def test_every_example_and_every_page_is_named():
