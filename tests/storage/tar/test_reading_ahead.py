@@ -1,0 +1,233 @@
+"""What is read ahead of shards: it goes when it was used, and ends when something else is told."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.tar.batches import MOST_BYTES, MOST_MISTAKES, Batch, Batches
+from tests.storage.tar.remote_shards import EACH, PATTERN, SHARDS, write_shards
+from tests.storage.tar.server import Server
+
+LENGTHS = [EACH] * SHARDS
+PLAN = [np.arange(3 * number, 3 * number + 3) for number in range(20)]
+
+
+def until(condition, seconds=30.0):
+    """Waits until something holds, and fails if it never does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "never came true"
+        time.sleep(0.002)
+
+
+def readers_ahead():
+    """The threads that read ahead in this process."""
+    return {thread for thread in threading.enumerate() if thread.name.startswith("samplerkit-read-ahead")}
+
+
+class Reads:
+    """Reads batches, and keeps a ledger of them and of those that are still in memory."""
+
+    def __init__(self, num_bytes=24):
+        self.read: list[list[int]] = []
+        self.here: list[weakref.ref[Batch]] = []
+        self.threads: list[str] = []
+        self.num_bytes = num_bytes
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def __call__(self, ids):
+        self.may_go_on.wait(60)
+        self.read.append(ids.tolist())
+        self.threads.append(threading.current_thread().name)
+        batch = Batch(ids.tolist(), self.num_bytes)
+        self.here.append(weakref.ref(batch))
+        return batch
+
+    def alive(self):
+        return sum(reference() is not None for reference in self.here)
+
+
+@pytest.fixture(name="begun")
+def fixture_begun():
+    """Batches that are read ahead, and what reads them; all is closed at the end."""
+    opened = []
+
+    def begin(plan=PLAN, **options):
+        reads = Reads(**options)
+        opened.append(Batches(reads, iter(plan)))
+        return opened[-1], reads
+
+    yield begin
+    for batches in opened:
+        batches.close()
+
+
+def test_the_next_batch_is_read_while_the_loop_does_something_else_and_no_further_one(begun):
+    batches, reads = begun()
+    for number, ids in enumerate(PLAN):
+        until(lambda number=number: len(reads.read) == number + 1)
+        assert batches.read(ids) == ids.tolist()
+    assert reads.read == [ids.tolist() for ids in PLAN]
+    assert set(reads.threads) == {"samplerkit-read-ahead-0"}
+
+
+def test_a_batch_that_was_handed_out_is_let_go(begun):
+    batches, reads = begun()
+    for ids in PLAN[:-1]:
+        batches.read(ids)
+        until(lambda: len(reads.read) == len(reads.here))
+        # One that is ahead, and one that just came.
+        assert reads.alive() <= 2
+    batches.read(PLAN[-1])
+    until(lambda: reads.alive() == 0)
+
+
+def test_batches_that_nobody_expected_are_read_now_and_enough_of_them_end_it(begun):
+    batches, reads = begun()
+    until(lambda: len(reads.read) == 1)
+    for number in range(MOST_MISTAKES):
+        assert batches.is_right
+        assert batches.read(np.array([90 + number])) == [90 + number]
+    assert not batches.is_right
+    assert reads.read == [[0, 1, 2], *([90 + number] for number in range(MOST_MISTAKES))]
+
+
+def test_one_batch_that_was_expected_makes_good_all_mistakes_before(begun):
+    batches, _ = begun()
+    for ids in PLAN[:3]:
+        for number in range(MOST_MISTAKES - 1):
+            batches.read(np.array([90 + number]))
+        assert batches.read(ids) == ids.tolist()
+        assert batches.is_right
+
+
+def test_batches_that_take_much_memory_are_not_read_ahead(begun):
+    batches, reads = begun(num_bytes=MOST_BYTES + 1)
+    for ids in PLAN[:4]:
+        assert batches.read(ids) == ids.tolist()
+    assert reads.read == [ids.tolist() for ids in PLAN[:4]]
+    assert reads.threads[1:] == ["MainThread"] * 3
+
+
+@pytest.mark.parametrize("how", ["stop", "close"])
+def test_what_reads_ahead_ends_when_it_is_told_also_in_the_middle_of_a_read(begun, how):
+    before = readers_ahead()
+    batches, reads = begun()
+    until(lambda: len(reads.read) == 1)
+    reads.may_go_on.clear()
+    batches.read(PLAN[0])
+    (mine,) = readers_ahead() - before
+    waits = threading.Thread(target=getattr(batches, how))
+    waits.start()
+    reads.may_go_on.set()
+    waits.join(60)
+    until(lambda: not mine.is_alive())
+    assert len(reads.read) <= 2
+    until(lambda: reads.alive() == 0)
+
+
+# Of a whole dataset.
+
+
+@pytest.fixture(name="server")
+def fixture_server(tmp_path):
+    write_shards(tmp_path / "data")
+    with Server(tmp_path / "data") as server:
+        yield server
+
+
+def remote(server, cache, **options):
+    return sk.TarDataset(
+        f"{server.url}/{PATTERN}", cache=cache, lengths=LENGTHS, progress=False, max_shards=4, **options
+    )
+
+
+def keys(dataset, ids):
+    return [int(sample["__key__"]) for sample in dataset.__getitems__(ids)]
+
+
+def in_order(first=0):
+    """Batches that go through the shards one after another."""
+    return [np.arange(start, start + 6) for start in range(first, SHARDS * EACH, 6)]
+
+
+@pytest.mark.parametrize("fetch", ["shards", "ranges"])
+def test_who_is_told_anew_reads_ahead_by_that_alone(tmp_path, server, fetch):
+    with remote(server, tmp_path, fetch=fetch) as dataset:
+        before = readers_ahead()
+        for first in (0, 48, 24):
+            plan = in_order(first)
+            dataset.expect(iter(plan))
+            for ids in plan[:2]:
+                assert keys(dataset, ids) == ids.tolist()
+        reading = dataset._view.source._processes.here().held
+        assert reading._is_whole == (fetch == "shards")
+        # What was begun before has ended, and all that is asked for is of the last plan.
+        most = reading._fetching.limits.threads if fetch == "shards" else 1
+        until(lambda: 1 <= len(readers_ahead() - before) <= most)
+        del server.asked[:]
+        for ids in plan[2:]:
+            assert keys(dataset, ids) == ids.tolist()
+        assert {asked.name for asked in server.asked if asked.part} <= {
+            f"train-{number:02}.tar" for number in range(2, SHARDS)
+        }
+
+
+def test_shards_that_are_needed_no_more_are_let_go_with_the_end_of_the_batch(tmp_path, server):
+    with remote(server, tmp_path, fetch="shards", read_ahead=1) as dataset:
+        plan = in_order()
+        dataset.expect(iter(plan))
+        opened = dataset._view.source._processes.here().held._open
+        for ids in plan:
+            assert keys(dataset, ids) == ids.tolist()
+            last = int(ids[-1]) // EACH
+            over = {number for number in range(SHARDS) if (number + 1) * EACH <= int(ids[-1]) + 1}
+            assert not over & set(opened._shelf.contents), (last, opened._shelf.contents)
+        assert dataset.stats.files_read == SHARDS
+
+
+@pytest.mark.filterwarnings("ignore:.*reading single samples takes")
+def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
+    rng = np.random.default_rng(1)
+    everywhere = [rng.choice(SHARDS * EACH, 16, replace=False) for _ in range(6)]
+    with remote(server, tmp_path) as dataset:
+        before = readers_ahead()
+        for _ in range(3):
+            dataset.expect(iter(in_order()))
+            reading = dataset._view.source._processes.here().held
+            shards = reading._open
+            assert (reading._is_whole, reading._batches) == (True, None)
+            assert keys(dataset, in_order()[0]) == list(range(6))
+            dataset.expect(iter(everywhere))
+            assert not reading._is_whole
+            until(lambda shards=shards: not any(thread.is_alive() for thread in shards._threads))
+            assert shards._shelf.contents == {}
+            for ids in everywhere[:2]:
+                assert keys(dataset, ids) == ids.tolist()
+            samples = reading._batches
+        dataset.expect(iter(in_order()))
+        until(lambda: not any(thread.is_alive() for thread in samples._cache._threads))
+    until(lambda: readers_ahead() <= before)
+
+
+@pytest.mark.parametrize("fetch", ["shards", "ranges"])
+def test_an_order_other_than_was_told_is_read_rightly_and_what_was_told_is_forgotten(tmp_path, server, fetch):
+    rng = np.random.default_rng(2)
+    with remote(server, tmp_path, fetch=fetch) as dataset:
+        dataset.expect(iter(in_order()))
+        assert keys(dataset, in_order()[0]) == list(range(6))
+        for _ in range(MOST_MISTAKES + 3):
+            ids = rng.choice(SHARDS * EACH, 5, replace=False)
+            assert keys(dataset, ids) == ids.tolist()
+        reading = dataset._view.source._processes.here().held
+        if fetch == "ranges":
+            assert (reading._batches, reading._is_whole) == (None, None)
+        else:
+            assert reading._open._choice.uses is None
