@@ -111,8 +111,6 @@ class ReadAheadCache(Generic[Content]):
         Raises:
             DatasetError: it cannot be read, also if that was tried ahead; the next call tries again.
         """
-        with self._changed:
-            self._choice.hold(file)
         try:
             yield self._wanted(file)
         finally:
@@ -141,6 +139,7 @@ class ReadAheadCache(Generic[Content]):
 
     def _wanted(self, file: int) -> Content:
         with self._changed:
+            self._choice.hold(file)
             if self._choice.turn_to(file):
                 self._unused.clear()
             content = self._shelf.contents.get(file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from typing import Any, Generic, final
 
@@ -34,7 +33,7 @@ class Replacement(Generic[Content]):
         self._num_files = num_files
         self._read_ahead = read_ahead
         self.uses: Uses | None = None
-        self.held: Counter[int] = Counter()
+        self.held: dict[int, int] = {}
         self._last: int | None = None
         self._is_sequential = False
 
@@ -48,13 +47,13 @@ class Replacement(Generic[Content]):
 
     def hold(self, file: int) -> None:
         """Is told that a thread reads from a file from now on."""
-        self.held[file] += 1
+        self.held[file] = self.held.get(file, 0) + 1
 
     def let_go(self, file: int) -> None:
         """Is told that a thread reads from a file no more."""
-        self.held[file] -= 1
-        if not self.held[file]:
-            del self.held[file]
+        left = self.held.pop(file, 0) - 1
+        if left > 0:
+            self.held[file] = left
 
     def next_use(self, file: int) -> float:
         """Gives the number of the next batch that uses a file, `NEVER` if none is known.
