@@ -44,6 +44,7 @@ if _typing.TYPE_CHECKING:
     from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
     from samplerkit.samplers.weighted import WeightedRandomSampler
     from samplerkit.storage.files.dataset import FileDataset
+    from samplerkit.storage.files.reader import register_reader
     from samplerkit.storage.remote.options import RemoteOptions
     from samplerkit.storage.tar.dataset import TarDataset
     from samplerkit.storage.tar.writer import TarWriter
@@ -94,6 +95,7 @@ __all__ = [
     "draw_rng",
     "sample_rng",
     "load_config",
+    "register_reader",
     "register_sampler",
 ]
 

@@ -48,6 +48,7 @@ PUBLIC = {
     "WorldError": "errors",
     "draw_rng": "order.draws",
     "load_config": "config.config",
+    "register_reader": "storage.files.reader",
     "register_sampler": "config.registry",
     "sample_rng": "loading.worker",
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -30,14 +32,20 @@ COMPARED = {
     "tar.md": 3,
 }
 
+LAWS = {"files.md": 8, "samplers.md": 7}
+"""The tests of the contracts that pages show."""
+
 
 def shown(value):
     return repr(value).replace("np.int64", "")
 
 
 @pytest.mark.parametrize("page", [name for name, codes in BLOCKS.items() if codes])
-def test_the_blocks_of_a_page_run_one_after_another_and_show_what_they_say(page):
-    codes, names = BLOCKS[page], {}
+def test_the_blocks_of_a_page_run_one_after_another_and_show_what_they_say(page, monkeypatch):
+    # A module, so that what the page defines can be pickled.
+    module = ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)
+    codes, names = BLOCKS[page], vars(module)
     compared = 0
     for code in codes:
         lines = code.splitlines()
@@ -55,3 +63,10 @@ def test_the_blocks_of_a_page_run_one_after_another_and_show_what_they_say(page)
                 assert value.dtype == np.int64
                 compared += 1
     assert compared == COMPARED[page]
+    contracts = [value for name, value in names.items() if name.startswith("Test")]
+    laws = [
+        getattr(contract(), name) for contract in contracts for name in dir(contract) if name[:5] == "test_"
+    ]
+    for law in laws:
+        law()
+    assert len(laws) == LAWS.get(page, 0)

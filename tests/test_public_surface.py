@@ -62,6 +62,7 @@ PUBLIC = {
     "WorldError",
     "draw_rng",
     "load_config",
+    "register_reader",
     "register_sampler",
     "sample_rng",
 }

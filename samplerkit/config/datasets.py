@@ -66,7 +66,7 @@ def of_read_files(
     as_columns: bool = False,
     remote: RemoteOrNot = None,
 ) -> FileDataset:
-    """Samples in files that a reader reads; readers of your own are for Python."""
+    """Samples in files that a reader reads; one of yours by its name, after `register_reader`."""
     return FileDataset(
         files,
         reader,

@@ -74,28 +74,28 @@ class SamplerContract:
             torch.manual_seed(seed)
             before = _random_state()
             seen.append([np.asarray(order).tolist() for _, _, order in self._orders()])
-            _require(_random_state() == before, "the process-wide random state is as it was", seed)
-        _require(seen[0] == seen[1], "the order does not hang on the process-wide random state", "")
+            require(_random_state() == before, "the process-wide random state is as it was", seed)
+        require(seen[0] == seen[1], "the order does not hang on the process-wide random state", "")
 
     def test_every_id_is_one_of_the_dataset(self) -> None:
         """Ids lie in [0, number of samples)."""
         for dataset, epoch, order in self._orders():
             ids = np.asarray(order)
             inside = (ids >= 0) & (ids < len(Layout.of(dataset)))
-            _require(bool(inside.all()), "every id lies in the dataset", (dataset, epoch))
+            require(bool(inside.all()), "every id lies in the dataset", (dataset, epoch))
 
     def test_indexing_slicing_and_iterating_agree(self) -> None:
         """One order, however it is read."""
         for dataset, epoch, order in self._orders():
             where = (dataset, epoch)
             ids = np.asarray(order).tolist()
-            _require(len(ids) == len(order), "the length is true", where)
-            _require(list(order) == ids, "iterating gives the ids", where)
-            _require([order[p] for p in range(len(ids))] == ids, "indexing gives the ids", where)
-            _require(order[::-1].tolist() == ids[::-1], "slicing gives the ids", where)
+            require(len(ids) == len(order), "the length is true", where)
+            require(list(order) == ids, "iterating gives the ids", where)
+            require([order[p] for p in range(len(ids))] == ids, "indexing gives the ids", where)
+            require(order[::-1].tolist() == ids[::-1], "slicing gives the ids", where)
             if ids:
                 shuffled = np.argsort(np.array(ids) * 7919 % 101, kind="stable")
-                _require(order[shuffled].tolist() == [ids[p] for p in shuffled], "any positions", where)
+                require(order[shuffled].tolist() == [ids[p] for p in shuffled], "any positions", where)
 
     def test_positions_lead_back_to_their_ids(self) -> None:
         """p is among the positions of order[p], and each of them holds that id."""
@@ -105,9 +105,9 @@ class SamplerContract:
                     positions = order.positions_of(sample)
                 except InverseTooLargeError:
                     break
-                _require(position in positions, "a position leads back", (dataset, epoch, position))
+                require(position in positions, "a position leads back", (dataset, epoch, position))
                 holds = set(order[positions].tolist())
-                _require(holds == {sample}, "every position holds the id", (dataset, epoch, sample))
+                require(holds == {sample}, "every position holds the id", (dataset, epoch, sample))
 
     def test_each_shard_is_the_dealt_view_of_one_order(self) -> None:
         """Rank r of W reads positions r, r + W, r + 2 W, ..., wrapping around at the end."""
@@ -121,7 +121,7 @@ class SamplerContract:
                     mine = list(self.make().order(dataset, 1, world=World(count, shard)))
                     rows = range(-(-len(whole) // count))
                     dealt = [whole[(row * count + shard) % len(whole)] for row in rows]
-                    _require(mine == dealt, "a shard is the dealt view", (dataset, count, shard))
+                    require(mine == dealt, "a shard is the dealt view", (dataset, count, shard))
 
     def test_a_resumed_loader_loses_and_repeats_nothing(self) -> None:
         """A run that is cut at any step and goes on with other ranks and batches reads each position once."""
@@ -140,7 +140,7 @@ class SamplerContract:
                             run = self._loader(dataset, 2, 2, rank)
                             run.load_state_dict(state)
                             after.update(id for step in range(run.steps_left) for id in _kept(run, step))
-                    _require(before + after == whole, "nothing lost or repeated", (dataset, ranks, cut))
+                    require(before + after == whole, "nothing lost or repeated", (dataset, ranks, cut))
 
     def _loader(self, dataset: Any, ranks: int, batch: int, rank: int) -> Loader:
         return Loader(dataset, self.make(), batch_size=batch, world=World(ranks, rank))
@@ -157,9 +157,14 @@ def _random_state() -> tuple[Any, ...]:
 
 
 def _require_equal(one: Order, other: Order, where: Any) -> None:
-    _require(np.array_equal(np.asarray(one), np.asarray(other)), "the order is the same", where)
+    require(np.array_equal(np.asarray(one), np.asarray(other)), "the order is the same", where)
 
 
-def _require(holds: bool, law: str, where: Any) -> None:
+def require(holds: bool, law: str, where: Any) -> None:
+    """Says which law does not hold, and for what.
+
+    Raises:
+        AssertionError: it does not hold.
+    """
     if not holds:
         raise AssertionError(f"{law}: not so for {where}")

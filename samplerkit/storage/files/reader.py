@@ -37,9 +37,10 @@ def file_reader(reader: Any) -> FileReader:
     """Takes a reader in any form.
 
     Args:
-        reader: the name of one that comes along (`npz`, `npy`, `parquet`, `text`); or a callable from a path
-            to a mapping of arrays or a sequence, which may have a method `count(path)`; or a callable with
-            an argument `get_data`, that gives `(data, length)` with it and else the length alone.
+        reader: the name of one that comes along (`npz`, `npy`, `parquet`, `text`) or was registered; or a
+            callable from a path to a mapping of arrays or a sequence, which may have a method `count(path)`;
+            or a callable with an argument `get_data`, that gives `(data, length)` with it and else the length
+            alone.
 
     Raises:
         ArgumentTypeError: none of these.
@@ -47,12 +48,52 @@ def file_reader(reader: Any) -> FileReader:
     """
     if isinstance(reader, str):
         if reader not in READERS:
-            known = ", ".join(READERS)
-            raise ArgumentValueError("reader", "is not known", reader, mend=f"known: {known}")
-        reader = READERS[reader]()
+            mend = f"known: {', '.join(READERS)}; register_reader adds one of yours"
+            raise ArgumentValueError("reader", "is not known", reader, mend=mend)
+        reader = READERS[reader]
     if isinstance(reader, type) or not callable(reader):
-        raise ArgumentTypeError("reader", "must be a function of a path or a reader's name", reader)
+        mend = "give what the class makes" if isinstance(reader, type) else ""
+        raise ArgumentTypeError(
+            "reader", "must be a function of a path or a reader's name", reader, mend=mend
+        )
     return LengthReader(reader) if _has_get_data(reader) else PlainReader(reader)
+
+
+def register_reader(name: str, reader: Callable[..., Any]) -> None:
+    r"""Gives a reader of yours a name, for `FileDataset` and for configs of this process.
+
+    A dataset carries the reader itself, so its workers need no registration. The same one again does nothing.
+
+    Args:
+        name: what it is called, a word.
+        reader: a function of a path, in any form that `FileDataset` takes.
+
+    Raises:
+        ArgumentTypeError: the name is no string, or the reader no function.
+        ArgumentValueError: the name is empty, or taken by another reader.
+
+    Example:
+        >>> import os, tempfile
+        >>> import samplerkit as sk
+        >>> def read_numbers(path):
+        ...     with open(path) as file:
+        ...         return [int(line) for line in file]
+        >>> sk.register_reader("numbers", read_numbers)
+        >>> path = os.path.join(tempfile.mkdtemp(), "a.txt")
+        >>> with open(path, "w") as file:
+        ...     _ = file.write("7\n8\n9\n")
+        >>> sk.FileDataset([path], "numbers")[1]
+        8
+    """
+    if not isinstance(name, str):
+        raise ArgumentTypeError("name", "must be a string", name)
+    if not name or name != name.strip():
+        raise ArgumentValueError("name", "must be a word", name)
+    if isinstance(reader, str):
+        raise ArgumentTypeError("reader", "must be a function of a path", reader)
+    file_reader(reader)
+    if READERS.setdefault(name, reader) != reader:
+        raise ArgumentValueError("name", f"is taken by {READERS[name]!r}", name, mend="use another name")
 
 
 @final

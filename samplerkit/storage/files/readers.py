@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, BinaryIO, Final, final
@@ -157,13 +157,13 @@ class TextReader:
         return lines + (last != b"\n")
 
 
-READERS: Final[Mapping[str, Callable[[], Any]]] = {
-    "npz": NpzReader,
-    "npy": NpyReader,
-    "parquet": ParquetReader,
-    "text": TextReader,
+READERS: Final[dict[str, Callable[..., Any]]] = {
+    "npz": NpzReader(),
+    "npy": NpyReader(),
+    "parquet": ParquetReader(),
+    "text": TextReader(),
 }
-"""The readers that can be named."""
+"""The readers that can be named: these, and a user's after `register_reader`."""
 
 
 def _rows_in_header(file: BinaryIO | Any, what: str, num_bytes: int) -> int:

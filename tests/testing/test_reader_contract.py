@@ -1,0 +1,210 @@
+"""Our own readers keep the contract that we ship, and a reader that breaks it is found."""
+
+from __future__ import annotations
+
+import json
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.files.readers import NpyReader, NpzReader, ParquetReader, TextReader
+from samplerkit.testing import ReaderContract
+
+
+def write_npz(path, num_samples):
+    arrays = {"x": np.random.default_rng(1).random((num_samples, 3)), "y": np.arange(num_samples)}
+    np.savez(path, **arrays)
+    return [{"x": x, "y": y} for x, y in zip(*arrays.values(), strict=True)]
+
+
+def write_npy(path, num_samples):
+    array = np.arange(2 * num_samples).reshape(num_samples, 2)
+    np.save(path, array)
+    return array
+
+
+def write_parquet(path, num_samples):
+    import pyarrow as pa  # noqa: PLC0415  # an extra
+    from pyarrow import parquet  # noqa: PLC0415
+
+    columns = {"x": np.arange(num_samples) * 0.5, "name": [f"row {row}" for row in range(num_samples)]}
+    parquet.write_table(pa.table(columns), path)
+    return [{"x": row * 0.5, "name": f"row {row}"} for row in range(num_samples)]
+
+
+def write_text(path, num_samples):
+    lines = [f"línea {number}" for number in range(num_samples)]
+    Path(path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return lines
+
+
+def with_get_data(path, get_data=False):
+    """A reader in the form of PartiallyShuffle."""
+    reader = NpzReader()
+    return (reader(path) if get_data else None), reader.count(path)
+
+
+OURS = {
+    "npz": (NpzReader, write_npz, ".npz"),
+    "npy": (NpyReader, write_npy, ".npy"),
+    "text": (TextReader, write_text, ".txt"),
+    "parquet": (ParquetReader, write_parquet, ".parquet"),
+    "by its name": (lambda: "npz", write_npz, ".npz"),
+    "with get_data": (lambda: with_get_data, write_npz, ".npz"),
+}
+
+
+@pytest.mark.parametrize("name", OURS)
+class TestOurs(ReaderContract):
+    """Each of our readers, a reader by its name, and one of the other form."""
+
+    @pytest.fixture(autouse=True)
+    def _of_this_name(self, name):
+        if name == "parquet" and find_spec("pyarrow") is None:
+            pytest.skip("pyarrow is not installed: no parquet here")
+        self.make, self.write, self.suffix = OURS[name]
+        # A text that was cut is a text.
+        self.shows_damage = name != "text"
+
+
+def write_json(path, num_samples):
+    Path(path).write_text(json.dumps(list(range(num_samples))))
+    return list(range(num_samples))
+
+
+def read_json(path):
+    return json.loads(Path(path).read_text())
+
+
+class Json:
+    """A reader without a fault, from which each broken one differs in one."""
+
+    def __call__(self, path):
+        return read_json(path)
+
+
+class TestJson(ReaderContract):
+    """What the broken readers below differ from."""
+
+    make = Json
+    write = staticmethod(write_json)
+
+
+class CountsWrongly(Json):
+    def count(self, path):
+        return max(0, len(self(path)) - 1)
+
+
+class ReadsBackwards(Json):
+    def __call__(self, path):
+        return super().__call__(path)[::-1]
+
+
+class OneAfterAnother:
+    """A sequence that gives whatever comes next."""
+
+    def __init__(self, samples):
+        self.samples, self.next = samples, 0
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, row):
+        self.next += 1
+        return self.samples[(self.next - 1) % len(self.samples)]
+
+
+class InItsOwnOrder(Json):
+    def __call__(self, path):
+        return OneAfterAnother(super().__call__(path))
+
+
+class AnotherTimeOtherwise(Json):
+    """Reads each file rightly, once."""
+
+    calls = 0
+
+    def __call__(self, path):
+        self.calls += 1
+        return super().__call__(path) if self.calls <= 8 else [0] * len(super().__call__(path))
+
+
+class WantsSamples(Json):
+    def __call__(self, path):
+        samples = super().__call__(path)
+        return [samples[0], *samples[1:]]
+
+
+class TakesWhatIsThere(Json):
+    """Gives the samples before the place where a file is damaged."""
+
+    def __call__(self, path):
+        try:
+            return super().__call__(path)
+        except ValueError:
+            text = Path(path).read_bytes().decode(errors="replace").strip("[")
+            return [int(number) for number in text.split(", ") if number.isdigit()]
+
+
+class OutOfMemory(Json):
+    """Believes what a damaged file claims."""
+
+    def __call__(self, path):
+        try:
+            return super().__call__(path)
+        except ValueError as error:
+            raise MemoryError("a TiB, please") from error
+
+
+class HoldsAFunction(Json):
+    def __init__(self):
+        self.function = lambda path: path
+
+
+class ByName(Json):
+    """Forgets on its way to a worker what it was given."""
+
+    def __init__(self, step=0):
+        self.step = step
+
+    def __call__(self, path):
+        return [sample * self.step for sample in super().__call__(path)]
+
+    def __reduce__(self):
+        return (ByName, ())
+
+
+class OneBuffer(Json):
+    """Reads all files into one place."""
+
+    def __call__(self, path):
+        self.samples = super().__call__(path)
+        time.sleep(0.001)
+        return self.samples
+
+
+@pytest.mark.parametrize(
+    ("broken", "law"),
+    [
+        (CountsWrongly, "the_samples_of_a_file_are_counted"),
+        (ReadsBackwards, "any_samples_are_read_in_any_order_and_again"),
+        (InItsOwnOrder, "any_samples_are_read_in_any_order_and_again"),
+        (AnotherTimeOtherwise, "a_file_is_read_alike_whenever_and_by_whomever"),
+        (WantsSamples, "a_file_without_samples_has_none"),
+        (TakesWhatIsThere, "a_file_that_was_cut_is_an_error_that_names_it"),
+        (TakesWhatIsThere, "a_file_that_was_overwritten_is_an_error_that_names_it"),
+        (OutOfMemory, "a_file_that_was_overwritten_is_an_error_that_names_it"),
+        (HoldsAFunction, "a_pickled_reader_reads_as_before"),
+        (lambda: ByName(1), "a_pickled_reader_reads_as_before"),
+        (OneBuffer, "threads_share_a_reader"),
+    ],
+)
+def test_a_reader_that_breaks_a_law_is_found(broken, law):
+    contract = ReaderContract()
+    contract.make, contract.write = broken, write_json
+    with pytest.raises((AssertionError, sk.DatasetError)):
+        getattr(contract, f"test_{law}")()
