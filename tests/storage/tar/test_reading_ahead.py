@@ -112,6 +112,7 @@ def test_batches_that_take_much_memory_are_not_read_ahead(begun):
     batches, reads = begun(num_bytes=MOST_BYTES + 1)
     for ids in PLAN[:4]:
         assert batches.read(ids) == ids.tolist()
+        time.sleep(0.02)  # in which another one could be read ahead
     assert reads.read == [ids.tolist() for ids in PLAN[:4]]
     assert reads.threads[1:] == ["MainThread"] * 3
 
@@ -191,6 +192,34 @@ def test_shards_that_are_needed_no_more_are_let_go_with_the_end_of_the_batch(tmp
             over = {number for number in range(SHARDS) if (number + 1) * EACH <= int(ids[-1]) + 1}
             assert not over & set(opened._shelf.contents), (last, opened._shelf.contents)
         assert dataset.stats.files_read == SHARDS
+
+
+def test_local_shards_of_told_lengths_are_opened_ahead_as_a_whole(tmp_path):
+    pattern = write_shards(tmp_path / "data")
+    with sk.TarDataset(pattern, lengths=LENGTHS, cache=tmp_path / "cache", read_ahead=2) as dataset:
+        dataset.expect(iter(in_order()))
+        reading = dataset._view.source._processes.here().held
+        assert (reading._is_whole, reading._batches) == (True, None)
+        until(lambda: dataset.stats.files_read == 2)
+        for ids in in_order():
+            assert keys(dataset, ids) == ids.tolist()
+        assert dataset.stats.files_read == SHARDS
+
+
+@pytest.mark.parametrize("share", [1, 4])
+def test_the_warning_of_costs_is_of_the_samples_that_an_epoch_has(tmp_path, server, share):
+    """A dataset of every fourth sample asks for a fourth of the requests."""
+    with remote(server, tmp_path, fetch="auto") as dataset:
+        chosen = dataset.select(lambda key: int(key) % share == 0, by="key")
+        assert len(chosen) == SHARDS * EACH // share
+        order = sk.RandomSampler(seed=1).order(chosen)
+        chosen.expect(order.chunks(4))
+        with pytest.warns(UserWarning, match="reading single samples takes about") as caught:
+            chosen.__getitems__(order[:4])
+    (told,) = [str(warning.message) for warning in caught if "single samples" in str(warning.message)]
+    requests = int(told.partition("takes about ")[2].partition(" ")[0])
+    # Four samples at a time, some of one shard side by side.
+    assert len(chosen) / 4 <= requests <= len(chosen)
 
 
 @pytest.mark.filterwarnings("ignore:.*reading single samples takes")
