@@ -7,6 +7,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
@@ -84,17 +85,11 @@ BUILTINS = {
     "WorldError": {RuntimeError},
 }
 
-SIGNATURES = {
-    "SequentialSampler": "start_index, num_samples",
-    "RandomSampler": "replacement, num_samples, shuffle",
-    "SubsetSampler": "indices, num_samples",
-    "SubsetRandomSampler": "indices, num_samples",
-    "WeightedRandomSampler": "weights, num_samples, replacement",
-    "PKSampler": "num_val, num_class, shuffle, class_column, num_samples",
-    "IterSampler": "sampler, num_samples",
-    "MixtureSampler": "weights, num_samples",
-    "DistributedSampler": "num_shards, shard_id, shuffle, num_samples, offset",
-}
+ROW = re.compile(r"^\| `(\w+Sampler)`.* \| `(.*)` \|$", re.MULTILINE)
+SIGNATURES = dict(
+    ROW.findall((Path(__file__).parents[1] / "docs" / "samplers.md").read_text(encoding="utf-8"))
+)
+"""The arguments by position, as the page of samplers says them."""
 
 
 def test_the_public_names_are_these_and_no_others():
@@ -145,6 +140,13 @@ def test_positional_arguments_are_mindspores_and_ours_come_by_name_only(name):
     by_name = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
     assert all(p.default is not p.empty for p in by_name)
     assert len(positional) + len(by_name) == len(parameters)
+
+
+def test_the_page_says_the_arguments_of_every_sampler():
+    ours = {
+        name for name in PUBLIC if names.PUBLIC[name].startswith("samplers.") and name.endswith("Sampler")
+    }
+    assert {*SIGNATURES} == ours - {"Sampler"}
 
 
 def exported_errors() -> set[str]:

@@ -20,6 +20,7 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.distributed import DistributedSampler
 from samplerkit.samplers.iterable import IterSampler
+from samplerkit.samplers.mixture import MixtureSampler
 from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.random import RandomSampler
 from samplerkit.samplers.sequential import SequentialSampler
@@ -245,6 +246,20 @@ def _iter(draw: st.DrawFn, size: int) -> Link:
 
 
 @st.composite
+def _mixture(draw: st.DrawFn, sizes: Sequence[int]) -> Link:
+    # Only what holds samples has a share.
+    shares = st.tuples(*(st.integers(0, 4) if size else st.just(0) for size in sizes)).filter(any)
+    arguments = {
+        "weights": draw(st.none() | shares.map(list)),
+        "num_samples": draw(counts),
+        "shuffle": draw(st.booleans()),
+        "stop": draw(st.sampled_from(["first", "all"])),
+        "seed": draw(seeds),
+    }
+    return Link(MixtureSampler, arguments)
+
+
+@st.composite
 def _of_the_user(draw: st.DrawFn) -> Link:
     return Link(draw(st.sampled_from([EvenOdd, Rotated, Backwards])), {"num_samples": draw(counts)})
 
@@ -258,6 +273,7 @@ def _links(case: Case, smallest: int, *, is_leaf: bool, is_root: bool) -> st.Sea
         choices += [_subset(smallest), _subset_random(smallest), _weighted(smallest), _iter(smallest)]
     if len(case.layout) > 0:
         choices += [_pk(len(case.layout))]
+        choices += [_mixture(case.layout.sizes.tolist())] if is_leaf and case.layout.has_files else []
     return st.one_of(choices)
 
 

@@ -1,4 +1,4 @@
-"""The reference is up to date: two pages are what the code says now, the others have all public names."""
+"""The reference is up to date: three pages are what the code says now, the others have all public names."""
 
 from __future__ import annotations
 

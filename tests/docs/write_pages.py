@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.docs import commands_page, config_page
+from tests.docs import commands_page, config_page, samplers_page
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
 
 def pages() -> dict[Path, str]:
     """Gives what each of the pages should say."""
-    return {FOLDER / module.NAME: module.page() for module in (commands_page, config_page)}
+    return {FOLDER / module.NAME: module.page() for module in (commands_page, config_page, samplers_page)}
 
 
 def main() -> None:

@@ -134,15 +134,20 @@ def permuted(case: Case) -> list[int]:
     return values.tolist()
 
 
-def ordered(case: Case) -> list[int]:
-    """Evaluates a case of `orders`: at its positions, or all of it."""
+def built(case: Case) -> sk.Sampler:
+    """Builds the samplers of a case of `orders`."""
     root: sk.Sampler | None = None
     for link in case["chain"]:
         parent: sk.Sampler = getattr(sk, link["sampler"])(**link["arguments"])
         parent.add_child(root)
         root = parent
     assert root is not None
-    order = root.order(sk.Layout(case["layout"]), case["epoch"])
+    return root
+
+
+def ordered(case: Case) -> list[int]:
+    """Evaluates a case of `orders`: at its positions, or all of it."""
+    order = built(case).order(sk.Layout(case["layout"]), case["epoch"])
     return order[case["positions"]].tolist() if "positions" in case else list(order)
 
 

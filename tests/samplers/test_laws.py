@@ -296,6 +296,7 @@ REACHED = {
         for kind in (
             sk.DistributedSampler,
             sk.IterSampler,
+            sk.MixtureSampler,
             sk.PKSampler,
             sk.RandomSampler,
             sk.SequentialSampler,

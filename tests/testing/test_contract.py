@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
 
 import samplerkit as sk
 from samplerkit.testing import SamplerContract
+from tests.order import golden_vectors
 
 MAKERS = {
     "sequential": lambda: sk.SequentialSampler(0, 9),
@@ -32,6 +34,25 @@ class TestOurs(SamplerContract):
         self.make = MAKERS[name]
 
 
+RECORDED = {
+    case["chain"][0]["sampler"]: case
+    for case in sorted(golden_vectors.recorded()["orders"], key=lambda case: -len(case["ids"]))
+    if len(case["chain"]) == 1
+}
+"""Of each sampler the shortest order among the golden vectors, so that none is left out here."""
+
+
+@pytest.mark.parametrize("name", RECORDED)
+class TestRecorded(SamplerContract):
+    """Each sampler that has golden vectors."""
+
+    @pytest.fixture(autouse=True)
+    def _of_this_name(self, name):
+        case = RECORDED[name]
+        self.datasets = (sk.Layout(case["layout"]),)
+        self.make = partial(golden_vectors.built, case)
+
+
 class TestFiles(SamplerContract):
     """FILES and INFILE need files."""
 
@@ -48,6 +69,15 @@ class TestPK(SamplerContract):
 
     def make(self):
         return sk.PKSampler(2, labels=[0, 1, 0, 1, 1, 0])
+
+
+class TestMixtureByWeights(SamplerContract):
+    """Sources that begin anew, so that samples come more than once."""
+
+    datasets = (sk.Layout([7, 0, 9, 4]),)
+
+    def make(self):
+        return sk.MixtureSampler([3, 0, 1, 1], stop="all", seed=3)
 
 
 class ByProcessState(sk.Sampler):

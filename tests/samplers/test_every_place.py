@@ -1,0 +1,83 @@
+"""Each sampler of ours stands in every place where one is needed; a place that was forgotten is named.
+
+The tests of the contract run over what has golden vectors, and the reference is written from the registry.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pkgutil
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import samplerkit as sk
+from samplerkit import names, samplers
+from samplerkit.config.registry import SAMPLERS
+from samplerkit.testing import strategies
+from tests import test_public_surface
+from tests.benchmarks import pictures_of_orders
+from tests.testing import test_contract
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def written() -> set[str]:
+    """The samplers that the modules of their room hold."""
+    modules = [
+        import_module(f"{samplers.__name__}.{found.name}")
+        for found in pkgutil.iter_modules(samplers.__path__)
+    ]
+    classes = {value for module in modules for value in vars(module).values() if inspect.isclass(value)}
+    return {kind.__name__ for kind in classes if issubclass(kind, sk.Sampler)} - {"Sampler"}
+
+
+def drawn() -> set[str]:
+    """The samplers of which the strategies make links."""
+    calls = [
+        node for node in ast.walk(ast.parse(inspect.getsource(strategies))) if isinstance(node, ast.Call)
+    ]
+    return {ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == "Link"}
+
+
+def matches(page: str, pattern: str) -> set[str]:
+    return set(re.findall(pattern, (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE))
+
+
+PLACES = {
+    "samplerkit/names.py": {*names.PUBLIC},
+    "samplerkit/__init__.py": {*sk.__all__},
+    "tests/test_public_surface.py": test_public_surface.PUBLIC,
+    "samplerkit/config/registry.py": {SAMPLERS[kind].make.__name__ for kind in SAMPLERS},
+    "samplerkit/testing/strategies.py": drawn(),
+    "tests/order/golden_vectors.py, alone in a chain": {*test_contract.RECORDED},
+    "docs/samplers.md, a row": matches("samplers.md", r"^\| `(\w+)`"),
+    "docs/samplers.md, a section": matches("samplers.md", r"^### (\w+)$"),
+    "tests/benchmarks/pictures_of_orders.py": {
+        type(orders.sampler).__name__ for orders in pictures_of_orders.SAMPLERS.values()
+    },
+}
+
+
+def forgotten(sampler: str) -> list[str]:
+    """Names the places where a sampler does not stand."""
+    return [place for place, there in PLACES.items() if sampler not in there]
+
+
+@pytest.mark.parametrize("sampler", sorted(written()))
+def test_a_sampler_stands_in_every_place(sampler):
+    assert forgotten(sampler) == []
+
+
+def test_the_samplers_are_found_in_their_room():
+    assert len(written()) == 9
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_place_that_was_forgotten_is_named(place, monkeypatch):
+    assert forgotten("PlantedSampler") == list(PLACES)
+    monkeypatch.setitem(PLACES, place, PLACES[place] - {"MixtureSampler"})
+    assert forgotten("MixtureSampler") == [place]
