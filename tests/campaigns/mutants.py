@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -39,12 +40,12 @@ PACKAGE = ROOT / "samplerkit"
 ROOMS = ("order", "samplers", "loading", "storage", "config")
 TESTS = [*(f"tests/{room}" for room in ROOMS), "tests/test_bad_arguments.py", "tests/testing"]
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
-FIRST_SECONDS = 40.0
-"""How long the tests that are tried first take without a mutation, at most."""
+FIRST_SECONDS, MORE_SECONDS = 8.0, 40.0
+"""How long the tests that are tried first take without a mutation, and those after them."""
 UNKNOWN_SECONDS = 0.3
 """What a test is taken to last where the recording was cut short."""
-MOST_SECONDS = 420.0
-"""A mutant whose tests come to no end in this time was noticed: they take a fourth of it."""
+MOST_SECONDS = 240.0
+"""A mutant with which chosen tests come to no end in this time was noticed: they take a sixth of it."""
 
 
 def drawn(seed: int, count: int) -> list[Mutation]:
@@ -108,27 +109,33 @@ def _functions(tree: ast.AST, above: str = "") -> Iterator[tuple[str, range]]:
             yield from _functions(node, above)
 
 
-def first_tests(table: dict[str, dict[str, float]], mutation: Mutation) -> list[str]:
-    """Gives tests that run the mutated function: the quickest of each file, within a bound of time."""
+def stages_of(table: dict[str, dict[str, float]], mutation: Mutation) -> list[list[str]]:
+    """Gives tests that run the mutated function: a few that run little else, then more of them."""
     names = [mutation.function]
-    if not mutation.function:  # a constant of a module: whatever runs in it
+    if not table.get(f"{mutation.file}::{mutation.function}"):
+        # A constant of a module, or a function that no test runs in its own process: whatever runs in the file.
         names = [key.partition("::")[2] for key in table if key.startswith(f"{mutation.file}::")]
     by_file: dict[str, dict[str, float]] = defaultdict(dict)
     for name in names:
         for test, seconds in table.get(f"{mutation.file}::{name}", {}).items():
-            by_file[test.partition("::")[0]][test] = seconds
-    # A file whose tests run this function but seldom tells more about it than one where all do.
+            if (ROOT / test.partition("::")[0]).exists():
+                by_file[test.partition("::")[0]][test] = seconds
+    # A file of which few tests run this function tells more about it than one of which all do.
     queues = [sorted(tests, key=tests.__getitem__) for _, tests in sorted(by_file.items(), key=_size)]
+    seconds_of = {test: seconds for tests in by_file.values() for test, seconds in tests.items()}
+    first = _within(queues[:4], seconds_of, FIRST_SECONDS)
+    more = _within(queues, seconds_of, MORE_SECONDS)
+    return [first, [test for test in more if test not in first]]
+
+
+def _within(queues: list[list[str]], seconds: dict[str, float], limit: float) -> list[str]:
+    """Takes one test of each file in turn, until they would last too long."""
     chosen: list[str] = []
-    spent = 0.0
-    for place in range(max(map(len, queues), default=0)):
-        for queue in queues:
-            if place < len(queue):
-                seconds = by_file[queue[place].partition("::")[0]][queue[place]]
-                if spent + seconds > FIRST_SECONDS or len(chosen) >= 250:
-                    continue
-                chosen.append(queue[place])
-                spent += seconds
+    for row in itertools.zip_longest(*queues):
+        for test in row:
+            if test is not None and seconds[test] <= limit:
+                chosen.append(test)
+                limit -= seconds[test]
     return chosen
 
 
@@ -136,8 +143,8 @@ def _size(item: tuple[str, dict[str, float]]) -> int:
     return len(item[1])
 
 
-def try_mutant(mutation: Mutation, table: dict[str, dict[str, float]]) -> dict[str, Any]:
-    """Runs the tests over a mutant; tells whether one failed, and which."""
+def try_mutant(mutation: Mutation, table: dict[str, dict[str, float]], *, whole: bool) -> dict[str, Any]:
+    """Runs the tests over a mutant, in the end those of its whole room; tells which one failed, if any."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name)
         for part in ("samplerkit", "tests", "docs"):
@@ -147,11 +154,16 @@ def try_mutant(mutation: Mutation, table: dict[str, dict[str, float]]) -> dict[s
         target = folder / "samplerkit" / mutation.file
         target.write_bytes(mutation.applied(target.read_bytes()))
         room = f"tests/{mutation.file.partition('/')[0]}"
-        above = [f"tests/{'/'.join(mutation.file.split('/')[:2])}", room, *TESTS[-2:]]
-        stages = [first_tests(table, mutation), [path for path in above if (folder / path).is_dir()]]
+        below = f"tests/{'/'.join(mutation.file.split('/')[:2])}"
+        above = [path for path in dict.fromkeys([below, room]) if (folder / path).is_dir()]
+        stages = [*stages_of(table, mutation), [*above, *TESTS[-2:]]]
         for stage, tests in enumerate(stages):
-            if tests and (by := _failed(folder, tests)):
+            by = _failed(folder, tests) if tests else ""
+            # All tests of a room may well take longer, without any fault of a mutant.
+            if by and not (by == "time" and stage == len(stages) - 1):
                 return {"caught": True, "stage": stage, "by": by}
+            if stage == len(stages) - 2 and not whole:
+                break
     return {"caught": False, "stage": None, "by": None}
 
 
@@ -184,7 +196,7 @@ def _failed(folder: Path, tests: list[str]) -> str:
     return failed[0][:200] if failed else f"exit code {process.returncode}: {output[-200:]}"
 
 
-def run(folder: Path, seed: int, count: int, parallel: int) -> None:
+def run(folder: Path, seed: int, count: int, parallel: int, *, whole: bool) -> None:
     """Tries the mutants of a seed that were not tried yet."""
     table = json.loads((folder / "tests_of_functions.json").read_text())
     results = folder / f"mutants-{seed}.jsonl"
@@ -193,7 +205,7 @@ def run(folder: Path, seed: int, count: int, parallel: int) -> None:
 
     def one(item: tuple[int, Mutation]) -> None:
         number, mutant = item
-        outcome = try_mutant(mutant, table)
+        outcome = try_mutant(mutant, table, whole=whole)
         place = f"{mutant.file}:{mutant.line} {mutant.function}"
         line = {"number": number, "place": place, "shown": mutant.shown, **outcome}
         with results.open("a") as file:
@@ -231,13 +243,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--parallel", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="leave out the last stage, whole rooms")
     chosen = parser.parse_args()
     if chosen.command == "record":
         record(chosen.folder)
     elif chosen.command == "digest":
         digest(chosen.folder)
     elif chosen.command == "run":
-        run(chosen.folder, chosen.seed, chosen.count, chosen.parallel)
+        run(chosen.folder, chosen.seed, chosen.count, chosen.parallel, whole=not chosen.quick)
     else:
         report(chosen.folder, chosen.seed)
 
