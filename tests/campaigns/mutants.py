@@ -113,7 +113,7 @@ def stages_of(table: dict[str, dict[str, float]], mutation: Mutation) -> list[li
     """Gives tests that run the mutated function: a few that run little else, then more of them."""
     names = [mutation.function]
     if not table.get(f"{mutation.file}::{mutation.function}"):
-        # A constant of a module, or a function that no test runs in its own process: whatever runs in the file.
+        # A constant, or a function that no test runs in its own process: whatever runs in the file.
         names = [key.partition("::")[2] for key in table if key.startswith(f"{mutation.file}::")]
     by_file: dict[str, dict[str, float]] = defaultdict(dict)
     for name in names:
