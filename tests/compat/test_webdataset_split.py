@@ -46,7 +46,7 @@ def test_a_worker_opens_few_shards(tmp_path):
     urls = write(tmp_path, 16, 160)
     dataset = wds.WebDataset(urls, cache=tmp_path / "cache").shuffle(5)
     for rank in range(2):
-        order = dataset._reading.shuffling.order(dataset._reading.tar, 0, sk.World(2, rank))
+        order = dataset._pipeline.shuffling.order(dataset._pipeline.tar, 0, sk.World(2, rank))
         for worker in range(4):
             ids = np.concatenate([*Split().ids(order, Seat(sk.World(2, rank), worker, 4))])
             assert len(ids) == 20

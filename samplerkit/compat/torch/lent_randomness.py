@@ -19,7 +19,7 @@ ROLE = "lent"
 
 
 @dataclass(frozen=True)
-class Generator:
+class LentGenerator:
     """A random generator of any library: how its state is read, seeded and set."""
 
     get_state: Callable[[], Any]
@@ -68,7 +68,7 @@ def lent_randomness(sampler: Any, seed: int, epoch: int) -> Iterator[None]:
         yield
 
 
-def _process_wide() -> Iterator[Generator]:
+def _process_wide() -> Iterator[LentGenerator]:
     yield _of_torch(torch.default_generator)
     yield _of_numpy_state(np.random)
     yield _of_python(random)
@@ -76,7 +76,7 @@ def _process_wide() -> Iterator[Generator]:
         yield from map(_of_torch, torch.cuda.default_generators)
 
 
-def _held_by(sampler: Any) -> Iterator[Generator]:
+def _held_by(sampler: Any) -> Iterator[LentGenerator]:
     """Finds the generators in the attributes of a sampler and of the samplers in it, each once."""
     waiting, seen = [sampler], set()
     while waiting:
@@ -99,25 +99,25 @@ def _held_by(sampler: Any) -> Iterator[Generator]:
                 waiting.extend(value)
 
 
-def _of_torch(generator: torch.Generator) -> Generator:
-    return Generator(generator.get_state, generator.manual_seed, generator.set_state)
+def _of_torch(generator: torch.Generator) -> LentGenerator:
+    return LentGenerator(generator.get_state, generator.manual_seed, generator.set_state)
 
 
-def _of_numpy(generator: np.random.Generator) -> Generator:
+def _of_numpy(generator: np.random.Generator) -> LentGenerator:
     bits: Any = generator.bit_generator
 
     def set_state(state: Any) -> None:
         bits.state = state
 
-    return Generator(lambda: bits.state, lambda word: set_state(type(bits)(word).state), set_state)
+    return LentGenerator(lambda: bits.state, lambda word: set_state(type(bits)(word).state), set_state)
 
 
-def _of_numpy_state(state: Any) -> Generator:
+def _of_numpy_state(state: Any) -> LentGenerator:
     # numpy's older generators are seeded with 32 bits, or with several such words.
-    return Generator(
+    return LentGenerator(
         state.get_state, lambda word: state.seed([word & 0xFFFFFFFF, word >> 32]), state.set_state
     )
 
 
-def _of_python(generator: Any) -> Generator:
-    return Generator(generator.getstate, generator.seed, generator.setstate)
+def _of_python(generator: Any) -> LentGenerator:
+    return LentGenerator(generator.getstate, generator.seed, generator.setstate)

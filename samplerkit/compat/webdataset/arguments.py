@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 from samplerkit.compat.webdataset.commands import is_command, parsed
 from samplerkit.compat.webdataset.handlers import Handler, reraise_exception
 from samplerkit.compat.webdataset.piped import Piped
-from samplerkit.compat.webdataset.reading import Absent
+from samplerkit.compat.webdataset.reading import AbsentShards
 from samplerkit.compat.webdataset.split import EqualSteps
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotSupportedError
 from samplerkit.order.world import World
@@ -60,7 +60,7 @@ def shards(
     allow_commands: bool,
     command_timeout: float,
     options: dict[str, Any],
-) -> TarDataset | Piped | Absent:
+) -> TarDataset | Piped | AbsentShards:
     """Takes the arguments that say what is read: shards for any place, or those that commands write.
 
     A shard that is not there is told when they are read.
@@ -183,7 +183,7 @@ def resampling(mode: Any, resampled: Any) -> bool:
     return arguments.boolean("resampled", resampled) or mode == "resampled"
 
 
-def _tar(names: list[Any], options: dict[str, Any]) -> TarDataset | Absent:
+def _tar(names: list[Any], options: dict[str, Any]) -> TarDataset | AbsentShards:
     for name, value in options.items():
         if name not in TAR_OPTIONS:
             mend = f"besides webdataset's there are those of TarDataset: {', '.join(TAR_OPTIONS)}"
@@ -191,7 +191,7 @@ def _tar(names: list[Any], options: dict[str, Any]) -> TarDataset | Absent:
     try:
         return TarDataset(names, **options)
     except DatasetError as error:
-        return Absent(error)
+        return AbsentShards(error)
 
 
 def _names(urls: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.piped import Piped
-from samplerkit.compat.webdataset.reading import FOREVER, Absent, Cursor, Reading
+from samplerkit.compat.webdataset.reading import FOREVER, AbsentShards, Cursor, SamplePipeline
 from samplerkit.compat.webdataset.shuffling import Shuffling
 from samplerkit.compat.webdataset.split import EqualSteps, Seat, Split
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
@@ -141,7 +141,7 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
             command_timeout=command_timeout,
             options=tar_options,
         )
-        self._reading = Reading(
+        self._pipeline = SamplePipeline(
             shards,
             shuffling=Shuffling(
                 0 if seed is None else arguments.seed(seed),
@@ -180,23 +180,23 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         seat = Seat.here(self._world, self._hint)
         loaded, self._loaded = self._loaded, None
-        saved = None if loaded is None else states.restored(loaded, self._reading, seat)
+        saved = None if loaded is None else states.restored(loaded, self._pipeline, seat)
         epoch = self._epochs.begin(None if saved is None else saved.epoch)
         self._cursor = cursor = Cursor(epoch) if saved is None else saved
-        iteration = self._reading.items(seat, cursor)
+        iteration = self._pipeline.items(seat, cursor)
         self._iterations.add(iteration)
         return iteration
 
     def __len__(self) -> int:
         if self._length is not None:
             return self._length
-        dataset, chain = self._reading.tar, self._reading.stages
+        dataset, chain = self._pipeline.tar, self._pipeline.stages
         is_known = self._knows_batches or stages.batch_size(chain) > 1
-        if dataset is None or not is_known or stages.uncounted(chain) or self._reading.passes == FOREVER:
+        if dataset is None or not is_known or stages.uncounted(chain) or self._pipeline.passes == FOREVER:
             mend = "say batch_size= (that of your DataLoader), .batched(n) or .with_length(n)"
             raise ArgumentTypeError("len", "is not known of this dataset", self, mend=mend)
-        rows = self._reading.split.rows_of_rank(len(dataset), Seat.here(self._world, self._hint).world)
-        return self._reading.passes * stages.length(chain, rows)
+        rows = self._pipeline.split.rows_of_rank(len(dataset), Seat.here(self._world, self._hint).world)
+        return self._pipeline.passes * stages.length(chain, rows)
 
     def state_dict(self) -> dict[str, Any]:
         """Gives how far the iteration of this process is, for torchdata's `StatefulDataLoader`.
@@ -206,7 +206,7 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
         """
         seat = Seat.here(self._world, self._hint)
         cursor = Cursor(self._epochs.next) if self._cursor is None else self._cursor
-        return states.state(self._reading, seat, cursor)
+        return states.state(self._pipeline, seat, cursor)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration of this process go on where a saved one stood.
@@ -220,8 +220,8 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
         """Ends the iterations of this process and the commands that they run; it can be used again."""
         for iteration in list(self._iterations):
             iteration.close()
-        if isinstance(self._reading.shards, TarDataset):
-            self._reading.shards.close()
+        if isinstance(self._pipeline.shards, TarDataset):
+            self._pipeline.shards.close()
 
     def __enter__(self) -> Self:
         return self
@@ -229,9 +229,9 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _with(self, reading: Reading) -> WebDataset:
+    def _with(self, pipeline: SamplePipeline) -> WebDataset:
         other = object.__new__(WebDataset)
-        other._reading, other._world = reading, self._world
+        other._pipeline, other._world = pipeline, self._world
         other._length, other._knows_batches = self._length, self._knows_batches
         other._start_counting(self._epochs.next)
         return other
@@ -259,9 +259,9 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        shards = self._reading.shards
+        shards = self._pipeline.shards
         if isinstance(shards, Piped):
             shown = ", ".join(command.shown for command in shards.commands)
         else:
-            shown = str(shards.error) if isinstance(shards, Absent) else repr(shards)
+            shown = str(shards.error) if isinstance(shards, AbsentShards) else repr(shards)
         return f"WebDataset({shown}){self._shown_stages}"

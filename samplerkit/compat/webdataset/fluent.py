@@ -11,7 +11,7 @@ from samplerkit.compat.webdataset import arguments as taken
 from samplerkit.compat.webdataset import stages, steps
 from samplerkit.compat.webdataset.collate import default_collation_fn
 from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.reading import FOREVER, Reading
+from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline
 from samplerkit.compat.webdataset.shuffling import Shuffling, by_chance
 from samplerkit.compat.webdataset.tensors import tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
@@ -29,14 +29,14 @@ from samplerkit.storage.tar.steps import (
 
 
 class Fluent(ABC):
-    """The methods that add to what a dataset does; a subclass says how it is made with another reading."""
+    """The methods that add to what a dataset does; a subclass says how it is made with another pipeline."""
 
-    _reading: Reading
+    _pipeline: SamplePipeline
     _length: int | None
 
     @abstractmethod
-    def _with(self, reading: Reading) -> Self:
-        """Gives the dataset with another reading."""
+    def _with(self, pipeline: SamplePipeline) -> Self:
+        """Gives the dataset with another pipeline."""
 
     def shuffle(
         self, size: int, *, seed: int | None = None, initial: Any = None, rng: Any = None, handler: Any = None
@@ -60,11 +60,11 @@ class Fluent(ABC):
         number = arguments.integer("shuffle", size)
         if number < 1:
             return self
-        chosen = self._reading.shuffling.seed if seed is None else arguments.seed(seed)
-        return self._shuffled(number, replace(self._reading.shuffling, seed=chosen))
+        chosen = self._pipeline.shuffling.seed if seed is None else arguments.seed(seed)
+        return self._shuffled(number, replace(self._pipeline.shuffling, seed=chosen))
 
     def _shuffled(self, size: int, shuffling: Shuffling) -> Self:
-        window = max(shuffling.window, size * stages.batch_size(self._reading.stages))
+        window = max(shuffling.window, size * stages.batch_size(self._pipeline.stages))
         return self._changed(shuffling=replace(shuffling, window=window))
 
     def decode(
@@ -155,9 +155,9 @@ class Fluent(ABC):
         if chosen == "sample":
             step = steps.Select(checked_function("select", predicate))
             return self._then(stages.Each("select", step, taken.handler_of(handler), may_drop=True))
-        if self._reading.tar is None:
+        if self._pipeline.tar is None:
             raise ArgumentValueError("by", "cannot be 'key' where samples have no index", by)
-        return self._changed(shards=self._reading.tar.select(predicate, by="key"))
+        return self._changed(shards=self._pipeline.tar.select(predicate, by="key"))
 
     def batched(
         self,
@@ -203,7 +203,9 @@ class Fluent(ABC):
 
     def compose(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
         """Adds functions of your own or of `webdataset.filters`, from an iterator to an iterable."""
-        return self._then(*(stages.Composed(checked_function("compose", function)) for function in functions))
+        return self._then(
+            *(stages.CustomStage(checked_function("compose", function)) for function in functions)
+        )
 
     def pipe(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
         """The older name of `compose`."""
@@ -227,7 +229,7 @@ class Fluent(ABC):
         passes, most = arguments.integer("nepochs", nepochs), arguments.integer("nbatches", nbatches)
         return self._changed(
             passes=passes if passes > 0 else FOREVER,
-            most_items=most if most > 0 else self._reading.most_items,
+            most_items=most if most > 0 else self._pipeline.most_items,
         )
 
     def with_length(self, n: int, silent: bool = False) -> Self:  # webdataset's
@@ -237,27 +239,27 @@ class Fluent(ABC):
             n: the length.
             silent: not needed.
         """
-        other = self._with(self._reading)
+        other = self._with(self._pipeline)
         other._length = arguments.integer("with_length", n)
         return other
 
     @property
     def _shown_stages(self) -> str:
-        return "".join(f".{stages.named(stage)}()" for stage in self._reading.stages)
+        return "".join(f".{stages.named(stage)}()" for stage in self._pipeline.stages)
 
     def _each(self, name: str, step: Step, handler: Handler | None) -> Self:
         return self._then(stages.Each(name, step, taken.handler_of(handler)))
 
     def _then(self, *added: stages.Stage) -> Self:
         wrong = stages.uncounted(added)
-        if wrong is not None and self._reading.split.equal_steps is not None:
+        if wrong is not None and self._pipeline.split.equal_steps is not None:
             problem = f"cannot be kept by .{stages.named(wrong)}, which changes the number of samples"
             raise CompositionError("equal_steps", problem, mend="leave equal_steps out and say with_epoch(n)")
-        return self._changed(stages=(*self._reading.stages, *added))
+        return self._changed(stages=(*self._pipeline.stages, *added))
 
     def _changed(self, **changes: Any) -> Self:
-        reading = replace(self._reading, **changes)
-        block = stages.batch_size(reading.stages)
+        pipeline = replace(self._pipeline, **changes)
+        block = stages.batch_size(pipeline.stages)
         if block > 1:
-            reading = replace(reading, split=replace(reading.split, block=block))
-        return self._with(reading)
+            pipeline = replace(pipeline, split=replace(pipeline.split, block=block))
+        return self._with(pipeline)

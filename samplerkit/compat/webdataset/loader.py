@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.fluent import Fluent
-from samplerkit.compat.webdataset.reading import FOREVER, Cursor, Reading
+from samplerkit.compat.webdataset.reading import FOREVER, Cursor, SamplePipeline
 from samplerkit.compat.webdataset.shuffling import Shuffling, in_buffer
 from samplerkit.compat.webdataset.split import Seat, Split
 from samplerkit.errors import ArgumentTypeError
@@ -47,25 +47,25 @@ class WebLoader(Fluent):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         loaded = Loaded(DataLoader(*arguments, **options))
-        self._reading = Reading(loaded, Shuffling(), Split(), may_be_empty=True)
+        self._pipeline = SamplePipeline(loaded, Shuffling(), Split(), may_be_empty=True)
         self._length: int | None = None
         self._epoch = 0
 
     def __iter__(self) -> Iterator[Any]:
         epoch, self._epoch = self._epoch, self._epoch + 1
-        return self._reading.items(Seat.here(None, None), Cursor(epoch))
+        return self._pipeline.items(Seat.here(None, None), Cursor(epoch))
 
     def __len__(self) -> int:
-        reading = self._reading
+        pipeline = self._pipeline
         if self._length is not None:
             return self._length
-        if reading.stages or reading.passes == FOREVER or not isinstance(reading.shards, Loaded):
+        if pipeline.stages or pipeline.passes == FOREVER or not isinstance(pipeline.shards, Loaded):
             raise ArgumentTypeError("len", "is not known of this loader", self, mend="say .with_length(n)")
-        return reading.passes * len(reading.shards.loader)
+        return pipeline.passes * len(pipeline.shards.loader)
 
-    def _with(self, reading: Reading) -> WebLoader:
+    def _with(self, pipeline: SamplePipeline) -> WebLoader:
         other = object.__new__(WebLoader)
-        other._reading, other._length, other._epoch = reading, self._length, self._epoch
+        other._pipeline, other._length, other._epoch = pipeline, self._length, self._epoch
         return other
 
     def _shuffled(self, size: int, shuffling: Shuffling) -> Self:

@@ -62,7 +62,7 @@ class ReadOnce(Protocol):
 
 @final
 @dataclass(frozen=True)
-class Absent:
+class AbsentShards:
     """Shards of which one is not there, which is told when they are read, as webdataset does."""
 
     error: DatasetError
@@ -74,7 +74,7 @@ class Absent:
 
 @final
 @dataclass(frozen=True)
-class Reading:
+class SamplePipeline:
     """What an iteration reads.
 
     Args:
@@ -104,7 +104,7 @@ class Reading:
         Raises:
             DatasetError: one is not there.
         """
-        if isinstance(self.shards, Absent):
+        if isinstance(self.shards, AbsentShards):
             raise of_shard(self.shards.error)
         return self.shards if isinstance(self.shards, TarDataset) else None
 

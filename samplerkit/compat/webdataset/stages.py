@@ -133,7 +133,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Composed:
+class CustomStage:
     """Applies a user's own function, from an iterator to an iterable."""
 
     function: Callable[[Iterator[Any]], Any]
@@ -176,7 +176,7 @@ _METHODS: dict[type, str] = {
     Batched: "batched",
     Unbatched: "unbatched",
     Slice: "slice",
-    Composed: "compose",
+    CustomStage: "compose",
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from samplerkit.compat.webdataset.reading import Cursor, Reading
+from samplerkit.compat.webdataset.reading import Cursor, SamplePipeline
 from samplerkit.compat.webdataset.split import Seat
 from samplerkit.compat.webdataset.stages import UNKNOWN, named
 from samplerkit.errors import StateError
@@ -16,21 +16,21 @@ KIND = "webdataset"
 SCHEMA = 1
 
 
-def obstacle(reading: Reading) -> str:
+def obstacle(pipeline: SamplePipeline) -> str:
     """Says why an iteration cannot be taken up again; nothing if it can."""
-    if reading.tar is None:
+    if pipeline.tar is None:
         return "commands are read from the beginning"
-    return next((f"of .{named(stage)}" for stage in reading.stages if stage.counts == UNKNOWN), "")
+    return next((f"of .{named(stage)}" for stage in pipeline.stages if stage.counts == UNKNOWN), "")
 
 
-def state(reading: Reading, seat: Seat, cursor: Cursor) -> dict[str, Any]:
+def state(pipeline: SamplePipeline, seat: Seat, cursor: Cursor) -> dict[str, Any]:
     """Gives the state as JSON values."""
-    why = obstacle(reading)
+    why = obstacle(pipeline)
     values = asdict(cursor) if not why else {"obstacle": why}
-    return {"samplerkit": KIND, "schema": SCHEMA, **values, **_identity(reading, seat, is_open=not why)}
+    return {"samplerkit": KIND, "schema": SCHEMA, **values, **_identity(pipeline, seat, is_open=not why)}
 
 
-def restored(saved: Any, reading: Reading, seat: Seat) -> Cursor:
+def restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> Cursor:
     """Reads a saved state.
 
     Raises:
@@ -40,13 +40,13 @@ def restored(saved: Any, reading: Reading, seat: Seat) -> Cursor:
         raise StateError("state", "is not the state of a samplerkit WebDataset", saved)
     if saved.get("schema") != SCHEMA:
         raise StateError("schema", "is not known", saved.get("schema"), SCHEMA, mend="update samplerkit")
-    if "obstacle" in saved or obstacle(reading):
+    if "obstacle" in saved or obstacle(pipeline):
         raise StateError(
             "state",
-            f"cannot be resumed because {saved.get('obstacle') or obstacle(reading)}",
+            f"cannot be resumed because {saved.get('obstacle') or obstacle(pipeline)}",
             mend="use samplerkit.Loader over a TarDataset",
         )
-    for name, value in _identity(reading, seat, is_open=True).items():
+    for name, value in _identity(pipeline, seat, is_open=True).items():
         if saved.get(name) != value:
             problem = "is another one in the saved state"
             mend = "a samplerkit.Loader over a TarDataset resumes on any number of ranks and workers"
@@ -58,13 +58,13 @@ def restored(saved: Any, reading: Reading, seat: Seat) -> Cursor:
     return Cursor(**numbers)  # type: ignore[arg-type]  # they were looked at
 
 
-def _identity(reading: Reading, seat: Seat, *, is_open: bool) -> dict[str, Any]:
+def _identity(pipeline: SamplePipeline, seat: Seat, *, is_open: bool) -> dict[str, Any]:
     """What must be the same in the run that loads a state."""
-    if not is_open or reading.tar is None:
+    if not is_open or pipeline.tar is None:
         return {}
-    order = (reading.shuffling, reading.split, reading.passes, reading.most_items)
+    order = (pipeline.shuffling, pipeline.split, pipeline.passes, pipeline.most_items)
     return {
-        "dataset": reading.tar.fingerprint,
+        "dataset": pipeline.tar.fingerprint,
         "order": digest(repr(order)),
         "num_shards": seat.world.num_shards,
         "shard_id": seat.world.shard_id,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from samplerkit.compat.mindspore.replay.generators import Generator
+from samplerkit.compat.mindspore.replay.generators import Engine
 from samplerkit.order.typing import Ids
 
 _LEAST_WORDS = 64
 _MOST_WORDS = 1 << 14
 
 
-def uniform_integers(generator: Generator, ranges: Ids) -> Ids:
+def uniform_integers(generator: Engine, ranges: Ids) -> Ids:
     """Draws an integer below each range, as `std::uniform_int_distribution` does, one after another.
 
     A word is cut into as many equal parts as the range has integers; a word of the rest is thrown away.
@@ -46,7 +46,7 @@ def uniform_integers(generator: Generator, ranges: Ids) -> Ids:
     return drawn
 
 
-def canonical(generator: Generator, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def canonical(generator: Engine, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Draws numbers in [0, 1) from two words each, as `std::generate_canonical<double, 53>` does.
 
     Args:

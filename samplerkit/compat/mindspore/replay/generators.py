@@ -22,7 +22,7 @@ _SEEDS_AT_ONCE = 1 << 14
 Words32 = np.ndarray[Any, np.dtype[np.uint32]]
 
 
-class Generator(Protocol):
+class Engine(Protocol):
     """A stream of uniform words in [0, span], that can be looked at before it is used."""
 
     span: int
@@ -36,7 +36,7 @@ class Generator(Protocol):
 
 
 @final
-class Mt19937(Generator):
+class Mt19937(Engine):
     """`std::mt19937`: words of 32 bits.
 
     Args:
@@ -75,7 +75,7 @@ class Mt19937(Generator):
 
 
 @final
-class MinstdRand0(Generator):
+class MinstdRand0(Engine):
     """`std::minstd_rand0`, which GCC calls `std::default_random_engine`: words of 31 bits, less their min().
 
     Args:

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from samplerkit.compat.mindspore.replay.distributions import uniform_integers
-from samplerkit.compat.mindspore.replay.generators import Generator
+from samplerkit.compat.mindspore.replay.generators import Engine
 from samplerkit.errors import NotSupportedError
 from samplerkit.order.typing import Ids
 
 _AT_ONCE = 1 << 16
 
 
-def shuffle(size: int, generator: Generator) -> Ids:
+def shuffle(size: int, generator: Engine) -> Ids:
     """Gives what `std::shuffle` makes of 0, 1, ..., size - 1.
 
     Args:
@@ -41,7 +41,7 @@ def shuffle(size: int, generator: Generator) -> Ids:
     return swapped(swap_targets(size, generator))
 
 
-def swap_targets(size: int, generator: Generator) -> Ids:
+def swap_targets(size: int, generator: Engine) -> Ids:
     """Gives with which element each one is swapped, from the first to the last; each target is at most i."""
     targets = np.zeros(size, dtype=np.int64)
     if size < 2:

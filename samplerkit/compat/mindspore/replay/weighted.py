@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from samplerkit.compat.mindspore.replay.distributions import canonical
-from samplerkit.compat.mindspore.replay.generators import Generator
+from samplerkit.compat.mindspore.replay.generators import Engine
 from samplerkit.order.typing import Ids
 
 _AT_ONCE = 1 << 16
@@ -15,7 +15,7 @@ _AT_ONCE = 1 << 16
 Weights = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def weighted_draws(weights: Weights, count: int, generator: Generator) -> Ids:
+def weighted_draws(weights: Weights, count: int, generator: Engine) -> Ids:
     """Draws ids with replacement, as `std::discrete_distribution` does.
 
     Args:
@@ -44,7 +44,7 @@ def weighted_draws(weights: Weights, count: int, generator: Generator) -> Ids:
     return drawn
 
 
-def weighted_distinct(weights: Weights, count: int, generator: Generator) -> Ids:
+def weighted_distinct(weights: Weights, count: int, generator: Engine) -> Ids:
     """Draws distinct ids: those whose exponential waiting times, by rate, are the shortest.
 
     Args:
