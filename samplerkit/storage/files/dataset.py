@@ -17,7 +17,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.arguments import checked_ids, checked_integer, checked_remote
 from samplerkit.storage.files.cache import FileCache
-from samplerkit.storage.files.gather import Part, gathered_columns, gathered_samples
+from samplerkit.storage.files.gather import FilePart, gathered_columns, gathered_samples
 from samplerkit.storage.files.lengths import (
     COUNTING_THREADS,
     counted_lengths,
@@ -246,7 +246,7 @@ class FileDataset:
         samples = "not counted" if self._layout is None else f"{len(self._layout)} samples"
         return f"FileDataset({len(self.files)} files, {samples})"
 
-    def _parts(self, ids: Ids) -> Generator[Part, None, None]:
+    def _parts(self, ids: Ids) -> Generator[FilePart, None, None]:
         """Goes through the files that hold some of the ids."""
         layout, cache = self.layout, self._cache()
         file = layout.file_of(ids)

@@ -11,13 +11,13 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
 
-Part = tuple[FileContent, Ids, Ids]
+FilePart = tuple[FileContent, Ids, Ids]
 """A file, rows of it, and the places in the batch to which they belong."""
 
 Array = np.ndarray[Any, Any]
 
 
-def gathered_samples(parts: Iterable[Part], size: int) -> list[Any]:
+def gathered_samples(parts: Iterable[FilePart], size: int) -> list[Any]:
     """Gives the samples of a batch.
 
     Args:
@@ -32,7 +32,7 @@ def gathered_samples(parts: Iterable[Part], size: int) -> list[Any]:
     return samples
 
 
-def gathered_columns(parts: Iterable[Part], size: int) -> dict[Any, Array]:
+def gathered_columns(parts: Iterable[FilePart], size: int) -> dict[Any, Array]:
     """Gives an array a column, of shape (size, ...).
 
     Args:

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar, final
 from samplerkit.errors import DatasetError
 
 
-class Kept(Protocol):
+class Cacheable(Protocol):
     """What a cache can keep."""
 
     @property
@@ -21,7 +21,7 @@ class Kept(Protocol):
         """The bytes that count for the limit."""
 
 
-Content = TypeVar("Content", bound=Kept)
+Content = TypeVar("Content", bound=Cacheable)
 
 
 @dataclass(frozen=True)

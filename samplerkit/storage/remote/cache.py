@@ -21,7 +21,7 @@ from samplerkit.storage.remote.local_file import LocalFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.part_file import PartFile
 from samplerkit.storage.remote.record import Record, is_intact
-from samplerkit.storage.remote.room import Room
+from samplerkit.storage.remote.room import DiskSpace
 from samplerkit.storage.remote.stopping import TICK, Stop
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
 from samplerkit.storage.user_cache import user_cache_folder
@@ -167,7 +167,7 @@ class DiskCache:
                 return False
             entry.file.unlink(missing_ok=True)
             Record(name=wanted.place).write(descriptor)
-            room = Room(wanted.place, self.folder, self.most, self.patience, self.stop)
+            room = DiskSpace(wanted.place, self.folder, self.most, self.patience, self.stop)
             part = PartFile(entry, wanted.version.size, room)
             try:
                 wanted.write(part)

@@ -10,7 +10,7 @@ from samplerkit.storage.remote import http_rules as rules
 from samplerkit.storage.remote.counts import Counts
 from samplerkit.storage.remote.faults import Refused, Transient
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.session import Answer, Session
+from samplerkit.storage.remote.session import Session, StreamedResponse
 from samplerkit.storage.remote.stopping import Stop
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
 
@@ -124,7 +124,7 @@ class Http:
             return rules.version_of(told.size, headers)
 
     def _body(
-        self, answer: Answer, version: Version, offset: int, length: int, *, is_part: bool = True
+        self, answer: StreamedResponse, version: Version, offset: int, length: int, *, is_part: bool = True
     ) -> Iterator[bytes]:
         """Reads the wanted bytes of an answer, be it a part or the whole, once its head is right.
 
@@ -173,7 +173,7 @@ class Http:
         if told not in {UNKNOWN_SIZE, held.last - held.first + 1}:
             raise Transient(f"{told} bytes announced for a part of {held.last - held.first + 1}")
 
-    def _pieces(self, answer: Answer, first: int, end: int, *, is_told: bool) -> Iterator[bytes]:
+    def _pieces(self, answer: StreamedResponse, first: int, end: int, *, is_told: bool) -> Iterator[bytes]:
         """Reads the bytes of a body from the first to the end, and checks that these are all that come.
 
         Args:
@@ -197,7 +197,9 @@ class Http:
             raise Transient(f"the answer broke off after {at} of {end} bytes")
 
     @contextmanager
-    def _asked(self, method: str, url: str, headers: Mapping[str, str], stop: Stop) -> Iterator[Answer]:
+    def _asked(
+        self, method: str, url: str, headers: Mapping[str, str], stop: Stop
+    ) -> Iterator[StreamedResponse]:
         session = self._session()
         try:
             self._counts.add(requests=1)

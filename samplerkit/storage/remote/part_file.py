@@ -11,7 +11,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import sync_folder
 from samplerkit.storage.remote.entry import Entry
 from samplerkit.storage.remote.flock import unwritable
-from samplerkit.storage.remote.room import Room
+from samplerkit.storage.remote.room import DiskSpace
 from samplerkit.storage.remote.version import UNKNOWN_SIZE
 
 _STEP = 64 << 20
@@ -31,7 +31,7 @@ class PartFile:
         room: of the cache.
     """
 
-    def __init__(self, entry: Entry, size: int, room: Room) -> None:
+    def __init__(self, entry: Entry, size: int, room: DiskSpace) -> None:
         self._entry: Final = entry
         self._size: Final = size
         self._room: Final = room

@@ -1,4 +1,4 @@
-"""What belongs to one process: connections, threads, figures."""
+"""What a remote storage holds in one process: connections, threads, figures."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from samplerkit.storage.remote.stopping import Stop
 
 
 @final
-class Process:
-    """What a remote storage has in one process; a child gets one of its own.
+class RemoteResources:
+    """What a remote storage holds in one process; a child gets its own.
 
     Attributes:
         stop: ends all that is on its way.

@@ -18,7 +18,7 @@ from samplerkit.storage.remote.stopping import TICK, Stop
 
 @final
 @dataclass(frozen=True)
-class Room:
+class DiskSpace:
     """The room of a folder, shared by all processes that use it: they count its files, under a short lock.
 
     What goes first is what a process that died has left, then versions of a file of which there is a newer

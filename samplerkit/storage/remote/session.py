@@ -44,14 +44,14 @@ class Session:
         # Given to each request, since the environment comes before what a session has.
         self._verify = given.get("verify")
         auth = given.get("auth")
-        self._session = _Requests(given.get("headers") or {}, given.get("cert"))
+        self._session = _UnredirectedSession(given.get("headers") or {}, given.get("cert"))
         self._session.auth = tuple(auth) if isinstance(auth, list) else auth
         # For other hosts: what the user gives may be secret, and is for the host that the user names.
-        self._elsewhere = _Requests({}, given.get("cert"))
+        self._elsewhere = _UnredirectedSession({}, given.get("cert"))
         for name in ("urllib3.connection", "urllib3.connectionpool", "urllib3.util.retry"):
             logging.getLogger(name).addFilter(_is_of_others)
 
-    def request(self, method: str, url: str, headers: Mapping[str, str], stop: Stop) -> Answer:
+    def request(self, method: str, url: str, headers: Mapping[str, str], stop: Stop) -> StreamedResponse:
         """Makes a request, follows redirects, and waits for the head of the answer.
 
         Raises:
@@ -66,7 +66,7 @@ class Session:
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             fault = _fault(error, self._timeout)
         else:
-            return Answer(response, self._timeout, pace)
+            return StreamedResponse(response, self._timeout, pace)
         finally:
             current_pace.reset(mark)
         raise fault
@@ -103,8 +103,8 @@ class Session:
 
 
 @final
-class Answer:
-    """The answer to a request, its body still to be read.
+class StreamedResponse:
+    """The response to a request, its body still to be read.
 
     Attributes:
         status: such as 206.
@@ -140,7 +140,7 @@ class Answer:
 
 
 @final
-class _Requests(requests.Session):
+class _UnredirectedSession(requests.Session):
     """A session that follows no redirect: `requests` would read the body of one to its end.
 
     Args:

@@ -18,7 +18,7 @@ from samplerkit.storage.remote.faults import Absent, changed
 from samplerkit.storage.remote.local_file import LocalFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.part_file import PartFile
-from samplerkit.storage.remote.process import Process
+from samplerkit.storage.remote.process import RemoteResources
 from samplerkit.storage.remote.retry import plainly, retried
 from samplerkit.storage.remote.stats import RemoteStats
 from samplerkit.storage.remote.stopping import Stop
@@ -57,13 +57,13 @@ class RemoteStorage:
             raise ArgumentTypeError("options", "must be RemoteOptions", type(options).__name__)
         self.options: Final = options
         self._versions: dict[str, Version] = {}
-        self._processes: dict[int, Process] = {}
+        self._resources_by_pid: dict[int, RemoteResources] = {}
         self._inherited: list[Access | None] = []
 
     @property
     def stats(self) -> RemoteStats:
         """What this process has asked so far."""
-        return self._process().counts.stats
+        return self._resources().counts.stats
 
     def version(self, url: str) -> Version:
         """Gives the size and tag that a file had when it was first asked; one request, or two.
@@ -71,8 +71,8 @@ class RemoteStorage:
         Raises:
             DatasetError: there is no such file, it may not be read, or the server does not answer.
         """
-        process = self._process()
-        return plainly(url, lambda: self._version(process, url, process.stop))
+        resources = self._resources()
+        return plainly(url, lambda: self._version(resources, url, resources.stop))
 
     def exists(self, url: str) -> bool:
         """Tells whether there is a file that may be read: "not found" and "forbidden" are no.
@@ -80,11 +80,11 @@ class RemoteStorage:
         Raises:
             DatasetError: the server does not answer.
         """
-        process = self._process()
+        resources = self._resources()
 
         def ask() -> bool:
             try:
-                self._version(process, url, process.stop)
+                self._version(resources, url, resources.stop)
             except Absent:
                 return False
             return True
@@ -103,21 +103,21 @@ class RemoteStorage:
             OutOfDatasetError: a part lies outside of its file.
             DatasetError: a part cannot be read, or its file was changed.
         """
-        process, wanted = self._process(), list(spans)
-        with process.counts.waiting():
+        resources, wanted = self._resources(), list(spans)
+        with resources.counts.waiting():
             urls = list(dict.fromkeys(span.url for span in wanted))
             unknown = [url for url in urls if url not in self._versions]
-            self._on_the_way(process, self._version, unknown, str)
+            self._on_the_way(resources, self._version, unknown, str)
             for span in wanted:
                 _check(span, self._versions[span.url].size)
-            whole = {url for url in urls if self._has_no_ranges(process, url)}
+            whole = {url for url in urls if self._has_no_ranges(resources, url)}
             parts = list(dict.fromkeys(span for span in wanted if span.url not in whole and span.length))
-            found = dict(zip(parts, self._on_the_way(process, self._part, parts, _url), strict=True))
+            found = dict(zip(parts, self._on_the_way(resources, self._part, parts, _url), strict=True))
             read = [url for url in urls if url not in whole]
-            self._on_the_way(process, self._confirm, read, str)
+            self._on_the_way(resources, self._confirm, read, str)
             for url in whole:
                 mine = [span for span in wanted if span.url == url]
-                found.update(zip(mine, self._parts_of_whole(process, url, mine), strict=True))
+                found.update(zip(mine, self._parts_of_whole(resources, url, mine), strict=True))
         return [found.get(span, b"") for span in wanted]
 
     def read_small(self, url: str, most_bytes: int = 1 << 24) -> bytes | None:
@@ -129,13 +129,13 @@ class RemoteStorage:
         Raises:
             DatasetError: the server does not answer, or the file is larger than `most_bytes`.
         """
-        process = self._process()
+        resources = self._resources()
 
         def ask() -> bytes | None:
-            access = process.access(url)
+            access = resources.access(url)
             try:
                 data, version = self._tried(
-                    process, url, process.stop, lambda: access.small(url, most_bytes, process.stop)
+                    resources, url, resources.stop, lambda: access.small(url, most_bytes, resources.stop)
                 )
             except Absent:
                 return None
@@ -143,7 +143,7 @@ class RemoteStorage:
                 raise changed()
             return data
 
-        with process.counts.waiting():
+        with resources.counts.waiting():
             return plainly(url, ask)
 
     def fetch(self, url: str) -> LocalFile:
@@ -158,9 +158,9 @@ class RemoteStorage:
             DatasetError: the file cannot be downloaded, has another size or digest than it must, or does not
                 fit into the cache.
         """
-        process = self._process()
-        with process.counts.waiting():
-            return plainly(url, lambda: self._fetched(process, url))
+        resources = self._resources()
+        with resources.counts.waiting():
+            return plainly(url, lambda: self._fetched(resources, url))
 
     def cached(self, url: str) -> LocalFile | None:
         """Gives a whole file if it lies in the cache of this machine; nothing is downloaded.
@@ -171,17 +171,19 @@ class RemoteStorage:
         Raises:
             DatasetError: its version is not known yet, and the server does not tell it.
         """
-        process = self._process()
+        resources = self._resources()
         version = self.version(url)
-        return process.cache.find(Wanted.of_url(url, version, digest_of(self.options.digests, url), _nothing))
+        return resources.cache.find(
+            Wanted.of_url(url, version, digest_of(self.options.digests, url), _nothing)
+        )
 
     def close(self) -> None:
         """Ends threads and connections; what is on its way in other threads fails. It can be used again."""
-        process = self._processes.pop(os.getpid(), None)
-        if process is not None:
-            process.finalizer.detach()
-            process.end()
-            self._processes[os.getpid()] = self._new_process(process.counts.stats)
+        resources = self._resources_by_pid.pop(os.getpid(), None)
+        if resources is not None:
+            resources.finalizer.detach()
+            resources.end()
+            self._resources_by_pid[os.getpid()] = self._new_resources(resources.counts.stats)
 
     def __enter__(self) -> RemoteStorage:
         return self
@@ -191,78 +193,85 @@ class RemoteStorage:
 
     def __getstate__(self) -> dict[str, Any]:
         # Neither connections and threads nor figures travel to another process.
-        return {**self.__dict__, "_versions": dict(self._versions), "_processes": {}, "_inherited": []}
+        return {**self.__dict__, "_versions": dict(self._versions), "_resources_by_pid": {}, "_inherited": []}
 
     def __repr__(self) -> str:
         return f"RemoteStorage({self.options!r})"
 
-    def _process(self) -> Process:
+    def _resources(self) -> RemoteResources:
         """What belongs to this process. A child gets its own: locks and threads do not survive a fork."""
         pid = os.getpid()
-        process = self._processes.get(pid)
-        if process is None:
+        resources = self._resources_by_pid.get(pid)
+        if resources is None:
             # A filesystem of s3fs that is garbage waits a second for the event loop of the parent.
-            self._inherited += [other.filesystems for other in self._processes.values()]
-            self._processes = {pid: self._processes.setdefault(pid, self._new_process(RemoteStats()))}
-            process = self._processes[pid]
-        return process
+            self._inherited += [other.filesystems for other in self._resources_by_pid.values()]
+            self._resources_by_pid = {
+                pid: self._resources_by_pid.setdefault(pid, self._new_resources(RemoteStats()))
+            }
+            resources = self._resources_by_pid[pid]
+        return resources
 
-    def _new_process(self, stats: RemoteStats) -> Process:
-        process = Process(self.options, stats)
-        process.finalizer = weakref.finalize(self, process.end)
-        return process
+    def _new_resources(self, stats: RemoteStats) -> RemoteResources:
+        resources = RemoteResources(self.options, stats)
+        resources.finalizer = weakref.finalize(self, resources.end)
+        return resources
 
-    def _tried(self, process: Process, url: str, stop: Stop, attempt: Callable[[], Result]) -> Result:
-        return retried(url, attempt, self.options, process.counts, stop)
+    def _tried(
+        self, resources: RemoteResources, url: str, stop: Stop, attempt: Callable[[], Result]
+    ) -> Result:
+        return retried(url, attempt, self.options, resources.counts, stop)
 
-    def _version(self, process: Process, url: str, stop: Stop) -> Version:
+    def _version(self, resources: RemoteResources, url: str, stop: Stop) -> Version:
         known = self._versions.get(url)
         if known is not None:
             return known
-        access = process.access(url)
-        found = self._tried(process, url, stop, lambda: access.version(url, stop))
+        access = resources.access(url)
+        found = self._tried(resources, url, stop, lambda: access.version(url, stop))
         return self._versions.setdefault(url, found)
 
-    def _part(self, process: Process, span: Span, stop: Stop) -> bytes:
-        url, access, version = span.url, process.access(span.url), self._versions[span.url]
+    def _part(self, resources: RemoteResources, span: Span, stop: Stop) -> bytes:
+        url, access, version = span.url, resources.access(span.url), self._versions[span.url]
         return self._tried(
-            process, url, stop, lambda: access.part(url, version, span.offset, span.length, stop)
+            resources, url, stop, lambda: access.part(url, version, span.offset, span.length, stop)
         )
 
-    def _confirm(self, process: Process, url: str, stop: Stop) -> None:
-        access, version = process.access(url), self._versions[url]
-        self._tried(process, url, stop, lambda: access.confirm(url, version, stop))
+    def _confirm(self, resources: RemoteResources, url: str, stop: Stop) -> None:
+        access, version = resources.access(url), self._versions[url]
+        self._tried(resources, url, stop, lambda: access.confirm(url, version, stop))
 
     def _on_the_way(
         self,
-        process: Process,
-        call: Callable[[Process, Any, Stop], Result],
+        resources: RemoteResources,
+        call: Callable[[RemoteResources, Any, Stop], Result],
         items: Sequence[Any],
         url: Callable[[Any], str],
     ) -> list[Result]:
         """Makes requests at the same time."""
 
         def one(item: Any, stop: Stop) -> Result:
-            return plainly(url(item), lambda: call(process, item, stop))
+            return plainly(url(item), lambda: call(resources, item, stop))
 
-        return plainly(url(items[0]), lambda: process.pool.map(one, items)) if items else []
+        return plainly(url(items[0]), lambda: resources.pool.map(one, items)) if items else []
 
-    def _has_no_ranges(self, process: Process, url: str) -> bool:
-        return self._versions[url].size == UNKNOWN_SIZE or url in process.access(url).without_ranges
+    def _has_no_ranges(self, resources: RemoteResources, url: str) -> bool:
+        return self._versions[url].size == UNKNOWN_SIZE or url in resources.access(url).without_ranges
 
-    def _parts_of_whole(self, process: Process, url: str, spans: Sequence[Span]) -> list[bytes]:
-        with plainly(url, lambda: self._fetched(process, url)) as local, Path(local.path).open("rb") as file:
+    def _parts_of_whole(self, resources: RemoteResources, url: str, spans: Sequence[Span]) -> list[bytes]:
+        with (
+            plainly(url, lambda: self._fetched(resources, url)) as local,
+            Path(local.path).open("rb") as file,
+        ):
             for span in spans:
                 _check(span, local.size)
             return [os.pread(file.fileno(), span.length, span.offset) for span in spans]
 
-    def _fetched(self, process: Process, url: str) -> LocalFile:
-        version = self._version(process, url, process.stop)
+    def _fetched(self, resources: RemoteResources, url: str) -> LocalFile:
+        version = self._version(resources, url, resources.stop)
         digest = digest_of(self.options.digests, url)
-        download = Download(process.access(url), self.options, process.counts, process.stop)
+        download = Download(resources.access(url), self.options, resources.counts, resources.stop)
         wanted = Wanted.of_url(url, version, digest, lambda part: download.into(part, url, version, digest))
-        local, is_made = process.cache.get(wanted)
-        process.counts.add(**{"downloads" if is_made else "cache_hits": 1})
+        local, is_made = resources.cache.get(wanted)
+        resources.counts.add(**{"downloads" if is_made else "cache_hits": 1})
         return local
 
 

@@ -22,7 +22,7 @@ MOST_MISTAKES = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class SampleBatch:
     """Samples that were read together.
 
     Args:
@@ -45,7 +45,7 @@ class Batches:
         upcoming: the ids of each batch to come; iterated over a bounded way ahead.
     """
 
-    def __init__(self, read: Callable[[Ids], Batch], upcoming: Iterable[Any]) -> None:
+    def __init__(self, read: Callable[[Ids], SampleBatch], upcoming: Iterable[Any]) -> None:
         self._read_now = read
         self._turn = threading.Lock()
         self._expected: dict[int, Ids] = {}
@@ -94,9 +94,9 @@ class Batches:
         batch = self._read_now(ids)
         return [] if batch.samples is None else batch.samples
 
-    def _read(self, number: int) -> Batch:
+    def _read(self, number: int) -> SampleBatch:
         if number >= self._next and self._num_bytes > MOST_BYTES:
-            return Batch(None, 0)
+            return SampleBatch(None, 0)
         batch = self._read_now(self._expected[number])
         self._num_bytes = batch.num_bytes
         return batch

@@ -27,7 +27,7 @@ Edge = tuple[bytes, tuple[str, ...], int]
 
 
 @dataclass(frozen=True)
-class Part:
+class IndexPart:
     """What is kept of the index of one archive, until all are joined.
 
     Args:
@@ -53,7 +53,7 @@ class Part:
     meta: Index
 
 
-def part_of(archive: Archive, cache: Cache, *, checksums: bool) -> Part:
+def part_of(archive: Archive, cache: Cache, *, checksums: bool) -> IndexPart:
     """Finds the index of an archive, or makes it and keeps it in the cache.
 
     Raises:
@@ -64,7 +64,7 @@ def part_of(archive: Archive, cache: Cache, *, checksums: bool) -> Part:
     return part_of_index(index, load, checksums=checksums)
 
 
-def part_of_index(index: Index, load: Callable[[], Index], *, checksums: bool) -> Part:
+def part_of_index(index: Index, load: Callable[[], Index], *, checksums: bool) -> IndexPart:
     """Keeps of an index what is needed to join it with others.
 
     Args:
@@ -76,7 +76,7 @@ def part_of_index(index: Index, load: Callable[[], Index], *, checksums: bool) -
     for name in ("first", "signature", "key_end", "keys", "size", *(["crc"] if checksums else [])):
         digest.update(index.arrays[name].size.to_bytes(8, "little"))
         digest.update(np.ascontiguousarray(index.arrays[name]).data)
-    return Part(
+    return IndexPart(
         load,
         index.num_samples,
         index.num_members,
@@ -110,7 +110,7 @@ def edge(index: Index, number: int) -> Edge:
     return index.key(number), index.fields[int(index.arrays["signature"][number])], place
 
 
-def joined(parts: list[Part], *, checksums: bool) -> tuple[dict[str, Any], dict[str, Column]]:
+def joined(parts: list[IndexPart], *, checksums: bool) -> tuple[dict[str, Any], dict[str, Column]]:
     """Joins the indexes of some archives.
 
     Returns:
@@ -162,7 +162,7 @@ def joined(parts: list[Part], *, checksums: bool) -> tuple[dict[str, Any], dict[
 class _Spans:
     """The samples of each archive that are kept, and the columns made of them."""
 
-    def __init__(self, parts: list[Part], cuts: list[tuple[int, int]]) -> None:
+    def __init__(self, parts: list[IndexPart], cuts: list[tuple[int, int]]) -> None:
         self._parts = parts
         self._cuts = cuts
         self._bounds = [self._bound(part, cut) for part, cut in zip(parts, cuts, strict=True)]
@@ -198,7 +198,7 @@ class _Spans:
         return each
 
     @staticmethod
-    def _bound(part: Part, cut: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    def _bound(part: IndexPart, cut: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
         if cut == (0, part.num_samples):
             return (0, part.num_members), (0, part.key_bytes)
         arrays = part.index().arrays
@@ -207,7 +207,7 @@ class _Spans:
 
 
 def without_split_samples(
-    parts: list[Part],
+    parts: list[IndexPart],
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int, Reason, str]]]:
     """Finds samples whose files are spread over two archives, and cuts them off both."""
     cuts = [[0, part.num_samples] for part in parts]

@@ -17,7 +17,7 @@ from samplerkit.storage.tar.names import archive_names, short_names
 from samplerkit.storage.tar.reading import Fetching
 from samplerkit.storage.tar.shard_source import ShardSource
 from samplerkit.storage.tar.shards import Shards
-from samplerkit.storage.tar.source import Fetch, IndexedSource, OnError, Source
+from samplerkit.storage.tar.source import ArchiveSource, Fetch, IndexedSource, OnError
 
 
 def source_of(
@@ -33,7 +33,7 @@ def source_of(
     fetch: Any,
     max_shards: Any,
     read_ahead: Any,
-) -> Source:
+) -> ArchiveSource:
     """Takes the arguments of a `TarDataset`: archives on disk are joined, others are opened one by one.
 
     Raises:

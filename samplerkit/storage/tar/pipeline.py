@@ -15,7 +15,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
-from samplerkit.storage.tar.source import Source
+from samplerkit.storage.tar.source import ArchiveSource
 from samplerkit.storage.tar.steps import Map, Step, checked_function
 
 AT_ONCE = 256
@@ -33,7 +33,7 @@ class View:
         selection: which samples; None for all.
     """
 
-    source: Source
+    source: ArchiveSource
     steps: tuple[Step, ...] = ()
     selection: Selection | None = None
 

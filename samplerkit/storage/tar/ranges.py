@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Wanted:
+class WantedRows:
     """What is wanted of one shard.
 
     Args:
@@ -58,7 +58,7 @@ class Read:
     bytes: int
 
 
-def read_ranges(parts: Sequence[Wanted], storage: RemoteStorage, samples: list[Any]) -> Read:
+def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: list[Any]) -> Read:
     """Reads samples of remote shards, and puts each into its place.
 
     Each file is read with its header, which must be what the index says: so an index of another state of the
@@ -74,7 +74,7 @@ def read_ranges(parts: Sequence[Wanted], storage: RemoteStorage, samples: list[A
             its checksum.
     """
     spans: list[Span] = []
-    jobs: list[tuple[Wanted, int, Ids]] = []
+    jobs: list[tuple[WantedRows, int, Ids]] = []
     for part in parts:
         begins, ends = _extents(part)
         in_order = np.argsort(begins, kind="stable")
@@ -89,7 +89,7 @@ def read_ranges(parts: Sequence[Wanted], storage: RemoteStorage, samples: list[A
     return Read(len(spans), sum(span.length for span in spans))
 
 
-def _extents(part: Wanted) -> tuple[Ids, Ids]:
+def _extents(part: WantedRows) -> tuple[Ids, Ids]:
     """Where each sample begins, the header of its first file included, and where its last file ends."""
     arrays = part.index.arrays
     first = arrays["first"][part.rows].astype(np.int64)

@@ -18,14 +18,14 @@ from samplerkit.storage.files.cache import ReadAheadCache
 from samplerkit.storage.files.shelf import CacheLimits
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.batches import Batch, Batches
+from samplerkit.storage.tar.batches import Batches, SampleBatch
 from samplerkit.storage.tar.contents import THREADS, Contents
 from samplerkit.storage.tar.costs import EpochCosts, FetchCosts, Stretch, stretch_of
 from samplerkit.storage.tar.flaws import Skipped
 from samplerkit.storage.tar.index import Index
 from samplerkit.storage.tar.met_indexes import MetIndexes
-from samplerkit.storage.tar.ranges import Read, Wanted, read_ranges
-from samplerkit.storage.tar.shards import Shard, Shards
+from samplerkit.storage.tar.ranges import Read, WantedRows, read_ranges
+from samplerkit.storage.tar.shards import OpenShard, Shards
 from samplerkit.storage.tar.source import Fetch
 from samplerkit.storage.tar.workers import this_worker
 from samplerkit.storage.threads import in_threads
@@ -68,8 +68,8 @@ class ShardReading:
         self._contents = contents
         self._fetching = fetching
         self._finding = threading.Lock()
-        self._open: ReadAheadCache[Shard] = self._new_cache(stats)
-        self._at_hand: WeakValueDictionary[int, Shard] = WeakValueDictionary()
+        self._open: ReadAheadCache[OpenShard] = self._new_cache(stats)
+        self._at_hand: WeakValueDictionary[int, OpenShard] = WeakValueDictionary()
         self._met = MetIndexes(shards.names, contents, skips=shards.skips)
         self._batches: Batches | None = None
         self._is_whole: bool | None = None  # None: it was not told what comes
@@ -202,7 +202,7 @@ class ShardReading:
             opened.end()
         return samples
 
-    def _by_ranges(self, ids: Ids) -> Batch:
+    def _by_ranges(self, ids: Ids) -> SampleBatch:
         samples: list[Any] = [None] * ids.size
         parts = self.split(ids)
         wanted = []
@@ -216,12 +216,12 @@ class ShardReading:
                 with self._open.using(number) as opened:
                     self._put(number, opened, rows, places, samples)
             else:
-                wanted.append(Wanted(number, self._shards.urls[number], index, rows, places))
+                wanted.append(WantedRows(number, self._shards.urls[number], index, rows, places))
         read = Read(0, 0)
         if wanted and self._shards.storage is not None:
             read = self._read_ranges(wanted, self._shards.storage, samples)
             self._note_costs(read, sum(part.rows.size for part in wanted), wanted)
-        return Batch(samples, read.bytes)
+        return SampleBatch(samples, read.bytes)
 
     def _is_whole_here(self, number: int, index: Index) -> bool:
         """Whether a shard is read from a disk of this machine, all the same how it was meant to be read."""
@@ -230,7 +230,7 @@ class ShardReading:
             return True
         return self._fetching.fetch == "auto" and self._shards.local_path(number) is not None
 
-    def _opened(self, number: int) -> Shard:
+    def _opened(self, number: int) -> OpenShard:
         """Brings a shard here: what the cache of open shards calls."""
         known, refuses_stale = self._met.get(number), not self._contents.is_told
         if known is not None and known.is_lost:
@@ -240,7 +240,7 @@ class ShardReading:
         self._at_hand[number] = shard
         return shard
 
-    def _put(self, number: int, shard: Shard, rows: Ids, places: Ids, samples: list[Any]) -> None:
+    def _put(self, number: int, shard: OpenShard, rows: Ids, places: Ids, samples: list[Any]) -> None:
         """Reads samples of a shard on disk, and puts each into its place."""
         rows, places = self._met.present(number, rows, places, samples)
         try:
@@ -252,7 +252,7 @@ class ShardReading:
         for place, sample in zip(places.tolist(), read, strict=True):
             samples[place] = sample
 
-    def _read_ranges(self, wanted: list[Wanted], storage: RemoteStorage, samples: list[Any]) -> Read:
+    def _read_ranges(self, wanted: list[WantedRows], storage: RemoteStorage, samples: list[Any]) -> Read:
         """Reads parts of shards; one that is gone fails alone, if flaws are skipped."""
         try:
             return read_ranges(wanted, storage, samples)
@@ -265,10 +265,10 @@ class ShardReading:
             self._met.present(part.number, part.rows, part.places, samples)
             return Read(0, 0)
 
-    def _new_cache(self, stats: FileStats) -> ReadAheadCache[Shard]:
+    def _new_cache(self, stats: FileStats) -> ReadAheadCache[OpenShard]:
         return ReadAheadCache(self._opened, len(self._shards.urls), self._fetching.limits, stats)
 
-    def _note_costs(self, read: Read, samples: int, parts: list[Wanted]) -> None:
+    def _note_costs(self, read: Read, samples: int, parts: list[WantedRows]) -> None:
         """Keeps what an epoch like this batch would cost, for a warning."""
         layout = self._contents.layout
         scale = self._epoch_samples / samples

@@ -26,13 +26,13 @@ from samplerkit.storage.tar.contents import (
 from samplerkit.storage.tar.flaws import Skipped
 from samplerkit.storage.tar.reading import Fetching, ShardReading
 from samplerkit.storage.tar.shards import Shards
-from samplerkit.storage.tar.source import Fetch, Source, sizes_of, warn_of_skipped
+from samplerkit.storage.tar.source import ArchiveSource, Fetch, sizes_of, warn_of_skipped
 from samplerkit.storage.tar.workers import this_worker
 from samplerkit.storage.threads import in_threads
 
 
 @final
-class ShardSource(Source):
+class ShardSource(ArchiveSource):
     """Shards that are opened one by one, on disk or remote.
 
     Each process has its own threads and open shards; what is fetched lies in a cache on disk that all

@@ -27,7 +27,7 @@ from samplerkit.storage.user_cache import user_cache_folder
 
 @final
 @dataclass(frozen=True, eq=False)
-class Shard:
+class OpenShard:
     """A shard on a disk of this machine, ready to be read; a copy is not evicted while anybody holds this.
 
     Args:
@@ -98,7 +98,7 @@ class Shards:
             return self.lost(number, error).index
         return None if index is None else self._accepted(index)
 
-    def lost(self, number: int, error: AbsentError) -> Shard:
+    def lost(self, number: int, error: AbsentError) -> OpenShard:
         """Gives what stands for a shard that is not there: one without samples and with a flaw.
 
         Raises:
@@ -110,9 +110,9 @@ class Shards:
         flaw = Flaw(name, 0, "unreadable", error.problem)
         return self.lost_shard(number, empty_index(Archive(name, 0, 0, None, ""), flaw))
 
-    def lost_shard(self, number: int, index: Index) -> Shard:
+    def lost_shard(self, number: int, index: Index) -> OpenShard:
         """Gives what stands for a shard that is known to be lost."""
-        return Shard(self.names[number], 0, index, Reader(Catalogue.of(index), self.cache, 1), None)
+        return OpenShard(self.names[number], 0, index, Reader(Catalogue.of(index), self.cache, 1), None)
 
     def shard_bytes(self) -> int | None:
         """Tells the size of the first remote shard, for all; None where that cannot be told."""
@@ -145,7 +145,7 @@ class Shards:
         with copy:
             return copy.path
 
-    def open(self, number: int, known: Index | None = None, *, refuses_stale: bool) -> Shard:
+    def open(self, number: int, known: Index | None = None, *, refuses_stale: bool) -> OpenShard:
         """Brings a whole shard to a disk of this machine, and finds or makes its index.
 
         Args:
@@ -162,7 +162,7 @@ class Shards:
         except AbsentError as error:
             return self.lost(number, error)
 
-    def _opened(self, number: int, known: Index | None, *, refuses_stale: bool) -> Shard:
+    def _opened(self, number: int, known: Index | None, *, refuses_stale: bool) -> OpenShard:
         url = self.urls[number]
         copy: LocalFile | None = None
         if self.storage is None or not is_remote(url):
@@ -176,7 +176,7 @@ class Shards:
             index = _again(known, archive) or self._of_copy(number, archive, refuses_stale=refuses_stale)
         index = self._accepted(index)
         reader = Reader(Catalogue.of(index), self.cache, 1)
-        return Shard(self.names[number], archive.size, index, reader, copy)
+        return OpenShard(self.names[number], archive.size, index, reader, copy)
 
     def _without_shard(self, number: int, archive: Archive) -> Index | None:
         found = find_index(archive, self.cache, checksums=self.checksums)

@@ -31,7 +31,7 @@ BYTES_AT_ONCE = 4 << 20
 """Bytes up to which several samples on disk are read together."""
 
 
-class Source(Protocol):
+class ArchiveSource(Protocol):
     """Samples in archives, at any id."""
 
     names: tuple[str, ...]
@@ -112,7 +112,7 @@ class Source(Protocol):
 
 
 @final
-class IndexedSource(Source):
+class IndexedSource(ArchiveSource):
     """Archives on disk, indexed at first use.
 
     Args:

@@ -15,7 +15,7 @@ from samplerkit.errors import DatasetError, NotSupportedError
 from samplerkit.storage.remote.entry import FOLDER_LOCK, kept_in
 from samplerkit.storage.remote.flock import held
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.room import Room
+from samplerkit.storage.remote.room import DiskSpace
 from samplerkit.storage.remote.stopping import Stop
 from samplerkit.storage.remote.storage import RemoteStorage
 from tests.storage.remote import faults
@@ -193,10 +193,10 @@ def test_what_arrives_while_a_folder_is_looked_through_is_not_taken_for_dead(ser
     assert [each.is_part for each in found] == [True]
     server.released.set()
     child.result()
-    assert Room("", folder, None, 1.0, Stop())._evicted(found, -(10**9)) == 2_000_000
+    assert DiskSpace("", folder, None, 1.0, Stop())._evicted(found, -(10**9)) == 2_000_000
     assert kept(folder) == [2_000_000]
     # For want of room it goes all the same.
-    assert Room("", folder, None, 1.0, Stop())._evicted(found, 0) == 0
+    assert DiskSpace("", folder, None, 1.0, Stop())._evicted(found, 0) == 0
     assert kept(folder) == []
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar.batches import MOST_BYTES, MOST_MISTAKES, Batch, Batches
+from samplerkit.storage.tar.batches import MOST_BYTES, MOST_MISTAKES, Batches, SampleBatch
 from tests.storage.tar.remote_shards import EACH, PATTERN, SHARDS, write_shards
 from tests.storage.tar.server import Server
 
@@ -36,7 +36,7 @@ class Reads:
 
     def __init__(self, num_bytes=24):
         self.read: list[list[int]] = []
-        self.here: list[weakref.ref[Batch]] = []
+        self.here: list[weakref.ref[SampleBatch]] = []
         self.threads: list[str] = []
         self.num_bytes = num_bytes
         self.may_go_on = threading.Event()
@@ -46,7 +46,7 @@ class Reads:
         self.may_go_on.wait(60)
         self.read.append(ids.tolist())
         self.threads.append(threading.current_thread().name)
-        batch = Batch(ids.tolist(), self.num_bytes)
+        batch = SampleBatch(ids.tolist(), self.num_bytes)
         self.here.append(weakref.ref(batch))
         return batch
 
