@@ -70,7 +70,7 @@ class Under:
         return joined(folder, checked) if isinstance(checked, str) else checked
 
 
-class Mode:
+class ShuffleArgument:
     """Marks the argument that takes a shuffle mode."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

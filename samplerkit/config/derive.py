@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, Strict, create_model
 from pydantic.errors import PydanticUserError
 
-from samplerkit.config.arrays import Auto, Inline, Mode, Under
+from samplerkit.config.arrays import Auto, Inline, ShuffleArgument, Under
 from samplerkit.errors import ArgumentTypeError
 from samplerkit.order.shuffle import Shuffle
 
@@ -111,7 +111,7 @@ def _written_as(name: str, hint: Any) -> Any:
     """Translates the type hint of an argument into what a config may write for it."""
     members = list(get_args(hint)) if get_origin(hint) in (Union, UnionType) else [hint]
     if Shuffle in members:
-        mode: Any = Annotated[Any, Mode()]
+        mode: Any = Annotated[Any, ShuffleArgument()]
         return mode | None if NoneType in members else mode
     if any(os.PathLike in (member, get_origin(member)) for member in members):
         path: Any = Annotated[str | None if NoneType in members else str, Under()]

@@ -17,7 +17,7 @@ from samplerkit.loading.device.stage import DeviceStage, checked_device
 from samplerkit.loading.options import checked_options
 from samplerkit.loading.progress import Progress
 from samplerkit.loading.received import Received
-from samplerkit.loading.request import BadSamples, Skipped
+from samplerkit.loading.request import BadSamples, SkippedSample
 from samplerkit.loading.run import Run
 from samplerkit.loading.source import MakeStage, OpenSource, Source
 from samplerkit.loading.stats import LoaderStats
@@ -192,7 +192,7 @@ class Loader:
         return self._progress.reading.steps
 
     @property
-    def skipped(self) -> tuple[Skipped, ...]:
+    def skipped(self) -> tuple[SkippedSample, ...]:
         """The samples that could not be read and were left out of the batches handed out so far."""
         return tuple(self._received.skipped)
 

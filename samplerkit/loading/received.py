@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.loading.reading import Reading
-from samplerkit.loading.request import Answer, Report, Skipped
+from samplerkit.loading.request import Answer, Report, SkippedSample
 from samplerkit.loading.stats import LoaderStats, Waits
 from samplerkit.order.typing import Ids
 
@@ -30,7 +30,7 @@ class Received:
     """
 
     def __init__(self, dataset: Any) -> None:
-        self.skipped: list[Skipped] = []
+        self.skipped: list[SkippedSample] = []
         self._places: dict[int, list[int]] = {}
         self._stand_ins: dict[int, int] = {}
         self._logged: set[str] = set()
@@ -94,7 +94,7 @@ class Received:
         places = self._places.get(step) if reading is self._reading else None
         return values if places is None else np.delete(values, places)
 
-    def _tell(self, skipped: Skipped) -> None:
+    def _tell(self, skipped: SkippedSample) -> None:
         if not skipped.file:
             _log.warning("sample %d of epoch %d was skipped: %s", skipped.id, skipped.epoch, skipped.error)
         elif skipped.file not in self._logged:

@@ -42,7 +42,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedSample:
     """A sample that could not be read and was left out.
 
     Args:
@@ -85,7 +85,7 @@ class Answer:
     """
 
     batch: Any
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedSample, ...] = ()
     report: Report | None = None
     stand_in: int | None = None
 
@@ -192,7 +192,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def _read(self, request: Request) -> tuple[Any, tuple[Skipped, ...]]:
+    def _read(self, request: Request) -> tuple[Any, tuple[SkippedSample, ...]]:
         """Gives the samples, and what was left out."""
         if not self._in_batches:
             return self._one_by_one(request)
@@ -209,7 +209,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         # Only one by one can tell which samples are the bad ones.
         return self._one_by_one(request)
 
-    def _one_by_one(self, request: Request) -> tuple[list[Any], tuple[Skipped, ...]]:
+    def _one_by_one(self, request: Request) -> tuple[list[Any], tuple[SkippedSample, ...]]:
         samples, skipped = [], []
         draws = self._draws(request)
         with draws.being_read():
@@ -222,7 +222,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
                         _tell(error, request, place)
                         raise
                     what, file = f"{type(error).__name__}: {error}", getattr(error, "absent_from", "")
-                    skipped.append(Skipped(index, request.epoch, place, what, file))
+                    skipped.append(SkippedSample(index, request.epoch, place, what, file))
         if not samples and skipped:
             raise DatasetError(
                 "dataset",
@@ -280,10 +280,10 @@ class AnswerCollate:
         return replace(answer, batch=self._collate(answer.batch))
 
 
-def _left_out(request: Request, samples: Any) -> tuple[Skipped, ...]:
+def _left_out(request: Request, samples: Any) -> tuple[SkippedSample, ...]:
     """What a dataset left out of a batch by itself."""
     return tuple(
-        Skipped(int(request.ids[place]), request.epoch, place, text, file)
+        SkippedSample(int(request.ids[place]), request.epoch, place, text, file)
         for place, file, text in samples.missing
     )
 

@@ -31,7 +31,7 @@ _STAGE_SECONDS = 1.0
 """How long a stage may take to end by itself before the workers that it waits for are ended."""
 
 
-class Stage(Protocol):
+class BatchStage(Protocol):
     """What moves the batches of an iterator on, in a thread of its own: a `DeviceStage` for instance."""
 
     def __iter__(self) -> Iterator[Any]: ...
@@ -42,7 +42,7 @@ class Stage(Protocol):
         """Stops, waits for at most some seconds, and tells whether the thread has ended."""
 
 
-MakeStage = Callable[[Iterator[Any]], Stage]
+MakeStage = Callable[[Iterator[Any]], BatchStage]
 
 
 @final

@@ -118,7 +118,7 @@ class Table(Order):
 
 
 @final
-class Draws(Order):
+class DrawsWithReplacement(Order):
     """Independent draws with replacement: position p draws by the hash of p, so any p can be asked for.
 
     Args:

@@ -10,7 +10,7 @@ from samplerkit.order.deal import limited
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.sequences import Draws, Range
+from samplerkit.order.sequences import DrawsWithReplacement, Range
 from samplerkit.order.shuffle import (
     DEFAULT_ADAPTIVE_THRESHOLD,
     DEFAULT_PARTIAL_SIZE,
@@ -107,4 +107,4 @@ class RandomSampler(Sampler):
             return Range(0, 0)
         wanted = self.num_samples or size
         count = wanted if layout.has_files else min(wanted, size)
-        return Draws(count, context.key(self.seed, "replacement"), population=size)
+        return DrawsWithReplacement(count, context.key(self.seed, "replacement"), population=size)

@@ -11,7 +11,7 @@ from samplerkit.errors import ArgumentRangeError, OutOfDatasetError
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.sequences import Draws, Range, Table
+from samplerkit.order.sequences import DrawsWithReplacement, Range, Table
 from samplerkit.order.weights import draw_without_replacement, integer_weights
 from samplerkit.samplers import arguments
 from samplerkit.samplers.algorithm import checked_algorithm
@@ -75,7 +75,7 @@ class WeightedRandomSampler(Sampler):
         key, integers = context.key(self.seed, "weighted"), integer_weights(self.weights)
         count = self.num_samples or len(layout)
         if self.replacement:
-            return Draws(count, key, cumulative=np.cumsum(integers))
+            return DrawsWithReplacement(count, key, cumulative=np.cumsum(integers))
         count = min(count, len(layout))
         return Table(draw_without_replacement(integers, count, key)) if count else Range(0, 0)
 

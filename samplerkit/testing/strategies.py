@@ -36,7 +36,7 @@ Arguments = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Link:
+class SamplerCall:
     """One sampler of a chain: its class and its arguments."""
 
     make: Callable[..., Sampler]
@@ -64,7 +64,7 @@ class Case:
         by_world: whether the order is asked for with the world of the job.
     """
 
-    links: tuple[Link, ...]
+    links: tuple[SamplerCall, ...]
     dataset: Any
     epoch: int
     num_shards: int = 1
@@ -168,7 +168,7 @@ def _mode_arguments(modes: Sequence[Shuffle]) -> dict[str, st.SearchStrategy[Any
 
 
 @st.composite
-def _distributed(draw: st.DrawFn, modes: list[Shuffle]) -> Link:
+def _distributed(draw: st.DrawFn, modes: list[Shuffle]) -> SamplerCall:
     num_shards = draw(st.integers(1, MOST_SHARDS))
     arguments = {
         "num_shards": num_shards,
@@ -177,23 +177,23 @@ def _distributed(draw: st.DrawFn, modes: list[Shuffle]) -> Link:
         "num_samples": draw(counts),
         **{name: draw(values) for name, values in _mode_arguments(modes).items()},
     }
-    return Link(DistributedSampler, arguments)
+    return SamplerCall(DistributedSampler, arguments)
 
 
 @st.composite
-def _random(draw: st.DrawFn, modes: list[Shuffle]) -> Link:
+def _random(draw: st.DrawFn, modes: list[Shuffle]) -> SamplerCall:
     replacement = draw(st.booleans())
     fitting = [mode for mode in modes if mode is not Shuffle.FALSE]
     if replacement:
         fitting = [mode for mode in fitting if mode in {Shuffle.GLOBAL, Shuffle.ADAPTIVE}]
     arguments = {name: draw(values) for name, values in _mode_arguments(fitting).items()}
-    return Link(RandomSampler, {"replacement": replacement, "num_samples": draw(counts), **arguments})
+    return SamplerCall(RandomSampler, {"replacement": replacement, "num_samples": draw(counts), **arguments})
 
 
 @st.composite
-def _sequential(draw: st.DrawFn, size: int) -> Link:
+def _sequential(draw: st.DrawFn, size: int) -> SamplerCall:
     start = draw(st.none() | st.integers(0, max(0, size - 1)))
-    return Link(SequentialSampler, {"start_index": start, "num_samples": draw(counts)})
+    return SamplerCall(SequentialSampler, {"start_index": start, "num_samples": draw(counts)})
 
 
 def _ids(size: int) -> st.SearchStrategy[list[int]]:
@@ -201,31 +201,31 @@ def _ids(size: int) -> st.SearchStrategy[list[int]]:
 
 
 @st.composite
-def _subset(draw: st.DrawFn, size: int) -> Link:
-    return Link(SubsetSampler, {"indices": draw(_ids(size)), "num_samples": draw(counts)})
+def _subset(draw: st.DrawFn, size: int) -> SamplerCall:
+    return SamplerCall(SubsetSampler, {"indices": draw(_ids(size)), "num_samples": draw(counts)})
 
 
 @st.composite
-def _subset_random(draw: st.DrawFn, size: int) -> Link:
+def _subset_random(draw: st.DrawFn, size: int) -> SamplerCall:
     arguments = {"indices": draw(_ids(size)), "num_samples": draw(counts), "seed": draw(seeds)}
-    return Link(SubsetRandomSampler, arguments)
+    return SamplerCall(SubsetRandomSampler, arguments)
 
 
 @st.composite
-def _weighted(draw: st.DrawFn, size: int) -> Link:
+def _weighted(draw: st.DrawFn, size: int) -> SamplerCall:
     weight = st.sampled_from([0.0, 1e-9, 0.5, 1.0, 3.0, 1e9])
     weights = draw(st.lists(weight, min_size=1, max_size=size).filter(any))
     replacement = draw(st.booleans())
     positive = sum(entry > 0 for entry in weights)
     num_samples = draw(counts if replacement else st.integers(1, positive))
-    return Link(
+    return SamplerCall(
         WeightedRandomSampler,
         {"weights": weights, "num_samples": num_samples, "replacement": replacement, "seed": draw(seeds)},
     )
 
 
 @st.composite
-def _pk(draw: st.DrawFn, dataset_size: int) -> Link:
+def _pk(draw: st.DrawFn, dataset_size: int) -> SamplerCall:
     one = st.integers(0, 3) if draw(st.booleans()) else st.sampled_from(["cat", "dog", "owl"])
     labels = draw(st.lists(one, min_size=dataset_size, max_size=dataset_size))
     arguments = {
@@ -235,18 +235,18 @@ def _pk(draw: st.DrawFn, dataset_size: int) -> Link:
         "seed": draw(seeds),
         "labels": labels,
     }
-    return Link(PKSampler, arguments)
+    return SamplerCall(PKSampler, arguments)
 
 
 @st.composite
-def _iter(draw: st.DrawFn, size: int) -> Link:
+def _iter(draw: st.DrawFn, size: int) -> SamplerCall:
     ids = draw(_ids(size))
     sampler = draw(st.sampled_from([ids, Turning(ids)]))
-    return Link(IterSampler, {"sampler": sampler, "num_samples": draw(counts)})
+    return SamplerCall(IterSampler, {"sampler": sampler, "num_samples": draw(counts)})
 
 
 @st.composite
-def _mixture(draw: st.DrawFn, sizes: Sequence[int]) -> Link:
+def _mixture(draw: st.DrawFn, sizes: Sequence[int]) -> SamplerCall:
     # Only what holds samples has a share.
     shares = st.tuples(*(st.integers(0, 4) if size else st.just(0) for size in sizes)).filter(any)
     arguments = {
@@ -256,15 +256,15 @@ def _mixture(draw: st.DrawFn, sizes: Sequence[int]) -> Link:
         "stop": draw(st.sampled_from(["first", "all"])),
         "seed": draw(seeds),
     }
-    return Link(MixtureSampler, arguments)
+    return SamplerCall(MixtureSampler, arguments)
 
 
 @st.composite
-def _of_the_user(draw: st.DrawFn) -> Link:
-    return Link(draw(st.sampled_from([EvenOdd, Rotated, Backwards])), {"num_samples": draw(counts)})
+def _of_the_user(draw: st.DrawFn) -> SamplerCall:
+    return SamplerCall(draw(st.sampled_from([EvenOdd, Rotated, Backwards])), {"num_samples": draw(counts)})
 
 
-def _links(case: Case, smallest: int, *, is_leaf: bool, is_root: bool) -> st.SearchStrategy[Link]:
+def _links(case: Case, smallest: int, *, is_leaf: bool, is_root: bool) -> st.SearchStrategy[SamplerCall]:
     """The samplers that may stand above a chain whose shards yield at least `smallest` samples."""
     modes = _modes(of_files=case.layout.has_files, is_leaf=is_leaf, is_root=is_root)
     choices = [_distributed(modes), _random(modes)] * (3 if is_leaf else 1)

@@ -11,7 +11,7 @@ import samplerkit as sk
 from samplerkit.order.algebra import Prefix, Shard, Weave, compose
 from samplerkit.order.files import BlockShuffle, FileSequence, Lanes, LaneWeave
 from samplerkit.order.keys import Key
-from samplerkit.order.sequences import SCAN_LIMIT, Draws, Permuted, Range, Table
+from samplerkit.order.sequences import SCAN_LIMIT, DrawsWithReplacement, Permuted, Range, Table
 
 KEY = Key(seed=7, epoch=0, depth=0, role="test")
 LAYOUT = sk.Layout([3, 0, 5, 4])
@@ -24,8 +24,8 @@ EVERY_KIND = {
     "permuted by a network": Permuted(5000, KEY),
     "table with duplicates": Table(np.array([5, 3, 5, 0, 9, 9, 9])),
     "empty table": Table(np.zeros(0, dtype=np.int64)),
-    "draws": Draws(40, KEY, population=6),
-    "draws by weight": Draws(40, KEY, cumulative=np.array([2, 2, 7])),
+    "draws": DrawsWithReplacement(40, KEY, population=6),
+    "draws by weight": DrawsWithReplacement(40, KEY, cumulative=np.array([2, 2, 7])),
     "composed": compose(Table(np.array([3, 3, 1])), Permuted(12, KEY)),
     "prefix": Prefix(Permuted(12, KEY), 5),
     "padded shard": Shard(Permuted(12, KEY), 5, 4, padded=True),
@@ -238,7 +238,7 @@ def test_positions_of_what_is_no_id_is_refused_as_a_type(ids):
 
 
 def test_a_scan_that_would_be_too_long_is_refused():
-    draws = Draws(SCAN_LIMIT + 1, KEY, population=10)
+    draws = DrawsWithReplacement(SCAN_LIMIT + 1, KEY, population=10)
     assert 0 <= draws[SCAN_LIMIT] < 10
     with pytest.raises(MemoryError, match=str(SCAN_LIMIT + 1)) as caught:
         draws.positions_of(3)

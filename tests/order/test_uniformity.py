@@ -15,7 +15,7 @@ import samplerkit as sk
 from samplerkit.order import files, permutation
 from samplerkit.order.keys import Key
 from samplerkit.order.permutation import TABLE_LIMIT, Permutation, half_modular_domain, word_count
-from samplerkit.order.sequences import Draws
+from samplerkit.order.sequences import DrawsWithReplacement
 from tests.order import uniformity
 from tests.order.uniformity import LIMIT
 
@@ -358,7 +358,7 @@ def test_draws_by_weight_come_in_proportion_to_the_weights():
 
 def test_draws_by_a_few_integer_weights_meet_every_border_exactly():
     key = Key(seed=7, epoch=0, depth=0, role="weighted")
-    draws = np.asarray(Draws(70_000, key, cumulative=np.array([0, 2, 2, 7])))
+    draws = np.asarray(DrawsWithReplacement(70_000, key, cumulative=np.array([0, 2, 2, 7])))
     seen = np.bincount(draws, minlength=4)
     assert seen[[0, 2]].tolist() == [0, 0]
     assert abs(uniformity.chi_square(seen[[1, 3]], np.array([20_000, 50_000]))) < LIMIT

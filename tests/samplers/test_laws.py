@@ -16,7 +16,7 @@ import samplerkit as sk
 from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import Deal, limited
 from samplerkit.order.sequences import Table
-from samplerkit.testing.strategies import MOST_SHARDS, Case, Link, chains
+from samplerkit.testing.strategies import MOST_SHARDS, Case, SamplerCall, chains
 from samplerkit.testing.user_samplers import Backwards, EvenOdd, Rotated, Turning
 
 LAW = settings(max_examples=150, deadline=None, derandomize=True)
@@ -172,7 +172,7 @@ def one_to_one(case):
     for depth, link in enumerate(case.links):
         if link.make not in WITHOUT_LIMITS or (link.is_distributed and depth != case.dealer):
             stand_in = (Rotated, Backwards, EvenOdd)[(depth + case.epoch) % 3]
-            links.append(Link(stand_in, WITHOUT_LIMITS[stand_in]))
+            links.append(SamplerCall(stand_in, WITHOUT_LIMITS[stand_in]))
             continue
         arguments = {**link.arguments, **WITHOUT_LIMITS[link.make]}
         if link.is_distributed and not case.deals_at_the_root:

@@ -22,7 +22,7 @@ from samplerkit.cli.demo.launch import run_job
 from samplerkit.cli.demo.resume import resume_demo
 from samplerkit.cli.demo.rows import Row, explain, verdict
 from samplerkit.cli.demo.train import EPOCHS
-from samplerkit.cli.demo.view import JsonView, LiveView, PlainView, View
+from samplerkit.cli.demo.view import DemoView, JsonView, LiveView, PlainView
 from samplerkit.config.config import load_config
 from samplerkit.order.shuffle import Shuffle
 
@@ -86,14 +86,14 @@ def _write(folder: Path) -> int:
     return sum(sizes)
 
 
-def _view(as_json: bool, seeds: int) -> View:
+def _view(as_json: bool, seeds: int) -> DemoView:
     if as_json:
         return JsonView()
     console = Console()
     return LiveView(console, EPOCHS * seeds * len(MODES)) if console.is_terminal else PlainView()
 
 
-def _trained(folder: Path, scratch: Path, seeds: int, view: View) -> tuple[dict[str, Row], str]:
+def _trained(folder: Path, scratch: Path, seeds: int, view: DemoView) -> tuple[dict[str, Row], str]:
     rows: dict[str, Row] = {}
     trainings: list[Training] = []
     program = ["samplerkit.cli.demo.rank", str(folder), str(seeds)]

@@ -26,7 +26,7 @@ KILLED_IN = 43
 
 
 @dataclass(frozen=True)
-class Run:
+class RunCounts:
     """What the training loops of one run received.
 
     Args:
@@ -51,7 +51,7 @@ class Ledger:
         repeated: samples that were delivered more than once in an epoch.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[RunCounts, ...]
     delivered: int
     lost: int
     repeated: int
@@ -119,7 +119,7 @@ def counted(folder: Path, saved_step: int, num_samples: int) -> Ledger:
                     delivered.update((batch["epoch"], sample) for sample in batch["ids"])
                 else:
                     replayed += len(batch["ids"])
-        runs.append(Run(ranks, received, replayed))
+        runs.append(RunCounts(ranks, received, replayed))
     wanted = Counter((epoch, sample) for epoch in range(EPOCHS) for sample in range(num_samples))
     return Ledger(tuple(runs), delivered.total(), (wanted - delivered).total(), (delivered - wanted).total())
 

@@ -15,11 +15,11 @@ LEAST_ACCURACY = 95.0
 
 
 @dataclass(frozen=True)
-class Span:
+class CountRange:
     """The least and the most of a count over all epochs and seeds.
 
     Example:
-        >>> str(Span.of([1438, 1438])), str(Span.of([229, 208]))
+        >>> str(CountRange.of([1438, 1438])), str(CountRange.of([229, 208]))
         ('1,438', '208-229')
     """
 
@@ -27,7 +27,7 @@ class Span:
     high: int
 
     @classmethod
-    def of(cls, counts: Iterable[int]) -> Span:
+    def of(cls, counts: Iterable[int]) -> CountRange:
         """Spans the counts."""
         known = list(counts)
         return cls(min(known), max(known))
@@ -54,10 +54,10 @@ class Row:
     mode: str
     accuracy: float
     accuracies: tuple[float, ...]
-    seen: Span
-    repeated: Span
-    missing: Span
-    files_opened: tuple[Span, ...]
+    seen: CountRange
+    repeated: CountRange
+    missing: CountRange
+    files_opened: tuple[CountRange, ...]
     orders: tuple[str, ...]
 
     @classmethod
@@ -70,10 +70,10 @@ class Row:
             mode=trainings[0].mode,
             accuracy=median(accuracies),
             accuracies=accuracies,
-            seen=Span.of(epoch.seen for epoch in epochs),
-            repeated=Span.of(epoch.repeated for epoch in epochs),
-            missing=Span.of(epoch.missing for epoch in epochs),
-            files_opened=tuple(Span.of(epoch.files_opened[rank] for epoch in epochs) for rank in ranks),
+            seen=CountRange.of(epoch.seen for epoch in epochs),
+            repeated=CountRange.of(epoch.repeated for epoch in epochs),
+            missing=CountRange.of(epoch.missing for epoch in epochs),
+            files_opened=tuple(CountRange.of(epoch.files_opened[rank] for epoch in epochs) for rank in ranks),
             orders=tuple(training.order for training in trainings),
         )
 

@@ -30,7 +30,7 @@ _HEADINGS = (
 _PLAIN = "{:<8}{:>9}{:>9}{:>10}{:>9}{:>14}{:>14}"
 
 
-class View(ABC):
+class DemoView(ABC):
     """What the command tells the user while the demo runs."""
 
     @abstractmethod
@@ -59,7 +59,7 @@ class View(ABC):
 
 
 @final
-class JsonView(View):
+class JsonView(DemoView):
     """One JSON object a line."""
 
     def start(self, config: str, place: str, num_samples: int) -> None:
@@ -81,7 +81,7 @@ class JsonView(View):
 
 
 @final
-class PlainView(View):
+class PlainView(DemoView):
     """Lines of at most 80 columns, for a file, a pipe or a log."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class PlainView(View):
 
 
 @final
-class LiveView(View):
+class LiveView(DemoView):
     """A table that grows, with a bar below it.
 
     Args:

@@ -32,7 +32,7 @@ _COMPARED_INDICES = 1024
 
 @final
 @dataclass(frozen=True)
-class Deal:
+class Dealer:
     """Somebody who deals samples to ranks.
 
     Args:
@@ -151,11 +151,11 @@ class Patient:
         except TypeError:
             return None
 
-    def deals(self) -> list[Deal]:
+    def deals(self) -> list[Dealer]:
         """Finds all who deal samples to ranks, the outermost first."""
         found = []
         if self.is_ours and self.world.num_shards > 1:
-            found.append(Deal("the Loader", self.world.num_shards, self.world.shard_id))
+            found.append(Dealer("the Loader", self.world.num_shards, self.world.shard_id))
         dealt_by_root = self.is_ours
         for sampler in self.samplers:
             if isinstance(sampler, Sampler):
@@ -204,20 +204,20 @@ def _next(sampler: Any) -> Any:
     return None
 
 
-def _deal_of(sampler: Any) -> list[Deal]:
+def _deal_of(sampler: Any) -> list[Dealer]:
     name = type(sampler).__name__
     if isinstance(sampler, Sampler):
         deal = sampler.deal
         is_dealt = deal is not None and deal.num_shards is not None and deal.num_shards > 1
-        return [Deal(name, deal.num_shards, deal.shard_id)] if is_dealt else []  # type: ignore[union-attr, arg-type]
+        return [Dealer(name, deal.num_shards, deal.shard_id)] if is_dealt else []  # type: ignore[union-attr, arg-type]
     for count_name, index_name in _SHARD_NAMES:
         count, index = getattr(sampler, count_name, None), getattr(sampler, index_name, None)
         if isinstance(count, int) and count > 1:
-            return [Deal(name, count, index if isinstance(index, int) else None)]
+            return [Dealer(name, count, index if isinstance(index, int) else None)]
     return []
 
 
-def _deal_of_dataset(dataset: Any) -> list[Deal]:
+def _deal_of_dataset(dataset: Any) -> list[Dealer]:
     """Sees a Subset that holds every so-manieth sample: a shard that was cut by hand."""
     if not isinstance(dataset, torch.utils.data.Subset):
         return []
@@ -233,4 +233,4 @@ def _deal_of_dataset(dataset: Any) -> list[Deal]:
     is_even = stride > 1 and bool((np.diff(first) == stride).all()) and int(first[0]) < stride
     if not is_even or not whole // stride <= len(indices) <= -(-whole // stride):
         return []
-    return [Deal("the Subset", stride, int(first[0]))]
+    return [Dealer("the Subset", stride, int(first[0]))]

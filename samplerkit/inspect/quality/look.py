@@ -12,7 +12,7 @@ from samplerkit.inspect.quality.closed import closed_figures
 from samplerkit.inspect.quality.estimate import Estimate
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.pairs import random_distance, same_pairs
-from samplerkit.inspect.quality.sampled import Plan, Statistic, distance, sampled, sharing
+from samplerkit.inspect.quality.sampled import SamplingPlan, Statistic, distance, sampled, sharing
 from samplerkit.inspect.quality.subject import Subject
 from samplerkit.inspect.quality.windows import window_sizes
 from samplerkit.order.order import Order
@@ -32,7 +32,7 @@ class Look:
     """
 
     subject: Subject
-    plan: Plan
+    plan: SamplingPlan
 
     @classmethod
     def at(
@@ -56,7 +56,7 @@ class Look:
         if epochs < 2:
             raise ArgumentRangeError("epochs", "must be at least 2, for a standard error", epochs)
         sizes = window_sizes(subject.length, batch_size)
-        return cls(subject, Plan(sizes, epochs, windows, arguments.seed(seed)))
+        return cls(subject, SamplingPlan(sizes, epochs, windows, arguments.seed(seed)))
 
     @property
     def has_files(self) -> bool:

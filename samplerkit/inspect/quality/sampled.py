@@ -41,7 +41,7 @@ Statistic = Callable[[Ids, Ids, int], Numbers]
 
 @final
 @dataclass(frozen=True)
-class Plan:
+class SamplingPlan:
     """How much is read.
 
     Args:
@@ -60,7 +60,7 @@ class Plan:
 
 
 def sampled(
-    subject: Subject, plan: Plan, statistics: list[Statistic]
+    subject: Subject, plan: SamplingPlan, statistics: list[Statistic]
 ) -> list[tuple[Estimate, Estimate | None]]:
     """Estimates the mean of statistics over the pairs of samples in a window.
 
@@ -96,7 +96,7 @@ def sampled(
     ]
 
 
-def _affordable(plan: Plan, subject: Subject) -> Plan:
+def _affordable(plan: SamplingPlan, subject: Subject) -> SamplingPlan:
     """Reads fewer epochs, and more windows of each, where an epoch is built as a table."""
     order = subject.order(0)
     built = sum(len(part) for part in getattr(order, "parts", (order,)) if isinstance(part, Table))
@@ -108,7 +108,7 @@ def _affordable(plan: Plan, subject: Subject) -> Plan:
 class _Places:
     """The positions that are read of one epoch; a last segment is the whole epoch."""
 
-    def __init__(self, length: int, plan: Plan, epoch: int) -> None:
+    def __init__(self, length: int, plan: SamplingPlan, epoch: int) -> None:
         key = Key(plan.seed, epoch, 0, "quality")
         segments = len(plan.windows) * plan.per_epoch
         uniform = _uniform(key, 0, segments * (READ_OF_A_WINDOW + 1)).reshape(segments, -1)

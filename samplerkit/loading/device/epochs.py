@@ -9,7 +9,7 @@ from typing import Any, Final, final
 from samplerkit.errors import StateError
 from samplerkit.loading.device.kinds import StageMaker, known_epoch, tell_epoch
 from samplerkit.loading.device.producer import EpochEnd
-from samplerkit.loading.device.progress import Progress, progress_of
+from samplerkit.loading.device.progress import WrappedProgress, progress_of
 from samplerkit.loading.device.stage import DeviceStage
 from samplerkit.samplers import arguments
 
@@ -36,7 +36,7 @@ class Epochs:
 
     def __init__(self, loader: Iterable[Any]) -> None:
         self._loader: Final = loader
-        self._progress: Final[Progress] = progress_of(loader)
+        self._progress: Final[WrappedProgress] = progress_of(loader)
         self._stage: DeviceStage | None = None
         self._late_stage: DeviceStage | None = None
         self._iteration: object | None = None

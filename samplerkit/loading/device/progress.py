@@ -14,7 +14,7 @@ SCHEMA: Final = 1
 """Of the states of loaders that have none of their own."""
 
 
-class Progress(Protocol):
+class WrappedProgress(Protocol):
     """Knows which batches were handed out, however far the loading thread is."""
 
     def note(self) -> Any:
@@ -51,7 +51,7 @@ class Progress(Protocol):
         ...
 
 
-def progress_of(loader: Any) -> Progress:
+def progress_of(loader: Any) -> WrappedProgress:
     """Chooses the way in which a loader's progress is known."""
     return Snapshots(loader) if is_stateful(loader) else Steps(loader)
 
