@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tomllib
 import types
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -239,6 +240,41 @@ def test_what_lacks_a_docstring_is_found(tmp_path, monkeypatch):
     found = undocumented(importlib.import_module("planted_surface"))
     names = {"function", "Child.bare", "Child.value", "Data", "Bare"}
     assert set(found) == {f"planted_surface.{name}" for name in names}
+
+
+BEARS_A_PEERS_NAME = {
+    "DistributedSampler": "compat.torch takes the place of torch's class, which users import by that name",
+}
+"""Class names that may stand twice, and why."""
+
+
+def named_twice(texts: Iterable[str]) -> set[str]:
+    """The names that several module-level classes bear, private ones included."""
+    names: Counter[str] = Counter()
+    for text in texts:
+        waiting: list[ast.AST] = [ast.parse(text)]
+        while waiting:
+            for node in ast.iter_child_nodes(waiting.pop()):
+                if isinstance(node, ast.ClassDef):
+                    names[node.name] += 1
+                elif isinstance(node, ast.If | ast.Try | ast.ExceptHandler | ast.With):
+                    waiting.append(node)
+    return {name for name, count in names.items() if count > 1}
+
+
+def test_no_two_classes_bear_one_name():
+    texts = (path.read_text(encoding="utf-8") for path in Path(sk.__file__).parent.rglob("*.py"))
+    assert named_twice(texts) == set(BEARS_A_PEERS_NAME)
+
+
+def test_a_class_name_that_stands_twice_is_found():
+    """Below a condition too; not within a class or a function."""
+    first = "class A: pass\nclass _B: pass\nclass C:\n    class A: pass\ndef made():\n    class C: pass\n"
+    assert named_twice([first]) == set()
+    assert named_twice([first, "try:\n    class A: pass\nexcept ImportError:\n    class _B: pass\n"]) == {
+        "A",
+        "_B",
+    }
 
 
 def test_the_types_are_packaged():
