@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import samplerkit
-from samplerkit.cli.demo.rows import Row, Span, verdict
+from samplerkit.cli.demo.rows import CountRange, Row, verdict
 from samplerkit.cli.main import main
 
 
@@ -51,7 +51,7 @@ def test_a_folder_that_cannot_be_written_is_a_usage_error(monkeypatch, capsys, t
 
 def test_too_low_an_accuracy_of_global_is_said():
     def row(accuracy):
-        one = Span(1, 1)
+        one = CountRange(1, 1)
         return {"global": Row("global", accuracy, (accuracy,), one, one, one, (one,), ("",))}
 
     assert verdict(row(95.0)) is None

@@ -40,7 +40,7 @@ def drawn() -> set[str]:
     calls = [
         node for node in ast.walk(ast.parse(inspect.getsource(strategies))) if isinstance(node, ast.Call)
     ]
-    return {ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == "Link"}
+    return {ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == "SamplerCall"}
 
 
 def matches(page: str, pattern: str) -> set[str]:
