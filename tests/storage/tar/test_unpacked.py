@@ -53,14 +53,20 @@ def watched(folder, call):
     """What a call gives, and the most bytes that lay in a cache meanwhile."""
     most, done = [0], threading.Event()
 
+    def sizes():
+        found = {}
+        for path in [*folder.glob("*.file"), *folder.glob("*.part")]:
+            with suppress(FileNotFoundError):
+                found[path.stem] = path.stat().st_size
+        return found
+
     def watch():
         while not done.is_set():
-            paths = [*folder.glob("*.file"), *folder.glob("*.part")]
-            sizes = {}
-            for path in paths:
-                with suppress(FileNotFoundError):
-                    sizes[path.stem] = path.stat().st_size
-            most.append(sum(sizes.values()))
+            before = sizes()
+            # A listing takes a while, on a busy machine so long that copies go and others come: only what lay
+            # there before and after lay there at one time.
+            if sizes().keys() == before.keys():
+                most.append(sum(before.values()))
             time.sleep(0.001)
 
     thread = threading.Thread(target=watch)
