@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 import weakref
@@ -233,6 +234,7 @@ def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
             reading = dataset._view.source._processes.here().held
             shards = reading._open
             assert (reading._is_whole, reading._batches) == (True, None)
+            until(lambda shards=shards: len(shards._shelf.contents) >= 2)
             assert keys(dataset, in_order()[0]) == list(range(6))
             dataset.expect(iter(everywhere))
             assert not reading._is_whole
@@ -243,6 +245,18 @@ def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
             samples = reading._batches
         dataset.expect(iter(in_order()))
         until(lambda: not any(thread.is_alive() for thread in samples._cache._threads))
+    until(lambda: readers_ahead() <= before)
+
+
+@pytest.mark.parametrize("fetch", ["shards", "ranges"])
+def test_a_dataset_that_nobody_has_any_more_leaves_no_thread_that_reads_ahead(tmp_path, server, fetch):
+    before = readers_ahead()
+    dataset = remote(server, tmp_path, fetch=fetch)
+    dataset.expect(iter(in_order()))
+    assert keys(dataset, in_order()[0]) == list(range(6))
+    assert readers_ahead() > before
+    del dataset
+    gc.collect()
     until(lambda: readers_ahead() <= before)
 
 
