@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -72,9 +73,16 @@ def _json(name: str, value: Any) -> bytes:
 
 
 def _npz(name: str, arrays: dict[str, Any]) -> bytes:
+    """Gives the bytes of `np.savez`, which takes `allow_pickle` from numpy 2.1 on only."""
     stream = io.BytesIO()
+    for taken in ("file", "allow_pickle"):
+        if taken in arrays:
+            raise ArgumentTypeError(name, "cannot be written as arrays (numpy has no such name)", taken)
     try:
-        np.savez(stream, allow_pickle=False, **arrays)
+        with zipfile.ZipFile(stream, "w") as archive:
+            for field, array in arrays.items():
+                with archive.open(field + ".npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
     except (TypeError, ValueError) as error:
         raise ArgumentTypeError(name, f"cannot be written as arrays ({error})", arrays) from error
     return stream.getvalue()

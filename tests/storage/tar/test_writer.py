@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tarfile
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.encode import encode
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.tar.shards import SOURCES, as_samples, read_by_webdataset
 
@@ -27,6 +29,13 @@ def test_what_is_written_is_read_and_has_an_index(tmp_path, source):
         f"x-{number:04}.tar.skidx" for number in range(len(writer.paths))
     ]
     assert not list(tmp_path.glob(".*"))
+
+
+def test_arrays_are_written_as_numpy_writes_them():
+    arrays = {"x": np.ones(3), "y": [[1, 2], [3, 4]], "z": np.float32(2)}
+    written = io.BytesIO()
+    np.savez(written, **arrays)
+    assert encode("npz", arrays) == written.getvalue()
 
 
 def test_values_are_written_so_that_decode_gives_them_back(tmp_path):
