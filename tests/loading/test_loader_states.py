@@ -237,9 +237,9 @@ def test_a_distributed_checkpoint_saves_on_one_number_of_ranks_and_loads_on_anot
     batches = iter(four)
     for _ in range(3):
         next(batches)
-    torch.distributed.checkpoint.save({"loader": four}, checkpoint_id=tmp_path, no_dist=True)
+    torch.distributed.checkpoint.save({"loader": four}, checkpoint_id=tmp_path)
     two = numbers_loader(100, world=sk.World(2, 0))
-    torch.distributed.checkpoint.load({"loader": two}, checkpoint_id=tmp_path, no_dist=True)
+    torch.distributed.checkpoint.load({"loader": two}, checkpoint_id=tmp_path)
     assert two.state_dict() == four.state_dict()
     order = np.asarray(sk.RandomSampler(seed=3).order(100)).tolist()
     assert [index for index, _ in next(iter(two))] == order[36:42:2]

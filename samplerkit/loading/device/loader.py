@@ -12,7 +12,7 @@ from samplerkit.loading.device.epochs import Epochs
 from samplerkit.loading.device.kinds import Staged, is_staged
 from samplerkit.loading.device.stage import MOST_AHEAD, DeviceStage, PinMemory, checked_device, pin_policy
 from samplerkit.loading.device.stats import DeviceStats
-from samplerkit.loading.device.streams import require_available
+from samplerkit.loading.device.streams import current_device, require_available
 from samplerkit.samplers import arguments
 
 
@@ -162,9 +162,3 @@ class _Stages:
     def __call__(self, source: Iterator[Any]) -> DeviceStage:
         self.last = DeviceStage(source, self._device, depth=self._depth, pin_memory=self._pin_memory)
         return self.last
-
-
-def current_device() -> torch.device:
-    """Gives the accelerator of this process, or the cpu where there is none."""
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return torch.device("cpu") if found is None else found

@@ -25,7 +25,7 @@ from samplerkit.loading.device.producer import (
     start,
 )
 from samplerkit.loading.device.stats import Count, DeviceStats
-from samplerkit.loading.device.streams import Streams, streams_for
+from samplerkit.loading.device.streams import Streams, current_device, streams_for
 from samplerkit.loading.device.transfer import Receiver, Room
 from samplerkit.samplers import arguments
 
@@ -199,7 +199,7 @@ def pin_policy(pin_memory: Any) -> bool | None:
         ArgumentTypeError: neither a bool nor a string.
         ArgumentValueError: another string, or True where there is no accelerator to pin for.
     """
-    if pin_memory is True and not torch.accelerator.is_available():
+    if pin_memory is True and current_device().type == "cpu":
         raise ArgumentValueError("pin_memory", "needs an accelerator", True, mend='use "auto"')
     if isinstance(pin_memory, bool):
         return pin_memory

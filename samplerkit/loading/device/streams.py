@@ -200,6 +200,14 @@ def streams_for(device: torch.device) -> Streams:
     return _device_streams(torch.device(device.type, index))
 
 
+def current_device() -> torch.device:
+    """Gives the accelerator of this process, or the cpu where there is none."""
+    if not hasattr(torch, "accelerator"):  # before torch 2.6
+        return torch.device(torch._C._get_accelerator())
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return torch.device("cpu") if found is None else found
+
+
 def require_available(device: torch.device) -> None:
     """Requires that a device is there.
 

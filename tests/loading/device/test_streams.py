@@ -13,7 +13,7 @@ import torch
 
 from samplerkit.loading.device import streams
 from samplerkit.loading.device.stage import DeviceStage
-from samplerkit.loading.device.streams import BlockingMoves, DeviceStreams, streams_for
+from samplerkit.loading.device.streams import BlockingMoves, DeviceStreams, current_device, streams_for
 
 
 class Module:
@@ -127,6 +127,16 @@ def test_the_names_that_the_driver_uses_are_those_of_torch(name):
         assert callable(getattr(module.Stream, used))
     for used in ("record", "query", "synchronize"):
         assert callable(getattr(module.Event, used))
+
+
+@pytest.mark.parametrize("name", ["cpu", "cuda", "mps"])
+def test_a_torch_without_the_name_of_today_finds_the_same_device(monkeypatch, name):
+    there = current_device()
+    assert torch.device(torch._C._get_accelerator()) == there
+    monkeypatch.delattr(torch, "accelerator", raising=False)
+    assert current_device() == there
+    monkeypatch.setattr(torch._C, "_get_accelerator", lambda: torch.device(name))
+    assert current_device() == torch.device(name)
 
 
 def test_the_cpu_moves_within_the_thread():
