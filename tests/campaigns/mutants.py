@@ -162,7 +162,7 @@ def try_mutant(mutation: Mutation, table: dict[str, dict[str, float]], *, whole:
             # All tests of a room may well take longer, without any fault of a mutant.
             if by and not (by == "time" and stage == len(stages) - 1):
                 return {"caught": True, "stage": stage, "by": by}
-            if stage == len(stages) - 2 and not whole:
+            if stage == len(stages) - 2 and any(stages[:-1]) and not whole:
                 break
     return {"caught": False, "stage": None, "by": None}
 
