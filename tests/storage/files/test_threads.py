@@ -89,6 +89,30 @@ def test_who_waits_for_room_gets_it_when_all_others_are_done(paths, max_files):
         all_done(*firsts, finds_no_room, *lasts, partial(comes_later, 0.1, may_end.set))
 
 
+def test_the_end_of_a_use_lets_who_waits_for_room_look_again(paths):
+    is_used, is_waited_for = threading.Event(), threading.Event()
+    with FileDataset(paths, Counting(), SIZES, max_files=1, read_ahead=0) as dataset:
+        cache = dataset._cache()
+
+        def uses():
+            with cache.using(0):
+                is_used.set()
+                is_waited_for.wait(PATIENCE_SECONDS)
+
+        def waits():
+            is_used.wait(PATIENCE_SECONDS)
+            with cache.using(1):
+                pass
+
+        def tells():
+            while not cache._line:
+                time.sleep(0.001)
+            with cache._changed:  # who stands in the line waits now, and has let go of the lock
+                is_waited_for.set()
+
+        all_done(uses, waits, tells)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("max_files", [1, 2])
 def test_threads_that_share_a_dataset_hold_no_more_files_than_they_may(paths, max_files, threads):
