@@ -41,12 +41,12 @@ def test_random_jobs_lose_and_repeat_nothing_and_their_ranks_have_one_state():
         done = list(pool.map(run_cases, borders, borders[1:]))
     for process in done:
         print(process.stdout[-6000:], process.stderr[-6000:])
+        assert process.returncode in (0, 1), f"ended with {process.returncode}, and counted nothing"
     counted = [map(int, re.findall(r"\d+", process.stdout.splitlines()[-1])) for process in done]
     failed, epochs, delivered, lost, repeated = map(sum, zip(*counted, strict=True))
     print(f"{cases} cases, {epochs} epochs, {delivered} samples: lost {lost}, repeated {repeated}")
     assert (failed, lost, repeated) == (0, 0, 0)
     assert epochs > cases
-    assert all(process.returncode == 0 for process in done)
 
 
 def first_failed(numbers):
