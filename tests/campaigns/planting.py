@@ -1,0 +1,109 @@
+"""Planting a bug in the package: its place is found by name, and what is replaced by its syntax.
+
+So a planted bug goes where its definition goes, and quotes, line breaks and comments do not matter.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path(__file__).parents[2] / "samplerkit"
+
+
+class Bug(NamedTuple):
+    """What is planted, where, and the tests that should notice.
+
+    Args:
+        name: what is wrong then.
+        place: the qualified name of the definition that holds it: `Class.method`, `function` or `CONSTANT`.
+        right: an expression or statements; in all definitions of that name together they stand once.
+        wrong: what is planted in their place.
+        tests: files or names of tests, with blanks between.
+    """
+
+    name: str
+    place: str
+    right: str
+    wrong: str
+    tests: str
+
+
+class Occurrence(NamedTuple):
+    """Where nodes stand one after the other: the file, the node above, its field, the place in its list."""
+
+    file: Path
+    module: ast.Module
+    parent: ast.AST
+    field: str
+    at: int
+
+
+def planted(bug: Bug, package: Path = PACKAGE) -> tuple[Path, str]:
+    """Gives the file that a bug changes, as a path inside of the package, and its text with the bug.
+
+    Raises:
+        LookupError: what is to be replaced is not there, or is there more than once.
+    """
+    right, wrong = _nodes(bug.right, bug.wrong)
+    files = [file for name, file in _definitions(package) if name == bug.place]
+    found = [place for file in dict.fromkeys(files) for place in _occurrences(package, file, bug, right)]
+    if len(found) != 1:
+        where = f"{len(found)} times in {', '.join(map(str, files)) or 'no file'}"
+        raise LookupError(
+            f"{bug.name!r}: look for `{bug.right}` in a definition of {bug.place}; found {where}"
+        )
+    file, module, parent, field, at = found[0]
+    before = getattr(parent, field)
+    if isinstance(before, list):
+        before[at : at + len(right)] = wrong
+    else:
+        setattr(parent, field, wrong[0])
+    return file, ast.unparse(ast.fix_missing_locations(module))
+
+
+def _nodes(*texts: str) -> list[list[ast.AST]]:
+    """Gives what texts stand for: all expressions, or all statements."""
+    every = [ast.parse(text).body for text in texts]
+    if all(len(nodes) == 1 and isinstance(nodes[0], ast.Expr) for nodes in every):
+        return [[nodes[0].value] for nodes in every]
+    return every
+
+
+@functools.cache
+def _definitions(package: Path) -> list[tuple[str, Path]]:
+    """Gives the qualified names of all definitions of a package, each with its file."""
+    return [
+        (name, path.relative_to(package))
+        for path in sorted(package.rglob("*.py"))
+        for name, _ in _named(ast.parse(path.read_text()))
+    ]
+
+
+def _named(above: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
+    for node in ast.iter_child_nodes(above):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield prefix + node.name, node
+            yield from _named(node, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name):
+                yield prefix + target.id, node
+        else:
+            yield from _named(node, prefix)
+
+
+def _occurrences(package: Path, file: Path, bug: Bug, wanted: Sequence[ast.AST]) -> Iterator[Occurrence]:
+    module = ast.parse((package / file).read_text())
+    texts = [ast.dump(node) for node in wanted]
+    for definition in [node for name, node in _named(module) if name == bug.place]:
+        for node in ast.walk(definition):
+            for field, value in ast.iter_fields(node):
+                parts = value if isinstance(value, list) else [value]
+                dumped = [ast.dump(part) if isinstance(part, ast.AST) else None for part in parts]
+                for at in range(len(parts) - len(texts) + 1):
+                    if dumped[at : at + len(texts)] == texts:
+                        yield Occurrence(file, module, node, field, at)

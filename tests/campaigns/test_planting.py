@@ -1,0 +1,70 @@
+"""Planted bugs find their place by name and syntax: wherever it moves, however it is formatted."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.campaigns import test_planted_bugs, test_planted_reliability_bugs
+from tests.campaigns.planting import Bug, planted
+
+BUG = Bug("one too many", "Deck.cards", "range(self.low, self.high)", "range(self.low, self.high + 1)", "")
+DECK = """
+class Deck:
+    def cards(self):
+        {statement}
+    def others(self):
+        return list(range(self.low, self.high))
+"""
+
+
+def of_files(folder, **statements):
+    for name, statement in statements.items():
+        (folder / f"{name}.py").write_text(DECK.format(statement=statement))
+    return folder
+
+
+def test_every_planted_bug_has_its_place():
+    bugs = [*test_planted_bugs.BUGS, *test_planted_reliability_bugs.BUGS]
+    files = [planted(bug)[0] for bug in bugs]
+    assert len({bug.name for bug in bugs}) == len(files) >= 79
+
+
+@pytest.mark.parametrize("file", ["here", "elsewhere"])
+@pytest.mark.parametrize(
+    "statement",
+    ["return list(range(self.low, self.high))", "return list(  # all\n  range(self.low,\n self.high,))"],
+)
+def test_a_bug_is_planted_wherever_and_however_its_place_is_written(tmp_path, file, statement):
+    path, text = planted(BUG, of_files(tmp_path, **{file: statement}))
+    assert path.stem == file
+    assert text.split() == DECK.format(statement=f"return list({BUG.wrong})").split()
+
+
+def test_statements_are_replaced_by_any_number_of_them(tmp_path):
+    folder = of_files(tmp_path, deck="print('a')\n        print(\"b\")\n        return 1")
+    for right, wrong, left in [
+        ('print("a")\nprint("b")', "pass", "pass"),
+        ('print("b")', "print('c')\nprint('d')", "print('a') print('c') print('d')"),
+    ]:
+        text = planted(BUG._replace(right=right, wrong=wrong), folder)[1]
+        assert f"def cards(self): {left} return 1" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("statements", "times"),
+    [
+        ({}, "0 times in no file"),
+        ({"deck": "return list(range(self.high))"}, "0 times in deck.py"),
+        (
+            {"deck": "return list(range(self.low, self.high)), range(self.low, self.high)"},
+            "2 times in deck.py",
+        ),
+        ({"a": f"return {BUG.right}", "b": f"return {BUG.right}"}, "2 times in a.py, b.py"),
+    ],
+)
+def test_a_place_that_is_not_there_once_is_said_with_what_to_look_for(tmp_path, statements, times):
+    with pytest.raises(LookupError) as caught:
+        planted(BUG, of_files(tmp_path, **statements))
+    assert str(caught.value) == (
+        f"'one too many': look for `range(self.low, self.high)` in a definition of Deck.cards; found {times}"
+    )
