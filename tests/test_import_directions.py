@@ -39,6 +39,9 @@ MAY_IMPORT = {
 }
 """What each room may import besides itself; "" is samplerkit/__init__.py."""
 
+STORAGE_ROOMS = {"remote": {"files", "tar"}, "files": {"tar"}}
+"""The rooms of storage, and those above each, which it must not import."""
+
 THIRD_PARTY = {
     "errors": set(),
     "order": {"numpy"},
@@ -162,6 +165,25 @@ def cycle(modules: Mapping[str, str]) -> list[str]:
 
 def test_every_import_goes_down_and_stands_at_the_top():
     assert violations(sources()) == set()
+
+
+def upwards(modules: Mapping[str, str]) -> set[tuple[str, str]]:
+    """Finds what a room of storage imports from a room above it."""
+    return {
+        (module, target)
+        for module, text in modules.items()
+        for node in ast.walk(ast.parse(text))
+        for target in imported(node, module, modules)
+        for room, above in STORAGE_ROOMS.items()
+        if module.startswith(f"storage.{room}.")
+        and target.removeprefix("samplerkit.storage.").split(".")[0] in above
+    }
+
+
+def test_the_rooms_of_storage_import_one_way():
+    assert upwards(sources()) == set()
+    assert upwards({"storage.files.paths": "from samplerkit.storage.tar.names import archive_names"})
+    assert upwards({"storage.remote.http": "from samplerkit.storage.files.stats import FileStats"})
 
 
 def test_no_modules_import_one_another_in_a_circle():

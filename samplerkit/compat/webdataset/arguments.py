@@ -16,9 +16,9 @@ from samplerkit.compat.webdataset.split import EqualSteps
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotSupportedError
 from samplerkit.order.world import World
 from samplerkit.samplers import arguments
+from samplerkit.storage.names import expand_braces
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.names import expand_braces
 
 OURS: Final = "ours"
 """Stands for an argument that was left out."""

@@ -6,7 +6,7 @@ import logging
 from typing import final
 
 from samplerkit.storage.files.shelf import CacheLimits
-from samplerkit.storage.tar.workers import this_worker
+from samplerkit.storage.workers import this_worker
 
 _log = logging.getLogger("samplerkit")
 

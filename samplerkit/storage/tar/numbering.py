@@ -10,7 +10,7 @@ from typing import Any
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
 from samplerkit.storage.files.arguments import checked_integer
-from samplerkit.storage.tar.names import expand_braces
+from samplerkit.storage.names import expand_braces
 
 DEFAULT_BYTES = 1 << 30
 """Bytes of a numbered shard, unless said otherwise."""

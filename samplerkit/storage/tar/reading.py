@@ -27,8 +27,8 @@ from samplerkit.storage.tar.met_indexes import MetIndexes
 from samplerkit.storage.tar.ranges import Read, WantedRows, read_ranges
 from samplerkit.storage.tar.shards import OpenShard, Shards
 from samplerkit.storage.tar.source import Fetch
-from samplerkit.storage.tar.workers import this_worker
 from samplerkit.storage.threads import in_threads
+from samplerkit.storage.workers import this_worker
 
 
 @dataclass(frozen=True)

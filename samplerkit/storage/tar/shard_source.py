@@ -27,8 +27,8 @@ from samplerkit.storage.tar.flaws import Skipped
 from samplerkit.storage.tar.reading import Fetching, ShardReading
 from samplerkit.storage.tar.shards import Shards
 from samplerkit.storage.tar.source import ArchiveSource, Fetch, sizes_of, warn_of_skipped
-from samplerkit.storage.tar.workers import this_worker
 from samplerkit.storage.threads import in_threads
+from samplerkit.storage.workers import this_worker
 
 
 @final

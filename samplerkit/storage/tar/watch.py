@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import final
 
-from samplerkit.storage.tar.workers import this_worker
+from samplerkit.storage.workers import this_worker
 
 ENOUGH = 16
 """Ascending ids by which reading from front to back is recognised: by chance once in 2 * 10^13."""

@@ -6,8 +6,9 @@ import braceexpand
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.names import expand_braces
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.names import archive_names, expand_braces
+from samplerkit.storage.tar.names import archive_names
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,98 @@
+"""What the braces of a pattern mean, as in a shell: paths and URLs of files and of shards have them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from samplerkit.errors import ArgumentValueError
+
+MOST_NAMES = 10_000_000
+"""More names than this are taken for a mistake."""
+
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?\Z")
+_LETTERS = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.(-?\d+))?\Z")
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """Expands the braces of a pattern as a shell does.
+
+    Args:
+        pattern: with any number of `{first..last}`, `{first..last..step}` and `{one,other}`, nested or not.
+
+    Raises:
+        ArgumentValueError: a brace is not closed, or a step is 0.
+
+    Example:
+        >>> expand_braces("train-{08..10}.tar"), expand_braces("{a,b{1..2}}.tar")
+        (['train-08.tar', 'train-09.tar', 'train-10.tar'], ['a.tar', 'b1.tar', 'b2.tar'])
+    """
+    expanded = []
+    for name in _expanded(pattern):
+        expanded.append(name)
+        if len(expanded) > MOST_NAMES:
+            raise ArgumentValueError("urls", f"means more than {MOST_NAMES} archives", pattern)
+    return expanded
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    start = pattern.find("{")
+    if start < 0:
+        yield pattern
+        return
+    end = _closing(pattern, start)
+    if pattern[start + 1 : end].strip() == "":
+        raise ArgumentValueError("urls", "has empty braces", pattern, mend="as in train-{000..127}.tar")
+    for middle in _alternatives(pattern[start + 1 : end], pattern):
+        for rest in _expanded(pattern[end + 1 :]):
+            yield f"{pattern[:start]}{middle}{rest}"
+
+
+def _closing(pattern: str, start: int) -> int:
+    depth = 0
+    for position in range(start, len(pattern)):
+        depth += {"{": 1, "}": -1}.get(pattern[position], 0)
+        if depth == 0:
+            return position
+    raise ArgumentValueError("urls", "has a brace that is not closed", pattern)
+
+
+def _alternatives(inside: str, pattern: str) -> Iterator[str]:
+    if match := _RANGE.match(inside):
+        yield from _numbers(match[1], match[2], match[3], pattern)
+        return
+    if match := _LETTERS.match(inside):
+        yield from (chr(code) for code in _range(ord(match[1]), ord(match[2]), match[3], pattern))
+        return
+    parts = _split(inside)
+    if len(parts) == 1:
+        mend = "write a range as {000..127} and a choice as {a,b}"
+        raise ArgumentValueError("urls", "has braces that mean nothing", pattern, mend=mend)
+    for part in parts:
+        yield from _expanded(part)
+
+
+def _split(inside: str) -> list[str]:
+    """Splits at the commas that stand in no inner braces."""
+    parts, depth = [""], 0
+    for letter in inside:
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def _numbers(first: str, last: str, step: str | None, pattern: str) -> Iterator[str]:
+    padded = any(len(text.lstrip("-")) > 1 and text.lstrip("-").startswith("0") for text in (first, last))
+    width = max(len(first), len(last)) if padded else 0
+    for number in _range(int(first), int(last), step, pattern):
+        yield f"{number:0{width}d}" if width else str(number)
+
+
+def _range(first: int, last: int, step: str | None, pattern: str) -> range:
+    stride = abs(int(step)) if step is not None else 1
+    if stride == 0:
+        raise ArgumentValueError("urls", "has a step of 0", pattern)
+    return range(first, last + 1, stride) if first <= last else range(first, last - 1, -stride)
