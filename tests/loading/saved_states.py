@@ -1,0 +1,163 @@
+"""States as each reader of the package saves them, and what each goes on with.
+
+`tests/data/states_1.json` holds those of schema 1. It is frozen: a state that was saved once loads for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+from samplerkit.compat.torch import DistributedSampler, distributed
+from tests.compat.partially_shuffle_files import ids_of, make_dataset, make_sampler
+from tests.compat.webdataset_shards import numbers, write
+
+FILE = Path(__file__).parents[1] / "data" / "states_1.json"
+
+LAYOUT = sk.Layout([7, 4, 11, 5])
+SIZE = len(LAYOUT)
+TWO = sk.World(2, 1)
+
+
+class Numbers:
+    """Sample i is i."""
+
+    layout = LAYOUT
+
+    def __len__(self) -> int:
+        return SIZE
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def as_list(batch: Any) -> list[int]:
+    return [int(index) for index in batch]
+
+
+def loader(sampler: sk.Sampler, **options: Any) -> sk.Loader:
+    options = {"batch_size": 3, "world": TWO, "collate_fn": as_list, **options}
+    return sk.Loader(Numbers(), sampler, **options)
+
+
+def below_the_root() -> sk.Sampler:
+    chain = sk.SequentialSampler()
+    chain.add_child(sk.DistributedSampler(2, 1, seed=5))
+    return chain
+
+
+def by_dealing(_: Path) -> sk.Loader:
+    return loader(sk.DistributedSampler(shuffle="partial", partial_size=4, seed=9, num_samples=11))
+
+
+def partially_shuffled(folder: Path, version: int) -> Any:
+    sizes = [1 + 7 * number % 11 for number in range(6)]
+    return make_sampler(make_dataset(folder, sizes), 2, 1, version=version, shuffle_buffer=9, batch_size=4)
+
+
+def webdataset(folder: Path) -> Any:
+    urls = f"{folder}/many-{{000..002}}.tar"
+    if not any(folder.glob("*.tar")):
+        assert write(folder, 3, 20) == urls
+    return numbers(urls, folder, seed=3).shuffle(8)
+
+
+KINDS: dict[str, Callable[[Path], Any]] = {
+    "Loader, global": lambda _: loader(sk.RandomSampler(seed=3)),
+    "Loader, partial with a limit": by_dealing,
+    "Loader, files, ragged": lambda _: loader(
+        sk.DistributedSampler(shuffle="files", offset=1), tail="ragged"
+    ),
+    "Loader, infile, drop": lambda _: loader(sk.DistributedSampler(shuffle="infile", seed=4), tail="drop"),
+    "Loader, weighted": lambda _: loader(
+        sk.WeightedRandomSampler([1.0 + i % 5 for i in range(SIZE)], seed=6)
+    ),
+    "Loader, dealt below the root": lambda _: loader(below_the_root()),
+    "Loader, continued": lambda _: loader(sk.RandomSampler(seed=3), after_break="continue"),
+    "TorchSampler": lambda _: sk.TorchSampler(sk.RandomSampler(seed=3), LAYOUT, TWO),
+    "TorchSampler, partial": lambda _: sk.TorchSampler(
+        sk.DistributedSampler(shuffle="partial", partial_size=4, seed=9), LAYOUT, TWO
+    ),
+    "TorchBatchSampler": lambda _: sk.TorchBatchSampler(
+        sk.TorchSampler(sk.DistributedSampler(offset=0, seed=2), LAYOUT, TWO), 3
+    ),
+    "torch's DistributedSampler": lambda _: DistributedSampler(range(SIZE), 2, 1, seed=3),
+    "torch's DistributedSampler, drop_last": lambda _: DistributedSampler(range(SIZE), 2, 1, drop_last=True),
+    "torch's DistributedSampler, our order": lambda _: DistributedSampler(
+        range(SIZE), 2, 1, seed=3, algorithm="samplerkit-1"
+    ),
+    "any torch sampler": lambda _: distributed([3 * i % SIZE for i in range(SIZE)], 2, 1, seed=3),
+    "PartiallyShuffle 1": lambda folder: partially_shuffled(folder, 1),
+    "PartiallyShuffle 2": lambda folder: partially_shuffled(folder, 2),
+    "webdataset": webdataset,
+    "DeviceLoader over Loader": lambda _: sk.DeviceLoader(loader(sk.RandomSampler(seed=3)), "cpu"),
+    "DeviceLoader over DataLoader": lambda _: sk.DeviceLoader(
+        DataLoader(range(SIZE), 4, sampler=Rotated(), collate_fn=torch.tensor), "cpu"
+    ),
+}
+
+
+class Rotated(torch.utils.data.Sampler[int]):
+    """Another order for each epoch that it is told; counts nothing."""
+
+    epoch = 0
+
+    def __len__(self) -> int:
+        return SIZE
+
+    def __iter__(self) -> Iterator[int]:
+        return ((index + 5 * self.epoch) % SIZE for index in range(SIZE))
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
+def taken(item: Any) -> list[int]:
+    """The ids of what a reader handed out in one step."""
+    if isinstance(item, int):
+        return [item]
+    return ids_of(item) if isinstance(item[0], list) else as_list(item)
+
+
+def epoch_of(reader: Any) -> list[list[int]]:
+    """What an iteration gives, to its end."""
+    return [taken(item) for item in reader]
+
+
+def tell(reader: Any, epoch: int) -> None:
+    """Readers whose epoch stays are told."""
+    if isinstance(reader, DistributedSampler) or "Sharded" in type(reader).__name__:
+        reader.set_epoch(epoch)
+
+
+def saved_after(make: Callable[[], Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Gives the states that a reader saves in its second epoch, by when they are saved."""
+    steps = len(epoch_of(make()))
+    for when, count in (("at the beginning", 0), ("in the middle", steps // 2), ("at the last step", steps)):
+        reader = make()
+        tell(reader, 0)
+        epoch_of(reader)
+        tell(reader, 1)
+        items = iter(reader)
+        for _ in islice(items, count):
+            pass
+        yield when, reader.state_dict()
+        del items
+    reader = make()
+    for epoch in range(2):
+        tell(reader, epoch)
+        epoch_of(reader)
+    yield "after the end", reader.state_dict()
+
+
+def goes_on_with(make: Callable[[], Any], state: dict[str, Any]) -> list[list[list[int]]]:
+    """What a new reader gives from a state on: the rest of the epoch, and the next one."""
+    reader = make()
+    reader.load_state_dict(state)
+    return [epoch_of(reader), epoch_of(reader)]
