@@ -28,7 +28,7 @@ import samplerkit as sk
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.index import make_index
+from samplerkit.storage.tar.index.one import make_index
 from samplerkit.storage.tar.writer import TarWriter
 
 SHARDS, BATCH, REPEATS = 8, 256, 5

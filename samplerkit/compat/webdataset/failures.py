@@ -14,7 +14,7 @@ from torch.utils.data import get_worker_info
 from samplerkit.compat.webdataset.handlers import Handler, reraise_exception
 from samplerkit.errors import DatasetError, SamplerkitError
 from samplerkit.storage.absent import AbsentError
-from samplerkit.storage.tar.flaws import REASONS
+from samplerkit.storage.tar.format.members import REASONS
 
 _log = logging.getLogger("samplerkit")
 

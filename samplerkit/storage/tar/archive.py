@@ -19,8 +19,8 @@ from samplerkit.storage.remote.storage import LocalFile
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
 from samplerkit.storage.tar.arrays import opened_at_once
 from samplerkit.storage.tar.cache import Cache, absolute
-from samplerkit.storage.tar.flaws import Flaw
-from samplerkit.storage.tar.inflate import GzipError, TooLargeError, inflated
+from samplerkit.storage.tar.format.inflate import GzipError, TooLargeError, inflated
+from samplerkit.storage.tar.format.members import Flaw
 
 GZIP = b"\x1f\x8b"
 OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}

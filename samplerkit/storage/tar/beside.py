@@ -12,7 +12,7 @@ from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.arrays import UnreadableFileError, read_arrays
 from samplerkit.storage.tar.cache import INDEX_SUFFIX
-from samplerkit.storage.tar.index import Index, check_numbers, index_of
+from samplerkit.storage.tar.index.one import Index, check_numbers, index_of
 from samplerkit.storage.tar.sound import check_index_meta
 
 MOST_BYTES = 1 << 30

@@ -26,8 +26,8 @@ from samplerkit.storage.tar.arrays import (
     write_arrays,
 )
 from samplerkit.storage.tar.cache import Cache
-from samplerkit.storage.tar.flaws import Flaw, Skipped
-from samplerkit.storage.tar.index import Index
+from samplerkit.storage.tar.format.members import Flaw, Skipped
+from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.tar.joining import joined, part_of
 from samplerkit.storage.tar.names import short_names
 from samplerkit.storage.tar.sound import check_catalogue_meta, check_samples

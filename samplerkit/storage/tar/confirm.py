@@ -7,10 +7,18 @@ import os
 import numpy as np
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.tar.header import BLOCK, REGULAR, HeaderError, parse
-from samplerkit.storage.tar.index import Index
-from samplerkit.storage.tar.samples import split_name
-from samplerkit.storage.tar.window import checksums_of, names_of, sizes_of, sums_of
+from samplerkit.storage.tar.format.headers import (
+    BLOCK,
+    REGULAR,
+    HeaderError,
+    checksums_of,
+    names_of,
+    parse,
+    sizes_of,
+    sums_of,
+)
+from samplerkit.storage.tar.format.samples import split_name
+from samplerkit.storage.tar.index.one import Index
 
 AT_ONCE = 4096
 """Headers that are read and compared in one go."""

@@ -24,8 +24,8 @@ from samplerkit.storage.tar.arrays import (
     unsound,
     write_arrays,
 )
-from samplerkit.storage.tar.flaws import Flaw, Skipped
-from samplerkit.storage.tar.index import Index
+from samplerkit.storage.tar.format.members import Flaw, Skipped
+from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.tar.joining import joined, part_of_index, without_split_samples
 from samplerkit.storage.tar.names import short_names
 from samplerkit.storage.tar.shards import Shards

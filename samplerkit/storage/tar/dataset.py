@@ -19,8 +19,8 @@ from samplerkit.storage.files.lengths import save_lengths
 from samplerkit.storage.files.shelf import CacheLimits
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tar.flaws import Skipped
 from samplerkit.storage.tar.fluent import Pipeline
+from samplerkit.storage.tar.format.members import Skipped
 from samplerkit.storage.tar.iteration import checked_ids, samples_in_order
 from samplerkit.storage.tar.making import source_of
 from samplerkit.storage.tar.pipeline import View

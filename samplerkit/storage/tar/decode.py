@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.storage.tar.format.inflate import TooLargeError, inflated, most_in_memory
 from samplerkit.storage.tar.images import IMAGE_EXTENSIONS, IMAGE_SPECS, decode_image
-from samplerkit.storage.tar.inflate import TooLargeError, inflated, most_in_memory
 
 Handler = Callable[[str, bytes], Any]
 """Takes an extension with its dot, and the bytes; gives what they mean, or None to leave it to others."""

@@ -24,8 +24,8 @@ from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.beside import MOST_BYTES
 from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
-from samplerkit.storage.tar.flaws import Flaw
-from samplerkit.storage.tar.index import Index, find_index, kept, make_index, read_index
+from samplerkit.storage.tar.format.members import Flaw
+from samplerkit.storage.tar.index.one import Index, find_index, kept, make_index, read_index
 from samplerkit.storage.tar.names import archive_names, short_names
 from samplerkit.storage.threads import in_threads
 

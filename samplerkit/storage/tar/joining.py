@@ -18,9 +18,9 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.arrays import Array, Column, narrow
 from samplerkit.storage.tar.cache import Cache
-from samplerkit.storage.tar.flaws import Reason
-from samplerkit.storage.tar.header import BLOCK
-from samplerkit.storage.tar.index import Index, found_or_made, read_index
+from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.format.members import Reason
+from samplerkit.storage.tar.index.one import Index, found_or_made, read_index
 
 Edge = tuple[bytes, tuple[str, ...], int]
 """The key, the fields and the place of the first or the last sample of an archive."""

@@ -12,8 +12,8 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.tar.contents import Contents
-from samplerkit.storage.tar.flaws import MENDS, Flaw, Skipped
-from samplerkit.storage.tar.index import Index
+from samplerkit.storage.tar.format.members import MENDS, Flaw, Skipped
+from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.tar.joining import edge, split_between
 
 MOST_INDEXES = 4096

@@ -14,8 +14,8 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.remote.version import Span
 from samplerkit.storage.tar.confirm import is_header_of, stale
-from samplerkit.storage.tar.header import BLOCK
-from samplerkit.storage.tar.index import Index
+from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.index.one import Index
 
 NEAR = 64 << 10
 """Bytes between two samples of a shard that are read along, for a request costs more."""

@@ -20,7 +20,7 @@ from samplerkit.storage.tar.archive import open_for_reading, unpack
 from samplerkit.storage.tar.arrays import Array
 from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.catalogue import Catalogue
-from samplerkit.storage.tar.flaws import Flaw
+from samplerkit.storage.tar.format.members import Flaw
 from samplerkit.storage.tar.handles import Handle, Handles
 
 TOGETHER = 64 << 10

@@ -21,8 +21,8 @@ from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.batches import Batches, SampleBatch
 from samplerkit.storage.tar.contents import THREADS, Contents
 from samplerkit.storage.tar.costs import EpochCosts, FetchCosts, Stretch, stretch_of
-from samplerkit.storage.tar.flaws import Skipped
-from samplerkit.storage.tar.index import Index
+from samplerkit.storage.tar.format.members import Skipped
+from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.tar.met_indexes import MetIndexes
 from samplerkit.storage.tar.ranges import Read, WantedRows, read_ranges
 from samplerkit.storage.tar.shards import OpenShard, Shards

@@ -23,7 +23,7 @@ from samplerkit.storage.tar.contents import (
     indexed_contents,
     told_contents,
 )
-from samplerkit.storage.tar.flaws import Skipped
+from samplerkit.storage.tar.format.members import Skipped
 from samplerkit.storage.tar.reading import Fetching, ShardReading
 from samplerkit.storage.tar.shards import Shards
 from samplerkit.storage.tar.source import ArchiveSource, Fetch, sizes_of, warn_of_skipped

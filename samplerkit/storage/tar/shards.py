@@ -19,8 +19,8 @@ from samplerkit.storage.tar.beside import index_beside
 from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.catalogue import Catalogue
 from samplerkit.storage.tar.confirm import agrees, stale
-from samplerkit.storage.tar.flaws import Flaw
-from samplerkit.storage.tar.index import Index, empty_index, find_index, found_or_made, kept, make_index
+from samplerkit.storage.tar.format.members import Flaw
+from samplerkit.storage.tar.index.one import Index, empty_index, find_index, found_or_made, kept, make_index
 from samplerkit.storage.tar.reader import Reader, open_plain
 from samplerkit.storage.user_cache import user_cache_folder
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from samplerkit.storage.tar.arrays import Array, unsound
-from samplerkit.storage.tar.header import BLOCK
+from samplerkit.storage.tar.format.headers import BLOCK
 
 MOST = 1 << 62
 """No number of an index is as large."""

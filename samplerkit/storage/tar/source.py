@@ -17,7 +17,7 @@ from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.catalogue import Catalogue, open_catalogue
-from samplerkit.storage.tar.flaws import Skipped
+from samplerkit.storage.tar.format.members import Skipped
 from samplerkit.storage.tar.reader import Reader
 
 _LOGGER = logging.getLogger(__name__)

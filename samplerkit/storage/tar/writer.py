@@ -14,10 +14,10 @@ from samplerkit.storage.atomic import atomic
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
 from samplerkit.storage.tar.encode import encode
-from samplerkit.storage.tar.header import BLOCK, padded
-from samplerkit.storage.tar.index import make_index
+from samplerkit.storage.tar.format.headers import BLOCK, padded
+from samplerkit.storage.tar.format.samples import is_meta, is_unsafe, split_name
+from samplerkit.storage.tar.index.one import make_index
 from samplerkit.storage.tar.numbering import DEFAULT_BYTES, Numbering
-from samplerkit.storage.tar.samples import is_meta, is_unsafe, split_name
 
 
 @final

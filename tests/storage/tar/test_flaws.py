@@ -14,8 +14,8 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.flaws import MOST_PLACES
-from samplerkit.storage.tar.header import BLOCK
+from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.format.members import MOST_PLACES
 from tests.storage.tar.shards import jpeg_tiles, python_sources, read_by_webdataset, write
 
 

@@ -23,9 +23,9 @@ from samplerkit.storage.tar.arrays import (
     write_arrays,
 )
 from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
-from samplerkit.storage.tar.flaws import MOST_PLACES, Flaw
-from samplerkit.storage.tar.samples import Samples, group
-from samplerkit.storage.tar.scan import scan
+from samplerkit.storage.tar.format.members import MOST_PLACES, Flaw
+from samplerkit.storage.tar.format.samples import Samples, group
+from samplerkit.storage.tar.format.scan import scan
 from samplerkit.storage.tar.sound import check_index_meta, check_samples
 
 _PIECE = 1 << 20

@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import final
 
-from samplerkit.storage.tar.flaws import Flaw, Reason
-from samplerkit.storage.tar.header import BLOCK
-from samplerkit.storage.tar.scan import Members
+from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.format.members import Flaw, Members, Reason
 
 RESERVED = frozenset({"__key__", "__url__"})
 """Fields that every sample has besides those of its files."""

@@ -1,10 +1,10 @@
-"""What can be wrong with an archive: a place, a reason, and an error that says both."""
+"""What a walk through an archive finds: its members, and what is wrong with it, with a place and a reason."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, get_args
 
@@ -112,3 +112,39 @@ class Skipped:
 
     def __len__(self) -> int:
         return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What the headers of a member say together.
+
+    Args:
+        name: as it stands in the archive.
+        size: bytes of data that follow its header; 0 for a link, a device and a directory, whatever is said.
+        is_directory: whether it is a directory, and no file.
+        wrong: why it cannot be read, or None.
+    """
+
+    name: bytes
+    size: int
+    is_directory: bool
+    wrong: tuple[Reason, str] | None
+
+
+@dataclass
+class Members:
+    """The files of an archive, in the order in which they stand.
+
+    Args:
+        names: as they stand in the archive.
+        offsets: where the data of each begins.
+        sizes: bytes of data of each.
+        bad: what is wrong with members that cannot be read, by their number.
+        flaws: what is wrong with the archive as a whole.
+    """
+
+    names: list[bytes] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    bad: dict[int, tuple[Reason, str]] = field(default_factory=dict)
+    flaws: list[Flaw] = field(default_factory=list)

@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from typing import final
 
-from samplerkit.storage.tar.flaws import Flaw, Reason
-from samplerkit.storage.tar.header import BLOCK, ZERO, Header, HeaderError, padded, parse
-from samplerkit.storage.tar.member import EXTENSIONS, Extensions, extension_size
-from samplerkit.storage.tar.window import Window
+from samplerkit.storage.tar.format.headers import (
+    BLOCK,
+    DIRECTORY,
+    GNU_LONG_LINK,
+    GNU_LONG_NAME,
+    LONGEST_EXTENSION,
+    PAX_GLOBAL,
+    PAX_LOCAL,
+    REGULAR,
+    ZERO,
+    Header,
+    HeaderError,
+    Window,
+    padded,
+    parse,
+    pax_records,
+)
+from samplerkit.storage.tar.format.members import Flaw, Member, Members, Reason
+
+LINKS = {b"1": "a hard link", b"2": "a symbolic link"}
+DEVICES = {b"3": "a character device", b"4": "a block device", b"6": "a pipe"}
+
+EXTENSIONS = frozenset({PAX_LOCAL, PAX_GLOBAL, GNU_LONG_NAME, GNU_LONG_LINK})
+"""The kinds of headers that say something of the members after them."""
+
+_SPARSE = b"GNU.sparse."
+_MOST_DIGITS = 20
 
 DENSE_WINDOW = 1 << 21
 SPARSE_WINDOW = 4 * BLOCK
 DENSE = 16 << 10
 """Bytes from header to header below which an archive is read whole; above, only its headers are read."""
-
-
-@dataclass
-class Members:
-    """The files of an archive, in the order in which they stand.
-
-    Args:
-        names: as they stand in the archive.
-        offsets: where the data of each begins.
-        sizes: bytes of data of each.
-        bad: what is wrong with members that cannot be read, by their number.
-        flaws: what is wrong with the archive as a whole.
-    """
-
-    names: list[bytes] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    bad: dict[int, tuple[Reason, str]] = field(default_factory=dict)
-    flaws: list[Flaw] = field(default_factory=list)
 
 
 def scan(descriptor: int, archive: str, size: int) -> Members:
@@ -68,6 +71,7 @@ class _Walk:
         is_going = True
         while is_going:
             self._load()
+            # What an extended header says holds for headers after it, which a run does not know of.
             if self._is_plain():
                 names, offsets, sizes, position = self._window.run(self._position)
                 if names:
@@ -164,6 +168,7 @@ class _Walk:
     def _check_last(self) -> None:
         """Drops the last member if the archive ends in its data."""
         found = self._found
+        # A run follows what headers say and looks at no end: nothing but the last one can lie beyond it.
         if found.names and found.offsets[-1] + found.sizes[-1] > self._size:
             name, offset = found.names.pop(), found.offsets.pop()
             found.bad.pop(len(found.names), None)
@@ -171,3 +176,100 @@ class _Walk:
             shown = name.decode("utf-8", "replace")
             found.flaws = []
             self._flaw("truncated", f"the archive ends in {shown!r}", offset - BLOCK)
+
+
+@final
+class Extensions:
+    """The extended headers that were met: pax records and GNU's long names.
+
+    Attributes:
+        are_pending: whether the next header has to be that of the member they belong to.
+    """
+
+    def __init__(self) -> None:
+        self._global: dict[bytes, bytes] = {}
+        self._local: dict[bytes, bytes] = {}
+        self._long_name: bytes | None = None
+        self.are_pending = False
+
+    @property
+    def are_global(self) -> bool:
+        """Whether some hold for all members to come."""
+        return bool(self._global)
+
+    def add(self, header: Header, data: bytes) -> None:
+        """Takes an extended header.
+
+        Args:
+            header: of one of the kinds `EXTENSIONS`.
+            data: what follows it.
+
+        Raises:
+            HeaderError: its data are damaged.
+        """
+        if header.kind == PAX_LOCAL:
+            self._local.update(_used(pax_records(data)))
+        elif header.kind == PAX_GLOBAL:
+            self._global.update(_used(pax_records(data)))
+        elif header.kind == GNU_LONG_NAME:
+            self._long_name = data.split(b"\0", 1)[0]
+        self.are_pending = self.are_pending or header.kind != PAX_GLOBAL
+
+    def member(self, header: Header) -> Member:
+        """Gives the member whose own header this is; those that were pending are used up by it.
+
+        Raises:
+            HeaderError: a size is none.
+        """
+        records = {**self._global, **self._local} if self._local else self._global
+        name = self._long_name if self._long_name is not None else records.get(b"path", header.name)
+        size = _size(records[b"size"]) if b"size" in records else header.size
+        wrong = trouble(header.kind)
+        if any(key.startswith(_SPARSE) for key in records):
+            wrong = ("unsupported member", "a sparse file")
+        self._local, self._long_name, self.are_pending = {}, None, False
+        # What follows the header of a link, device or directory is the next header, whatever its size says.
+        has_data = header.kind != DIRECTORY and (wrong is None or wrong[0] == "unsupported member")
+        # Before POSIX, a directory was a file whose name ends in a slash.
+        is_directory = header.kind == DIRECTORY or (header.kind in REGULAR and name.endswith(b"/"))
+        return Member(name, size if has_data else 0, is_directory, wrong)
+
+
+def extension_size(header: Header) -> int:
+    """Gives the bytes that follow an extended header.
+
+    Raises:
+        HeaderError: there are so many that it must be damage.
+    """
+    if header.size > LONGEST_EXTENSION:
+        raise HeaderError(f"an extended header of {header.size} bytes")
+    return header.size
+
+
+def _size(record: bytes) -> int:
+    if not record.isdigit() or len(record) > _MOST_DIGITS:
+        raise HeaderError("the size in a pax record is no number")
+    return int(record)
+
+
+def _used(records: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """Keeps the records that say where data lie and what they are called."""
+    return {
+        key: value for key, value in records.items() if key in {b"path", b"size"} or key.startswith(_SPARSE)
+    }
+
+
+def trouble(kind: bytes) -> tuple[Reason, str] | None:
+    """Says what is wrong with a type of member, and None for files and directories.
+
+    Example:
+        >>> trouble(b"2"), trouble(b"0")
+        (('link', 'a symbolic link'), None)
+    """
+    if kind in REGULAR or kind == DIRECTORY:
+        return None
+    if kind in LINKS:
+        return "link", LINKS[kind]
+    if kind in DEVICES:
+        return "device", DEVICES[kind]
+    return "unsupported member", f"of type {kind.decode('latin-1')!r}"
