@@ -5,8 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakMethod
 
+Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
@@ -47,14 +50,57 @@ def in_threads(
                 done.put((item, work(item), None))
             except BaseException as error:  # raised again by the one who waits
                 done.put((item, None, error))
+            if is_over.is_set():
+                _forget(done)
 
     for worker in range(min(threads, number)):
         threading.Thread(target=loop, name=f"{name}-{worker}", daemon=True).start()
     try:
         for _ in range(number):
-            item, result, error = done.get()
-            if error is not None:
-                raise error
-            yield item, result  # type: ignore[misc]  # without an error there is a result
+            yield _taken(*done.get())
     finally:
         is_over.set()
+        _forget(done)
+
+
+def _taken(item: int, result: Result | None, error: BaseException | None) -> tuple[int, Result]:
+    if error is None:
+        return item, result  # type: ignore[return-value]  # without an error there is a result
+    try:
+        raise error
+    finally:
+        del error  # it holds this frame
+
+
+def _forget(done: queue.SimpleQueue[Any]) -> None:
+    """Drops errors that nobody takes: each holds the frames that it went through, and these hold it."""
+    with suppress(queue.Empty):
+        while True:
+            done.get_nowait()
+
+
+def weakly(method: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Makes a method callable for something that its object holds: so neither waits for the collector.
+
+    Args:
+        method: of an object. When that is gone, calling raises a ReferenceError.
+
+    Example:
+        >>> class Shelf:
+        ...     def __init__(self):
+        ...         self.count = weakly(self._count)
+        ...     def _count(self):
+        ...         return 7
+        >>> shelf = Shelf()
+        >>> shelf.count()
+        7
+    """
+    found = WeakMethod(method)
+
+    def call(*arguments: Given.args, **named: Given.kwargs) -> Result:
+        bound = found()
+        if bound is None:
+            raise ReferenceError("what this belonged to is gone")
+        return bound(*arguments, **named)
+
+    return call

@@ -292,7 +292,8 @@ class ReadAheadCache(Generic[Content]):
                     self._load(file)
                 except BaseException as error:  # raised where the file is wanted
                     self._unused.discard(file)
-                    self._failures[file] = error
+                    if not self._is_stopped:  # else it would hold this cache for ever, which holds it
+                        self._failures[file] = error
 
 
 FileCache = ReadAheadCache[FileContent]

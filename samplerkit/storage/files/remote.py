@@ -14,6 +14,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.files.reader import FileReader
 from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.remote.faults import in_other_words
 from samplerkit.storage.remote.location import is_remote, shown
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -124,14 +125,12 @@ def sizes_of(paths: Sequence[str], storage: RemoteStorage | None) -> Ids:
 
 def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
     """Calls with a path; an error has the name in its place."""
-    try:
-        return call(path)
-    except MemoryError as error:
-        error.__notes__ = [note.replace(path, name) for note in getattr(error, "__notes__", ())]
-        raise
-    except SamplerkitError as error:
-        if path == name:
-            raise
+
+    def said(error: Exception) -> Exception:
+        if not isinstance(error, SamplerkitError):
+            error.__notes__ = [note.replace(path, name) for note in getattr(error, "__notes__", ())]
+        if not isinstance(error, SamplerkitError) or path == name:
+            return error
         value = error.value.replace(path, name) if isinstance(error.value, str) else error.value
         failed = type(error)(
             error.place.replace(path, name),
@@ -141,5 +140,6 @@ def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
         )
         # The reader's own error may hold the query of a URL, if it has seen one.
         failed.__cause__ = None if is_remote(path) else error.__cause__
-    # Outside of the handler, so that the error with the path in it is no part of the chain.
-    raise failed
+        return failed
+
+    return in_other_words(lambda: call(path), (MemoryError, SamplerkitError), said)

@@ -6,7 +6,10 @@ libraries hold URLs with their queries, so they are never chained, and their tex
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Callable
+from typing import TypeVar, final
+
+Result = TypeVar("Result")
 
 
 @final
@@ -46,6 +49,29 @@ class Absent(Refused):
 @final
 class Stopped(Exception):  # noqa: N818  # what was begun is not wanted any more
     """The storage was closed meanwhile, or another part of what was asked for has failed."""
+
+
+def in_other_words(
+    call: Callable[[], Result],
+    kinds: type[Exception] | tuple[type[Exception], ...],
+    said: Callable[[Exception], Exception],
+) -> Result:
+    """Calls, and raises something else in place of an error, which is no part of its chain.
+
+    Args:
+        call: may raise.
+        kinds: of errors.
+        said: gives what is raised in place of one; itself, too.
+    """
+    try:
+        return call()
+    except kinds as error:
+        other = said(error)
+    try:
+        raise other
+    finally:
+        # An error holds the frames that it went through: one that holds the error holds a whole storage.
+        del other
 
 
 def changed() -> Refused:

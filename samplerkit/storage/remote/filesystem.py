@@ -13,7 +13,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.address import shown
 from samplerkit.storage.remote.bounded import bounded
 from samplerkit.storage.remote.counts import Counts
-from samplerkit.storage.remote.faults import Refused, Stopped, Transient, changed
+from samplerkit.storage.remote.faults import Refused, Stopped, Transient, changed, in_other_words
 from samplerkit.storage.remote.filesystem_faults import is_changed, plain_fault
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.s3 import is_s3, s3_defaults, s3_part
@@ -159,15 +159,16 @@ class Filesystems:
         """Calls a filesystem; its exceptions, which may hold what is private, become ours."""
         seconds = self._seconds(length)
         self._counts.add(requests=1)
-        try:
-            return bounded(call, seconds, stop)
-        except Stopped:
-            raise
-        except TimeoutError:
-            fault: Exception = Transient(f"no answer in time, which is {seconds:g} s at most")
-        except Exception as error:  # filesystems of all kinds raise errors of all kinds
-            fault = changed() if is_changed(error) else plain_fault(error)
-        raise fault
+
+        def said(error: Exception) -> Exception:
+            if isinstance(error, Stopped):
+                return error
+            if isinstance(error, TimeoutError):
+                return Transient(f"no answer in time, which is {seconds:g} s at most")
+            return changed() if is_changed(error) else plain_fault(error)
+
+        # Filesystems of all kinds raise errors of all kinds.
+        return in_other_words(lambda: bounded(call, seconds, stop), Exception, said)
 
 
 def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:

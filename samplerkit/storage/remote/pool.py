@@ -78,7 +78,7 @@ class Pool:
                 self._idle -= 1
                 if not self._queue:
                     return
-                _, run = self._queue.popleft()
+                run = self._queue.popleft()[1]
             run()
             # A thread that waits for the next one holds nothing of this one.
             del run
@@ -100,29 +100,34 @@ class _Group:
         self._left = number
         self._results: list[Any] = [None] * number
         self._failure: BaseException | None = None
+        self._is_over = False
 
     def run(self, number: int, call: Callable[[], Any]) -> None:
         """Makes one of the calls."""
-        failure: BaseException | None = None
         try:
             self.stop.check()
             self._results[number] = call()
         except BaseException as error:  # raised where it is waited for
-            failure = error
+            self._fail(error)
         with self._changed:
             self._left -= 1
-            self._failure = self._failure or failure
             self._changed.notify_all()
 
     def results(self) -> list[Any]:
         """Waits for all results, or the first failure."""
-        with self._changed:
-            while self._left and self._failure is None:
-                self._changed.wait()
-        failure, self._failure = self._failure, None
-        if failure is None:
-            return self._results
         try:
-            raise failure
+            with self._changed:
+                while self._left and self._failure is None:
+                    self._changed.wait()
+            if self._failure is not None:
+                raise self._failure
+            return self._results
         finally:
-            del failure  # else it would hold this frame, which holds it
+            # A failure holds the frames that it went through, and these hold this.
+            with self._changed:
+                self._is_over, self._failure = True, None
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            if self._failure is None and not self._is_over:
+                self._failure = error

@@ -12,7 +12,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.remote.address import shown
 from samplerkit.storage.remote.counts import Counts
-from samplerkit.storage.remote.faults import Absent, Refused, Stopped, Transient
+from samplerkit.storage.remote.faults import Absent, Refused, Stopped, Transient, in_other_words
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.stopping import Stop
 
@@ -91,14 +91,14 @@ def plainly(url: str, call: Callable[[], Result]) -> Result:
         AbsentError: there is no such file, or it may not be read.
         DatasetError: it was refused.
     """
-    try:
-        return call()
-    except Refused as fault:
+
+    def said(fault: Exception) -> DatasetError:
+        if not isinstance(fault, Refused):
+            return given_up(url)
         kind = AbsentError if isinstance(fault, Absent) else DatasetError
-        error = kind(shown(url), fault.problem, mend=fault.mend)
-    except Stopped:
-        error = given_up(url)
-    raise error
+        return kind(shown(url), fault.problem, mend=fault.mend)
+
+    return in_other_words(call, (Refused, Stopped), said)
 
 
 def given_up(url: str) -> DatasetError:

@@ -19,7 +19,7 @@ import urllib3.connection
 import urllib3.connectionpool
 import urllib3.exceptions
 
-from samplerkit.storage.remote.faults import Refused, Transient
+from samplerkit.storage.remote.faults import Refused, Transient, in_other_words
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.pace import Pace, PacedResponse, current_pace
 from samplerkit.storage.remote.redirects import MOST_HOPS, is_same_place, target_of
@@ -62,14 +62,14 @@ class Session:
         pace = Pace(self._timeout, stop)
         mark = current_pace.set(pace)
         try:
-            response = self._followed(method, url, headers)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            fault = _fault(error, self._timeout)
-        else:
-            return StreamedResponse(response, self._timeout, pace)
+            response = in_other_words(
+                lambda: self._followed(method, url, headers),
+                (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError),
+                lambda error: _fault(error, self._timeout),
+            )
         finally:
             current_pace.reset(mark)
-        raise fault
+        return StreamedResponse(response, self._timeout, pace)
 
     def _followed(self, method: str, url: str, headers: Mapping[str, str]) -> requests.Response:
         session = self._session
@@ -126,13 +126,12 @@ class StreamedResponse:
             Stopped: it is not wanted any more.
         """
         self._pace.renew()
-        try:
-            data: bytes = self._response.raw.read(most, decode_content=False)
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            fault = _fault(error, self._timeout)
-        else:
-            return data
-        raise fault
+        data: bytes = in_other_words(
+            lambda: self._response.raw.read(most, decode_content=False),
+            (urllib3.exceptions.HTTPError, OSError),
+            lambda error: _fault(error, self._timeout),
+        )
+        return data
 
     def close(self) -> None:
         """Ends it; if it was read to its end, the connection is used again."""

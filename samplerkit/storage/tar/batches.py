@@ -13,6 +13,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.cache import ReadAheadCache
 from samplerkit.storage.files.shelf import CacheLimits
 from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.threads import weakly
 
 MOST_BYTES = 256 << 20
 """Bytes of a batch from which on none is read ahead."""
@@ -54,7 +55,7 @@ class Batches:
         self._num_bytes = 0
         # To the cache each batch is a file that is used once.
         limits = CacheLimits(max_files=3, max_bytes=None, read_ahead=1, threads=1, keeps_unneeded=False)
-        self._cache = ReadAheadCache(self._read, 1, limits, FileStats())
+        self._cache = ReadAheadCache(weakly(self._read), 1, limits, FileStats())
         self._cache.expect(self._numbered(upcoming), lambda numbers: numbers)
 
     @property

@@ -27,7 +27,7 @@ from samplerkit.storage.tar.met_indexes import MetIndexes
 from samplerkit.storage.tar.ranges import Read, WantedRows, read_ranges
 from samplerkit.storage.tar.shards import OpenShard, Shards
 from samplerkit.storage.tar.source import Fetch
-from samplerkit.storage.threads import in_threads
+from samplerkit.storage.threads import in_threads, weakly
 from samplerkit.storage.workers import this_worker
 
 
@@ -120,7 +120,7 @@ class ShardReading:
         before = self._open
         before.stop()
         self._open = self._new_cache(before.stats)
-        self._batches = Batches(self._by_ranges, batches)
+        self._batches = Batches(weakly(self._by_ranges), batches)
 
     def read(self, ids: Ids) -> list[dict[str, Any]]:
         """Reads samples; if flaws are skipped, an `AbsentError` stands in place of one that is missing."""
@@ -266,7 +266,7 @@ class ShardReading:
             return Read(0, 0)
 
     def _new_cache(self, stats: FileStats) -> ReadAheadCache[OpenShard]:
-        return ReadAheadCache(self._opened, len(self._shards.urls), self._fetching.limits, stats)
+        return ReadAheadCache(weakly(self._opened), len(self._shards.urls), self._fetching.limits, stats)
 
     def _note_costs(self, read: Read, samples: int, parts: list[WantedRows]) -> None:
         """Keeps what an epoch like this batch would cost, for a warning."""

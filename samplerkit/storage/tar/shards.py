@@ -105,7 +105,10 @@ class Shards:
             AbsentError: flaws are errors.
         """
         if not self.skips:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # it holds this frame
         name = self.names[number]
         flaw = Flaw(name, 0, "unreadable", error.problem)
         return self.lost_shard(number, empty_index(Archive(name, 0, 0, None, ""), flaw))

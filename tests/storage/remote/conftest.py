@@ -23,6 +23,7 @@ def server() -> Iterator[Server]:
 def storage(tmp_path) -> Iterator[Callable[..., RemoteStorage]]:
     """Makes storages, whose threads and temp files are gone at the end."""
     made = []
+    before = set(threading.enumerate())
 
     def make(**options: Any) -> RemoteStorage:
         quick = {"cache": tmp_path / "cache", "timeout": 5.0, "attempts": 3, "retry_seconds": 0.1}
@@ -32,6 +33,6 @@ def storage(tmp_path) -> Iterator[Callable[..., RemoteStorage]]:
     yield make
     for each in made:
         each.close()
-    ours = [thread.name for thread in threading.enumerate() if thread.name.startswith("samplerkit")]
-    assert ours == []
+    left = [thread.name for thread in threading.enumerate() if thread not in before]
+    assert [name for name in left if name.startswith("samplerkit")] == []
     assert list((tmp_path / "cache").glob("*.part")) == []

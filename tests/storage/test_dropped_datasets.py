@@ -1,0 +1,125 @@
+"""What is dropped without `close` is gone at once: no circle of references waits for the collector."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.errors import SamplerkitError
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.remote.version import Span
+from tests.storage.files.folders import write_npz
+from tests.storage.remote import faults
+from tests.storage.remote.server import served
+from tests.storage.tar.remote_shards import EACH, PATTERN, SHARDS, write_shards
+from tests.storage.tar.server import Server
+
+LENGTHS = [EACH] * SHARDS
+
+
+@pytest.fixture(autouse=True)
+def without_collector():
+    """Only counts of references decide what is gone."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
+def options(tmp_path):
+    return RemoteOptions(cache=tmp_path / "cache", timeout=0.5, attempts=2, retry_seconds=0.01)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shards")
+    write_shards(folder)
+    return folder
+
+
+def gone(reference, before, seconds=30.0):
+    """Waits until something is gone, and the threads that began meanwhile, too."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        left = [thread.name for thread in set(threading.enumerate()) - before if "samplerkit" in thread.name]
+        if reference() is None and not left:
+            return True
+        time.sleep(0.005)
+    return False
+
+
+READS = {
+    "parts": lambda storage, url: storage.read([Span(url, number, 5) for number in range(9)]),
+    "parts of no file": lambda storage, url: storage.read([Span(url, 0, 5), Span(url + "x", 0, 5)] * 3),
+    "version": lambda storage, url: storage.version(url),
+    "version of no file": lambda storage, url: storage.version(url + "x"),
+    "existence of no file": lambda storage, url: storage.exists(url + "x"),
+    "small file": lambda storage, url: storage.read_small(url),
+    "small file that is too large": lambda storage, url: storage.read_small(url, 5),
+    "whole file": lambda storage, url: storage.fetch(url).close(),
+    "no whole file": lambda storage, url: storage.fetch(url + "x"),
+    "part beyond the end": lambda storage, url: storage.read([Span(url, 900, 500)]),
+}
+
+
+@pytest.mark.parametrize("fault", [None, faults.status(500), faults.status(403), faults.resets])
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_storage_that_is_dropped_is_gone_with_its_threads(options, read, fault):
+    with served() as server:
+        url = server.put("/a", bytes(1000))
+        before = set(threading.enumerate())
+        storage = RemoteStorage(options)
+        if fault is not None:
+            server.always["GET", "/a"] = server.always["HEAD", "/a"] = fault
+        with suppress(SamplerkitError):
+            read(storage, url)
+        reference = weakref.ref(storage)
+        del storage
+        assert gone(reference, before, 3.0)
+
+
+@pytest.mark.parametrize("fetch", ["shards", "ranges"])
+@pytest.mark.parametrize("missing", [False, True], ids=["all there", "one missing"])
+def test_a_dataset_of_shards_that_is_dropped_is_gone_with_its_threads(tmp_path, shards, fetch, missing):
+    with Server(shards) as server:
+        before = set(threading.enumerate())
+        dataset = sk.TarDataset(
+            f"{server.url}/{PATTERN}{'x' if missing else ''}",
+            cache=tmp_path / "cache",
+            lengths=LENGTHS,
+            fetch=fetch,
+            remote={"retry_seconds": 0.01, "attempts": 2},
+        )
+        dataset.expect(iter([np.arange(first, first + 6) for first in range(0, 36, 6)]))
+        with suppress(SamplerkitError):
+            dataset.__getitems__(np.arange(6))
+        storage = weakref.ref(dataset._view.source._shards.storage)
+        del dataset
+        assert gone(storage, before, 3.0)
+
+
+@pytest.mark.parametrize("lack", ["", "x"], ids=["all there", "none there"])
+def test_a_dataset_of_files_that_is_dropped_is_gone_with_its_threads(tmp_path, options, lack):
+    folder = tmp_path / "data"
+    write_npz(folder, [4, 4, 4, 4])
+    with Server(folder) as server:
+        before = set(threading.enumerate())
+        urls = [f"{server.url}/{path.name}{lack}" for path in sorted(folder.iterdir())]
+        dataset = sk.FileDataset(urls, "npz", lengths=[4] * 4, read_ahead=2, threads=2, remote=options)
+        dataset.expect(iter([np.arange(first, first + 2) for first in range(0, 16, 2)]))
+        for _ in range(3):
+            with suppress(SamplerkitError):
+                dataset.__getitems__(np.arange(2))
+        with suppress(SamplerkitError):
+            dataset.shard_bytes()
+        storage = weakref.ref(dataset._storage)
+        del dataset
+        assert gone(storage, before, 3.0)
