@@ -27,7 +27,7 @@ MAY_IMPORT = {
         "errors",
         *(
             f"order.{name}"
-            for name in ("draws", "integers", "keys", "layout", "modes", "once", "shuffle", "typing")
+            for name in ("arguments", "draws", "keys", "layout", "modes", "once", "shuffle", "typing")
         ),
     ],
     "config": [*CORE, "storage", "inspect.quality"],
@@ -248,7 +248,7 @@ def test_a_planted_wrong_import_is_found(module, text):
     ("module", "text"),
     [
         ("storage.tar", "from samplerkit.order.layout import Layout\nimport os"),
-        ("loading.world", "import torch.distributed\nfrom samplerkit.samplers import arguments"),
+        ("loading.world", "import torch.distributed\nfrom samplerkit.order import arguments"),
         ("cli.main", "import samplerkit\nimport samplerkit.inspect.quality"),
         ("order.order", "from . import typing\nfrom .typing import Ids\nimport numpy.typing as npt"),
     ],

@@ -9,7 +9,8 @@ from samplerkit.config.constructor import Constructor
 from samplerkit.config.mistakes import require_mapping
 from samplerkit.config.place import below, meant
 from samplerkit.config.private import resembling
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, ConfigError
+from samplerkit.errors import ArgumentValueError, ConfigError
+from samplerkit.order import arguments
 
 _Make = TypeVar("_Make", bound=Callable[..., Any])
 RESERVED = frozenset({"kind", "child", "_target_", "class_path", "init_args"})
@@ -46,11 +47,7 @@ class Kinds:
             ArgumentTypeError: the name is no string, or the signature cannot be written in a config.
             ArgumentValueError: the name is taken or empty, or an argument is called like a key of the config.
         """
-        if not isinstance(name, str):
-            raise ArgumentTypeError("kind", "must be a string", name)
-        if not name or name != name.strip():
-            raise ArgumentValueError("kind", "must be a word", name)
-        if name in self._constructors:
+        if arguments.word("kind", name) in self._constructors:
             raise ArgumentValueError(
                 "kind", f"is taken by {self[name].make!r}", name, mend="use another name"
             )

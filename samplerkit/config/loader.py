@@ -12,7 +12,7 @@ from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.stage import checked_device
 from samplerkit.loading.loader import AfterBreak
 from samplerkit.loading.request import BadSamples
-from samplerkit.samplers import arguments
+from samplerkit.order import arguments
 
 
 @final

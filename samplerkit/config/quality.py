@@ -17,8 +17,8 @@ from samplerkit.inspect.quality.labels import ALREADY_MIXED, label_mixing, stora
 from samplerkit.inspect.quality.mixing import mixing
 from samplerkit.inspect.quality.recommend import bar, recommend
 from samplerkit.inspect.quality.whole import chooses
+from samplerkit.order import arguments
 from samplerkit.order.world import World
-from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
 
 SECTION = "min_quality"

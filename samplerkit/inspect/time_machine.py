@@ -12,8 +12,8 @@ from samplerkit.errors import OutOfDatasetError
 from samplerkit.inspect.seats import pads_of, seats_of
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.reading import Reading
+from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
-from samplerkit.samplers import arguments
 
 
 @final

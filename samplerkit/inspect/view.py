@@ -14,11 +14,11 @@ from samplerkit.loading.loader import Loader
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.run import Run
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
+from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Mode
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.world import World
-from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.sequential import SequentialSampler
 from samplerkit.samplers.subset import SubsetSampler

@@ -22,10 +22,10 @@ from samplerkit.loading.run import Run
 from samplerkit.loading.source import MakeStage, OpenSource, Source
 from samplerkit.loading.stats import LoaderStats
 from samplerkit.loading.torch_names import ForTrainers
+from samplerkit.order import arguments
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
-from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
 
 AfterBreak = Literal["restart", "continue"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from samplerkit.errors import ArgumentValueError, StateError
 from samplerkit.loading.identity import BEHIND, digest, fingerprint
-from samplerkit.samplers.arguments import INT64_MAX, MOST_LANES
+from samplerkit.order.arguments import INT64_MAX, MOST_LANES
 
 SCHEMA = 1
 """The version of the state's fields; a newer one is refused."""

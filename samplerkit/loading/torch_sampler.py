@@ -11,13 +11,13 @@ from samplerkit.errors import ArgumentTypeError
 from samplerkit.loading.run import Run
 from samplerkit.loading.state import State
 from samplerkit.loading.torch_names import TorchNames
+from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import Deal
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
-from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from samplerkit.errors import ArgumentValueError
-from samplerkit.samplers import arguments
+from samplerkit.order import arguments
 
 _PERSON = b"samplerkit"
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, final
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
-from samplerkit.order.integers import integer
+from samplerkit.order.arguments import integer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -14,7 +14,7 @@ from samplerkit.errors import (
     DatasetError,
     OutOfDatasetError,
 )
-from samplerkit.order.integers import holds_bool, integers
+from samplerkit.order.arguments import holds_bool, integers
 from samplerkit.order.once import once
 from samplerkit.order.permutation import LARGEST
 from samplerkit.order.typing import Ids

@@ -9,7 +9,7 @@ from typing import Any, final, overload
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError
-from samplerkit.order.integers import integer, integers
+from samplerkit.order.arguments import integer, integers
 from samplerkit.order.permutation import CHUNK, LARGEST
 from samplerkit.order.typing import Ids
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from samplerkit.errors import ArgumentRangeError, WorldError
-from samplerkit.order.integers import integer
+from samplerkit.order import arguments
 
 MOST_SHARDS = 2**32
 """The largest number of shards: positions and what is added to them stay below 2^63."""
@@ -36,12 +36,8 @@ class World:
     shard_id: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("num_shards", "shard_id"):
-            object.__setattr__(self, name, integer(name, getattr(self, name)))
-        if self.num_shards < 1:
-            raise ArgumentRangeError("num_shards", "must be positive", self.num_shards)
-        if self.num_shards > MOST_SHARDS:
-            raise ArgumentRangeError("num_shards", f"must be at most {MOST_SHARDS}", self.num_shards)
+        object.__setattr__(self, "num_shards", arguments.positive("num_shards", self.num_shards, MOST_SHARDS))
+        object.__setattr__(self, "shard_id", arguments.integer("shard_id", self.shard_id))
         if not 0 <= self.shard_id < self.num_shards:
             raise ArgumentRangeError("shard_id", f"must be in [0, {self.num_shards})", self.shard_id)
 

@@ -6,7 +6,8 @@ from functools import cache
 from typing import Any, cast
 
 from samplerkit import names
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.errors import ArgumentValueError
+from samplerkit.order import arguments
 from samplerkit.samplers.chain import Chain, Link
 
 
@@ -23,10 +24,8 @@ def checked_algorithm(value: Any, sampler: Link) -> str:
         ArgumentTypeError: no string.
         ArgumentValueError: not known; or an argument of the sampler is not one that the algorithm knows.
     """
-    if not isinstance(value, str):
-        raise ArgumentTypeError("algorithm", "must be a string", value)
-    if value not in names.ALGORITHMS:
+    if arguments.text("algorithm", value) not in names.ALGORITHMS:
         known = ", ".join(names.ALGORITHMS)
         raise ArgumentValueError("algorithm", "is not known", value, mend=f"known: {known}")
     chain_type(value).check(sampler)
-    return value
+    return str(value)

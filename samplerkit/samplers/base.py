@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from typing import Any, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, CompositionError
+from samplerkit.order import arguments
 from samplerkit.order.deal import Deal
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.world import World
-from samplerkit.samplers import arguments
 from samplerkit.samplers.algorithm import chain_type
 from samplerkit.samplers.chain import Chain
 from samplerkit.samplers.context import Context, RunConstants
@@ -285,21 +284,3 @@ class Sampler(Linked):
 
     def _chain(self) -> Chain:
         return chain_type(self.chain_algorithm)(self._links()[::-1])
-
-    def arguments(self) -> dict[str, Any]:
-        """Gives the constructor's arguments by name, as they were understood."""
-        parameters = list(inspect.signature(type(self).__init__).parameters.values())[1:]
-        return {p.name: getattr(self, p.name, None) for p in parameters if p.kind not in (2, 4)}
-
-    def __repr__(self) -> str:
-        return " <- ".join(link._described() for link in self._links())
-
-    def _described(self) -> str:
-        shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments().items())
-        return f"{type(self).__name__}({shown})"
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, np.ndarray) and value.size > 6:
-        return f"<{value.size} values>"
-    return repr(value.tolist() if isinstance(value, np.ndarray) else value)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final, final
 
 from samplerkit.errors import ArgumentRangeError
+from samplerkit.order import arguments
 from samplerkit.order.deal import Deal
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
@@ -16,14 +16,13 @@ from samplerkit.order.shuffle import (
     Shuffle,
 )
 from samplerkit.order.world import MOST_SHARDS
-from samplerkit.samplers import arguments
 from samplerkit.samplers.algorithm import checked_algorithm
-from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context
+from samplerkit.samplers.moded import ModedSampler
 
 
 @final
-class DistributedSampler(Sampler):
+class DistributedSampler(ModedSampler):
     """Deals samples to shards: all shards share one order, and each reads its own part of it.
 
     Args:
@@ -74,17 +73,10 @@ class DistributedSampler(Sampler):
         lanes: int | None = None,
         algorithm: str = ALGORITHM,
     ) -> None:
-        super().__init__(num_samples)
-        self.mode: Final = arguments.mode(shuffle, partial_size, adaptive_threshold, lanes, pools)
-        self.shuffle: Final = self.mode.shuffle
-        self.partial_size: Final = self.mode.partial_size
-        self.pools: Final = self.mode.pools
-        self.adaptive_threshold: Final = self.mode.adaptive_threshold
-        self.lanes: Final = self.mode.lanes
+        super().__init__(num_samples, seed, shuffle, partial_size, pools, adaptive_threshold, lanes)
         self.num_shards: Final = arguments.optional_integer("num_shards", num_shards)
         self.shard_id: Final = arguments.optional_integer("shard_id", shard_id)
         self.offset: Final = arguments.integer("offset", offset)
-        self.seed: Final = arguments.seed(seed)
         self.algorithm: Final = checked_algorithm(algorithm, self)
         self._check_ranges()
 
@@ -104,13 +96,6 @@ class DistributedSampler(Sampler):
         """What this sampler says of shards."""
         return Deal(self.num_shards, self.shard_id, self.offset, self.num_samples)
 
-    def get_shuffle_mode(self) -> Shuffle:
-        """Gives the shuffle mode."""
-        return self.shuffle
-
-    def lane_count(self, layout: Layout, run_lanes: int) -> int:
-        return self.mode.lane_count(layout, run_lanes)
-
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout, undealt."""
-        return self.mode.order(layout, partial(context.key, self.seed), context.lanes)
+        return self._in_mode(layout, context)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from samplerkit.errors import DatasetError, OutOfDatasetError
+from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
-from samplerkit.samplers import arguments
 
 LONGEST_ITERATION = 1 << 28
 """The most ids that are read from a user's `__iter__`, which might never end."""

@@ -1,10 +1,13 @@
-"""The links of a chain: what draws from what, copied and pickled link by link."""
+"""The links of a chain: what draws from what, shown, copied and pickled link by link."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
+
+import numpy as np
 
 _AnyLinked = TypeVar("_AnyLinked", bound="Linked")
 
@@ -20,6 +23,18 @@ class Linked:
         while links[-1]._child is not None:
             links.append(links[-1]._child)
         return links
+
+    def arguments(self) -> dict[str, Any]:
+        """Gives the constructor's arguments by name, as they were understood."""
+        parameters = list(inspect.signature(type(self).__init__).parameters.values())[1:]
+        return {p.name: getattr(self, p.name, None) for p in parameters if p.kind not in (2, 4)}
+
+    def __repr__(self) -> str:
+        return " <- ".join(link._described() for link in self._links())
+
+    def _described(self) -> str:
+        shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments().items())
+        return f"{type(self).__name__}({shown})"
 
     def __copy__(self) -> Any:
         copied = _without_child(self)
@@ -55,3 +70,9 @@ def _chained(links: Sequence[Any]) -> Any:
     for parent, child in pairwise(links):
         parent._child = child
     return links[0]
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.size > 6:
+        return f"<{value.size} values>"
+    return repr(value.tolist() if isinstance(value, np.ndarray) else value)

@@ -14,13 +14,13 @@ from samplerkit.errors import (
     DatasetError,
     NotSupportedError,
 )
+from samplerkit.order import arguments
 from samplerkit.order.keys import ALGORITHM, keyed_hash
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import Permutation
 from samplerkit.order.sequences import Range, Table
 from samplerkit.order.typing import Ids
-from samplerkit.samplers import arguments
 from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context
@@ -81,11 +81,9 @@ class PKSampler(Sampler):
             )
         self.num_class: Final = num_class
         self.shuffle: Final = arguments.boolean("shuffle", shuffle)
-        if not isinstance(class_column, str):
-            raise ArgumentTypeError("class_column", "must be a string", class_column)
+        self.class_column: Final = arguments.text("class_column", class_column)
         if not class_column:
             raise ArgumentRangeError("class_column", "must not be empty", class_column)
-        self.class_column: Final = class_column
         self.seed: Final = arguments.seed(seed)
         self.labels: Final = None if labels is None else _checked(labels, "labels")
         self.algorithm: Final = checked_algorithm(algorithm, self)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final, final
 
 from samplerkit.errors import ArgumentTypeError, ShuffleModeError
+from samplerkit.order import arguments
 from samplerkit.order.deal import limited
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
@@ -16,14 +16,13 @@ from samplerkit.order.shuffle import (
     DEFAULT_PARTIAL_SIZE,
     Shuffle,
 )
-from samplerkit.samplers import arguments
 from samplerkit.samplers.algorithm import checked_algorithm
-from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context
+from samplerkit.samplers.moded import ModedSampler
 
 
 @final
-class RandomSampler(Sampler):
+class RandomSampler(ModedSampler):
     """Reads samples in a random order, another one each epoch.
 
     Args:
@@ -68,15 +67,8 @@ class RandomSampler(Sampler):
         lanes: int | None = None,
         algorithm: str = ALGORITHM,
     ) -> None:
-        super().__init__(num_samples)
+        super().__init__(num_samples, seed, shuffle, partial_size, pools, adaptive_threshold, lanes)
         self.replacement: Final = arguments.boolean("replacement", replacement)
-        self.mode: Final = arguments.mode(shuffle, partial_size, adaptive_threshold, lanes, pools)
-        self.shuffle: Final = self.mode.shuffle
-        self.partial_size: Final = self.mode.partial_size
-        self.pools: Final = self.mode.pools
-        self.adaptive_threshold: Final = self.mode.adaptive_threshold
-        self.lanes: Final = self.mode.lanes
-        self.seed: Final = arguments.seed(seed)
         self.algorithm: Final = checked_algorithm(algorithm, self)
         if self.shuffle is Shuffle.FALSE:
             raise ArgumentTypeError(
@@ -90,18 +82,11 @@ class RandomSampler(Sampler):
                 mend="use GLOBAL",
             )
 
-    def get_shuffle_mode(self) -> Shuffle:
-        """Gives the shuffle mode."""
-        return self.shuffle
-
-    def lane_count(self, layout: Layout, run_lanes: int) -> int:
-        return self.mode.lane_count(layout, run_lanes)
-
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         size = len(layout)
         if not self.replacement:
-            order = self.mode.order(layout, partial(context.key, self.seed), context.lanes)
+            order = self._in_mode(layout, context)
             return limited(order, self.num_samples or None)
         if size == 0:
             return Range(0, 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final, final
 
 from samplerkit.errors import ArgumentRangeError, OutOfDatasetError
+from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Range
-from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context
 

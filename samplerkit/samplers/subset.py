@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, final
 
+from samplerkit.order import arguments
 from samplerkit.order.algebra import compose
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Permuted, Table
 from samplerkit.order.typing import Ids
-from samplerkit.samplers import arguments
 from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import checked_ids

@@ -8,12 +8,12 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, OutOfDatasetError
+from samplerkit.order import arguments
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import DrawsWithReplacement, Range, Table
 from samplerkit.order.weights import draw_without_replacement, integer_weights
-from samplerkit.samplers import arguments
 from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context

@@ -10,8 +10,8 @@ import pytest
 import samplerkit as sk
 from samplerkit.compat.webdataset import WebDataset
 from samplerkit.inspect.quality import recommend
+from samplerkit.order.arguments import MOST_LANES
 from samplerkit.order.modes import Mode
-from samplerkit.samplers.arguments import MOST_LANES
 
 LAYOUT = sk.Layout([5, 0, 9, 3])
 

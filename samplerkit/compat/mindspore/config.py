@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from samplerkit.errors import ArgumentValueError
-from samplerkit.samplers import arguments
+from samplerkit.order import arguments
 
 DEFAULT_SEED = 5489
 """The seed before anybody sets one. MindSpore has the same number, and where it finds it, draws another."""

@@ -14,13 +14,14 @@ import numpy as np
 
 from samplerkit.compat.mindspore.algorithm import MINDSPORE, MINDSPORE_QUIRKS
 from samplerkit.compat.mindspore.config import get_seed
+from samplerkit.order import arguments
 from samplerkit.order.shuffle import (
     DEFAULT_ADAPTIVE_THRESHOLD,
     DEFAULT_PARTIAL_SIZE,
     Shuffle,
 )
 from samplerkit.order.typing import Ids
-from samplerkit.samplers import arguments, distributed, pk, random, subset, weighted
+from samplerkit.samplers import distributed, pk, random, subset, weighted
 
 
 def RandomSampler(  # noqa: N802  # MindSpore's name

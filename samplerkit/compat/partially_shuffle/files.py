@@ -11,9 +11,9 @@ from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.loading.identity import describe_dataset
+from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
-from samplerkit.samplers import arguments
 from samplerkit.storage.files.lengths import COUNTING_THREADS, counted_lengths
 from samplerkit.storage.files.paths import short_names
 from samplerkit.storage.files.reader import FileReader, LengthReader, file_reader

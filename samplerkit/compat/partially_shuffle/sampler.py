@@ -17,10 +17,10 @@ from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
 from samplerkit.loading.state import State
 from samplerkit.loading.torch_names import TorchNames
 from samplerkit.loading.world import detect_world
+from samplerkit.order import arguments
 from samplerkit.order.deal import Deal
 from samplerkit.order.once import once
 from samplerkit.order.world import World
-from samplerkit.samplers import arguments
 from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
 

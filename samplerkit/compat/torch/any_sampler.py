@@ -16,12 +16,12 @@ from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.state import State
 from samplerkit.loading.torch_names import TorchNames
 from samplerkit.loading.world import detect_world
+from samplerkit.order import arguments
 from samplerkit.order.deal import Deal
 from samplerkit.order.once import once
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
-from samplerkit.samplers import arguments
 
 ALGORITHM: Final = "torch"
 """The id in the state: what is drawn hangs on torch's generators, and so on its version."""

@@ -21,13 +21,13 @@ from samplerkit.errors import (
 )
 from samplerkit.loading.identity import describe_chain, describe_dataset
 from samplerkit.loading.state import State
+from samplerkit.order import arguments
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
-from samplerkit.samplers import arguments
 from samplerkit.samplers.distributed import DistributedSampler as Recipe
 
 REPLAY = "torch"

@@ -12,9 +12,9 @@ import torch.utils.data
 
 from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
 from samplerkit.loading.identity import digest
+from samplerkit.order import arguments
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
-from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.iteration import LONGEST_ITERATION
 

@@ -11,8 +11,8 @@ import torch.utils.data
 
 from samplerkit.errors import StateError
 from samplerkit.loading.state import State
+from samplerkit.order import arguments
 from samplerkit.order.world import World
-from samplerkit.samplers import arguments
 
 Item_co = TypeVar("Item_co", covariant=True)
 

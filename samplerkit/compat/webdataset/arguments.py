@@ -14,8 +14,8 @@ from samplerkit.compat.webdataset.piped import Piped
 from samplerkit.compat.webdataset.reading import AbsentShards
 from samplerkit.compat.webdataset.split import EqualSteps
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotSupportedError
+from samplerkit.order import arguments
 from samplerkit.order.world import World
-from samplerkit.samplers import arguments
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
@@ -227,9 +227,7 @@ def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None
 
 
 def _seconds(place: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ArgumentTypeError(place, "must be a number of seconds", value)
-    if not 0 < value < float("inf"):
+    if not 0 < arguments.number(place, value, "seconds") < float("inf"):
         raise ArgumentValueError(place, "must be positive", value)
     return float(value)
 

@@ -19,8 +19,8 @@ from samplerkit.compat.webdataset.reading import FOREVER, AbsentShards, Cursor, 
 from samplerkit.compat.webdataset.shuffling import Shuffling
 from samplerkit.compat.webdataset.split import EqualSteps, Seat, Split
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.order import arguments
 from samplerkit.order.world import World
-from samplerkit.samplers import arguments
 from samplerkit.storage.tar.dataset import TarDataset
 
 
@@ -146,7 +146,7 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
             shuffling=Shuffling(
                 0 if seed is None else arguments.seed(seed),
                 is_resampled or taken.shard_shuffle(shardshuffle),
-                lanes=None if lanes is None else arguments.positive("lanes", lanes, arguments.MOST_LANES),
+                lanes=arguments.lanes(lanes),
             ),
             split=Split(
                 taken.equal_steps_of(equal_steps),

@@ -15,7 +15,7 @@ from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline
 from samplerkit.compat.webdataset.shuffling import Shuffling, by_chance
 from samplerkit.compat.webdataset.tensors import tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
-from samplerkit.samplers import arguments
+from samplerkit.order import arguments
 from samplerkit.storage.tar.decode import Decode
 from samplerkit.storage.tar.steps import (
     Map,

@@ -27,8 +27,8 @@ from samplerkit.inspect.doctor.finding import Finding
 from samplerkit.inspect.doctor.patient import Patient
 from samplerkit.inspect.doctor.probe import appearance
 from samplerkit.inspect.view import loader_of
+from samplerkit.order import arguments
 from samplerkit.order.world import World
-from samplerkit.samplers import arguments
 
 Rule = Callable[[Patient], Iterator[Finding]]
 

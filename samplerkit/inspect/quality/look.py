@@ -15,9 +15,9 @@ from samplerkit.inspect.quality.pairs import random_distance, same_pairs
 from samplerkit.inspect.quality.sampled import SamplingPlan, Statistic, distance, sampled, sharing
 from samplerkit.inspect.quality.subject import Subject
 from samplerkit.inspect.quality.windows import window_sizes
+from samplerkit.order import arguments
 from samplerkit.order.order import Order
 from samplerkit.order.world import World
-from samplerkit.samplers import arguments
 from samplerkit.samplers.base import Sampler
 
 

@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Any, final
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
+from samplerkit.errors import ArgumentRangeError
 from samplerkit.inspect.quality.candidates import Candidate, held, modes_on_the_grid
 from samplerkit.inspect.quality.figure import shown
 from samplerkit.inspect.quality.look import Look
 from samplerkit.inspect.quality.subject import Plain, Subject
+from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
-from samplerkit.samplers import arguments
 
 EPOCHS = 16
 """Epochs that are looked at for each candidate where there is no closed form; a quarter of many files."""
@@ -119,9 +119,7 @@ def bar(place: str, value: Any) -> float:
         ArgumentTypeError: it is no number.
         ArgumentRangeError: it is outside of (0, 1].
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ArgumentTypeError(place, "must be a number", value)
-    if not 0 < value <= 1:
+    if not 0 < arguments.number(place, value) <= 1:
         raise ArgumentRangeError(place, "must be above 0 and at most 1", value)
     return float(value)
 

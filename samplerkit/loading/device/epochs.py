@@ -11,7 +11,7 @@ from samplerkit.loading.device.kinds import StageMaker, known_epoch, tell_epoch
 from samplerkit.loading.device.producer import EpochEnd
 from samplerkit.loading.device.progress import WrappedProgress, progress_of
 from samplerkit.loading.device.stage import DeviceStage
-from samplerkit.samplers import arguments
+from samplerkit.order import arguments
 
 
 @final

@@ -13,7 +13,7 @@ from samplerkit.loading.device.kinds import Staged, is_staged
 from samplerkit.loading.device.stage import MOST_AHEAD, DeviceStage, PinMemory, checked_device, pin_policy
 from samplerkit.loading.device.stats import DeviceStats
 from samplerkit.loading.device.streams import current_device, require_available
-from samplerkit.samplers import arguments
+from samplerkit.order import arguments
 
 
 @final

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, final
 
 from samplerkit.errors import ArgumentTypeError, SamplerkitError, StateError
 from samplerkit.loading.device.kinds import is_stateful
-from samplerkit.samplers import arguments
+from samplerkit.order import arguments
 
 SCHEMA: Final = 1
 """Of the states of loaders that have none of their own."""

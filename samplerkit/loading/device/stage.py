@@ -27,7 +27,7 @@ from samplerkit.loading.device.producer import (
 from samplerkit.loading.device.stats import Count, DeviceStats
 from samplerkit.loading.device.streams import Streams, current_device, streams_for
 from samplerkit.loading.device.transfer import Receiver, Room
-from samplerkit.samplers import arguments
+from samplerkit.order import arguments
 
 CLOSE_SECONDS = 2.0
 """How long the end of an iteration waits for the loading thread."""

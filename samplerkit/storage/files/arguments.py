@@ -6,24 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
-from samplerkit.order.integers import integer
+from samplerkit.errors import ArgumentTypeError
 from samplerkit.order.typing import Ids
 from samplerkit.storage.remote.options import RemoteOptions
-
-
-def checked_integer(place: str, value: Any, least: int) -> int:
-    """Takes an integer.
-
-    Raises:
-        ArgumentTypeError: it is none.
-        ArgumentRangeError: it is less than it may be, which is 0 or 1.
-    """
-    number = integer(place, value)
-    if number < least:
-        problem = "must be positive" if least else "must not be negative"
-        raise ArgumentRangeError(place, problem, number)
-    return number
 
 
 def checked_ids(ids: Any) -> Ids:

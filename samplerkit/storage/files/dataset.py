@@ -11,11 +11,11 @@ from typing import Any, Final, Literal, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, OutOfDatasetError
-from samplerkit.order.integers import integer
+from samplerkit.errors import OutOfDatasetError
+from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.arguments import checked_ids, checked_integer, checked_remote
+from samplerkit.storage.files.arguments import checked_ids, checked_remote
 from samplerkit.storage.files.cache import FileCache
 from samplerkit.storage.files.gather import FilePart, gathered_columns, gathered_samples
 from samplerkit.storage.files.lengths import (
@@ -113,15 +113,13 @@ class FileDataset:
         remote: RemoteOptions | Mapping[str, Any] | Literal[False] | None = None,
     ) -> None:
         self._limits: Final = CacheLimits(
-            checked_integer("max_files", max_files, 1),
-            None if max_bytes is None else checked_integer("max_bytes", max_bytes, 1),
-            checked_integer("read_ahead", read_ahead, 0),
-            checked_integer("threads", threads, 1),
+            arguments.at_least("max_files", max_files, 1),
+            None if max_bytes is None else arguments.at_least("max_bytes", max_bytes, 1),
+            arguments.at_least("read_ahead", read_ahead, 0),
+            arguments.at_least("threads", threads, 1),
         )
         self._reader: FileReader = file_reader(reader)
-        if not isinstance(as_columns, bool | np.bool_):
-            raise ArgumentTypeError("as_columns", "must be a bool", as_columns)
-        self._as_columns: Final = bool(as_columns)
+        self._as_columns: Final = arguments.boolean("as_columns", as_columns)
         self._progress: Final = progress_of(progress)
         options = checked_remote(remote)
         self.files: Final = file_paths(files, options)
@@ -174,7 +172,7 @@ class FileDataset:
 
     def __getitem__(self, index: int) -> Any:
         """Gives a sample."""
-        number, size = integer("index", index), len(self)
+        number, size = arguments.integer("index", index), len(self)
         if not -size <= number < size:
             raise OutOfDatasetError("index", f"outside of a dataset of {size} samples", number)
         with closing(self._parts(np.array([number % size]))) as parts:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.order.integers import integer
+from samplerkit.order.arguments import integer
 from samplerkit.order.typing import Ids
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.remote.location import is_remote, shown

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, final
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, SamplerkitError
-from samplerkit.order.integers import integer
+from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.files.readers import READERS
@@ -85,10 +85,7 @@ def register_reader(name: str, reader: Callable[..., Any]) -> None:
         >>> sk.FileDataset([path], "numbers")[1]
         8
     """
-    if not isinstance(name, str):
-        raise ArgumentTypeError("name", "must be a string", name)
-    if not name or name != name.strip():
-        raise ArgumentValueError("name", "must be a word", name)
+    arguments.word("name", name)
     if isinstance(reader, str):
         raise ArgumentTypeError("reader", "must be a function of a path", reader)
     file_reader(reader)
@@ -194,7 +191,7 @@ def _has_get_data(reader: Any) -> bool:
 
 def _length(value: Any, path: str) -> int:
     try:
-        number = integer("length", value)
+        number = arguments.integer("length", value)
     except ArgumentTypeError:
         number = -1
     if number < 0:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, final
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
-from samplerkit.order.integers import integer
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.order import arguments
 
 _DIGEST = re.compile(r"([a-z0-9_]+):([0-9a-f]+)")
 
@@ -67,16 +66,16 @@ retry_seconds=120.0, threads=16, max_unpacked_bytes=None)
             "cache": _folder(self.cache),
             "max_cache_bytes": None
             if self.max_cache_bytes is None
-            else _integer("max_cache_bytes", self.max_cache_bytes),
-            "timeout": _seconds("timeout", self.timeout, may_be_zero=False),
-            "attempts": _integer("attempts", self.attempts),
-            "retry_seconds": _seconds("retry_seconds", self.retry_seconds, may_be_zero=True),
-            "threads": _integer("threads", self.threads),
+            else arguments.at_least("max_cache_bytes", self.max_cache_bytes, 1),
+            "timeout": arguments.seconds("timeout", self.timeout, may_be_zero=False),
+            "attempts": arguments.at_least("attempts", self.attempts, 1),
+            "retry_seconds": arguments.seconds("retry_seconds", self.retry_seconds, may_be_zero=True),
+            "threads": arguments.at_least("threads", self.threads, 1),
             "digests": None if self.digests is None else _digests(self.digests),
             "storage_options": _named("storage_options", self.storage_options),
             "max_unpacked_bytes": None
             if self.max_unpacked_bytes is None
-            else _integer("max_unpacked_bytes", self.max_unpacked_bytes),
+            else arguments.at_least("max_unpacked_bytes", self.max_unpacked_bytes, 1),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -119,22 +118,6 @@ def _folder(value: Any) -> str | None:
     if not folder or "://" in folder:
         raise ArgumentValueError("cache", "must be a folder of this machine", folder)
     return folder
-
-
-def _integer(place: str, value: Any) -> int:
-    number = integer(place, value)
-    if number < 1:
-        raise ArgumentRangeError(place, "must be positive", number)
-    return number
-
-
-def _seconds(place: str, value: Any, *, may_be_zero: bool) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ArgumentTypeError(place, "must be a number of seconds", value)
-    if not math.isfinite(value) or value < 0 or (value == 0 and not may_be_zero):
-        problem = "must be finite and not negative" if may_be_zero else "must be finite and positive"
-        raise ArgumentRangeError(place, problem, value)
-    return float(value)
 
 
 def _named(place: str, value: Any) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, Self
 
-from samplerkit.errors import ArgumentRangeError
-from samplerkit.order.integers import integer
+from samplerkit.order import arguments
 from samplerkit.storage.tar.decode import Decode
 from samplerkit.storage.tar.pipeline import Selection, View
 from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, checked_function
@@ -107,7 +106,4 @@ def _checked_window(size: Any) -> int | None:
         ArgumentTypeError: no integer.
         ArgumentRangeError: negative.
     """
-    number = integer("shuffle", size)
-    if number < 0:
-        raise ArgumentRangeError("shuffle", "must not be negative", size)
-    return number or None
+    return arguments.at_least("shuffle", size, 0) or None

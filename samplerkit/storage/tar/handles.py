@@ -9,26 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, final
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
-
 MOST = 256
 """Open archives of a process, unless said otherwise and if the system allows as many."""
-
-
-def checked_most(most: Any) -> int | None:
-    """Takes a number of open archives, or None.
-
-    Raises:
-        ArgumentTypeError: no integer.
-        ArgumentRangeError: not positive.
-    """
-    if most is None:
-        return None
-    if isinstance(most, bool) or not isinstance(most, int):
-        raise ArgumentTypeError("max_handles", "must be an integer or None", most)
-    if most < 1:
-        raise ArgumentRangeError("max_handles", "must be positive", most)
-    return most
 
 
 @final

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError
-from samplerkit.storage.files.arguments import checked_integer
+from samplerkit.errors import ArgumentValueError
+from samplerkit.order import arguments
 from samplerkit.storage.files.lengths import fetched_lengths, given_lengths
 from samplerkit.storage.progress import progress_of
 from samplerkit.storage.remote.location import is_remote, shown
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.cache import Cache
-from samplerkit.storage.tar.handles import checked_most
 from samplerkit.storage.tar.names import archive_names, short_names
 from samplerkit.storage.tar.reading import Fetching
 from samplerkit.storage.tar.shard_source import ShardSource
@@ -44,16 +43,15 @@ def source_of(
     """
     _check_choice("on_error", on_error, get_args(OnError))
     _check_choice("fetch", fetch, get_args(Fetch))
-    if not isinstance(checksums, bool):
-        raise ArgumentTypeError("checksums", "must be a bool", checksums)
+    arguments.boolean("checksums", checksums)
     folder = Cache.of(cache, RemoteOptions.of(remote))
     options = folder.options
     fetching = Fetching(
         fetch,
-        checked_integer("max_shards", max_shards, 1),
-        checked_integer("read_ahead", read_ahead, 0),
+        arguments.at_least("max_shards", max_shards, 1),
+        arguments.at_least("read_ahead", read_ahead, 0),
     )
-    most, told = checked_most(max_handles), progress_of(progress)
+    most, told = arguments.limit("max_handles", max_handles), progress_of(progress)
     # What is told and skipped may be missing from the start.
     keeps_absent = lengths is not None and on_error == "skip"
     names = archive_names(urls, options, keeps_absent=keeps_absent)
@@ -69,8 +67,6 @@ def source_of(
 
 
 def _check_choice(place: str, value: Any, choices: tuple[str, ...]) -> None:
-    if not isinstance(value, str):
-        raise ArgumentTypeError(place, "must be a string", value)
-    if value not in choices:
+    if arguments.text(place, value) not in choices:
         named = " or ".join(repr(choice) for choice in choices)
         raise ArgumentValueError(place, f"must be {named}", value)

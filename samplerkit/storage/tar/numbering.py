@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
-from samplerkit.storage.files.arguments import checked_integer
+from samplerkit.order import arguments
 from samplerkit.storage.names import expand_braces
 
 DEFAULT_BYTES = 1 << 30
@@ -48,7 +48,7 @@ class Numbering:
                 or no place for the number of the first one.
             ArgumentRangeError: that is negative.
         """
-        number = checked_integer("start_shard", first, 0)
+        number = arguments.at_least("start_shard", first, 0)
         if not isinstance(shards, str | os.PathLike) or not isinstance(os.fspath(shards), str):
             raise ArgumentTypeError("shards", "must be a path", shards)
         pattern = os.fspath(shards)

@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Self, final
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.order import arguments
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
@@ -67,8 +68,8 @@ class TarWriter:
         start_shard: int = 0,
     ) -> None:
         self._numbering = Numbering.of(shards, start_shard)
-        self._most_samples = _limit("samples_per_shard", samples_per_shard)
-        self._most_bytes = _limit("bytes_per_shard", bytes_per_shard)
+        self._most_samples = arguments.limit("samples_per_shard", samples_per_shard)
+        self._most_bytes = arguments.limit("bytes_per_shard", bytes_per_shard)
         if self._numbering.is_one:
             if self._most_samples is not None or self._most_bytes not in {None, DEFAULT_BYTES}:
                 mend = "give the shards a number, as in train-%06d.tar, or leave the limit out"
@@ -264,13 +265,3 @@ def _encoded_name(place: str, key: str, extension: str) -> bytes:
     except UnicodeEncodeError as error:
         name = f"{key}.{extension}"
         raise ArgumentValueError(place, "has a letter that no file's name can have", name) from error
-
-
-def _limit(place: str, value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ArgumentTypeError(place, "must be an integer or None", value)
-    if value < 1:
-        raise ArgumentRangeError(place, "must be positive", value)
-    return value

@@ -1,22 +1,41 @@
-"""Checks of constructor arguments, each with the builtin error class that MindSpore documents."""
+"""Checks of arguments: each gives the value, or raises the builtin error that MindSpore documents.
+
+What counts as an integer: Python's and numpy's, tensors of them, and no bool.
+"""
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
-from samplerkit.order.integers import holds_bool
-from samplerkit.order.integers import integer as integer  # noqa: PLC0414  # one of these checks
-from samplerkit.order.modes import Mode
 from samplerkit.order.permutation import LARGEST
-from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
 
 INT64_MAX = 2**63 - 1
 MOST_LANES = 2**24
+
+
+def integer(place: str, value: Any) -> int:
+    """Takes an int or a numpy integer; a bool is none.
+
+    Raises:
+        ArgumentTypeError: it is no integer.
+
+    Example:
+        >>> integer("seed", np.uint8(7))
+        7
+    """
+    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
+        raise ArgumentTypeError(place, "must be an integer", value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(place, "must be an integer", value) from None
 
 
 def optional_integer(place: str, value: Any) -> int | None:
@@ -41,14 +60,35 @@ def num_samples(value: Any) -> int | None:
     return count
 
 
+def at_least(place: str, value: Any, least: int) -> int:
+    """Takes an integer of at least 0, or at least 1."""
+    number = integer(place, value)
+    if number < least:
+        problem = "must be positive" if least else "must not be negative"
+        raise ArgumentRangeError(place, problem, number)
+    return number
+
+
 def positive(place: str, value: Any, largest: int = LARGEST) -> int:
     """Takes a positive integer, at most `largest`."""
-    number = integer(place, value)
-    if number < 1:
-        raise ArgumentRangeError(place, "must be positive", number)
+    number = at_least(place, value, 1)
     if number > largest:
         raise ArgumentRangeError(place, f"must be at most {largest}", number)
     return number
+
+
+def lanes(value: Any) -> int | None:
+    """Takes a number of lanes, or None."""
+    return None if value is None else positive("lanes", value, MOST_LANES)
+
+
+def limit(place: str, value: Any) -> int | None:
+    """Takes a positive int, or None for no limit."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentTypeError(place, "must be an integer or None", value)
+    return at_least(place, value, 1)
 
 
 def seed(value: Any) -> int:
@@ -67,30 +107,78 @@ def epoch(value: Any) -> int:
     return number
 
 
-def choice(place: str, value: Any, names: Sequence[str]) -> str:
-    """Takes one of some names."""
+def text(place: str, value: Any) -> str:
+    """Takes a string."""
     if not isinstance(value, str):
         raise ArgumentTypeError(place, "must be a string", value)
-    if value not in names:
-        raise ArgumentValueError(place, f"must be one of {', '.join(names)}", value)
     return value
 
 
-def mode(shuffle: Any, partial_size: Any, adaptive_threshold: Any, lanes: Any, pools: Any) -> Mode:
-    """Takes the arguments of a shuffle mode together."""
-    passes = integer("pools", pools)
-    if passes not in {1, 2}:
-        raise ArgumentRangeError("pools", "must be 1 or 2", passes)
-    threshold = integer("adaptive_threshold", adaptive_threshold)
-    if threshold < 0:
-        raise ArgumentRangeError("adaptive_threshold", "must not be negative", threshold)
-    return Mode(
-        Shuffle.parse(shuffle),
-        positive("partial_size", partial_size),
-        threshold,
-        None if lanes is None else positive("lanes", lanes, MOST_LANES),
-        passes,
-    )
+def word(place: str, value: Any) -> str:
+    """Takes a name that somebody gives to something of theirs."""
+    name = text(place, value)
+    if not name or name != name.strip():
+        raise ArgumentValueError(place, "must be a word", name)
+    return name
+
+
+def number(place: str, value: Any, of: str = "") -> float:
+    """Takes an int or a float.
+
+    Args:
+        place: the argument.
+        value: what was given.
+        of: what it counts, such as seconds.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ArgumentTypeError(place, f"must be a number{of and ' of '}{of}", value)
+    return value
+
+
+def seconds(place: str, value: Any, *, may_be_zero: bool = True) -> float:
+    """Takes a finite number of seconds."""
+    if not math.isfinite(number(place, value, "seconds")) or value < 0 or (value == 0 and not may_be_zero):
+        problem = "must be finite and not negative" if may_be_zero else "must be finite and positive"
+        raise ArgumentRangeError(place, problem, value)
+    return float(value)
+
+
+def choice(place: str, value: Any, names: Sequence[str]) -> str:
+    """Takes one of some names."""
+    if text(place, value) not in names:
+        raise ArgumentValueError(place, f"must be one of {', '.join(names)}", value)
+    return str(value)
+
+
+def holds_bool(entries: Iterable[Any]) -> bool:
+    """Tells whether one of the entries is a bool, which numpy takes for an integer beside others."""
+    return not {bool, np.bool_}.isdisjoint(map(type, entries))
+
+
+def integers(place: str, value: Any) -> np.ndarray[Any, Any]:
+    """Takes an integer, or integers in a list, a tensor or an array of any shape.
+
+    Returns:
+        An array of that shape: of any integer dtype, of float64 if it is empty, or of Python's integers
+        where no dtype holds them.
+
+    Raises:
+        ArgumentTypeError: something in it is no integer.
+
+    Example:
+        >>> integers("ids", [[1, 2]])
+        array([[1, 2]])
+    """
+    if hasattr(value, "__index__") and not hasattr(value, "__array__"):
+        return np.asarray(integer(place, value))
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):  # lists of different lengths, tensors of other libraries' numbers
+        raise ArgumentTypeError(place, "must be an integer or integers", value) from None
+    is_wide = array.dtype == object and all(type(number) is int for number in array.flat)
+    if array.dtype == bool or (array.dtype.kind not in "iu" and array.size and not is_wide):
+        raise ArgumentTypeError(place, "must be an integer or integers", value)
+    return array
 
 
 def indices(value: Any, place: str = "indices") -> Ids:
