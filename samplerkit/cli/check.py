@@ -26,7 +26,7 @@ from samplerkit.inspect.doctor.probe import appearance
 from samplerkit.inspect.doctor.second_process import function_named, seen_there
 from samplerkit.inspect.view import loader_of
 from samplerkit.order.world import World
-from samplerkit.storage.remote.location import is_remote, shown
+from samplerkit.storage.urls import is_remote, shown
 
 _ELSEWHERE = "in another process, which hashes strings otherwise"
 

@@ -11,7 +11,7 @@ from samplerkit.cli.opening import AsJson, NumRanks, opened
 from samplerkit.cli.printing import print_json
 from samplerkit.inspect.pictures.picture import draw
 from samplerkit.inspect.view import RunView
-from samplerkit.storage.remote.location import shown
+from samplerkit.storage.urls import shown
 
 
 def plot(

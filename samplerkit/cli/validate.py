@@ -9,7 +9,7 @@ from samplerkit.cli.printing import print_json
 from samplerkit.config.config import load_config
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.uncounted import is_counted
-from samplerkit.storage.remote.location import shown
+from samplerkit.storage.urls import shown
 
 
 def validate(config: ConfigPath, as_json: AsJson = False) -> None:

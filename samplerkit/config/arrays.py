@@ -16,7 +16,7 @@ from samplerkit.config.place import meant
 from samplerkit.config.telling import told
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.order.shuffle import Shuffle
-from samplerkit.storage.remote.location import is_remote, shown
+from samplerkit.storage.urls import is_remote, shown
 
 REFUSED = "samplerkit"
 """The type of the pydantic errors that are raised here; their context holds problem and mend."""

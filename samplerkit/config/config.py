@@ -36,8 +36,8 @@ from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.pk import PKSampler
 from samplerkit.storage.files.dataset import FileDataset
-from samplerkit.storage.remote.location import is_remote, shown
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.urls import is_remote, shown
 
 _SECTIONS = ("dataset", "sampler", "loader", SECTION)
 _EXAMPLE = f"sampler: {SAMPLERS.example}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from samplerkit.errors import ConfigError, DatasetError
-from samplerkit.storage.remote.location import shown
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.urls import shown
 
 Folder = Path | str
 """A folder of this machine, or the URL of one."""

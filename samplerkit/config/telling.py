@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from samplerkit.storage.remote.location import is_remote, shown
+from samplerkit.storage.urls import is_remote, shown
 
 _SEPARATORS = re.compile(r"[\s_\-./\\,:*!<>{}\[\]]+")
 _PART = re.compile(r"[A-Za-z]{0,24}\d{0,2}|\d+")

@@ -12,7 +12,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.files.lengths import save_lengths
+from samplerkit.storage.lengths import save_lengths
 from tests.storage.remote.children import Child
 
 

@@ -15,12 +15,11 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.cache import FileCache
-from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.files.content import FileCache, FileContent
 from samplerkit.storage.files.reader import FileReader, read_file
-from samplerkit.storage.files.shelf import CacheLimits
-from samplerkit.storage.files.stats import FileStats
-from samplerkit.storage.remote.location import is_remote, shown
+from samplerkit.storage.urls import is_remote, shown
 
 _log = logging.getLogger("samplerkit")
 

@@ -14,11 +14,11 @@ from samplerkit.loading.identity import describe_dataset
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
-from samplerkit.storage.files.lengths import COUNTING_THREADS, counted_lengths
+from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.paths import short_names
 from samplerkit.storage.files.reader import FileReader, LengthReader, file_reader
 from samplerkit.storage.files.remote import RemoteReader, with_requests
-from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.lengths import COUNTING_THREADS, counted_lengths
 from samplerkit.storage.progress import TerminalLine
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage

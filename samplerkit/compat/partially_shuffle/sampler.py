@@ -21,7 +21,7 @@ from samplerkit.order import arguments
 from samplerkit.order.deal import Deal
 from samplerkit.order.once import once
 from samplerkit.order.world import World
-from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
 
 

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass, field
 
 from samplerkit.errors import ArgumentValueError
-from samplerkit.storage.remote.location import shown
+from samplerkit.storage.urls import shown
 
 PIPE = "pipe:"
 

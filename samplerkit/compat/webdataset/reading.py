@@ -17,9 +17,9 @@ from samplerkit.compat.webdataset.split import Seat, Split
 from samplerkit.errors import DatasetError
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
-from samplerkit.storage.remote.location import is_remote
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.present import Present
+from samplerkit.storage.urls import is_remote
 
 AHEAD: Final = 32
 """Samples of remote shards that are asked for at a time; the next ones are read meanwhile."""

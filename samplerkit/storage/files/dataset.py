@@ -15,26 +15,24 @@ from samplerkit.errors import OutOfDatasetError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.stats import FileStats, tell_of_rereading
 from samplerkit.storage.files.arguments import checked_ids, checked_remote
-from samplerkit.storage.files.cache import FileCache
-from samplerkit.storage.files.gather import FilePart, gathered_columns, gathered_samples
-from samplerkit.storage.files.lengths import (
+from samplerkit.storage.files.content import FileCache, FilePart, gathered_columns, gathered_samples
+from samplerkit.storage.files.paths import file_paths, short_names
+from samplerkit.storage.files.reader import FileReader, file_reader, read_file
+from samplerkit.storage.files.remote import RemoteReader, sizes_of, storage_for, with_requests
+from samplerkit.storage.lengths import (
     COUNTING_THREADS,
     counted_lengths,
     fetched_lengths,
     given_lengths,
     save_lengths,
 )
-from samplerkit.storage.files.paths import file_paths, short_names
-from samplerkit.storage.files.process import PerProcess, Process
-from samplerkit.storage.files.reader import FileReader, file_reader, read_file
-from samplerkit.storage.files.remote import RemoteReader, sizes_of, storage_for, with_requests
-from samplerkit.storage.files.rereading import tell_of_rereading
-from samplerkit.storage.files.shelf import CacheLimits
-from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.per_process import PerProcess, Process
 from samplerkit.storage.progress import Progress, progress_of, silence
-from samplerkit.storage.remote.location import is_remote
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.urls import is_remote
 
 
 @final

@@ -11,15 +11,15 @@ import numpy as np
 
 from samplerkit.errors import DatasetError, SamplerkitError
 from samplerkit.order.typing import Ids
+from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.files.reader import FileReader
-from samplerkit.storage.files.stats import FileStats
 from samplerkit.storage.remote.faults import in_other_words
-from samplerkit.storage.remote.location import is_remote, shown
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from samplerkit.storage.threads import in_threads
+from samplerkit.storage.urls import is_remote, shown
 
 ASKED_AT_A_TIME = 16
 """Sizes that are asked for at the same time."""

@@ -14,7 +14,6 @@ from typing import final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.locks import is_the_file
-from samplerkit.storage.remote.address import identity, shown
 from samplerkit.storage.remote.entry import Entry, entry_of
 from samplerkit.storage.remote.flock import locked, unwritable
 from samplerkit.storage.remote.local_file import LocalFile
@@ -24,6 +23,7 @@ from samplerkit.storage.remote.record import Record, is_intact
 from samplerkit.storage.remote.room import DiskSpace
 from samplerkit.storage.remote.stopping import TICK, Stop
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+from samplerkit.storage.urls import identity, shown
 from samplerkit.storage.user_cache import user_cache_folder
 
 _LOG = logging.getLogger(__name__)

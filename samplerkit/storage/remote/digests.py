@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from samplerkit.storage.remote.address import shown
+from samplerkit.storage.urls import shown
 
 
 def digest_of(digests: Mapping[str, str] | None, url: str) -> str | None:

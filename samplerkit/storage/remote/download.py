@@ -7,7 +7,6 @@ import logging
 from typing import Any, final
 
 from samplerkit.storage.remote.access import Access
-from samplerkit.storage.remote.address import shown
 from samplerkit.storage.remote.counts import Counts
 from samplerkit.storage.remote.faults import Refused, Transient
 from samplerkit.storage.remote.options import RemoteOptions
@@ -15,6 +14,7 @@ from samplerkit.storage.remote.part_file import PartFile
 from samplerkit.storage.remote.retry import retried
 from samplerkit.storage.remote.stopping import Stop
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+from samplerkit.storage.urls import shown
 
 _LOG = logging.getLogger(__name__)
 

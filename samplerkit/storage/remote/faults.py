@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar, final
 
 Result = TypeVar("Result")
+Fault = TypeVar("Fault", bound=Exception)
 
 
 @final
@@ -53,8 +54,8 @@ class Stopped(Exception):  # noqa: N818  # what was begun is not wanted any more
 
 def in_other_words(
     call: Callable[[], Result],
-    kinds: type[Exception] | tuple[type[Exception], ...],
-    said: Callable[[Exception], Exception],
+    kinds: type[Fault] | tuple[type[Fault], ...],
+    said: Callable[[Fault], Exception],
 ) -> Result:
     """Calls, and raises something else in place of an error, which is no part of its chain.
 

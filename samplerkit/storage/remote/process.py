@@ -8,13 +8,13 @@ import weakref
 from typing import Any, final
 
 from samplerkit.storage.remote.access import Access, filesystem_access, web_access
-from samplerkit.storage.remote.address import is_web
 from samplerkit.storage.remote.cache import DiskCache
 from samplerkit.storage.remote.counts import Counts
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.pool import Pool
 from samplerkit.storage.remote.stats import RemoteStats
 from samplerkit.storage.remote.stopping import Stop
+from samplerkit.storage.urls import is_web
 
 
 @final

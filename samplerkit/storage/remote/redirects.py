@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urljoin, urlsplit
 
-from samplerkit.storage.remote.address import is_web
 from samplerkit.storage.remote.faults import Refused
+from samplerkit.storage.urls import is_web
 
 MOST_HOPS = 10
 

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.absent import AbsentError
-from samplerkit.storage.remote.address import shown
 from samplerkit.storage.remote.counts import Counts
 from samplerkit.storage.remote.faults import Absent, Refused, Stopped, Transient, in_other_words
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.stopping import Stop
+from samplerkit.storage.urls import shown
 
 _LOG = logging.getLogger(__name__)
 _FIRST_WAIT = 0.5

@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar, final
 
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.storage.remote.access import Access
-from samplerkit.storage.remote.address import shown
 from samplerkit.storage.remote.cache import Wanted
 from samplerkit.storage.remote.digests import digest_of
 from samplerkit.storage.remote.download import Download
@@ -23,6 +22,7 @@ from samplerkit.storage.remote.retry import plainly, retried
 from samplerkit.storage.remote.stats import RemoteStats
 from samplerkit.storage.remote.stopping import Stop
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Span, Version
+from samplerkit.storage.urls import shown
 
 __all__ = ["LocalFile", "RemoteStorage", "Span", "Version"]
 

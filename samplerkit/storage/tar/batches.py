@@ -10,9 +10,9 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.cache import ReadAheadCache
-from samplerkit.storage.files.shelf import CacheLimits
-from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.ahead.cache import ReadAheadCache
+from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.threads import weakly
 
 MOST_BYTES = 256 << 20

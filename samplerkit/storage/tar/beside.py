@@ -7,13 +7,13 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.location import beside
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.arrays import UnreadableFileError, read_arrays
 from samplerkit.storage.tar.cache import INDEX_SUFFIX
 from samplerkit.storage.tar.index.one import Index, check_numbers, index_of
 from samplerkit.storage.tar.sound import check_index_meta
+from samplerkit.storage.urls import beside
 
 MOST_BYTES = 1 << 30
 """A larger file beside an archive is no index."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError
-from samplerkit.storage.remote.location import is_remote
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.urls import is_remote
 from samplerkit.storage.user_cache import user_cache_folder
 
 INDEX_SUFFIX = ".skidx"

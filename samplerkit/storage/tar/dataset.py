@@ -15,9 +15,9 @@ from samplerkit.order.modes import Mode
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
-from samplerkit.storage.files.lengths import save_lengths
-from samplerkit.storage.files.shelf import CacheLimits
-from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.lengths import save_lengths
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.fluent import Pipeline
 from samplerkit.storage.tar.format.members import Skipped

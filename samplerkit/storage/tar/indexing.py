@@ -14,12 +14,11 @@ from typing import Any
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.files.lengths import lengths_in, lengths_text
+from samplerkit.storage.lengths import lengths_in, lengths_text
 from samplerkit.storage.progress import Progress, silence
-from samplerkit.storage.remote.location import beside, is_remote, shown
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.remote.upload import Uploads
+from samplerkit.storage.remote.store import Uploads
 from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.beside import MOST_BYTES
@@ -28,6 +27,7 @@ from samplerkit.storage.tar.format.members import Flaw
 from samplerkit.storage.tar.index.one import Index, find_index, kept, make_index, read_index
 from samplerkit.storage.tar.names import archive_names, short_names
 from samplerkit.storage.threads import in_threads
+from samplerkit.storage.urls import beside, is_remote, shown
 
 LENGTHS = "lengths.json"
 """What the lengths are called, unless said otherwise."""

@@ -6,9 +6,8 @@ from typing import Any, get_args
 
 from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
-from samplerkit.storage.files.lengths import fetched_lengths, given_lengths
+from samplerkit.storage.lengths import fetched_lengths, given_lengths
 from samplerkit.storage.progress import progress_of
-from samplerkit.storage.remote.location import is_remote, shown
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.cache import Cache
@@ -17,6 +16,7 @@ from samplerkit.storage.tar.reading import Fetching
 from samplerkit.storage.tar.shard_source import ShardSource
 from samplerkit.storage.tar.shards import Shards
 from samplerkit.storage.tar.source import ArchiveSource, Fetch, IndexedSource, OnError
+from samplerkit.storage.urls import is_remote, shown
 
 
 def source_of(

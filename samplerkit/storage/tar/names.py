@@ -11,9 +11,10 @@ from typing import Any
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.storage.globs import matching_files
 from samplerkit.storage.names import expand_braces
-from samplerkit.storage.remote.location import expand, has_pattern, is_remote, local_path, shown
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.store import expand
 from samplerkit.storage.tar.cache import INDEX_SUFFIX
+from samplerkit.storage.urls import has_pattern, is_remote, local_path, shown
 
 
 def archive_names(

@@ -14,9 +14,9 @@ import numpy as np
 
 from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
-from samplerkit.storage.files.cache import ReadAheadCache
-from samplerkit.storage.files.shelf import CacheLimits
-from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.ahead.cache import ReadAheadCache
+from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.batches import Batches, SampleBatch
 from samplerkit.storage.tar.contents import THREADS, Contents

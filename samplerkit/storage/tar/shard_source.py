@@ -12,10 +12,10 @@ import numpy as np
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.process import PerProcess
+from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.remote import with_requests
-from samplerkit.storage.files.shelf import CacheLimits
-from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.per_process import PerProcess
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.contents import (
     THREADS,

@@ -10,7 +10,6 @@ from typing import final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.absent import AbsentError
-from samplerkit.storage.remote.location import is_remote
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
 from samplerkit.storage.remote.version import UNKNOWN_SIZE
@@ -22,6 +21,7 @@ from samplerkit.storage.tar.confirm import agrees, stale
 from samplerkit.storage.tar.format.members import Flaw
 from samplerkit.storage.tar.index.one import Index, empty_index, find_index, found_or_made, kept, make_index
 from samplerkit.storage.tar.reader import Reader, open_plain
+from samplerkit.storage.urls import is_remote
 from samplerkit.storage.user_cache import user_cache_folder
 
 

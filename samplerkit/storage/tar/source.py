@@ -11,8 +11,8 @@ import numpy as np
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.shelf import CacheLimits
-from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.cache import Cache

@@ -11,7 +11,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
-from samplerkit.storage.files.lengths import save_lengths
+from samplerkit.storage.lengths import save_lengths
 from tests.storage.crowd import all_done
 from tests.storage.files.web import serving
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.storage.files import uses
+from samplerkit.storage.ahead import uses
+from samplerkit.storage.ahead.uses import NEVER, Uses
 from samplerkit.storage.files.dataset import FileDataset
-from samplerkit.storage.files.uses import NEVER, Uses
 from tests.storage.files.folders import Watching, write_npz
 
 FILES, ROWS, RANKS = 64, 100, 4

@@ -17,9 +17,9 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.location import expand
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
+from samplerkit.storage.remote.store import expand
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content
 

@@ -12,9 +12,9 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetErro
 from samplerkit.order.arguments import integer
 from samplerkit.order.typing import Ids
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.remote.location import is_remote, shown
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.threads import in_threads
+from samplerkit.storage.urls import is_remote, shown
 
 COUNTING_THREADS = 16
 """Files that are counted at the same time, where counting does not read all of a file."""

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, final
 
-from samplerkit.storage.files.stats import FileStats
+from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.remote.storage import RemoteStorage
 
 

@@ -12,13 +12,9 @@ from dataclasses import replace
 from typing import Any, Generic, final
 
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.content import FileContent
-from samplerkit.storage.files.line import Line
-from samplerkit.storage.files.replacement import Replacement
-from samplerkit.storage.files.rereading import Rereading
-from samplerkit.storage.files.shelf import CacheLimits, Content, Shelf
-from samplerkit.storage.files.stats import FileStats
-from samplerkit.storage.files.uses import Uses
+from samplerkit.storage.ahead.shelf import CacheLimits, Content, Line, Replacement, Shelf
+from samplerkit.storage.ahead.stats import FileStats, Rereading
+from samplerkit.storage.ahead.uses import Uses
 
 STOP_SECONDS = 1.0
 """How long `close` waits for threads that are in the middle of a read."""
@@ -294,7 +290,3 @@ class ReadAheadCache(Generic[Content]):
                     self._unused.discard(file)
                     if not self._is_stopped:  # else it would hold this cache for ever, which holds it
                         self._failures[file] = error
-
-
-FileCache = ReadAheadCache[FileContent]
-"""The files in memory of one process."""
