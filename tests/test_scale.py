@@ -75,7 +75,7 @@ def test_gaps_are_lost_and_overlaps_repeated(intervals, expected):
 
 
 def test_a_deal_that_is_wrong_for_one_rank_is_noticed_in_a_window(monkeypatch):
-    reading = loader_of(job_of("partial"), 7, 3)._progress.reading
+    reading = loader_of(job_of("partial"), 7, 3)._reading
     assert len(read_window(reading, 11)) == 28
     right = Delivery.positions
     monkeypatch.setattr(

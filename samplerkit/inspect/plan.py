@@ -128,7 +128,7 @@ def plan(
     require_counted(view.run.dataset)
     start_seconds, order_bytes = cost_of_a_start(view, epoch)
     reading = view.reading(epoch)
-    delivery, total = reading.delivery, len(reading.order)
+    delivery, total = reading.delivery, len(reading.units)
     pads = seats_of(delivery, pads_of(delivery, np.arange(min(total, view.num_ranks))))
     # Two neighbouring seats differ where any do: the first rank dealt to, and the last.
     readings = [

@@ -11,7 +11,7 @@ import numpy as np
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.inspect.seats import pads_of, seats_of
 from samplerkit.inspect.view import RunView
-from samplerkit.loading.reading import Reading
+from samplerkit.loading.delivery import Reading
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 
@@ -188,7 +188,7 @@ def when(
 
 def _in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
     delivery = reading.delivery
-    positions = reading.order.positions_of(sample)
+    positions = reading.units.order.positions_of(sample)
     seats = seats_of(delivery, np.concatenate([positions, pads_of(delivery, positions)]))
     columns = (seats.ranks, seats.steps, seats.places, seats.positions)
     times = [

@@ -8,10 +8,9 @@ from typing import Any, final
 import torch.utils.data
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
-from samplerkit.loading.delivery import Tail
+from samplerkit.loading.delivery import Reading, Tail
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
-from samplerkit.loading.reading import Reading
 from samplerkit.loading.run import Run
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.order import arguments
@@ -190,7 +189,7 @@ def _made(config: Any, ranks: int | None) -> Loader:
 
 
 def _of_ours(loader: Loader) -> RunView:
-    at = loader.epoch, loader._progress.start
+    at = loader.epoch, loader._cursor.at.start
     return RunView(loader._run, loader.batch_size, loader.tail, *at, num_workers=loader.num_workers)
 
 
@@ -216,7 +215,7 @@ def _of_torch(loader: Any) -> RunView:
         batches.batch_size,
         tail,
         sampler.epoch,
-        sampler._start,
+        sampler._cursor.at.start,
         deals_in_lanes=False,
         drops_last=batches.drop_last,
         num_workers=loader.num_workers,

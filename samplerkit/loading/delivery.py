@@ -1,16 +1,25 @@
-"""Delivery: which positions of the undealt order each rank reads in each step. Arithmetic only."""
+"""Delivery: which positions of the undealt order each rank reads in each step, and so which ids.
+
+A value has no state: a resume is a delivery with another start.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
+from samplerkit.errors import OutOfDatasetError
+from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 
 Tail = Literal["pad", "drop", "ragged"]
 """What becomes of the last samples, which do not fill a global batch."""
+
+EVALUATED_AT_ONCE = 8192
+"""Ids that are computed in one go: a call costs as much for one batch as for some thousand ids."""
 
 
 @dataclass(frozen=True)
@@ -127,3 +136,93 @@ class Delivery:
         lane = np.minimum(np.searchsorted(ends, ranks, side="right"), self.lanes - 1)
         in_lane = firsts[lane] + (ranks - ends[lane] + counts[lane]) * self.lanes
         return np.where(ranks < covered, in_lane, self.total + ranks - covered)
+
+
+@dataclass(frozen=True, eq=False)
+class SampleUnits:
+    """What is dealt: the samples of an order, one a unit. `Reading` asks it for ids, and for no more.
+
+    Args:
+        order: the undealt order of an epoch.
+    """
+
+    order: Order
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def ids(self, dealt: Sequence[Ids]) -> list[Ids]:
+        """Gives the ids of the units that are dealt in some steps; units from the length on are pads."""
+        ids = self.order.ids_at(np.concatenate(dealt) % max(1, len(self)))
+        return np.split(ids, np.cumsum([units.size for units in dealt])[:-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What one rank reads from a position of an epoch on.
+
+    Args:
+        epoch: the epoch, from 0.
+        units: what is dealt.
+        delivery: how its rest is dealt.
+        shard: which rank this is.
+    """
+
+    epoch: int
+    units: SampleUnits
+    delivery: Delivery
+    shard: int
+
+    @property
+    def start(self) -> int:
+        """The position at which it begins."""
+        return self.delivery.start
+
+    @property
+    def steps(self) -> int:
+        """The number of batches."""
+        return self.delivery.steps(self.shard)
+
+    @property
+    def epoch_steps(self) -> int:
+        """The number of batches of this rank in the whole epoch."""
+        return replace(self.delivery, start=0).steps(self.shard)
+
+    def ids(self, step: int) -> Ids:
+        """Gives the ids of one step, pads included.
+
+        Raises:
+            OutOfDatasetError: there is no such step.
+        """
+        return self.units.ids([self.positions(step)])[0]
+
+    def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Tells which samples of a step are pads, that repeat another one to fill the batch."""
+        return self.positions(step) >= len(self.units)
+
+    def positions(self, step: int) -> Ids:
+        """Gives the positions of one step; those from `len(units)` on are pads.
+
+        Raises:
+            OutOfDatasetError: there is no such step.
+        """
+        if not 0 <= step < self.steps:
+            raise OutOfDatasetError("step", f"must be in [0, {self.steps})", step)
+        return self.delivery.positions(self.shard, step)
+
+    def dealt(self, step: int) -> range | Ids:
+        """Gives the positions of a step that there is, as a range where they lie at even distances."""
+        return self.delivery.dealt(self.shard, step)
+
+    def batches(self, first: int = 0, stride: int = 1) -> Iterator[tuple[int, Ids]]:
+        """Iterates over the steps and their ids.
+
+        Args:
+            first: the step to begin with.
+            stride: every how many steps; worker w of n reads each n-th step.
+        """
+        block = stride * max(1, EVALUATED_AT_ONCE // self.delivery.batch_size)
+        for begin in range(first, self.steps, block):
+            chosen = range(begin, min(begin + block, self.steps), stride)
+            ids = self.units.ids([self.delivery.positions(self.shard, step) for step in chosen])
+            yield from zip(chosen, ids, strict=True)

@@ -6,25 +6,23 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Literal, final, get_args
 
-import numpy as np
 import torch
 import torch.utils.data
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
-from samplerkit.loading.agreement import job_agreement
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError, StateError
+from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.stage import DeviceStage, checked_device
 from samplerkit.loading.options import checked_options
-from samplerkit.loading.progress import Progress
 from samplerkit.loading.received import Received
 from samplerkit.loading.request import BadSamples, SkippedSample
-from samplerkit.loading.run import Run
+from samplerkit.loading.run import Readings, Run
 from samplerkit.loading.source import MakeStage, OpenSource, Source
 from samplerkit.loading.stats import LoaderStats
+from samplerkit.loading.steps import CountsSteps
 from samplerkit.loading.torch_names import ForTrainers
 from samplerkit.order import arguments
 from samplerkit.order.order import Order
-from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 
@@ -33,7 +31,7 @@ AfterBreak = Literal["restart", "continue"]
 
 
 @final
-class Loader:
+class Loader(CountsSteps):
     """Reads a dataset in the order of a sampler, and always knows exactly which samples it has handed out.
 
     The loader deals the sampler's undealt order to the ranks of the job, whether a distributed sampler is in
@@ -119,28 +117,28 @@ class Loader:
         named: Any = arguments.choice("tail", tail, get_args(Tail))
         self.tail: Final[Tail] = "drop" if drops else named
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
-        self._after_break = arguments.choice("after_break", after_break, get_args(AfterBreak))
+        goes_on = arguments.choice("after_break", after_break, get_args(AfterBreak)) == "continue"
         skips: Any = arguments.choice("bad_samples", bad_samples, get_args(BadSamples))
         self._make_stage: MakeStage | None = None
         if device is not None:
             self._make_stage = partial(DeviceStage, device=checked_device(device))
         self._agreement_seconds = agreement_seconds
+        self._readings = Readings(self._run, self.batch_size, self.tail)
         self._source: Final = Source(
             self._run,
+            self._readings,
             self.num_workers,
-            self.batch_size,
-            self.tail,
             skips,
             checked_options(dataloader_options, self.num_workers),
             seed_draws=arguments.boolean("seed_draws", seed_draws),
         )
-        self._received: Final = Received(self.dataset if self.num_workers else None)
-        self._progress: Final = Progress(self._run, self.batch_size, self.tail)
+        self._received = Received(self.dataset if self.num_workers else None)
+        self._cursor = Cursor(self._readings.reached, waits=True, goes_on=goes_on)
 
     @property
     def epoch(self) -> int:
         """The current epoch: the one being read, or the one that the next iteration reads."""
-        return self._progress.epoch
+        return self._cursor.epoch
 
     @property
     def world(self) -> World:
@@ -150,7 +148,7 @@ class Loader:
     @property
     def order(self) -> Order:
         """The undealt order of the current epoch."""
-        return self._run.undealt(self._progress.epoch)
+        return self._run.undealt(self._cursor.epoch)
 
     @property
     def fingerprint(self) -> str:
@@ -162,38 +160,12 @@ class Loader:
         """Where trainers look for `set_epoch`: here, or on the `sampler` of it."""
         return ForTrainers(self)
 
-    def __len__(self) -> int:
-        """The number of batches in a whole epoch of this rank."""
-        return self._progress.epoch_steps
-
-    @property
-    def remaining(self) -> int:
-        """The number of batches of this rank that are not handed out yet."""
-        return self._progress.remaining
-
-    @property
-    def epoch_step(self) -> int:
-        """The batches of the whole epoch without those that remain, for a progress bar of `len(loader)`.
-
-        A resume leaves it as it was. On another number of ranks it counts in the steps of these.
-
-        Example:
-            >>> import samplerkit as sk
-            >>> loader = sk.Loader(range(10), sk.SequentialSampler(), batch_size=2)
-            >>> loader.load_state_dict(loader.state_dict(step=3))
-            >>> [(loader.epoch_step, loader.remaining, len(loader), loader.step) for batch in loader]
-            [(4, 1, 5, 1), (5, 0, 5, 2)]
-        """
-        return self._progress.epoch_steps - self._progress.remaining
-
-    @property
-    def steps_left(self) -> int:
-        """The number of batches of this rank from where this loader began the epoch, read or not."""
-        return self._progress.reading.steps
-
     @property
     def skipped(self) -> tuple[SkippedSample, ...]:
-        """The samples that could not be read and were left out of the batches handed out so far."""
+        """The samples that could not be read and were left out of the batches handed out so far.
+
+        The latest 10,000 are kept; `stats.skipped` counts all.
+        """
         return tuple(self._received.skipped)
 
     @property
@@ -220,36 +192,7 @@ class Loader:
             ArgumentTypeError: no integer.
             ArgumentValueError: negative.
         """
-        self._progress.set_epoch(arguments.epoch(epoch))
-
-    def ids(self, step: int) -> Ids:
-        """Gives the ids of the samples that this rank reads in a step, pads included.
-
-        Of a step that was handed out, the samples that were skipped are left out, here and in `pads`.
-
-        Args:
-            step: in [0, steps of this delivery), counted from where this loader began the epoch.
-
-        Raises:
-            OutOfDatasetError: there is no such step.
-        """
-        return self._received.ids(self._progress.reading, step)
-
-    def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Tells which samples of a step repeat another one to fill the batch, so that metrics leave them out.
-
-        Args:
-            step: as for `ids`; the batch handed out last is `loader.step - 1`.
-
-        Returns:
-            bool array of shape (samples,).
-        """
-        return self._received.pads(self._progress.reading, step)
-
-    @property
-    def step(self) -> int:
-        """How many batches have been handed out since this loader began the epoch."""
-        return self._progress.delivered
+        self._cursor.set_epoch(arguments.epoch(epoch))
 
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
         """Gives the state after the batches handed out: JSON values, under 4 KB, on every rank the same.
@@ -270,8 +213,11 @@ class Loader:
             >>> loader.state_dict(step=3)["position"]
             6
         """
-        steps = self._progress.delivered if step is None else arguments.integer("step", step)
-        return self._progress.state_after(steps).to_dict()
+        if step is not None:
+            step, last = arguments.integer("step", step), self._reading.delivery.job_steps
+            if not 0 <= step <= last:
+                raise OutOfDatasetError("step", f"must be in [0, {last}]", step)
+        return self._run.state(*self._cursor.place(step), self.tail).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
         """Makes the next iteration begin where a saved state stands, on any number of ranks and workers.
@@ -285,17 +231,17 @@ class Loader:
             StateError: the state is damaged, of a newer schema, or of another run; or an iteration is under
                 way.
         """
-        if self._progress.iteration is not None:
+        if self._cursor.at.is_open:
             raise StateError(
                 "state", "cannot be loaded while an iteration is under way", mend="load before iterating"
             )
         saved = self._run.restore(state, self.tail, allow)
         self.close()  # workers that live on know the constants of before
-        self._progress.go_to(saved.epoch, saved.position)
+        self._cursor.go_to(saved.epoch, saved.position)
 
     def close(self) -> None:
         """Ends the iteration and the workers. The loader can be used again; it then starts new ones."""
-        self._progress.end_iteration(self._progress.iteration)
+        self._cursor.end(self._cursor.at)
         self._source.close()
 
     def __enter__(self) -> Loader:
@@ -311,39 +257,31 @@ class Loader:
             make_stage: puts a stage, such as a `DeviceStage`, behind an iterator of batches.
             run_ahead: as for the loader.
         """
-        progress = self._progress
-        iteration = progress.begin_iteration(goes_on=self._after_break == "continue")
-        reading, is_finished = progress.reading, False
+        iteration = self._cursor.begin()
+        reading, is_at_its_end = self._reading, False
         opened: OpenSource | None = None
-        self._received.begin(reading, self.worker_pids)
+        self._received.begin(iteration, self.worker_pids)
         try:
-            self._require_agreement()
+            self._run.require_agreement(reading, self.tail, self._agreement_seconds)
             if reading.steps:  # else nothing is started, and nothing can run ahead
                 opened = self._source.open(reading, make_stage, run_ahead=run_ahead)
                 for step in range(reading.steps):
-                    batch = self._next(opened, step)
-                    # Nothing is called between these two lines, so no signal handler can come between them.
-                    progress.delivered = step + 1
+                    self._received.ask()
+                    batch = self._received.take(step, opened.next())
+                    # The loop's batch and the number change together: nothing is called between these two
+                    # lines, so neither a signal handler nor Ctrl-C can come between them.
+                    iteration.taken = step + 1
                     yield batch
+                    # A batch may be large, and the loop is done with it.
                     del batch
-                    if progress.iteration is not iteration:
+                    if not iteration.is_open:
                         raise StateError("iteration", "was ended by a newer one or by close()")
-            is_finished = True
+            is_at_its_end = True
         finally:
-            if opened is not None and is_finished and run_ahead:
+            # A break comes here, an error of the dataset, of a worker or of the loop, a handler that raised,
+            # and the end. First what a state says: what follows may wait for workers, and be interrupted.
+            self._cursor.end(iteration, at_its_end=is_at_its_end)
+            if opened is not None and is_at_its_end and run_ahead:
                 opened.next_epoch = reading.epoch + 1
             elif opened is not None:
                 self._source.release(opened)
-            progress.end_iteration(iteration, at_its_end=is_finished)
-
-    def _next(self, opened: OpenSource, step: int) -> Any:
-        self._received.ask()
-        return self._received.take(step, opened.next())
-
-    def _require_agreement(self) -> None:
-        agreement = job_agreement() if self.world.num_shards > 1 else None
-        if agreement is not None:
-            identity = self._progress.state_after(0).to_dict()
-            del identity["checksum"]
-            identity |= {"order": self.fingerprint, "batch_size": self.batch_size}
-            agreement.require(identity, self._agreement_seconds)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Collection
 from typing import Any, final
 
 import numpy as np
 
-from samplerkit.loading.reading import Reading
+from samplerkit.loading.cursor import Iteration
+from samplerkit.loading.delivery import Reading
 from samplerkit.loading.request import Answer, Report, SkippedSample
 from samplerkit.loading.stats import LoaderStats, Waits
 from samplerkit.order.typing import Ids
 
 _log = logging.getLogger("samplerkit")
+
+MOST_SKIPPED = 10_000
+"""Skipped samples that are kept, the latest ones: a run of months may skip the same ones in each epoch."""
 
 
 @final
@@ -26,15 +31,16 @@ class Received:
             its own `stats` has them too. None in a loader without workers.
 
     Attributes:
-        skipped: the samples that were left out, since the loader was made.
+        skipped: the latest samples that were left out, since the loader was made.
     """
 
     def __init__(self, dataset: Any) -> None:
-        self.skipped: list[SkippedSample] = []
+        self.skipped: deque[SkippedSample] = deque(maxlen=MOST_SKIPPED)
+        self._skipped = 0
         self._places: dict[int, list[int]] = {}
         self._stand_ins: dict[int, int] = {}
         self._logged: set[str] = set()
-        self._reading: Reading | None = None
+        self._iteration: Iteration | None = None
         self._waits = Waits()
         self._begun = self._asked = self._last = time.perf_counter()
         self._of_workers: dict[int, Any] = {}
@@ -42,14 +48,14 @@ class Received:
         if callable(count := getattr(dataset, "count_workers", None)):
             count(self.of_workers)
 
-    def begin(self, reading: Reading, workers: Collection[int]) -> None:
+    def begin(self, iteration: Iteration, workers: Collection[int]) -> None:
         """Begins the figures of an iteration.
 
         Args:
-            reading: what it reads.
+            iteration: which.
             workers: the process ids of the workers that live on from the one before.
         """
-        self._waits, self._reading = Waits(), reading
+        self._waits, self._iteration = Waits(), iteration
         self._places.clear()
         self._stand_ins.clear()
         self._begun = self._asked = self._last = time.perf_counter()
@@ -69,6 +75,7 @@ class Received:
         for skipped in answer.skipped:
             self._tell(skipped)
             self.skipped.append(skipped)
+            self._skipped += 1
             self._places.setdefault(step, []).append(skipped.place)
         if answer.stand_in is not None:
             self._stand_ins[step] = answer.stand_in
@@ -76,22 +83,28 @@ class Received:
             self._of_workers[answer.report.pid] = answer.report.stats
         return answer.batch
 
-    def ids(self, reading: Reading, step: int) -> Ids:
-        """Gives the ids of a step without those of the samples that were left out of it."""
-        ids = reading.ids(step)
-        if reading is self._reading and step in self._stand_ins:
-            return np.array([self._stand_ins[step]])
-        return self._present(reading, step, ids)
+    def ids(self, iteration: Iteration, reading: Reading, step: int) -> Ids:
+        """Gives the ids of a step without those of the samples that were left out of it.
 
-    def pads(self, reading: Reading, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        Args:
+            iteration: the current one; of another one than what was received, nothing was left out yet.
+            reading: what it reads.
+            step: the step.
+        """
+        ids = reading.ids(step)
+        if iteration is self._iteration and step in self._stand_ins:
+            return np.array([self._stand_ins[step]])
+        return self._present(iteration, step, ids)
+
+    def pads(self, iteration: Iteration, reading: Reading, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Likewise tells which of the rest are pads: a sample that stands in for a whole batch is one."""
         pads = reading.pads(step)
-        if reading is self._reading and step in self._stand_ins:
+        if iteration is self._iteration and step in self._stand_ins:
             return np.array([True])
-        return self._present(reading, step, pads)
+        return self._present(iteration, step, pads)
 
-    def _present(self, reading: Reading, step: int, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        places = self._places.get(step) if reading is self._reading else None
+    def _present(self, iteration: Iteration, step: int, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        places = self._places.get(step) if iteration is self._iteration else None
         return values if places is None else np.delete(values, places)
 
     def _tell(self, skipped: SkippedSample) -> None:
@@ -109,13 +122,13 @@ class Received:
         """
         waits = self._waits
         return LoaderStats(
-            epoch=0 if self._reading is None else self._reading.epoch,
+            epoch=0 if self._iteration is None else self._iteration.epoch,
             batches=waits.number,
             first_wait=waits.first,
             total_wait=waits.total,
             longest_wait=waits.longest,
             seconds=self._last - self._begun,
-            skipped=len(self.skipped),
+            skipped=self._skipped,
             dataset=_sum(of_dataset, self.of_workers()),
         )
 

@@ -12,8 +12,8 @@ from torch.utils.data import StackDataset, Subset
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from samplerkit.errors import DatasetError
+from samplerkit.loading.delivery import Reading
 from samplerkit.loading.generators import seed_generators
-from samplerkit.loading.reading import Reading
 from samplerkit.loading.worker import seed_worker
 from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentTypeError, StateError
+from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.default_order import default_sampler
-from samplerkit.loading.delivery import Delivery, Tail
+from samplerkit.loading.delivery import Delivery, Reading, SampleUnits, Tail
 from samplerkit.loading.identity import describe_chain, describe_dataset, describe_looks, seeds_of
-from samplerkit.loading.reading import Reading
 from samplerkit.loading.state import State
 from samplerkit.loading.world import detect_world
 from samplerkit.order.once import once
@@ -92,7 +92,7 @@ class Run:
             rotation=0 if deal is None else max(0, deal.offset),
             lanes=self.recipe.woven_lanes(self.dataset, self.constants),
         )
-        return Reading(epoch, order, delivery, self.world.shard_id)
+        return Reading(epoch, SampleUnits(order), delivery, self.world.shard_id)
 
     def state(self, epoch: int, position: int, tail: str) -> State:
         """Gives the state of this run at a position of an epoch."""
@@ -109,6 +109,28 @@ class Run:
             sampler=sampler,
             num_shards=self.world.num_shards if self.deals_below_the_root else None,
         )
+
+    def require_agreement(self, reading: Reading, tail: str, seconds: float) -> None:
+        """Compares what the ranks of the job begin to read.
+
+        Args:
+            reading: what this one begins.
+            tail: what becomes of the last samples.
+            seconds: how long the ranks wait for one another.
+
+        Raises:
+            DisagreementError: another rank begins something else.
+        """
+        agreement = job_agreement() if self.world.num_shards > 1 else None
+        if agreement is not None:
+            state = self.state(reading.epoch, reading.start, tail)
+            identity = {
+                **state.to_dict(),
+                "order": state.fingerprint,
+                "batch_size": reading.delivery.batch_size,
+            }
+            del identity["checksum"]
+            agreement.require(identity, seconds)
 
     def restore(self, saved: Any, tail: str, allow: Collection[str] = ()) -> State:
         """Takes over the constants of a saved state that fits this run.
@@ -135,3 +157,39 @@ class Run:
     def _described(self) -> tuple[str, str]:
         looks = describe_looks(self.recipe, self.dataset)
         return describe_dataset(self.dataset) + looks, describe_chain(self.recipe)
+
+
+@final
+class Readings:
+    """What this process reads of a run, from any place on: the arithmetic of a loader's cursor.
+
+    Args:
+        run: the recipe over the dataset in the job.
+        batch_size: samples a rank and step.
+        tail: what becomes of the last samples, which do not fill a global batch.
+    """
+
+    def __init__(self, run: Run, batch_size: int, tail: Tail) -> None:
+        self._run = run
+        self._batch_size = batch_size
+        self._tail: Tail = tail
+        self._last: tuple[RunConstants, Reading] | None = None
+
+    def __call__(self, epoch: int, start: int) -> Reading:
+        """Gives the reading from a position of an epoch on; the last one asked for is kept."""
+        if self._last is not None:
+            constants, last = self._last
+            if (last.epoch, last.start) == (epoch, start) and constants == self._run.constants:
+                return last
+        reading = self._run.reading(epoch, start, self._batch_size, self._tail)
+        self._last = (self._run.constants, reading)
+        return reading
+
+    def reached(self, epoch: int, start: int, steps: int) -> tuple[int, bool]:
+        """Gives the position after some steps of all ranks, and whether nothing is left to any of them."""
+        delivery = self(epoch, start).delivery
+        return delivery.position_after(steps), delivery.is_over_after(steps)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A worker makes readings of its own: an order can be large to send."""
+        return {**self.__dict__, "_last": None}

@@ -11,10 +11,9 @@ import torch
 import torch.utils.data
 
 from samplerkit.errors import ArgumentValueError
-from samplerkit.loading.delivery import Tail
+from samplerkit.loading.delivery import Reading
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.identity import seed_of_draws
-from samplerkit.loading.reading import Reading
 from samplerkit.loading.request import (
     AnswerCollate,
     BadSamples,
@@ -23,7 +22,7 @@ from samplerkit.loading.request import (
     present_reader,
     reports_stats,
 )
-from samplerkit.loading.run import Run
+from samplerkit.loading.run import Readings, Run
 from samplerkit.loading.watch import Watched
 from samplerkit.loading.worker import end_with_parent, prepare_for_workers
 
@@ -51,9 +50,8 @@ class Source:
 
     Args:
         run: the recipe over the dataset.
+        readings: what this process reads of it.
         num_workers: worker processes.
-        batch_size: samples a rank and step.
-        tail: the loader's tail.
         bad_samples: what becomes of a sample that cannot be read.
         options: of the DataLoader, from `checked_options`.
         seed_draws: whether the process-wide generators are seeded for each draw.
@@ -62,9 +60,8 @@ class Source:
     def __init__(
         self,
         run: Run,
+        readings: Readings,
         num_workers: int,
-        batch_size: int,
-        tail: Tail,
         bad_samples: BadSamples,
         options: dict[str, Any],
         *,
@@ -72,7 +69,7 @@ class Source:
     ) -> None:
         self._run = run
         self._num_workers = num_workers
-        self._reading = partial(run.reading, batch_size=batch_size, tail=tail)
+        self._readings = readings
         self._bad_samples = bad_samples
         self._options = options
         self._seed_draws = seed_draws
@@ -114,7 +111,7 @@ class Source:
             self._dataloader = self._torch_loader()
             if self._num_workers:
                 prepare_for_workers()
-        self._requests.make = partial(_requests, reading, self._reading if run_ahead else None)
+        self._requests.make = partial(_requests, reading, self._readings if run_ahead else None)
         keeps_workers = bool(self._options.get("persistent_workers"))
         self._open = OpenSource(
             Watched(iter(self._dataloader)),
@@ -149,7 +146,7 @@ class Source:
             seed_of_draws(self._run.recipe),
             self._run.world.shard_id,
             self._bad_samples,
-            self._reading if wants_to_know else None,
+            self._readings if wants_to_know else None,
             reports=reports,
             seed_draws=self._seed_draws,
         )

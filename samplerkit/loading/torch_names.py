@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol, final
 
+from samplerkit.loading.cursor import Cursor
+from samplerkit.order import arguments
 from samplerkit.order.world import World
 
 
@@ -42,6 +44,33 @@ class TorchNames(ABC):
     def total_size(self) -> int:
         """torch's name for the number of samples of all shards, repeats included."""
         return self.num_samples * self.num_replicas
+
+
+class EpochByCursor:
+    """The epoch of a sampler for torch, by its cursor; as with torch's own, it can be assigned too."""
+
+    _cursor: Cursor
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch: the one being read, or the one that the next iteration reads."""
+        return self._cursor.epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self._cursor.go_to(epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that the next iteration reads; the current one keeps the position of a loaded state.
+
+        Raises:
+            ArgumentTypeError: no integer.
+            ArgumentValueError: out of range.
+        """
+        self._cursor.set_epoch(self._checked_epoch(epoch))
+
+    def _checked_epoch(self, epoch: int) -> int:
+        return arguments.epoch(epoch)
 
 
 class HasEpochs(Protocol):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, final
 
 import torch.utils.data
 
 from samplerkit.errors import ArgumentTypeError
+from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.run import Run
-from samplerkit.loading.state import State
-from samplerkit.loading.torch_names import TorchNames
+from samplerkit.loading.torch_names import EpochByCursor, TorchNames
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import Deal
@@ -22,7 +23,7 @@ from samplerkit.samplers.base import Sampler
 
 
 @final
-class TorchSampler(TorchNames, torch.utils.data.DistributedSampler[int]):  # type: ignore[override]  # torch has plain attributes
+class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSampler[int]):  # type: ignore[override]  # torch has plain attributes
     """Lets a plain torch `DataLoader` read a dataset in the order of a samplerkit sampler.
 
     That is not resume-exact in mid-epoch: workers take ids ahead of the loop, so a state that is saved there
@@ -57,9 +58,7 @@ class TorchSampler(TorchNames, torch.utils.data.DistributedSampler[int]):  # typ
         self._run = Run(sampler, dataset, world)
         self.recipe = self._run.recipe
         self.dataset = dataset
-        self.epoch = 0
-        self._start = 0
-        self._yielded = 0
+        self._cursor = Cursor(partial(_reached, self._run))
 
     @property
     def world(self) -> World:
@@ -69,46 +68,28 @@ class TorchSampler(TorchNames, torch.utils.data.DistributedSampler[int]):  # typ
     @property
     def order(self) -> Order:
         """The order in which this process reads the current epoch, from the position of a loaded state on."""
-        return self._order_from(self._start)
+        return self._order_from(self.epoch, self._cursor.at.start)
 
     def __iter__(self) -> Iterator[int]:
-        for chunk in self._chunks(CHUNK):
+        iteration = self._cursor.begin()
+        for chunk in self._order_from(iteration.epoch, iteration.start).chunks(CHUNK):
             for index in chunk.tolist():
-                self._yielded += 1
+                iteration.taken += 1
                 yield index
+        self._cursor.end(iteration, at_its_end=True)
 
     def batches(self, size: int) -> Iterator[Ids]:
         """Iterates over the rest of the epoch in arrays of `size` ids, then moves on to the next epoch."""
-        for chunk in self._chunks(size * max(1, CHUNK // size)):
+        iteration = self._cursor.begin()
+        for chunk in self._order_from(iteration.epoch, iteration.start).chunks(size * max(1, CHUNK // size)):
             for start in range(0, chunk.size, size):
                 # A last batch that is smaller is a whole step all the same, in which other shards have more.
-                self._yielded += size
+                iteration.taken += size
                 yield chunk[start : start + size]
-
-    def _chunks(self, size: int) -> Iterator[Ids]:
-        if self._is_over:
-            self.epoch += 1
-        if self._yielded:
-            self._start = self._yielded = 0
-        epoch = self.epoch
-        yield from self.order.chunks(size)
-        self._start = self._yielded = 0
-        if self.epoch == epoch:
-            self.epoch = epoch + 1
+        self._cursor.end(iteration, at_its_end=True)
 
     def __len__(self) -> int:
-        return len(self._order_from(0))
-
-    def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch that the next iteration reads; the current one keeps the position of a loaded state.
-
-        Raises:
-            ArgumentTypeError: no integer.
-            ArgumentValueError: negative.
-        """
-        epoch = arguments.epoch(epoch)
-        if epoch != self.epoch or self._is_over:
-            self.epoch, self._start, self._yielded = epoch, 0, 0
+        return len(self._order_from(self.epoch, 0))
 
     def state_dict(self) -> dict[str, Any]:
         """Gives the state after the ids that were handed out, for torchdata's `StatefulDataLoader`.
@@ -116,7 +97,7 @@ class TorchSampler(TorchNames, torch.utils.data.DistributedSampler[int]):  # typ
         That loader keeps the state that belongs to each batch. A plain DataLoader does not: its workers take
         ids ahead of what the loop has received, so there this state is ahead too. Use `Loader`.
         """
-        return self._state().to_dict()
+        return self._run.state(*self._cursor.place(), self._tail).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin where a saved state stands.
@@ -125,36 +106,26 @@ class TorchSampler(TorchNames, torch.utils.data.DistributedSampler[int]):  # typ
             StateError: the state is damaged, of a newer schema, or of another run.
         """
         saved = self._run.restore(state, self._tail)
-        self.epoch, self._start, self._yielded = saved.epoch, saved.position, 0
+        self._cursor.go_to(saved.epoch, saved.position)
 
     @property
     def _tail(self) -> str:
         deal = self.recipe.root_deal(self.dataset)
         return "pad" if deal is None or deal.offset < 0 else "ragged"
 
-    def _order_from(self, position: int) -> Order:
+    def _order_from(self, epoch: int, position: int) -> Order:
         if not self._run.deals_below_the_root:
             deal = self.recipe.root_deal(self.dataset) or Deal()
-            return deal.shard(self._run.undealt(self.epoch), self.world, position)
-        order = self.recipe.order(self.dataset, self.epoch, world=self.world)
+            return deal.shard(self._run.undealt(epoch), self.world, position)
+        order = self.recipe.order(self.dataset, epoch, world=self.world)
         return Shard(order, 1, 0, padded=False, start=position // self.world.num_shards)
 
-    @property
-    def _position(self) -> int:
-        """The position up to which all shards together have read the order."""
-        return self._start + self._yielded * self.world.num_shards
 
-    @property
-    def _is_over(self) -> bool:
-        """Whether all shards were handed all ids: a reader that counts them does not ask for the end."""
-        return self._yielded > 0 and self._position >= len(self._run.undealt(self.epoch))
-
-    def _state(self) -> State:
-        position = self._position
-        # Not of this shard's ids: where they differ by one, others may have one left.
-        if 0 < position >= len(self._run.undealt(self.epoch)):
-            return self._run.state(self.epoch + 1, 0, self._tail)
-        return self._run.state(self.epoch, position, self._tail)
+def _reached(run: Run, epoch: int, start: int, ids: int) -> tuple[int, bool]:
+    """How far all shards together are, each of which was handed so many ids."""
+    position = start + ids * run.world.num_shards
+    # Not by this shard's ids: where shards differ by one, others may have one left.
+    return position, 0 < position >= len(run.undealt(epoch))
 
 
 @final

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import samplerkit as sk
-from samplerkit.loading.reading import Reading
+from samplerkit.loading.delivery import Reading
 
 LOOKED_UP = 256
 """How many ids of a step are looked up in the order's inverse, about."""
@@ -126,7 +126,7 @@ def read_window(reading: Reading, step: int) -> np.ndarray[Any, Any]:
         AssertionError: the ranks' positions are not the step's, each once, or the order does not find the
             positions of these ids again.
     """
-    delivery, order = reading.delivery, reading.order
+    delivery, order = reading.delivery, reading.units.order
     ranks = [dataclasses.replace(reading, shard=rank) for rank in range(delivery.num_shards)]
     parts = [rank.positions(step) for rank in ranks]
     positions = np.concatenate(parts)
@@ -179,11 +179,11 @@ def simulate(
         again += (steps - kept) * ranks * job.batch
         if number in looked_at:
             window = random.randrange(min(kept, loader.steps_left))
-            ids_of[loader.epoch].append(read_window(loader._progress.reading, window))
+            ids_of[loader.epoch].append(read_window(loader._reading, window))
         while kept:
             some = min(kept, loader.steps_left)
             after = loader.state_dict(step=some)
-            delivery = loader._progress.reading.delivery
+            delivery = loader._reading.delivery
             end = delivery.position_after(some)
             delivered = delivery.samples(0) * ranks if some == loader.steps_left else end - delivery.start
             stretches.append(

@@ -21,15 +21,15 @@ BUGS = [
     Bug(
         "a state is loaded in the middle of an iteration",
         "Loader.load_state_dict",
-        "self._progress.iteration is not None",
-        "self._progress.iteration is False",
+        "self._cursor.at.is_open",
+        "self._cursor.at.is_finished",
         "tests/loading/test_loader_states.py::test_a_state_cannot_be_loaded_while_an_iteration_is_under_way",
     ),
     Bug(
         "a break is answered by the other choice",
-        "Progress.begin_iteration",
-        "self.position if goes_on else 0",
-        "0 if goes_on else self.position",
+        "Cursor.upcoming",
+        "self._goes_on",
+        "not self._goes_on",
         f"{LOADER}::test_after_an_early_break_the_epoch_begins_anew_or_goes_on",
     ),
     Bug(
@@ -49,8 +49,8 @@ BUGS = [
     Bug(
         "a mixture starts over",
         "Loader.load_state_dict",
-        "self._progress.go_to(saved.epoch, saved.position)",
-        "self._progress.go_to(saved.epoch)",
+        "self._cursor.go_to(saved.epoch, saved.position)",
+        "self._cursor.go_to(saved.epoch)",
         "tests/samplers/test_mixture.py::test_a_mixture_goes_on_with_other_ranks_after_a_source_has_ended",
     ),
     Bug(
@@ -63,8 +63,8 @@ BUGS = [
     Bug(
         "the first pad is taken for a sample",
         "Reading.pads",
-        "self.positions(step) >= len(self.order)",
-        "self.positions(step) > len(self.order)",
+        "self.positions(step) >= len(self.units)",
+        "self.positions(step) > len(self.units)",
         "tests/loading/test_uneven_ranks.py",
     ),
     Bug(
@@ -98,8 +98,8 @@ BUGS = [
     Bug(
         "a signal that ends the loop takes a batch back",
         "Loader.iterate_on",
-        "progress.delivered = step + 1",
-        "progress.delivered = step",
+        "iteration.taken = step + 1",
+        "iteration.taken = step",
         "tests/loading/test_endings.py",
     ),
     Bug(
@@ -111,9 +111,9 @@ BUGS = [
     ),
     Bug(
         "ids travel in 32 bits",
-        "Reading.batches",
-        "np.concatenate(positions) % len(self.order)",
-        "(np.concatenate(positions) % len(self.order)).astype(np.int32).astype(np.int64)",
+        "SampleUnits.ids",
+        "np.concatenate(dealt) % max(1, len(self))",
+        "(np.concatenate(dealt) % max(1, len(self))).astype(np.int32).astype(np.int64)",
         "tests/loading/test_huge_datasets.py",
     ),
     Bug(

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from samplerkit.loading.delivery import Delivery
+from samplerkit.loading.delivery import Delivery, Reading
 from samplerkit.loading.loader import Loader
-from samplerkit.loading.reading import Reading
 from tests.campaigns.ledgers.counted import Ledger
 from tests.campaigns.ledgers.script import run_case
 

@@ -73,6 +73,30 @@ def test_skipped_samples_count_as_consumed_in_the_state():
     assert {skip.id for skip in (*whole.skipped, *rest.skipped)} == BAD
 
 
+class MostlyDamaged:
+    """Only the last sample can be read."""
+
+    def __len__(self):
+        return 5_100
+
+    def __getitem__(self, index):
+        if index < 5_099:
+            raise OSError("damaged")
+        return index
+
+
+def test_the_latest_ten_thousand_skipped_samples_are_kept_and_all_are_counted(caplog):
+    loader = sk.Loader(MostlyDamaged(), sk.SequentialSampler(), batch_size=5_100, bad_samples="skip")
+    with caplog.at_level(logging.ERROR, "samplerkit"):
+        assert [batch.tolist() for _ in range(2) for batch in loader] == [[5_099]] * 2
+    assert loader.stats.skipped == 10_198
+    assert [(skip.epoch, skip.id) for skip in (loader.skipped[0], loader.skipped[-1])] == [
+        (0, 198),
+        (1, 5_098),
+    ]
+    assert len(loader.skipped) == 10_000
+
+
 def test_only_skips_of_batches_that_were_handed_out_are_counted():
     loader = sk.Loader(Damaged(), sk.SequentialSampler(), batch_size=3, num_workers=1, bad_samples="skip")
     with loader:

@@ -14,8 +14,9 @@ from samplerkit.compat.partially_shuffle.order import LocalShuffle, block_within
 from samplerkit.compat.partially_shuffle.state import require_agreement, state_of
 from samplerkit.compat.torch.part import Part
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
+from samplerkit.loading.cursor import Cursor, Place
 from samplerkit.loading.state import State
-from samplerkit.loading.torch_names import TorchNames
+from samplerkit.loading.torch_names import EpochByCursor, TorchNames
 from samplerkit.loading.world import detect_world
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal
@@ -26,7 +27,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 
 
 class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch has plain attributes
-    TorchNames, torch.utils.data.DistributedSampler[Item]
+    TorchNames, EpochByCursor, torch.utils.data.DistributedSampler[Item]
 ):
     """Reads files in place of the dataset, and hands it whole batches of arrays, shuffled within a buffer.
 
@@ -123,7 +124,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         if self.pools not in {1, 2}:
             raise ArgumentRangeError("pools", "must be 1 or 2", self.pools)
         self.seed = arguments.seed(seed)
-        self.epoch = 0
+        self._cursor = Cursor(self._reached)
         self._given = Deal(
             arguments.optional_integer("num_replicas", num_replicas), arguments.optional_integer("rank", rank)
         )
@@ -133,10 +134,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         total = arguments.optional_integer("total_size", total_size) if files_len is None else None
         self._source = DatasetFiles(dataset, reader, files_len, total, self.file_buffer, remote)
         self._lanes: int | None = None
-        self._start = 0
-        self._done = 0
         self._is_placed = False
-        self._iteration: object | None = None
         self._readers: list[BatchReader] = []
         self._stats = FileStats()
         self._has_told = False
@@ -165,17 +163,16 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             self._source.reset()
         self._is_placed = False
         # An iteration belongs to the epoch that is set when it is made.
-        return self._read(self.epoch, 0 if self._done else self._start)
+        return self._read(self._cursor.upcoming)
 
-    def _read(self, epoch: int, start: int) -> Iterator[Item]:
-        table = self._source.table()
+    def _read(self, place: Place) -> Iterator[Item]:
+        table, (epoch, start) = self._source.table(), place
         require_agreement(self._state(table, epoch, start), self.world)
         shuffled = self._shuffle(table)
         order = self._part(table, start).of_order(
             shuffled.undealt_order(table.layout, self._lane_count(), epoch)
         )
-        iteration = self._iteration = object()
-        self._start, self._done = start, 0
+        iteration = self._cursor.begin(place)
         reader = BatchReader(table, self._source.reader, self.file_buffer, is_logged=self.debug)
         self._readers.append(reader)
         at_exit = weakref.finalize(self, reader.stop)
@@ -184,18 +181,14 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             for ids in batches(order, self.batch_size):
                 item = reader.read(ids)
                 self._has_told = self._has_told or reader.tell_of_rereading(shuffled)
-                # An older iteration that somebody still holds must not count for a newer one.
-                if self._iteration is iteration:
-                    self._done += ids.size
+                iteration.taken += ids.size
                 yield item
         finally:
             at_exit.detach()
             reader.close()
             self._readers.remove(reader)
             self._stats += reader.stats
-        if self._iteration is iteration:
-            self._start = self._done = 0
-            self.epoch = epoch + 1
+        self._cursor.end(iteration, at_its_end=True)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads.
@@ -206,12 +199,10 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             ArgumentTypeError: no integer.
             ArgumentValueError: negative.
         """
-        epoch = arguments.epoch(epoch)
-        if epoch != self.epoch or (self._done and self._is_over):
-            self._done, self._iteration = 0, None
-            if not self._is_placed:
-                self._start = 0
-        self.epoch = epoch
+        if self._is_placed:
+            self._cursor.go_to(self._checked_epoch(epoch), self._cursor.at.start)
+        else:
+            super().set_epoch(epoch)
 
     def find_ckpt_position(self, step: int) -> None:
         """Makes the next iteration begin after some items of the epoch: by arithmetic, nothing is read.
@@ -227,7 +218,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         if steps < 0:
             raise ArgumentValueError("step", "must not be negative", steps)
         self._source.reset()
-        self._start, self._done, self._iteration = steps * self.batch_size * self.num_replicas, 0, None
+        self._cursor.go_to(self.epoch, steps * self.batch_size * self.num_replicas)
         self._is_placed = True
 
     def state_dict(self) -> dict[str, Any]:
@@ -236,10 +227,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         torchdata's `StatefulDataLoader` keeps the state that belongs to each batch. A plain DataLoader with
         workers takes items ahead of your loop: there count the steps, and use `find_ckpt_position`.
         """
-        table = self._source.table()
-        if self._is_over:
-            return self._state(table, self.epoch + 1, 0).to_dict()
-        return self._state(table, self.epoch, self._position).to_dict()
+        return self._state(self._source.table(), *self._cursor.place()).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin where a saved state stands, on any number of ranks.
@@ -253,8 +241,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         if not 0 <= saved.position <= size:
             raise StateError("position", f"is outside of an order of {size}", saved.position)
         self._lanes = saved.lanes
-        self.epoch, self._start, self._done = saved.epoch, saved.position, 0
-        self._is_placed, self._iteration = False, None
+        self._cursor.go_to(saved.epoch, saved.position)
+        self._is_placed = False
 
     def close(self) -> None:
         """Ends what reads ahead, and lets the files go; the sampler can be iterated over again."""
@@ -270,19 +258,17 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
 
     def __getstate__(self) -> dict[str, Any]:
         # What is being read belongs to this process.
-        return {**self.__dict__, "_readers": [], "_iteration": None}
+        return {**self.__dict__, "_readers": []}
 
     def _lane_count(self) -> int:
         return self.num_replicas if self._lanes is None else self._lanes
 
-    @property
-    def _position(self) -> int:
-        return self._start + self._done * self.num_replicas
-
-    @property
-    def _is_over(self) -> bool:
-        """Whether all items were handed out: a reader that counts them does not ask for the end."""
-        return 0 < self._position >= padded(len(self._source.table().layout), self._lane_count())
+    def _reached(self, epoch: int, start: int, samples: int) -> tuple[int, bool]:
+        position = start + samples * self.num_replicas
+        # Nothing is asked at the beginning: samples may have to be counted.
+        return position, position > 0 and position >= padded(
+            len(self._source.table().layout), self._lane_count()
+        )
 
     def _part(self, table: FileTable, start: int) -> Part:
         return Part.of(padded(len(table.layout), self._lane_count()), self.world, start=start)

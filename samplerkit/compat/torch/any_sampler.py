@@ -100,7 +100,7 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
         self.dataset = sampler
         self.seed = arguments.seed(seed)
         self.drop_last = arguments.boolean("drop_last", drop_last)
-        self.epoch = 0
+        self._cursor = self._new_cursor()
         self._given: Final = Deal(
             arguments.optional_integer("num_replicas", num_replicas),
             arguments.optional_integer("rank", rank),
@@ -138,6 +138,9 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
     def _size(self, epoch: int) -> int:
         return self._about(epoch).size
 
+    def _end(self, epoch: int, start: int) -> int:
+        return Part.of(self._size(epoch), self.world, drop_last=self.drop_last, start=start).end
+
     def _open(self, start: int) -> Callable[[], Opened]:
         return partial(self._read_part, self.epoch, start)
 
@@ -146,8 +149,8 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
         self._require_agreement(epoch)
         part = Part.of(len(drawn), self.world, drop_last=self.drop_last, start=start)
         if isinstance(drawn, list):
-            return len(part), iter([part.of_list(drawn)])
-        return len(part), (chunk.tolist() for chunk in part.of_array(drawn).chunks(CHUNK))
+            return iter([part.of_list(drawn)])
+        return (chunk.tolist() for chunk in part.of_array(drawn).chunks(CHUNK))
 
     def _draw(self, epoch: int) -> Ids | list[Any]:
         """Draws an epoch, and notes what came out."""

@@ -89,6 +89,7 @@ class DistributedSampler(EpochSampler[int]):
         world = _world(num_replicas, rank)
         if not hasattr(dataset, "__len__"):
             raise ArgumentTypeError("dataset", "must have a length", dataset)
+        self._cursor = self._new_cursor()  # before torch's constructor, which sets the epoch
         super().__init__(dataset, world.num_shards, world.shard_id, shuffle, self._checked(seed), drop_last)
         # torch divides in floating point, which is the same below 2^53 samples.
         self.num_samples = len(Part.of(len(dataset), world, drop_last=bool(drop_last)))
@@ -109,7 +110,7 @@ class DistributedSampler(EpochSampler[int]):
 
         With torch's algorithm this draws the whole permutation each time, and keeps this rank's share.
         """
-        return self._draw(0 if self._yielded else self._start)()
+        return self._draw(self._cursor.upcoming.position)()
 
     def _draw(self, start: int) -> Callable[[], Order]:
         """Fixes epoch, seed and part now; calling the result draws."""
@@ -147,14 +148,15 @@ class DistributedSampler(EpochSampler[int]):
     def _size(self, epoch: int) -> int:
         return len(self.dataset)
 
+    def _end(self, epoch: int, start: int) -> int:
+        # As in torch, the total size of whole epochs is that of when the sampler was made.
+        if not start:
+            return self.total_size
+        return Part.of(len(self.dataset), self.world, drop_last=bool(self.drop_last), start=start).end
+
     def _open(self, start: int) -> Callable[[], Opened]:
         draw = self._draw(start)
-
-        def read() -> Opened:
-            order = draw()
-            return len(order), _lists(order)
-
-        return read
+        return lambda: _lists(draw())
 
     _described: tuple[int, str] = (-1, "")
 

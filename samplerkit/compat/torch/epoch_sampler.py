@@ -10,34 +10,31 @@ from typing import Any, TypeVar
 import torch.utils.data
 
 from samplerkit.errors import StateError
+from samplerkit.loading.cursor import Cursor, Place
 from samplerkit.loading.state import State
-from samplerkit.order import arguments
+from samplerkit.loading.torch_names import EpochByCursor
 from samplerkit.order.world import World
 
 Item_co = TypeVar("Item_co", covariant=True)
 
-Opened = tuple[int, Iterator[list[Any]]]
-"""How many items an iteration yields, and the items in lists."""
+Opened = Iterator[list[Any]]
+"""What an iteration yields, in lists."""
 
 
-class EpochSampler(torch.utils.data.DistributedSampler[Item_co]):
+class EpochSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
     """A torch sampler that reads one epoch until `set_epoch` names another one, and can be resumed.
 
     It is a torch `DistributedSampler`, so that trainers which replace other samplers leave it alone.
-    Subclasses say what an epoch holds: `_size`, `_open` and `_state`.
+    Subclasses make the cursor by `_new_cursor`, and say what an epoch holds: `_size`, `_end`, `_open` and
+    `_state`.
     """
 
     dataset: Any
-    epoch: int
     drop_last: bool
-    _start = 0
-    _yielded = 0
-    _count = 0
-    _is_over = False
-    _was_told = False
-    _read_to_its_end: int | None = None
     _has_warned = False
-    _iteration: object | None = None
+
+    def _new_cursor(self) -> Cursor:
+        return Cursor(self._reached, advances=False)
 
     @property
     @abstractmethod
@@ -47,6 +44,10 @@ class EpochSampler(torch.utils.data.DistributedSampler[Item_co]):
     @abstractmethod
     def _size(self, epoch: int) -> int:
         """Tells how many positions the ranks share in an epoch, repeats not counted."""
+
+    @abstractmethod
+    def _end(self, epoch: int, start: int) -> int:
+        """Tells at which position the ranks are done that began at `start`, repeats counted."""
 
     @abstractmethod
     def _open(self, start: int) -> Callable[[], Opened]:
@@ -64,37 +65,38 @@ class EpochSampler(torch.utils.data.DistributedSampler[Item_co]):
     @property
     def yielded(self) -> int:
         """How many of this rank's items of the epoch were handed out: torchdata's name. It cannot be set."""
-        return self._start // self.world.num_shards + self._yielded
+        return self._cursor.at.start // self.world.num_shards + self._cursor.at.taken
 
     @property
     def next_yielded(self) -> int | None:
         """What `yielded` is where the next iteration goes on with a loaded state; None without one."""
-        is_loaded = self._start > 0 and self._iteration is None
-        return self._start // self.world.num_shards if is_loaded else None
+        at = self._cursor.at
+        return at.start // self.world.num_shards if at.start > 0 and not at.is_open else None
 
     def __iter__(self) -> Iterator[Item_co]:
         # As in torch, an iteration belongs to the epoch that is set when it is made, not when it is read.
-        start = 0 if self._yielded else self._start
-        return self._read(self.epoch, start, self._open(start))
+        place = self._cursor.upcoming
+        return self._read(place, self._open(place.position))
 
-    def _read(self, epoch: int, start: int, read: Callable[[], Opened]) -> Iterator[Item_co]:
-        self._warn_of_a_repeated(epoch)
-        count, chunks = read()
-        iteration = self._iteration = object()
-        self._start, self._yielded, self._count, self._is_over = start, 0, count, False
+    def _read(self, place: Place, read: Callable[[], Opened]) -> Iterator[Item_co]:
+        self._warn_of_a_repeated(place.epoch)
+        chunks = read()
+        iteration = self._cursor.begin(place)
         for chunk in chunks:
             for item in chunk:
-                # An older iteration that somebody still holds must not count for a newer one.
-                if self._iteration is iteration:
-                    self._yielded += 1
+                iteration.taken += 1
                 yield item
-        if self._iteration is iteration:
-            self._start = self._yielded = 0
-            self._is_over = True
-            self._read_to_its_end = epoch
+        self._cursor.end(iteration, at_its_end=True)
+
+    def _reached(self, epoch: int, start: int, items: int) -> tuple[int, bool]:
+        position = start + items * self.world.num_shards
+        # Nothing is asked at the beginning: a size may have to be drawn.
+        return position, position > 0 and position >= min(self._size(epoch), self._end(epoch, start))
 
     def _warn_of_a_repeated(self, epoch: int) -> None:
-        if self._read_to_its_end != epoch or self._has_warned or not self._is_shuffled:
+        at = self._cursor.at
+        is_repeated = at.is_finished and at.epoch == epoch
+        if not is_repeated or self._has_warned or not self._is_shuffled:
             return
         self._has_warned = True
         warnings.warn(
@@ -103,22 +105,6 @@ class EpochSampler(torch.utils.data.DistributedSampler[Item_co]):
             UserWarning,
             stacklevel=3,
         )
-
-    def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch that the next iteration reads; the current one keeps the position of a loaded state.
-
-        Raises:
-            ArgumentTypeError: no integer.
-            ArgumentValueError: out of range.
-        """
-        epoch = self._checked_epoch(epoch)
-        if epoch != self.epoch or self._is_all:
-            self._start, self._yielded, self._iteration = 0, 0, None
-        self.epoch, self._is_over, self._was_told = epoch, False, True
-        self._read_to_its_end = None
-
-    def _checked_epoch(self, epoch: Any) -> int:
-        return arguments.epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Gives the state after the items that were handed out, for torchdata's `StatefulDataLoader`.
@@ -129,15 +115,7 @@ class EpochSampler(torch.utils.data.DistributedSampler[Item_co]):
         After the last item of an epoch, the state is the beginning of the next one; of the same one if
         `set_epoch` was never called, since that is what comes next then.
         """
-        position = self._start + self._yielded * self.world.num_shards
-        if self._is_over or self._is_all or (position and position >= self._size(self.epoch)):
-            return self._state(self.epoch + self._was_told, 0).to_dict()
-        return self._state(self.epoch, position).to_dict()
-
-    @property
-    def _is_all(self) -> bool:
-        """Whether all items were handed out: a reader that counts them does not ask for the end."""
-        return 0 < self._yielded >= self._count
+        return self._state(*self._cursor.place()).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin where a saved state stands, on any number of ranks.
@@ -154,9 +132,7 @@ class EpochSampler(torch.utils.data.DistributedSampler[Item_co]):
             raise StateError(
                 "position", f"is outside of an order of {self._size(saved.epoch)}", saved.position
             )
-        if self._was_told and saved.position == 0 and saved.epoch == self.epoch + 1:
-            self._start = self._size(self.epoch)
+        if self._cursor.is_told and saved.position == 0 and saved.epoch == self.epoch + 1:
+            self._cursor.go_to(self.epoch, self._size(self.epoch))
         else:
-            self.epoch, self._start = saved.epoch, saved.position
-        self._yielded, self._is_over, self._iteration = 0, False, None
-        self._read_to_its_end = None
+            self._cursor.go_to(saved.epoch, saved.position)

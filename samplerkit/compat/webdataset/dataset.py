@@ -15,7 +15,7 @@ from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.piped import Piped
-from samplerkit.compat.webdataset.reading import FOREVER, AbsentShards, Cursor, SamplePipeline
+from samplerkit.compat.webdataset.reading import FOREVER, AbsentShards, SamplePipeline, WorkerPlace
 from samplerkit.compat.webdataset.shuffling import Shuffling
 from samplerkit.compat.webdataset.split import EqualSteps, Seat, Split
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
@@ -93,7 +93,7 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
 
     _epochs: EpochLedger
     _hint: World | None
-    _cursor: Cursor | None
+    _cursor: WorkerPlace | None
     _loaded: Mapping[str, Any] | None
     _iterations: weakref.WeakSet[Generator[Any, None, None]]
 
@@ -182,7 +182,7 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
         loaded, self._loaded = self._loaded, None
         saved = None if loaded is None else states.restored(loaded, self._pipeline, seat)
         epoch = self._epochs.begin(None if saved is None else saved.epoch)
-        self._cursor = cursor = Cursor(epoch) if saved is None else saved
+        self._cursor = cursor = WorkerPlace(epoch) if saved is None else saved
         iteration = self._pipeline.items(seat, cursor)
         self._iterations.add(iteration)
         return iteration
@@ -205,7 +205,7 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
         `TarDataset` resumes on any number of them.
         """
         seat = Seat.here(self._world, self._hint)
-        cursor = Cursor(self._epochs.next) if self._cursor is None else self._cursor
+        cursor = WorkerPlace(self._epochs.next) if self._cursor is None else self._cursor
         return states.state(self._pipeline, seat, cursor)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.fluent import Fluent
-from samplerkit.compat.webdataset.reading import FOREVER, Cursor, SamplePipeline
+from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace
 from samplerkit.compat.webdataset.shuffling import Shuffling, in_buffer
 from samplerkit.compat.webdataset.split import Seat, Split
 from samplerkit.errors import ArgumentTypeError
@@ -53,7 +53,7 @@ class WebLoader(Fluent):
 
     def __iter__(self) -> Iterator[Any]:
         epoch, self._epoch = self._epoch, self._epoch + 1
-        return self._pipeline.items(Seat.here(None, None), Cursor(epoch))
+        return self._pipeline.items(Seat.here(None, None), WorkerPlace(epoch))
 
     def __len__(self) -> int:
         pipeline = self._pipeline

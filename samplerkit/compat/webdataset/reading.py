@@ -37,7 +37,7 @@ whole dataset that the pipeline keeps, one of 3000 workers gives up too early.""
 
 
 @dataclass
-class Cursor:
+class WorkerPlace:
     """How far an iteration is.
 
     Args:
@@ -108,7 +108,7 @@ class SamplePipeline:
             raise of_shard(self.shards.error)
         return self.shards if isinstance(self.shards, TarDataset) else None
 
-    def items(self, seat: Seat, cursor: Cursor) -> Generator[Any, None, None]:
+    def items(self, seat: Seat, cursor: WorkerPlace) -> Generator[Any, None, None]:
         """Gives the items of one worker, from where the cursor stands; it moves along."""
         if self.most_items is not None and cursor.items >= self.most_items:
             return
@@ -131,7 +131,7 @@ class SamplePipeline:
                 raise DatasetError("dataset", f"cannot be read again and again: {what}")
             cursor.passes, cursor.rows = cursor.passes + 1, 0
 
-    def _samples(self, seat: Seat, cursor: Cursor) -> Generator[Any, None, None]:
+    def _samples(self, seat: Seat, cursor: WorkerPlace) -> Generator[Any, None, None]:
         epoch, shards = _epoch(cursor), self.shards
         if isinstance(shards, TarDataset):
             samples = self._from_tar(shards, seat, epoch, cursor)
@@ -146,7 +146,7 @@ class SamplePipeline:
             self._refuse_empty()
 
     def _from_tar(
-        self, dataset: TarDataset, seat: Seat, epoch: int, cursor: Cursor
+        self, dataset: TarDataset, seat: Seat, epoch: int, cursor: WorkerPlace
     ) -> Generator[Any, None, None]:
         paths: dict[str, str | None] = {}
         try:
@@ -162,7 +162,7 @@ class SamplePipeline:
             raise of_shard(error) from error.__cause__
 
     def _read(
-        self, dataset: TarDataset, seat: Seat, epoch: int, cursor: Cursor
+        self, dataset: TarDataset, seat: Seat, epoch: int, cursor: WorkerPlace
     ) -> Generator[Any, None, None]:
         self._ask_about_flaws(dataset)
         if not len(dataset.layout):
@@ -206,7 +206,7 @@ class SamplePipeline:
             raise EmptyDatasetError("dataset", "has no samples", mend="say empty_check=False if that is fine")
 
 
-def _epoch(cursor: Cursor) -> int:
+def _epoch(cursor: WorkerPlace) -> int:
     return cursor.epoch + cursor.passes * PASS_STRIDE
 
 
@@ -216,7 +216,7 @@ def _path(dataset: TarDataset, url: str) -> str | None:
     return dataset.local_path(url) if is_whole else None
 
 
-def _present(found: Present, size: int, cursor: Cursor) -> Iterator[Any]:
+def _present(found: Present, size: int, cursor: WorkerPlace) -> Iterator[Any]:
     """Gives the samples of a batch that are there; the others count as read."""
     missing = {place for place, *_ in found.missing}
     samples = iter(found)

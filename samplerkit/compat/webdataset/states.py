@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from samplerkit.compat.webdataset.reading import Cursor, SamplePipeline
+from samplerkit.compat.webdataset.reading import SamplePipeline, WorkerPlace
 from samplerkit.compat.webdataset.split import Seat
 from samplerkit.compat.webdataset.stages import UNKNOWN, named
 from samplerkit.errors import StateError
@@ -23,14 +23,14 @@ def obstacle(pipeline: SamplePipeline) -> str:
     return next((f"of .{named(stage)}" for stage in pipeline.stages if stage.counts == UNKNOWN), "")
 
 
-def state(pipeline: SamplePipeline, seat: Seat, cursor: Cursor) -> dict[str, Any]:
+def state(pipeline: SamplePipeline, seat: Seat, cursor: WorkerPlace) -> dict[str, Any]:
     """Gives the state as JSON values."""
     why = obstacle(pipeline)
     values = asdict(cursor) if not why else {"obstacle": why}
     return {"samplerkit": KIND, "schema": SCHEMA, **values, **_identity(pipeline, seat, is_open=not why)}
 
 
-def restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> Cursor:
+def restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> WorkerPlace:
     """Reads a saved state.
 
     Raises:
@@ -51,11 +51,11 @@ def restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> Cursor:
             problem = "is another one in the saved state"
             mend = "a samplerkit.Loader over a TarDataset resumes on any number of ranks and workers"
             raise StateError(name, problem, saved.get(name), value, mend=mend)
-    numbers = {name: saved.get(name) for name in asdict(Cursor(0))}
+    numbers = {name: saved.get(name) for name in asdict(WorkerPlace(0))}
     for name, number in numbers.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise StateError(name, "is no number of samples", number)
-    return Cursor(**numbers)  # type: ignore[arg-type]  # they were looked at
+    return WorkerPlace(**numbers)  # type: ignore[arg-type]  # they were looked at
 
 
 def _identity(pipeline: SamplePipeline, seat: Seat, *, is_open: bool) -> dict[str, Any]:

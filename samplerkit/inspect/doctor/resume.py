@@ -46,7 +46,7 @@ def resume_inexact(patient: Patient) -> Iterator[Finding]:
         return
     ours = [sampler for sampler in patient.samplers if isinstance(sampler, TorchSampler)]
     # A sampler that stands inside of an epoch before it has yielded anything was given a state.
-    if not ours or not (patient.saves_state or ours[0]._start > 0):
+    if not ours or not (patient.saves_state or ours[0]._cursor.at.start > 0):
         return
     ahead = patient.num_workers * (patient.loader.prefetch_factor or 2)
     yield Finding(

@@ -1,0 +1,85 @@
+"""What a progress bar, a metric and a log ask of a loader: its steps, and what is in them."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import Any
+
+import numpy as np
+
+from samplerkit.loading.cursor import Cursor
+from samplerkit.loading.delivery import Reading
+from samplerkit.loading.received import Received
+from samplerkit.loading.run import Readings
+from samplerkit.order.typing import Ids
+
+
+class CountsSteps(ABC):
+    """The steps of a loader, by its cursor: none of it needs to read anything."""
+
+    _cursor: Cursor
+    _readings: Readings
+    _received: Received
+
+    def __len__(self) -> int:
+        """The number of batches in a whole epoch of this rank."""
+        return self._reading.epoch_steps
+
+    @property
+    def remaining(self) -> int:
+        """The number of batches of this rank that are not handed out yet."""
+        return self._reading.steps - self.step
+
+    @property
+    def epoch_step(self) -> int:
+        """The batches of the whole epoch without those that remain, for a progress bar of `len(loader)`.
+
+        A resume leaves it as it was. On another number of ranks it counts in the steps of these.
+
+        Example:
+            >>> import samplerkit as sk
+            >>> loader = sk.Loader(range(10), sk.SequentialSampler(), batch_size=2)
+            >>> loader.load_state_dict(loader.state_dict(step=3))
+            >>> [(loader.epoch_step, loader.remaining, len(loader), loader.step) for batch in loader]
+            [(4, 1, 5, 1), (5, 0, 5, 2)]
+        """
+        return len(self) - self.remaining
+
+    @property
+    def steps_left(self) -> int:
+        """The number of batches of this rank from where this loader began the epoch, read or not."""
+        return self._reading.steps
+
+    @property
+    def step(self) -> int:
+        """How many batches have been handed out since this loader began the epoch."""
+        return self._cursor.at.taken
+
+    def ids(self, step: int) -> Ids:
+        """Gives the ids of the samples that this rank reads in a step, pads included.
+
+        Of a step that was handed out, the samples that were skipped are left out, here and in `pads`.
+
+        Args:
+            step: in [0, steps of this delivery), counted from where this loader began the epoch.
+
+        Raises:
+            OutOfDatasetError: there is no such step.
+        """
+        return self._received.ids(self._cursor.at, self._reading, step)
+
+    def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Tells which samples of a step repeat another one to fill the batch, so that metrics leave them out.
+
+        Args:
+            step: as for `ids`; the batch handed out last is `loader.step - 1`.
+
+        Returns:
+            bool array of shape (samples,).
+        """
+        return self._received.pads(self._cursor.at, self._reading, step)
+
+    @property
+    def _reading(self) -> Reading:
+        """What this rank reads from where it began the epoch."""
+        return self._readings(self._cursor.at.epoch, self._cursor.at.start)
