@@ -5,6 +5,8 @@ import typing as _typing
 from samplerkit import names as _names
 
 if _typing.TYPE_CHECKING:
+    from samplerkit.batches.recipe import BatchRecipe
+    from samplerkit.batches.tokens import TokenBatches
     from samplerkit.config.config import Config, load_config
     from samplerkit.config.registry import register_sampler
     from samplerkit.errors import (
@@ -55,6 +57,7 @@ __all__ = [
     "ArgumentRangeError",
     "ArgumentTypeError",
     "ArgumentValueError",
+    "BatchRecipe",
     "CompositionError",
     "Config",
     "ConfigError",
@@ -86,6 +89,7 @@ __all__ = [
     "SubsetSampler",
     "TarDataset",
     "TarWriter",
+    "TokenBatches",
     "TorchBatchSampler",
     "TorchSampler",
     "WeightedRandomSampler",

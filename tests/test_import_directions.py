@@ -1,4 +1,4 @@
-"""Imports run one way: order <- samplers <- loading <- config <- cli, the other rooms beside them."""
+"""Imports run one way: order <- samplers <- batches <- loading <- config <- cli, others beside them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import samplerkit
 
 ROOT = Path(samplerkit.__file__).parent
 
-CORE = ["errors", "names", "order", "samplers", "loading"]
+CORE = ["errors", "names", "order", "samplers", "batches", "loading"]
 
 MAY_IMPORT = {
     "errors": [],
@@ -22,7 +22,8 @@ MAY_IMPORT = {
     "__main__": ["cli"],
     "order": ["errors"],
     "samplers": ["errors", "names", "order"],
-    "loading": ["errors", "order", "samplers"],
+    "batches": ["errors", "order", "samplers", "storage.atomic", "storage.user_cache"],
+    "loading": ["errors", "order", "samplers", "batches"],
     "storage": [
         "errors",
         *(
@@ -50,6 +51,7 @@ THIRD_PARTY = {
     "errors": set(),
     "order": {"numpy"},
     "samplers": {"numpy"},
+    "batches": {"numpy"},
     "": set(),
 }
 """Rooms whose imports from other distributions are limited: above all, no torch in the core."""

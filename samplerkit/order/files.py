@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
-from samplerkit.order.algebra import groups
+from samplerkit.order.blocks import Block, KeptBlocks
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout, interval_of
 from samplerkit.order.order import Located, Order
-from samplerkit.order.permutation import (
-    NARROW_LIMIT,
-    TABLE_LIMIT,
-    Network,
-    Permutation,
-    backward,
-    forward,
-    table,
-    word_count,
-)
+from samplerkit.order.permutation import Permutation
 from samplerkit.order.sequences import found
 from samplerkit.order.typing import Ids
 
 _DENSE_SPAN = 1 << 16
-_ROWS_WORTH_A_CALL = 256
 
 
 @final
@@ -138,6 +128,7 @@ class BlockShuffle(Order):
         self._missing = self._block_size - first
         self._blocks_per_run = -(-(longest + self._missing) // self._block_size)
         self._key = key
+        self._blocks = KeptBlocks(key)
 
     @property
     def recipe(self) -> tuple[object, ...]:
@@ -164,7 +155,7 @@ class BlockShuffle(Order):
         start += self._starts[run]
         numbers, which = distinct(run * self._blocks_per_run + block)
         blocks = [self._block(number) for number in numbers.tolist()]
-        permuted = permute_blocks(blocks, self._key, which, rows - start, inverse=inverse)
+        permuted = self._blocks.permuted_within(blocks, which, rows - start, inverse=inverse)
         permuted += start
         return permuted
 
@@ -195,50 +186,3 @@ def distinct(labels: Ids) -> tuple[Ids, Ids]:
     present = np.zeros(high - low + 1, dtype=bool)
     present[labels - low] = True
     return np.flatnonzero(present) + low, (np.cumsum(present) - 1)[labels - low]
-
-
-@dataclass(frozen=True)
-class Block:
-    """Rows that are shuffled among themselves.
-
-    Args:
-        run: names the key of the block: the file or the lane.
-        number: names the key of the block: which block of the run.
-        size: the number of rows.
-    """
-
-    run: int
-    number: int
-    size: int
-
-    def words(self, key: Key) -> Any:
-        """Gives the words of the block's permutation."""
-        return key.words(word_count(self.size), self.run, self.number)
-
-
-def _one_block(block: Block, key: Key, rows: Ids, *, inverse: bool) -> Ids:
-    words = block.words(key)
-    if block.size <= TABLE_LIMIT:
-        values = table(block.size, words)
-        return (np.argsort(values) if inverse else values)[rows]
-    return (backward if inverse else forward)(Network.of(block.size, words), rows)
-
-
-def permute_blocks(blocks: list[Block], key: Key, which: Ids, rows: Ids, *, inverse: bool) -> Ids:
-    """Permutes rows[i] within blocks[which[i]]: block after block, or, if each has few rows, all at once."""
-    if len(blocks) == 1:
-        return _one_block(blocks[0], key, rows, inverse=inverse)
-    result = np.empty_like(rows)
-    together = np.array([TABLE_LIMIT < block.size < NARROW_LIMIT for block in blocks])
-    if rows.size >= _ROWS_WORTH_A_CALL * len(blocks):
-        together[:] = False
-    for number, at in groups(which):
-        if not together[number]:
-            result[at] = _one_block(blocks[number], key, rows[at], inverse=inverse)
-    at = np.flatnonzero(together[which])
-    if at.size:
-        chosen = [block for block, is_together in zip(blocks, together, strict=True) if is_together]
-        sizes, words = [block.size for block in chosen], [block.words(key) for block in chosen]
-        network = Network.stacked(sizes, words, (np.cumsum(together) - 1)[which[at]])
-        result[at] = (backward if inverse else forward)(network, rows[at])
-    return result

@@ -7,7 +7,8 @@ from typing import Literal, final
 import numpy as np
 
 from samplerkit.errors import InverseTooLargeError
-from samplerkit.order.files import Block, distinct, permute_blocks
+from samplerkit.order.blocks import Block, KeptBlocks
+from samplerkit.order.files import distinct
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located, Order
@@ -37,6 +38,7 @@ class Mixed(Order):
         self._schedule = schedule
         self._length = length
         self._key = key
+        self._blocks = None if key is None else KeptBlocks(key)
 
     @property
     def recipe(self) -> tuple[object, ...]:
@@ -84,14 +86,14 @@ class Mixed(Order):
         return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
 
     def _shuffled(self, source: Ids, number: Ids, row: Ids, *, inverse: bool) -> Ids:
-        if self._key is None or row.size == 0:
+        if self._blocks is None or row.size == 0:
             return row
         passes, pass_of = distinct(number)
         labels, which = distinct(source * passes.size + pass_of)
         sources, turns = np.divmod(labels, passes.size)
         sizes = self._layout.sizes[sources]
         blocks = list(map(Block, sources.tolist(), passes[turns].tolist(), sizes.tolist()))
-        return permute_blocks(blocks, self._key, which, row, inverse=inverse)
+        return self._blocks.permuted_within(blocks, which, row, inverse=inverse)
 
 
 def mixture_length(schedule: Schedule, layout: Layout, stop: str) -> int:

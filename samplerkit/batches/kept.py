@@ -1,0 +1,93 @@
+"""What can be computed again and is kept in a folder: found by its name, written as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.storage.atomic import atomic
+from samplerkit.storage.user_cache import user_cache_folder
+
+_FOLDER = "batches"
+
+
+@final
+class KeptArrays:
+    """Arrays in a folder that all processes of a machine share.
+
+    A file that cannot be read is made again. A folder that cannot be written to costs time and nothing else.
+
+    Args:
+        folder: where; None for the folder `batches` in samplerkit's cache folder of the user.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.folder: Final = user_cache_folder() / _FOLDER if folder is None else Path(folder)
+
+    def arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]] | None:
+        """Gives the small arrays that were kept by a name; None if there are none."""
+        try:
+            with np.load(self.folder / f"{name}.npz", allow_pickle=False) as found:
+                return {key: found[key] for key in found.files}
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+            return None
+
+    def keep_arrays(self, name: str, **arrays: np.ndarray[Any, Any]) -> None:
+        """Keeps small arrays by a name."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with atomic(self.folder / f"{name}.npz") as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
+        except OSError:
+            return
+
+    def mapped(self, name: str, size: int, dtype: Any, fill: Callable[[Any], None]) -> np.ndarray[Any, Any]:
+        """Maps the large array that was kept by a name; where there is none, it is made first.
+
+        Args:
+            name: under which it is kept.
+            size: the number of its entries.
+            dtype: of its entries.
+            fill: writes the entries of an empty array.
+
+        Returns:
+            The array, read-only and mapped; in memory where the folder cannot be written to.
+        """
+        path = self.folder / f"{name}.npy"
+        found = _opened(path, size, dtype)
+        if found is not None:
+            return found
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with atomic(path) as file:
+                header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (size,)}
+                np.lib.format.write_array_header_1_0(file, header)
+                file.flush()
+                start = file.tell()
+                os.ftruncate(file.fileno(), start + size * np.dtype(dtype).itemsize)
+                made = np.memmap(file, dtype=dtype, mode="r+", offset=start, shape=(size,))
+                fill(made)
+                made.flush()
+                del made
+        except OSError:
+            made_here = np.empty(size, dtype=dtype)
+            fill(made_here)
+            return made_here
+        again = _opened(path, size, dtype)
+        if again is None:  # somebody empties the folder at this very moment
+            again = np.empty(size, dtype=dtype)
+            fill(again)
+        return again
+
+
+def _opened(path: Path, size: int, dtype: Any) -> np.ndarray[Any, Any] | None:
+    try:
+        found: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return found if found.shape == (size,) and found.dtype == dtype else None

@@ -1,0 +1,68 @@
+"""How samples are measured in a plan: their lengths as they are counted, and what they are padded to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.batches.lengths import SampleLengths
+from samplerkit.order.typing import Ids
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Measure:
+    """What a plan knows of its samples.
+
+    Args:
+        lengths: of the samples; the numbers of their keys for batches by keys; None where nothing is known.
+        padded: rounds lengths up to what they are padded to; None where they are not rounded.
+        longest: to which longer samples are truncated; None where none are.
+        keys: by their numbers, for batches by keys.
+    """
+
+    lengths: SampleLengths | None = None
+    padded: Callable[[Ids], Ids] | None = None
+    longest: int | None = None
+    keys: tuple[Any, ...] | None = None
+
+    def counted(self, ids: Ids) -> Ids:
+        """Gives the lengths of samples as they are counted: truncated ones as what is left of them."""
+        if self.lengths is None:
+            return np.ones(ids.size, dtype=np.int64)
+        found = self.lengths.at(ids)
+        return found if self.longest is None else np.minimum(found, self.longest)
+
+    def tokens(self, ids: Ids) -> Ids:
+        """Gives the tokens of each sample; 1 where no lengths are known."""
+        if self.lengths is None or self.keys is not None:
+            return np.ones(ids.size, dtype=np.int64)
+        found = self.counted(ids)
+        return found if found.ndim == 1 else found.sum(axis=1)
+
+    def padded_tokens(self, ids: Ids, edges: Ids) -> Ids:
+        """Gives the padded tokens of batches, whose samples stand one batch after another."""
+        counts = np.diff(edges)
+        if not ids.size or self.lengths is None or self.keys is not None:
+            return counts
+        longest = self._rounded(np.maximum.reduceat(self.counted(ids), edges[:-1]))
+        return counts * (longest if longest.ndim == 1 else longest.sum(axis=1))
+
+    def shape(self, ids: Ids) -> tuple[Any, ...]:
+        """Gives the number of samples of a batch, and what they are padded to."""
+        if self.lengths is None:
+            return (ids.size,)
+        if self.keys is not None:
+            key = self.keys[int(self.lengths.at(ids[:1])[0])]
+            return (ids.size, *key) if isinstance(key, tuple) else (ids.size, key)
+        longest = self._rounded(self.counted(ids).max(axis=0, keepdims=True))
+        return (ids.size, *longest.reshape(-1).tolist())
+
+    def _rounded(self, lengths: Ids) -> Ids:
+        return lengths if self.padded is None else self.padded(lengths)
+
+    def __repr__(self) -> str:
+        return "no lengths" if self.lengths is None else f"lengths {self.lengths.digest}"

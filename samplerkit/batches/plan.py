@@ -1,0 +1,241 @@
+"""The plan: which samples stand in which batch of an epoch, as a value with random access."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, final, overload
+
+import numpy as np
+
+from samplerkit.batches.measure import Measure
+from samplerkit.errors import OutOfDatasetError
+from samplerkit.order.arguments import integer, integers
+from samplerkit.order.order import Located
+from samplerkit.order.permutation import LARGEST
+from samplerkit.order.typing import Ids
+
+_BATCHES_AT_ONCE = 1024
+_BATCHES_MEASURED = 1 << 14
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BatchSamples:
+    """The samples of some batches, one batch after another.
+
+    Args:
+        ids: of the samples, int64 of shape (m,).
+        positions: the draw of each: no two of an epoch have one; int64 of shape (m,).
+        edges: where each batch begins and, last, where the last one ends; shape (batches + 1,).
+    """
+
+    ids: Ids
+    positions: Ids
+    edges: Ids
+
+
+class BatchPlan(ABC):
+    """Which samples stand in a batch: batch k of the plan holds the samples `plan[k]`.
+
+    A plan is a value. No rank is in it, no worker and no prefetch depth; a batch costs the same wherever it
+    stands. Batches are numbered in the order in which they come.
+
+    Args:
+        measure: how long samples are.
+        abreast: batches of one group, which cost alike: a constant of the run.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> recipe = sk.TokenBatches(12, lengths=[3, 6, 2, 3, 5, 1, 4])
+        >>> plan = recipe.plan(sk.RandomSampler(seed=7), 7, epoch=0)
+        >>> sorted(id for batch in plan for id in batch.tolist())
+        [0, 1, 2, 3, 4, 5, 6]
+        >>> all(samples * longest <= 12 for samples, longest in map(plan.shape, range(len(plan))))
+        True
+    """
+
+    def __init__(self, measure: Measure, abreast: int) -> None:
+        self.measure = measure
+        self.abreast = abreast
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """The number of batches; a plan of windows passes over the lengths of the epoch for it, once."""
+
+    @abstractmethod
+    def has(self, number: int) -> bool:
+        """Tells whether there is a batch of this number, from 0, with no look at those behind it."""
+
+    @abstractmethod
+    def samples(self, numbers: Ids) -> BatchSamples:
+        """Gives the samples of batches that are known to be there.
+
+        Args:
+            numbers: of the batches, int64 of shape (b,).
+        """
+
+    @abstractmethod
+    def locate(self, ids: Ids) -> Located:
+        """Finds all batches in which samples stand.
+
+        Args:
+            ids: int64 of shape (m,), any values.
+
+        Returns:
+            (which, numbers): ids[which[i]] stands in the batch numbers[i]. Sorted by neither.
+        """
+
+    @property
+    @abstractmethod
+    def dropped(self) -> int:
+        """How many samples `long` and `short` leave out, `num_batches` not counted."""
+
+    @property
+    def window(self) -> int | None:
+        """Samples in a window; None for a plan of one window, the whole set."""
+        return None
+
+    def window_of(self, number: int) -> tuple[int, int]:
+        """Gives the window of a batch and how many batches come before it: what a state carries."""
+        return 0, 0
+
+    @final
+    def __getitem__(self, number: int) -> Ids:
+        """Gives the ids of a batch, int64 of shape (samples,).
+
+        Raises:
+            ArgumentTypeError: the number is no integer.
+            OutOfDatasetError: there is no such batch.
+        """
+        return self.samples(self._numbers(integer("index", number)).reshape(1)).ids
+
+    @final
+    def __iter__(self) -> Iterator[Ids]:
+        number = 0
+        while self.has(number):
+            # Batches are looked up together, more and more of them: the first one is not kept waiting.
+            end = number + min(max(1, number), _BATCHES_AT_ONCE)
+            while not self.has(end - 1):
+                end -= 1
+            yield from self.batches(np.arange(number, end))
+            number = end
+
+    @final
+    def batches(self, numbers: Any) -> list[Ids]:
+        """Gives the ids of several batches at once, which costs less a batch.
+
+        Args:
+            numbers: of the batches: a list or an array of integers.
+
+        Raises:
+            ArgumentTypeError: a number is no integer.
+            OutOfDatasetError: there is no such batch.
+        """
+        found = self.samples(self._numbers(numbers).reshape(-1))
+        return [found.ids[a:b] for a, b in pairwise(found.edges.tolist())]
+
+    @final
+    def positions(self, number: int) -> Ids:
+        """Gives the draws of the samples of a batch, by which `draw_rng` is keyed: none comes twice.
+
+        Raises:
+            ArgumentTypeError: the number is no integer.
+            OutOfDatasetError: there is no such batch.
+        """
+        return self.samples(self._numbers(integer("index", number)).reshape(1)).positions
+
+    @final
+    def shape(self, number: int) -> tuple[Any, ...]:
+        """Gives what a batch is as an array: the number of samples, and the length that they are padded to.
+
+        Two lengths for pairs, the key for batches by keys; the number alone where nothing is known.
+
+        Raises:
+            ArgumentTypeError: the number is no integer.
+            OutOfDatasetError: there is no such batch.
+        """
+        return self.measure.shape(self[number])
+
+    @final
+    def tokens(self, numbers: Any) -> Ids:
+        """Gives the number of tokens in each of some batches, padding not counted.
+
+        Where there are no lengths, the number of samples. Arguments and errors are those of `batches`.
+        """
+        found = self.samples(self._numbers(numbers).reshape(-1))
+        return _sums(self.measure.tokens(found.ids), found.edges)
+
+    @final
+    def padded_tokens(self, numbers: Any) -> Ids:
+        """Gives the number of tokens in each of some batches, padding counted: samples times the longest."""
+        found = self.samples(self._numbers(numbers).reshape(-1))
+        return self.measure.padded_tokens(found.ids, found.edges)
+
+    @overload
+    def batch_of(self, ids: int) -> Ids: ...
+    @overload
+    def batch_of(self, ids: list[int] | np.ndarray[Any, Any]) -> Located: ...
+    @final
+    def batch_of(self, ids: Any) -> Ids | Located:
+        """Finds the batches in which samples stand: the inverse of indexing.
+
+        Args:
+            ids: one id, or an array of m ids.
+
+        Returns:
+            For one id, the numbers of its batches in ascending order, none if it stands in none. For an
+            array, the pair (which, numbers): ids[which[i]] stands in batch numbers[i], sorted by `which`,
+            then by number.
+
+        Raises:
+            ArgumentTypeError: an id is no integer.
+        """
+        wanted = integers("ids", ids)
+        flat = wanted.reshape(-1)
+        if flat.dtype == object:
+            flat = np.clip(flat, -1, LARGEST)
+        which, numbers = self.locate(flat.astype(np.int64))
+        sequence = np.lexsort((numbers, which))
+        if wanted.ndim == 0:
+            return numbers[sequence]
+        return which[sequence], numbers[sequence]
+
+    @final
+    def efficiency(self) -> float:
+        """Gives the part of the padded tokens that are tokens.
+
+        Of a plan of more than 16,384 batches, as many at even distances are looked at.
+        """
+        count = len(self)
+        real = padded = 0
+        numbers = np.unique(np.linspace(0, count - 1, min(count, _BATCHES_MEASURED)).astype(np.int64))
+        for start in range(0, numbers.size, _BATCHES_AT_ONCE):
+            found = self.samples(numbers[start : start + _BATCHES_AT_ONCE])
+            real += int(self.measure.tokens(found.ids).sum())
+            padded += int(self.measure.padded_tokens(found.ids, found.edges).sum())
+        return real / padded if padded else 1.0
+
+    def _numbers(self, numbers: Any) -> Ids:
+        """Checks numbers of batches; negative ones count from the end, for which the length is needed."""
+        found = integers("index", numbers)
+        if not found.size:
+            return found.astype(np.int64)
+        low, high = int(found.min()), int(found.max())
+        if low < 0 or not self.has(high):
+            count = len(self)
+            if low < -count or high >= count:
+                wrong = low if low < -count else high
+                raise OutOfDatasetError("index", f"outside of a plan of {count} batches", wrong)
+            return np.where(found < 0, found + count, found).astype(np.int64)
+        return found.astype(np.int64)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.measure}, abreast={self.abreast})"
+
+
+def _sums(values: Ids, edges: Ids) -> Ids:
+    # reduceat gives an entry for an empty batch; there are none.
+    return np.add.reduceat(values, edges[:-1]) if values.size else np.zeros(edges.size - 1, dtype=np.int64)

@@ -1,0 +1,278 @@
+"""The base of all recipes for batches, and the plans that one makes of a chain over a dataset."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.batches.chosen import ChosenSet, chosen_set, require_whole, seed_of, shuffles
+from samplerkit.batches.kept import KeptArrays
+from samplerkit.batches.lengths import SampleLengths
+from samplerkit.batches.measure import Measure
+from samplerkit.batches.plan import BatchPlan
+from samplerkit.batches.windows import WindowContext, WindowPlan
+from samplerkit.errors import ArgumentTypeError, StateError
+from samplerkit.order import arguments
+from samplerkit.order.keys import Key
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.context import RunConstants
+
+RULE: Final = "batches-1"
+"""The versioned id of how plans are made. A change of any plan is a new id, and the old one stays."""
+
+DEFAULT_WINDOW: Final = 16_384
+
+_LONGEST_WORDS = 160
+_MOST_ABREAST = 1 << 20
+_BESIDE = frozenset({"lengths", "keys", "labels", "abreast"})
+
+
+class BatchRecipe(ABC):
+    """A recipe for batches: how the samples of a window, or of a whole set, are cut.
+
+    A recipe of one's own writes one method, `cut`. Random access, dealing, resume and states are ours.
+
+    Example:
+        >>> import numpy as np
+        >>> import samplerkit as sk
+        >>> class Halves(sk.BatchRecipe):
+        ...     window = 6
+        ...     def cut(self, ids, lengths, context):
+        ...         return np.array_split(np.argsort(ids), 2)
+        >>> plan = Halves().plan(sk.SequentialSampler(), 8)
+        >>> [batch.tolist() for batch in plan]
+        [[0, 1, 2], [3, 4, 5], [6], [7]]
+    """
+
+    lengths: Any = None
+    """The lengths of the samples: an array, the path of an `.npy` file, or None."""
+    window: int | None = None
+    """Samples in a window; None leaves it to the recipe."""
+    abreast: int | None = None
+    """Batches of one group, which cost alike; None for the number of ranks at the first start."""
+    num_batches: int | None = None
+    """Batches in an epoch at most; None for all."""
+    count_multiple: int = 1
+    """The number of samples in a batch stays a multiple of it where batches are halved."""
+
+    @abstractmethod
+    def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> Sequence[Ids]:
+        """Cuts a window into batches.
+
+        Args:
+            ids: of the samples of the window, in their order; int64 of shape (m,).
+            lengths: theirs, int64 of shape (m,), or (m, 2) for pairs; ones where the recipe has no lengths.
+            context: the epoch, the window and keys for randomness.
+
+        Returns:
+            int64 arrays of places in the window, each in [0, m) and none twice, one array a batch, the costly
+            batches first: neighbours are read in one step.
+        """
+
+    def measured(self, dataset: Any, kept: KeptArrays) -> Measure:
+        """Finds out how long the samples of a dataset are."""
+        if self.lengths is None:
+            return Measure()
+        return Measure(SampleLengths(self.lengths, kept=kept))
+
+    def whole_set(
+        self, measure: Measure, chosen: ChosenSet, abreast: int, kept: KeptArrays
+    ) -> Any:  # a function of two keys that gives a plan, or None
+        """Prepares the plans of a set as one window; None if the recipe cuts windows of an order only."""
+        return None
+
+    def prepared(self, measure: Measure, chosen: ChosenSet | None) -> Measure:
+        """Checks that the samples can be cut, and gives the measure by which they are.
+
+        Args:
+            measure: from `measured`.
+            chosen: the set that the chain reads; None if it is not known.
+        """
+        return measure
+
+    def window_size(self, measure: Measure, abreast: int) -> int:
+        """Gives the samples in a window where nothing was said."""
+        return self.window or DEFAULT_WINDOW
+
+    def arguments(self) -> dict[str, Any]:
+        """Gives the arguments that are not as by default; a state has lengths and `abreast` beside them."""
+        described: dict[str, Any] = {}
+        recipe: Any = self
+        for argument in fields(recipe) if is_dataclass(recipe) else ():
+            value = getattr(self, argument.name)
+            if argument.name not in _BESIDE and not _is_same(value, argument.default):
+                described[argument.name] = value
+        return described
+
+    @final
+    @property
+    def words(self) -> str:
+        """The recipe in words, with the version of its rule and without lengths: what a state says of it."""
+        shown = ", ".join(f"{name}={_word(value)}" for name, value in self.arguments().items())
+        kind = type(self)
+        is_ours = kind.__module__.startswith("samplerkit.")
+        name = kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"
+        words = f"{RULE}: {name}({shown})"
+        return words if len(words) <= _LONGEST_WORDS else f"{words[:120]}... {_digest(words.encode())}"
+
+    @final
+    def over(
+        self,
+        sampler: Sampler,
+        dataset: Any,
+        *,
+        constants: RunConstants | None = None,
+        abreast: int | None = None,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> Plans:
+        """Gives the plans of all epochs of a run.
+
+        Args:
+            sampler: the outermost one of the chain.
+            dataset: a dataset, a `Layout`, or a number of samples.
+            constants: what the first start of the run fixed; left out, this is the first start.
+            abreast: of a saved state; left out, what the recipe says, or the ranks at the first start.
+            folder: where tables of large sets are kept; None for the user's cache folder.
+
+        Raises:
+            ArgumentTypeError: `sampler` is no sampler.
+            DatasetError: the lengths do not fit the dataset, or there are none.
+            ArgumentRangeError: a sample is above the budget, or `num_samples` would cut a set.
+        """
+        if not isinstance(sampler, Sampler):
+            raise ArgumentTypeError("sampler", "must be a sampler", sampler)
+        constants = sampler.run_constants() if constants is None else constants
+        width = constants.lanes if self.abreast is None else self.abreast
+        width = arguments.positive("abreast", width if abreast is None else abreast, _MOST_ABREAST)
+        return Plans(self, sampler, dataset, constants, width, KeptArrays(folder))
+
+    @final
+    def plan(
+        self, sampler: Sampler, dataset: Any, epoch: int = 0, *, constants: RunConstants | None = None
+    ) -> BatchPlan:
+        """Gives the plan of one epoch: `over(sampler, dataset).plan(epoch)`.
+
+        Args:
+            sampler: the outermost one of the chain.
+            dataset: a dataset, a `Layout`, or a number of samples.
+            epoch: from 0.
+            constants: what the first start of the run fixed; left out, this is the first start.
+
+        Raises:
+            DatasetError: the lengths do not fit the dataset, or there are none.
+            ArgumentRangeError: a sample is above the budget, or `num_samples` would cut a set.
+        """
+        return self.over(sampler, dataset, constants=constants).plan(epoch)
+
+
+@final
+class Plans:
+    """The plans of all epochs of a run: what is the same in each is found out once.
+
+    Args:
+        recipe: how batches are cut.
+        sampler: the outermost one of the chain.
+        dataset: what it reads.
+        constants: what the first start of the run fixed.
+        abreast: batches of one group.
+        kept: where tables of large sets are kept.
+    """
+
+    def __init__(
+        self,
+        recipe: BatchRecipe,
+        sampler: Sampler,
+        dataset: Any,
+        constants: RunConstants,
+        abreast: int,
+        kept: KeptArrays,
+    ) -> None:
+        self.recipe: Final = recipe
+        self.abreast: Final = abreast
+        self._sampler = sampler
+        self._dataset = dataset
+        self._constants = constants
+        self._seed = seed_of(sampler)
+        chosen = chosen_set(sampler, dataset)
+        self.measure: Final = recipe.prepared(recipe.measured(dataset, kept), chosen)
+        self._static = None
+        if chosen is not None and recipe.window is None:
+            self._static = recipe.whole_set(self.measure, chosen, abreast, kept)
+        if self._static is not None and chosen is not None:
+            require_whole(sampler, chosen.size)
+        self.window: Final = None if self._static else recipe.window_size(self.measure, abreast)
+
+    @property
+    def digest(self) -> str | None:
+        """The digest of the lengths, or of the keys or labels; None for a recipe without them."""
+        return None if self.measure.lengths is None else self.measure.lengths.digest
+
+    def plan(self, epoch: int, known: tuple[int, int] = (0, 0)) -> BatchPlan:
+        """Gives the plan of an epoch.
+
+        Args:
+            epoch: from 0.
+            known: a window and how many batches come before it, from a saved state (`BatchPlan.window_of`);
+                the plan then passes over no window before it.
+
+        Raises:
+            StateError: there is no such window.
+        """
+        epoch = arguments.epoch(epoch)
+        if self._static is not None:
+            plan: BatchPlan = self._static(
+                self._key(epoch, "batch members"), self._key(epoch, "batch groups")
+            )
+            return plan
+        order = self._sampler.undealt_order(self._dataset, epoch, constants=self._constants)
+        size = self.window or DEFAULT_WINDOW
+        window, before = known
+        if not 0 <= window <= -(-len(order) // size) or before < 0 or before > window * size:
+            raise StateError("window", "is none of this epoch", list(known))
+        key = self._key(epoch, "batch groups") if shuffles(self._sampler) else None
+        context = WindowContext(epoch, 0, self._seed, self.abreast)
+        recipe = self.recipe
+        return WindowPlan(
+            order,
+            size,
+            recipe.cut,
+            context,
+            key,
+            self.measure,
+            recipe.count_multiple,
+            recipe.num_batches,
+            known,
+        )
+
+    def _key(self, epoch: int, role: str) -> Key:
+        return Key(self._seed, epoch, 0, role)
+
+
+def size_of(dataset: Any) -> int:
+    """Gives the number of samples of a dataset."""
+    return len(Layout.of(dataset))
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and not isinstance(value, np.ndarray) and value == default
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"<{value.size} values, {_digest(value.astype(value.dtype.newbyteorder('<')).tobytes())}>"
+    if isinstance(value, partial) or callable(value):
+        return getattr(value, "__qualname__", type(value).__qualname__)
+    return repr(value)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=8, person=b"samplerkit").hexdigest()

@@ -1,0 +1,83 @@
+"""The plan of a whole set as one window: all of it is arithmetic and one table."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+
+from samplerkit.batches.buckets import Buckets
+from samplerkit.batches.cuts import Cuts, Groups, Short
+from samplerkit.batches.measure import Measure
+from samplerkit.batches.members import SortedMembers
+from samplerkit.batches.plan import BatchPlan, BatchSamples
+from samplerkit.order.files import BlockShuffle
+from samplerkit.order.keys import Key
+from samplerkit.order.order import Located
+from samplerkit.order.typing import Ids
+
+
+@final
+class StaticPlan(BatchPlan):
+    """Batches of a set, each bucket permuted within itself: the same number of batches in each epoch.
+
+    Args:
+        members: the set, sorted by length.
+        buckets: its buckets.
+        short: what becomes of the last batch of a bucket.
+        abreast: batches in a group.
+        keys: of the members and of the groups.
+        measure: how long samples are.
+        num_batches: how many batches, from the first; None for all.
+    """
+
+    def __init__(
+        self,
+        members: SortedMembers,
+        buckets: Buckets,
+        short: Short,
+        abreast: int,
+        keys: tuple[Key, Key],
+        measure: Measure,
+        num_batches: int | None,
+    ) -> None:
+        super().__init__(measure, abreast)
+        self._members = members
+        self._first = int(buckets.starts[0])
+        starts = buckets.starts - self._first
+        self._cuts = Cuts(starts, buckets.sizes, short)
+        self._shuffle = BlockShuffle(starts, None, keys[0])
+        self._groups = Groups(self._cuts.count, abreast, keys[1])
+        self._length = self._cuts.count if num_batches is None else min(num_batches, self._cuts.count)
+        self._dropped = members.size - self._cuts.placed
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def dropped(self) -> int:
+        return self._dropped
+
+    def has(self, number: int) -> bool:
+        return 0 <= number < self._length
+
+    def samples(self, numbers: Ids) -> BatchSamples:
+        begin, end = self._cuts.edges(self._groups.forward(numbers))
+        sizes = end - begin
+        edges = np.append(0, np.cumsum(sizes))
+        places = np.repeat(begin - edges[:-1], sizes) + np.arange(int(edges[-1]))
+        ids = self._members.at(self._shuffle.ids_at(places) + self._first)
+        return BatchSamples(ids, places, edges)
+
+    def locate(self, ids: Ids) -> Located:
+        which, rows = self._members.places_of(ids)
+        is_kept = rows >= self._first
+        which, rows = which[is_kept], rows[is_kept] - self._first
+        if not which.size:
+            return which, rows
+        found, places = self._shuffle.locate(rows)
+        batches = self._cuts.batch_of(places)
+        is_placed = batches >= 0
+        which, numbers = which[found[is_placed]], self._groups.backward(batches[is_placed])
+        is_there = numbers < self._length
+        return which[is_there], numbers[is_there]

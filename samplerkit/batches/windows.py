@@ -1,0 +1,256 @@
+"""The plan of an order in windows of consecutive positions, each cut into batches of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.batches.cuts import Groups
+from samplerkit.batches.halves import halved
+from samplerkit.batches.measure import Measure
+from samplerkit.batches.plan import BatchPlan, BatchSamples
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.order.algebra import groups
+from samplerkit.order.keys import Key
+from samplerkit.order.order import Located, Order
+from samplerkit.order.typing import Ids
+
+_KEPT_WINDOWS = 2
+
+
+@final
+@dataclass(frozen=True)
+class WindowContext:
+    """Where and when a window is cut.
+
+    Args:
+        epoch: the epoch, from 0.
+        window: the number of the window, from 0.
+        seed: of the sampler.
+        abreast: batches in a group.
+    """
+
+    epoch: int
+    window: int
+    seed: int
+    abreast: int
+
+    def key(self, role: str) -> Key:
+        """Gives the key for a role, at most 16 ASCII characters; its words are `words(count, window)`."""
+        return Key(self.seed, self.epoch, 0, role)
+
+
+Cut = Callable[[Ids, Ids, WindowContext], Sequence[Ids]]
+"""Cuts the samples of a window into batches: a recipe's one method."""
+
+
+@final
+class _CutWindow:
+    """A window as it was cut: places in the order of batches, where batches end, and how they come."""
+
+    def __init__(self, ids: Ids, first: int, batches: list[Ids], groups: Groups) -> None:
+        self.edges = np.append(0, np.cumsum([batch.size for batch in batches])).astype(np.int64)
+        places = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
+        self.ids = ids[places]
+        self.positions = places + first
+        self.groups = groups
+
+    @property
+    def count(self) -> int:
+        return self.edges.size - 1
+
+
+@final
+class WindowPlan(BatchPlan):
+    """Batches of any order, window after window: a batch costs the evaluation of one window.
+
+    How many batches come before a window follows from the lengths in all windows before it; `known` spares a
+    plan that begins in the middle of an epoch the pass over them.
+
+    Args:
+        order: of the epoch.
+        size: samples in a window.
+        cut: cuts the samples of a window into batches, from the longest to the shortest.
+        context: of the epoch; the window is filled in.
+        key: of the order of groups; None leaves the batches as they were cut.
+        measure: how long samples are.
+        multiple: the number of samples in a batch stays a multiple of it, where batches are halved.
+        num_batches: how many batches, from the first; None for all.
+        known: a window, and how many batches come before it.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        size: int,
+        cut: Cut,
+        context: WindowContext,
+        key: Key | None,
+        measure: Measure,
+        multiple: int,
+        num_batches: int | None,
+        known: tuple[int, int] = (0, 0),
+    ) -> None:
+        super().__init__(measure, context.abreast)
+        self.order: Final = order
+        self._size = size
+        self._cut = cut
+        self._context = context
+        self._key = key
+        self._multiple = multiple
+        self._num_batches = num_batches
+        self._windows = -(-len(order) // size)
+        self._first, before = known
+        # How many batches come before each window, from the first known one on, as far as one has looked.
+        self._before = [before]
+        self._from_start: list[int] = [0] if self._first else self._before
+        self._kept: dict[int, _CutWindow] = {}
+
+    @property
+    def window(self) -> int:
+        return self._size
+
+    def __len__(self) -> int:
+        while self._grow(self._before, self._first):
+            pass
+        return self._limited(self._before[-1])
+
+    @property
+    def dropped(self) -> int:
+        placed = sum(int(self._window(window).edges[-1]) for window in range(self._windows))
+        return len(self.order) - placed
+
+    def has(self, number: int) -> bool:
+        if number < 0 or number >= self._limited(number + 1):
+            return False
+        return self._window_of(number) is not None
+
+    def window_of(self, number: int) -> tuple[int, int]:
+        """Gives the window of a batch and how many batches come before it; at the end, all of both."""
+        window = self._window_of(number)
+        if window is None:
+            return self._windows, self._before[-1]
+        return window, self._before_of(window)
+
+    def samples(self, numbers: Ids) -> BatchSamples:
+        windows = np.array([self._found(number) for number in numbers.tolist()], dtype=np.int64)
+        sizes = np.zeros(numbers.size, dtype=np.int64)
+        taken = []
+        for window, mine in groups(windows):
+            cut = self._window(window)
+            batches = cut.groups.forward(numbers[mine] - self._before_of(window))
+            sizes[mine] = cut.edges[batches + 1] - cut.edges[batches]
+            taken.append((cut, mine, cut.edges[batches]))
+        edges = np.append(0, np.cumsum(sizes))
+        ids = np.empty(int(edges[-1]), dtype=np.int64)
+        positions = np.empty_like(ids)
+        for cut, mine, begins in taken:
+            # The samples of the batch at one place of `numbers` and those of the next one follow one another.
+            count = sizes[mine]
+            within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+            target, source = np.repeat(edges[mine], count) + within, np.repeat(begins, count) + within
+            ids[target], positions[target] = cut.ids[source], cut.positions[source]
+        return BatchSamples(ids, positions, edges)
+
+    def locate(self, ids: Ids) -> Located:
+        which, positions = self.order.locate(ids)
+        numbers = np.full(positions.size, -1, dtype=np.int64)
+        for window in np.unique(positions // self._size).tolist():
+            cut = self._window(window)
+            mine = np.flatnonzero(positions // self._size == window)
+            sorted_at = np.argsort(cut.positions)
+            at = np.searchsorted(cut.positions[sorted_at], positions[mine])
+            at = np.minimum(at, max(0, cut.positions.size - 1))
+            is_there = cut.positions[sorted_at[at]] == positions[mine] if at.size and cut.count else at < 0
+            batch = np.searchsorted(cut.edges, sorted_at[at[is_there]], side="right") - 1
+            numbers[mine[is_there]] = self._before_of(window) + cut.groups.backward(batch)
+        is_there = numbers >= 0
+        if self._num_batches is not None:
+            is_there &= numbers < self._num_batches
+        return which[is_there], numbers[is_there]
+
+    def _limited(self, count: int) -> int:
+        return count if self._num_batches is None else min(count, self._num_batches)
+
+    def _grow(self, before: list[int], first: int) -> bool:
+        """Looks at one window more; False if there is none."""
+        window = first + len(before) - 1
+        if window >= self._windows:
+            return False
+        before.append(before[-1] + self._window(window).count)
+        return True
+
+    def _window_of(self, number: int) -> int | None:
+        """Finds the window of a batch, None for one behind the last."""
+        is_known = number >= self._before[0]
+        before, first = (self._before, self._first) if is_known else (self._from_start, 0)
+        while before[-1] <= number:
+            if not self._grow(before, first):
+                return None
+        return first + int(np.searchsorted(before, number, side="right")) - 1
+
+    def _found(self, number: int) -> int:
+        window = self._window_of(number)
+        assert window is not None  # noqa: S101  # the caller asked `has`
+        return window
+
+    def _before_of(self, window: int) -> int:
+        is_known = window >= self._first
+        before, first = (self._before, self._first) if is_known else (self._from_start, 0)
+        while len(before) <= window - first:
+            self._grow(before, first)
+        return before[window - first]
+
+    def _window(self, window: int) -> _CutWindow:
+        kept = self._kept.get(window)
+        if kept is None:
+            kept = self._made(window)
+            if len(self._kept) >= _KEPT_WINDOWS:
+                self._kept.pop(next(iter(self._kept)), None)
+            self._kept[window] = kept
+        return kept
+
+    def _made(self, window: int) -> _CutWindow:
+        first = window * self._size
+        ids = self.order[first : first + self._size]
+        context = WindowContext(self._context.epoch, window, self._context.seed, self._context.abreast)
+        cut = checked_cut(self._cut(ids, self.measure.counted(ids), context), ids.size)
+        if self._key is not None and window < self._windows - 1:
+            # Else all groups behind this window would be out of step; behind the last one there are none.
+            cut = halved(cut, -(-len(cut) // self.abreast) * self.abreast, self._multiple)
+        return _CutWindow(ids, first, cut, Groups(len(cut), self.abreast, self._key, window))
+
+
+def checked_cut(batches: Any, size: int) -> list[Ids]:
+    """Checks what a recipe cut: places in the window, none twice, and no empty batch.
+
+    Raises:
+        ArgumentTypeError: no arrays of integers.
+        ArgumentValueError: a place outside of the window, twice, or a batch without samples.
+    """
+    if not isinstance(batches, Sequence):
+        raise ArgumentTypeError("cut", "must give a list of arrays, one a batch", batches)
+    arrays = [np.asarray(batch) for batch in batches]
+    for number, batch in enumerate(arrays):
+        if batch.ndim != 1 or (batch.dtype.kind not in "iu"):
+            raise ArgumentTypeError(f"cut: batch {number}", "must be a flat array of integers", batch)
+        if not batch.size:
+            raise ArgumentValueError(f"cut: batch {number}", "must not be empty", batch)
+    if not arrays:
+        return []
+    places = np.concatenate(arrays)
+    if places.min() < 0 or places.max() >= size:
+        outside = places[(places < 0) | (places >= size)]
+        raise ArgumentValueError(
+            "cut",
+            f"gives a place outside of a window of {size}",
+            int(outside[0]),
+            mend="give places, not ids",
+        )
+    twice = np.flatnonzero(np.bincount(places, minlength=size) > 1)
+    if twice.size:
+        raise ArgumentValueError("cut", "gives a place twice", int(twice[0]), mend="give each place once")
+    return [batch.astype(np.int64, copy=False) for batch in arrays]

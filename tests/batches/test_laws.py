@@ -1,0 +1,157 @@
+"""The laws of plans, over chains that Hypothesis draws and over all small cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.batches.tokens import TokenBatches
+from samplerkit.testing.strategies import Case, SamplerCall, chains
+from tests.batches import laws
+
+BUDGET = 12
+
+
+@st.composite
+def recipes(draw: st.DrawFn, size: int) -> TokenBatches:
+    long = draw(st.sampled_from(["raise", "drop", "truncate", "alone"]))
+    longest = BUDGET if long == "raise" else BUDGET + 6
+    multiple = draw(st.sampled_from([1, 2, 3]))
+    return TokenBatches(
+        BUDGET if long != "raise" or multiple == 1 else BUDGET + multiple,
+        lengths=draw(st.lists(st.integers(0, longest), min_size=size, max_size=size)),
+        max_samples=draw(st.none() | st.integers(1, 5)),
+        count_multiple=draw(st.sampled_from([1, 1, 2, 4])),
+        length_multiple=multiple,
+        waste=draw(st.sampled_from([0, 0.01, 0.3, 0.9])),
+        pool=draw(st.sampled_from([1, 2, 16])),
+        window=draw(st.none() | st.integers(1, 9)),
+        abreast=draw(st.none() | st.integers(1, 5)),
+        short=draw(st.sampled_from(["merge", "keep", "drop"])),
+        long=long,
+        num_batches=None,
+    )
+
+
+@st.composite
+def whole_sets(draw: st.DrawFn) -> Case:
+    """Chains that fix a set, which plans take as one window."""
+    size = draw(st.integers(0, 24))
+    seed = {"seed": draw(st.integers(0, 3))}
+    some = st.lists(st.integers(0, max(0, size - 1)), min_size=1, unique=True)
+    leaves = [SamplerCall(sk.RandomSampler, seed), SamplerCall(sk.SequentialSampler, {})]
+    if size:
+        subset = {"indices": draw(some)}
+        leaves += [SamplerCall(sk.SubsetSampler, subset), SamplerCall(sk.SubsetRandomSampler, subset | seed)]
+        leaves += [SamplerCall(sk.SequentialSampler, {"start_index": size // 2})]
+    roots = [SamplerCall(sk.RandomSampler, seed), SamplerCall(sk.DistributedSampler, seed)]
+    links = (draw(st.sampled_from(leaves)), draw(st.sampled_from(roots)))
+    return Case(links, size, draw(st.integers(0, 5)), num_shards=draw(st.integers(1, 4)), by_world=True)
+
+
+@st.composite
+def batched(draw: st.DrawFn) -> tuple[Case, TokenBatches]:
+    """A legal chain, half of them one that reads a set whole, and a recipe."""
+    case = draw(chains() | whole_sets())
+    return case, draw(recipes(len(case.layout)))
+
+
+def cuts(case: Case) -> bool:
+    return any(link.arguments.get("num_samples") for link in case.links)
+
+
+@settings(max_examples=60, deadline=None)
+@given(batched())
+def test_every_law_holds_over_every_legal_chain(drawn):
+    case, recipe = drawn
+    # A set has no first samples: `num_samples` is refused there, and cuts windows.
+    recipe = replace(recipe, window=recipe.window or 5) if cuts(case) else recipe
+    sampler, constants = case.sampler(), case.constants()
+    plans = recipe.over(sampler, case.dataset, constants=constants)
+    plan = plans.plan(case.epoch)
+    expected = list(sampler.undealt_order(case.dataset, case.epoch, constants=constants))
+    laws.require_each_once(plan, expected)
+    if len(case.layout):
+        laws.require_inverse(plan, range(len(case.layout)))
+    if recipe.long != "alone":
+        laws.require_limits(plan, recipe.max_tokens)
+    laws.require_resume(plans, case.epoch)
+
+
+def small_sets(most: int) -> Iterator[list[int]]:
+    """All sets of up to `most` samples of up to three lengths, by how many there are of each."""
+    for counts in product(range(most + 1), repeat=3):
+        if sum(counts) <= most:
+            yield np.repeat([12, 6, 5], counts).tolist()
+
+
+def check_static(every: int) -> tuple[int, int]:
+    """All small static plans, each one resumed, dealt and inverted; counted."""
+    cases = deliveries = 0
+    ranks = range(1, 5)
+    cases_of = list(product(small_sets(12), ranks, ("merge", "keep", "drop"), (1, 2), (1, 2)))
+    for lengths, abreast, short, pool, multiple in cases_of[::every]:
+        recipe = TokenBatches(
+            BUDGET, lengths=lengths, waste=0, pool=pool, abreast=abreast, short=short, count_multiple=multiple
+        )
+        plans = recipe.over(sk.RandomSampler(seed=cases), len(lengths))
+        plan = plans.plan(cases % 3)
+        laws.require_each_once(plan, list(range(len(lengths))))
+        laws.require_inverse(plan, range(max(1, len(lengths))))
+        laws.require_limits(plan, BUDGET)
+        if short == "merge" and len(lengths):
+            assert sum(map(len, laws.read(plan))) == len(lengths)
+        if cases % 7 == 0:
+            deliveries += laws.require_delivery(plan, ranks)
+        cases += 1
+    return cases, deliveries
+
+
+def check_windows(every: int) -> tuple[int, int]:
+    """All small plans of windows, each resumed from every one of its states alone."""
+    cases = states = 0
+    cases_of = list(product(small_sets(12), range(1, 5), (1, 2, 5, 8), (None, 7)))
+    for lengths, abreast, window, seed in cases_of[::every]:
+        recipe = TokenBatches(BUDGET, lengths=lengths, abreast=abreast, window=window)
+        sampler = sk.SequentialSampler() if seed is None else sk.RandomSampler(seed=seed + cases)
+        plans = recipe.over(sampler, len(lengths))
+        plan = plans.plan(1)
+        laws.require_each_once(plan, list(range(len(lengths))))
+        laws.require_inverse(plan, range(max(1, len(lengths))))
+        laws.require_limits(plan, BUDGET)
+        states += laws.require_resume(plans, 1)
+        cases += 1
+    return cases, states
+
+
+def test_a_sample_of_all_small_static_plans_keeps_every_law():
+    cases, deliveries = check_static(every=151)
+    print(f"{cases} static plans, {deliveries} deliveries with two resizes")
+    assert cases > 100
+
+
+def test_a_sample_of_all_small_plans_of_windows_keeps_every_law():
+    cases, states = check_windows(every=101)
+    print(f"{cases} plans of windows, resumed from {states} states")
+    assert cases > 100
+
+
+@pytest.mark.campaign
+def test_all_small_static_plans_keep_every_law():
+    cases, deliveries = check_static(every=1)
+    print(f"{cases} static plans, {deliveries} deliveries with two resizes")
+    assert cases == 455 * 4 * 3 * 2 * 2
+
+
+@pytest.mark.campaign
+def test_all_small_plans_of_windows_keep_every_law():
+    cases, states = check_windows(every=1)
+    print(f"{cases} plans of windows, resumed from {states} states")
+    assert cases == 455 * 4 * 4 * 2
