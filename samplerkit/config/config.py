@@ -13,19 +13,15 @@ from typing import Any, final
 
 import torch.utils.data
 
-from samplerkit.config.chain import read_chain
-from samplerkit.config.datasets import DATASETS
+from samplerkit.config.datasets import DATASETS, placed
 from samplerkit.config.folder import Folder, folder_of, text_at, text_of
 from samplerkit.config.loader import LOADER, LoaderOptions
-from samplerkit.config.located import check_order
 from samplerkit.config.mistakes import require_mapping, unknown_key
-from samplerkit.config.placed import placed
-from samplerkit.config.plain import plain
 from samplerkit.config.private import public
 from samplerkit.config.quality import SECTION, MinQuality, read_min_quality
-from samplerkit.config.registry import SAMPLERS
+from samplerkit.config.registry import SAMPLERS, check_order, read_chain
 from samplerkit.config.schema import json_schema
-from samplerkit.config.text import parse
+from samplerkit.config.text import parse, plain
 from samplerkit.errors import ConfigError
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.loading.loader import Loader

@@ -1,23 +1,64 @@
-"""A constructor that a config calls by a name."""
+"""A constructor that a config calls by a name: its arguments, and the table in which it stands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, final
+from functools import lru_cache
+from typing import Any, TypeVar, final
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, core_schema
 
-from samplerkit.config.derive import argument_names, arguments_of, default_of, derived_model
+from samplerkit.config.derive import argument_names, arguments_of, default_of, derived_model, refuse
 from samplerkit.config.folder import Folder, joined
-from samplerkit.config.mistakes import from_constructor, from_pydantic, unknown_key
-from samplerkit.config.place import below
-from samplerkit.config.private import scrubbed
-from samplerkit.config.section import Section
-from samplerkit.errors import SamplerkitError
+from samplerkit.config.mistakes import from_constructor, from_pydantic, require_mapping, unknown_key
+from samplerkit.config.private import below, meant, resembling, scrubbed
+from samplerkit.errors import ArgumentValueError, ConfigError, SamplerkitError
+from samplerkit.order import arguments
 from samplerkit.order.once import once
 from samplerkit.order.shuffle import Shuffle
+
+
+@final
+@dataclass(frozen=True)
+class Section:
+    """Marks an argument for which a config writes a mapping: the arguments of a class.
+
+    A `Constructor` reads the mapping before the other arguments are looked at, so that its mistakes have a
+    path of their own. What is left is the live object, or one of the values that may stand in its place.
+
+    Args:
+        name: of the model in the JSON Schema.
+        make: the class.
+        others: what may be written in place of a mapping.
+    """
+
+    name: str
+    make: Callable[..., Any]
+    others: tuple[Any, ...] = ()
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._read)
+
+    def _read(self, value: Any) -> Any:
+        if isinstance(self.make, type) and isinstance(value, self.make):
+            return value
+        if not any(value is other for other in self.others):
+            words = ", or ".join({None: "null", False: "false", True: "true"}[other] for other in self.others)
+            refuse(f"must be a mapping{words and ', or '}{words}")
+        return value
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        model = handler(_model(self.make, self.name).__pydantic_core_schema__)
+        return {"anyOf": [model, *({"const": one} for one in self.others)]}
+
+
+@lru_cache
+def _model(make: Callable[..., Any], name: str) -> type[BaseModel]:
+    """Gives one model for all arguments of one class, so that the schema has it once."""
+    return derived_model(make, name)
 
 
 @final
@@ -155,3 +196,87 @@ def _same(value: Any, default: Any) -> bool:
     if isinstance(value, Shuffle):
         default = Shuffle.parse(default) if isinstance(default, str | bool) else default
     return type(value) is type(default) and bool(value == default)
+
+
+_Make = TypeVar("_Make", bound=Callable[..., Any])
+RESERVED = frozenset({"kind", "child", "_target_", "class_path", "init_args"})
+"""Keys of a section that are no arguments of the constructor."""
+
+
+@final
+class Kinds:
+    """A table of constructors by the name under which a section's `kind` picks one.
+
+    Args:
+        section: the name of the section.
+        example: how such a section is written, for errors.
+
+    Example:
+        >>> shapes = Kinds("shape", example="{kind: point}")
+        >>> @shapes.kind("point")
+        ... def point(x: int = 0) -> int:
+        ...     return x
+        >>> constructor, given = shapes.choose({"kind": "point", "x": 3}, "shape")
+        >>> constructor.name, given
+        ('point', {'x': 3})
+    """
+
+    def __init__(self, section: str, *, example: str) -> None:
+        self.section = section
+        self.example = example
+        self._constructors: dict[str, Constructor] = {}
+
+    def add(self, name: str, make: Callable[..., Any]) -> None:
+        """Adds a kind.
+
+        Raises:
+            ArgumentTypeError: the name is no string, or the signature cannot be written in a config.
+            ArgumentValueError: the name is taken or empty, or an argument is called like a key of the config.
+        """
+        if arguments.word("kind", name) in self._constructors:
+            raise ArgumentValueError(
+                "kind", f"is taken by {self[name].make!r}", name, mend="use another name"
+            )
+        constructor = Constructor.of(name, make)
+        for argument in constructor.names:
+            if argument in RESERVED:
+                raise ArgumentValueError(
+                    argument, "means something else in a config", make, mend="rename the argument"
+                )
+        self._constructors[name] = constructor
+
+    def kind(self, name: str) -> Callable[[_Make], _Make]:
+        """Adds what it decorates."""
+
+        def added(make: _Make) -> _Make:
+            self.add(name, make)
+            return make
+
+        return added
+
+    def choose(self, section: Any, place: str) -> tuple[Constructor, dict[str, Any]]:
+        """Picks the constructor of a section.
+
+        Returns:
+            The constructor, and the section without its `kind`.
+
+        Raises:
+            ConfigError: no mapping, or its `kind` is missing or unknown.
+        """
+        given = dict(require_mapping(section, place, self.example))
+        where = below(place, "kind")
+        if "kind" not in given:
+            raise ConfigError(where, "is missing", mend=f"write for instance {self.example}")
+        kind = given.pop("kind")
+        if not isinstance(kind, str) or kind not in self._constructors:
+            hint = meant(kind, self)
+            raise ConfigError(
+                where, f"is no kind of {self.section}", resembling(where, kind, hint), mend=hint
+            )
+        return self[kind], given
+
+    def __getitem__(self, name: str) -> Constructor:
+        return self._constructors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._constructors)

@@ -1,7 +1,8 @@
 """The pydantic model of a constructor, derived from its signature and type hints.
 
 The constructor is the one definition of its arguments: names, defaults and types come from there. What a
-type does not say, a range for instance, the constructor checks itself when it is called.
+type does not say, a range for instance, the constructor checks itself when it is called. Arguments that a
+config writes in a way of its own, such as arrays, paths and `auto`, have a mark each.
 """
 
 from __future__ import annotations
@@ -10,17 +11,29 @@ import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import GenericAlias, NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, Strict, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Strict,
+    ValidationInfo,
+    create_model,
+)
 from pydantic.errors import PydanticUserError
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from samplerkit.config.arrays import Auto, Inline, ShuffleArgument, Under
-from samplerkit.errors import ArgumentTypeError
+from samplerkit.config.folder import array_at, joined
+from samplerkit.config.private import meant
+from samplerkit.errors import ArgumentTypeError, ConfigError, SamplerkitError
 from samplerkit.order.shuffle import Shuffle
 
 LEFT_TO_THE_JOB = frozenset({"num_shards", "shard_id"})
@@ -138,3 +151,97 @@ def _relaxed(hint: Any) -> Any:
     plain = get_origin(hint) or hint
     relaxed = isinstance(plain, type) and issubclass(plain, Enum | PurePath | tuple | set | frozenset)
     return Annotated[hint, Strict(strict=False)] if relaxed else hint
+
+
+REFUSED = "samplerkit"
+"""The type of the pydantic errors that are raised here; their context holds problem and mend."""
+
+
+_DTYPES = ((int, "iu", "integers"), (float, "iuf", "numbers"), (str, "U", "strings"))
+"""Types of entries, the kinds of dtypes that hold them, and what they are called."""
+
+
+@dataclass(frozen=True)
+class Inline:
+    """Marks an array argument: a list in the config itself, or the path of a `.npy` file.
+
+    Args:
+        entry: the type of the entries.
+    """
+
+    entry: Any
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_wrap_validator_function(self._read, handler(source))
+
+    def _read(self, value: Any, inline: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, str):
+            try:
+                value = array_at(joined((info.context or {}).get("folder", Path()), value))
+            except ConfigError as error:
+                refuse(error.problem, error.mend)
+        if not isinstance(value, np.ndarray):
+            return inline(value)
+        for entry, kinds, called in _DTYPES:
+            if entry is self.entry and value.ndim != 1:
+                refuse(f"must be a flat array, and has the shape {value.shape}")
+            if entry is self.entry and value.dtype.kind not in kinds:
+                refuse(f"must hold {called}, and holds {value.dtype}"[:120])
+        return value
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), {"type": "string", "pattern": r"\.npy$"}]}
+
+
+class Under:
+    """Marks a path, or a list of paths: a relative one starts from the folder of the config, a URL stays."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_wrap_validator_function(self._read, handler(source))
+
+    @staticmethod
+    def _read(value: Any, paths: Any, info: ValidationInfo) -> Any:
+        folder = (info.context or {}).get("folder", Path())
+        checked = paths(value)
+        if isinstance(checked, list):
+            return [joined(folder, path) if isinstance(path, str) else path for path in checked]
+        return joined(folder, checked) if isinstance(checked, str) else checked
+
+
+class ShuffleArgument:
+    """Marks the argument that takes a shuffle mode."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._read)
+
+    @staticmethod
+    def _read(value: Any) -> Shuffle:
+        try:
+            return Shuffle.parse(value)
+        except SamplerkitError as error:
+            hint = meant(value, [mode.value for mode in Shuffle])
+            refuse(error.problem, hint if hint.startswith("did") else "")
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"enum": [*(mode.value for mode in Shuffle), True, False]}
+
+
+class Auto:
+    """Marks a number that may be left to the running job by the word `auto`."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(self._read, handler(source))
+
+    @staticmethod
+    def _read(value: Any, number: Any) -> Any:
+        if value == "auto":
+            return None
+        return refuse("must be an integer or auto") if isinstance(value, str) else number(value)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), {"const": "auto"}]}
+
+
+def refuse(problem: str, mend: str = "") -> NoReturn:
+    """Refuses the value that pydantic is looking at."""
+    raise PydanticCustomError(REFUSED, "refused", {"problem": problem, "mend": mend})

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from samplerkit.config.private import told
 from samplerkit.errors import ConfigError, DatasetError
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.urls import shown
+from samplerkit.storage.urls import is_remote, shown
 
 Folder = Path | str
 """A folder of this machine, or the URL of one."""
@@ -89,3 +94,44 @@ def text_of(path: Path) -> str:
             raise
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError("config", f"cannot be read ({reason})"[:120], str(path)) from None
+
+
+def array_at(path: str) -> np.ndarray[Any, Any]:
+    """Reads an array from a `.npy` file; a pickled one is refused.
+
+    Args:
+        path: or a URL; it ends in `.npy`.
+
+    Raises:
+        ConfigError: there is no such file, or it holds no plain array.
+    """
+    if not shown(path).endswith(".npy"):
+        raise ConfigError("array", "must be a list or the path of a .npy file")
+    try:
+        file = _opened(path)
+        loaded = None if file is None else np.load(file, allow_pickle=False)
+    except ConfigError:
+        raise
+    except (OSError, ValueError, EOFError, SyntaxError, MemoryError) as error:
+        words = (isinstance(error, OSError) and error.strerror) or str(error)
+        problem = f"cannot be read as a .npy file ({' '.join(words.partition('. ')[0].split())[:80]})"
+        raise ConfigError("array", problem, mend="save it with numpy.save, without objects") from None
+    if file is None:
+        mend = f"looked for {_end_of(path)}" if told(path) else ""
+        raise ConfigError("array", "there is no such file", mend=mend)
+    if not isinstance(loaded, np.ndarray):
+        raise ConfigError("array", "is an archive of arrays", mend="save one array with numpy.save")
+    return loaded
+
+
+def _opened(path: str) -> Path | BytesIO | None:
+    """Gives what numpy reads of a path or a URL; None if there is no such file."""
+    if not is_remote(path):
+        return Path(path) if Path(path).is_file() else None
+    data = fetched(path)
+    return None if data is None else BytesIO(data)
+
+
+def _end_of(path: str) -> str:
+    text = shown(path)
+    return text if len(text) <= 100 else f"...{text[-97:]}"

@@ -1,24 +1,58 @@
-"""The options of a loader."""
+"""The options of a loader: torch's stand here, and all arguments of `Loader` are options by themselves."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
-from typing import Any, final, get_args
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from types import UnionType
+from typing import Any, TypeVar, Union, final, get_args, get_origin, get_type_hints
+
+import torch
 
 from samplerkit.config.constructor import Constructor
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
-from samplerkit.loading.delivery import Tail
-from samplerkit.loading.device.stage import checked_device
-from samplerkit.loading.loader import AfterBreak
-from samplerkit.loading.request import BadSamples
+from samplerkit.errors import ArgumentValueError
+from samplerkit.loading.loader import Loader
 from samplerkit.order import arguments
+
+_Options = TypeVar("_Options")
+
+FROM_PYTHON = frozenset({"dataset", "sampler", "world", "agreement_seconds", "dataloader_options"})
+"""The arguments of `Loader` that a config does not write: it has sections for some, others are for Python."""
+
+OURS_MEND = "use config.make_loader, which gives samplerkit's Loader"
+
+
+def with_arguments_of(make: Callable[..., Any]) -> Callable[[type[_Options]], type[_Options]]:
+    """Adds a field to what is to be a dataclass, for each argument of a constructor that it lacks.
+
+    Args:
+        make: has a type hint and a default for each of them.
+    """
+    hints = get_type_hints(make.__init__ if isinstance(make, type) else make)  # type: ignore[misc]
+
+    def decorated(options: type[_Options]) -> type[_Options]:
+        for name, parameter in inspect.signature(make).parameters.items():
+            if name not in options.__annotations__ and name not in FROM_PYTHON:
+                options.__annotations__[name] = _of_yaml(hints[name])
+                setattr(options, name, parameter.default)
+        return options
+
+    return decorated
+
+
+def _of_yaml(hint: Any) -> Any:
+    """Leaves out of a union what YAML has no values of."""
+    members = [member for member in get_args(hint) if member is not torch.device]
+    is_union = get_origin(hint) in (Union, UnionType)
+    return Union[tuple(members)] if is_union else hint  # noqa: UP007  # `|` takes no tuple
 
 
 @final
 @dataclass(frozen=True)
+@with_arguments_of(Loader)
 class LoaderOptions:
-    """How batches are made and handed over; names are those of torch's DataLoader, then those of `Loader`.
+    """How batches are made and handed over: options of torch's DataLoader, then the arguments of `Loader`.
 
     Args:
         batch_size: samples in a batch.
@@ -28,12 +62,6 @@ class LoaderOptions:
         prefetch_factor: batches that each worker reads ahead; None leaves it to torch.
         persistent_workers: whether workers live on from epoch to epoch.
         timeout: seconds to wait for a worker's batch; 0 waits for ever.
-        tail: `pad`, `drop` or `ragged`; this and what follows is for `Loader` alone.
-        after_break: `restart` or `continue`.
-        bad_samples: `raise` or `skip`.
-        run_ahead: whether the next epoch is begun early.
-        seed_draws: whether random generators are seeded before each sample, for its draw.
-        device: on which batches are handed out, such as `cuda`; None leaves them on the host.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -44,6 +72,8 @@ class LoaderOptions:
     Example:
         >>> LoaderOptions(batch_size=256, num_workers=4).prefetch_factor is None
         True
+        >>> LoaderOptions(tail="drop").of_ours()
+        {'batch_size': 1, 'tail': 'drop'}
     """
 
     batch_size: int = 1
@@ -53,30 +83,21 @@ class LoaderOptions:
     prefetch_factor: int | None = None
     persistent_workers: bool = False
     timeout: float = 0.0
-    tail: Tail = "pad"
-    after_break: AfterBreak = "restart"
-    bad_samples: BadSamples = "raise"
-    run_ahead: bool = False
-    seed_draws: bool = False
-    device: str | None = None
 
     def __post_init__(self) -> None:
-        arguments.positive("batch_size", self.batch_size)
-        if arguments.integer("num_workers", self.num_workers) < 0:
-            raise ArgumentRangeError("num_workers", "must not be negative", self.num_workers)
-        for name in ("drop_last", "pin_memory", "persistent_workers", "run_ahead", "seed_draws"):
+        arguments.at_least("num_workers", self.num_workers, 0)
+        for name in ("pin_memory", "persistent_workers"):
             arguments.boolean(name, getattr(self, name))
         if self.prefetch_factor is not None:
             arguments.positive("prefetch_factor", self.prefetch_factor)
-        if isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float):
-            raise ArgumentTypeError("timeout", "must be a number of seconds", self.timeout)
-        if not (math.isfinite(self.timeout) and self.timeout >= 0):
-            raise ArgumentRangeError("timeout", "must be finite and not negative", self.timeout)
-        for name, choices in (("tail", Tail), ("after_break", AfterBreak), ("bad_samples", BadSamples)):
-            arguments.choice(name, getattr(self, name), get_args(choices))
-        if self.device is not None:
-            checked_device(self.device)
-        self._check_workers()
+        arguments.seconds("timeout", self.timeout)
+        # Over nothing, a loader starts nothing: it only looks at its arguments.
+        Loader((), **{name: value for name, value in asdict(self).items() if name not in _NEED_WORKERS})
+        for name in () if self.num_workers else _NEED_WORKERS:
+            # Torch refuses these too, some of them only at the first batch.
+            if value := getattr(self, name):
+                mend = "set num_workers, or leave it out"
+                raise ArgumentValueError(name, "needs workers", value, mend=mend)
 
     def of_torch(self) -> dict[str, Any]:
         """Gives the options that torch's DataLoader knows too.
@@ -100,22 +121,15 @@ class LoaderOptions:
             if name == "batch_size" or value != getattr(LoaderOptions, name)
         }
 
-    def _check_workers(self) -> None:
-        """Torch refuses these too, some of them only at the first batch."""
-        if self.num_workers:
-            return
-        for name in ("prefetch_factor", "persistent_workers", "timeout"):
-            value = getattr(self, name)
-            if value:
-                raise ArgumentValueError(
-                    name, "needs workers", value, mend="set num_workers, or leave it out"
-                )
 
+_NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout")
 
-FOR_OURS = ("tail", "after_break", "bad_samples", "run_ahead", "seed_draws", "device")
+FOR_OURS = tuple(
+    field.name
+    for field in fields(LoaderOptions)
+    if field.name not in inspect.signature(torch.utils.data.DataLoader).parameters
+)
 """The options that torch's DataLoader does not know."""
-
-OURS_MEND = "use config.make_loader, which gives samplerkit's Loader"
 
 LOADER = Constructor.of("loader", LoaderOptions)
 """How a config writes them."""

@@ -10,9 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from samplerkit.config.arrays import REFUSED
-from samplerkit.config.place import below, meant
-from samplerkit.config.private import public, resembling, scrubbed
+from samplerkit.config.derive import REFUSED
+from samplerkit.config.private import below, meant, public, resembling, scrubbed
 from samplerkit.errors import ConfigError, SamplerkitError
 
 _EXTRA, _MISSING = "extra_forbidden", "missing"

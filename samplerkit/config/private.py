@@ -1,16 +1,108 @@
-"""What an error may show of a value in a config: the one place that hides passwords and tokens."""
+"""What an error may say of a config: the path of a key, a name that was meant, and of a value no secret.
+
+Everything that an error repeats of a config goes through here.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from typing import Any, final
 
 import numpy as np
 
-from samplerkit.config.place import meant
-from samplerkit.config.telling import told
+from samplerkit.storage.urls import is_remote, shown
+
+_SEPARATORS = re.compile(r"[\s_\-./\\,:*!<>{}\[\]]+")
+_PART = re.compile(r"[A-Za-z]{0,24}\d{0,2}|\d+")
+_PATH = re.compile(r"[\w\s\-./\\,*~+{}\[\]]*\.[A-Za-z]\w{0,6}", re.ASCII)
+_LONGEST_IN_CAPITALS = 3
+
+
+def is_telling(text: str) -> bool:
+    """Tells a text that is made of words and numbers, or is a path, from one that may be a secret.
+
+    Digits inside of words, long words, words in capitals and the signs of URLs and encodings are not
+    repeated. It is a guess: a password that is a small word is one that passes.
+
+    Example:
+        >>> [is_telling(text) for text in ("randon", "1e6", "/data/keep.npy", "samplerkit.PKSampler")]
+        [True, True, True, True]
+        >>> [is_telling(text) for text in ("AKIA7Q2", "s3cr3t", "me:word@host", "SECRET", "pipe:curl a")]
+        [False, False, False, False, False]
+    """
+    if _is_number(text):
+        return True
+    if text.startswith("pipe:") or "://" in text:
+        return False
+    if _PATH.fullmatch(text):
+        return True
+    letters = [sign for sign in text if sign.isalpha()]
+    if len(letters) > _LONGEST_IN_CAPITALS and not any(sign.islower() for sign in letters):
+        return False
+    return all(_PART.fullmatch(part) for part in _SEPARATORS.split(text))
+
+
+def told(text: str) -> str | None:
+    """Gives what may be repeated of a text: itself, of a URL what is no secret, or None.
+
+    Example:
+        >>> told("randon"), told("https://user:word@host/a?sign=1"), told("s3cr3t")
+        ('randon', 'https://host/a', None)
+    """
+    if is_remote(text):
+        return shown(text)
+    return text if is_telling(text) else None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]{0,59}", re.ASCII)
+_LONGEST_KEY = 60
+_MOST_NAMES = 12
+
+
+def below(place: str, *keys: Any) -> str:
+    """Gives the path of a key or an entry below a place; of a key that may be a secret three dots.
+
+    Example:
+        >>> below("sampler", "child", "weights", 3), below("sampler", "two words"), below("remote", "s3cr3t")
+        ('sampler.child.weights[3]', "sampler['two words']", 'remote[...]')
+    """
+    for key in keys:
+        text = told(key) if isinstance(key, str) else None
+        if text is not None and _PLAIN_KEY.fullmatch(text):
+            place = f"{place}.{text}" if place else text
+            continue
+        shown = "..." if isinstance(key, str) and text is None else repr(key if text is None else text)
+        place += f"[{shown if len(shown) <= _LONGEST_KEY else shown[: _LONGEST_KEY - 3] + '...'}]"
+    return place
+
+
+def meant(wrong: Any, names: Iterable[str]) -> str:
+    """Says which of the names a wrong one was meant to be, or else which there are.
+
+    Example:
+        >>> meant("randon", ["random", "subset"]), meant("x", ["random", "subset"])
+        ('did you mean random?', 'known: random, subset')
+    """
+    known = list(names)
+    # Names that differ in upper and lower case only are close as well.
+    lower = {name.lower(): name for name in reversed(known)}
+    close = get_close_matches(wrong.lower(), lower, n=1) if isinstance(wrong, str) else []
+    if close:
+        return f"did you mean {lower[close[0]]}?"
+    more = ", ..." if len(known) > _MOST_NAMES else ""
+    return f"known: {', '.join(known[:_MOST_NAMES])}{more}"
+
 
 PRIVATE = ("storage_options", "digests")
 """Keys below which nothing is shown, nor below keys that were meant to be one of these."""

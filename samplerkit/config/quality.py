@@ -10,7 +10,7 @@ import numpy as np
 
 from samplerkit.config.constructor import Call, Constructor
 from samplerkit.config.mistakes import require_mapping
-from samplerkit.config.place import below
+from samplerkit.config.private import below
 from samplerkit.errors import ArgumentValueError, ConfigError, SamplerkitError
 from samplerkit.inspect.quality.figure import Figure, shown
 from samplerkit.inspect.quality.labels import ALREADY_MIXED, label_mixing, storage_mixing

@@ -1,17 +1,17 @@
-"""The samplers that a config can name: ours, and a user's after `register_sampler`."""
+"""The samplers that a config can name, ours and a user's, and how a chain of them is read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
-from samplerkit.config.constructor import Constructor
-from samplerkit.config.kinds import Kinds
-from samplerkit.config.mistakes import require_mapping, unknown_key
-from samplerkit.config.place import below, meant
-from samplerkit.config.private import public, resembling
-from samplerkit.errors import ArgumentTypeError, ConfigError
+from samplerkit.config.constructor import Call, Constructor, Kinds
+from samplerkit.config.folder import Folder
+from samplerkit.config.mistakes import from_constructor, require_mapping, unknown_key
+from samplerkit.config.private import below, meant, public, resembling
+from samplerkit.errors import ArgumentTypeError, CompositionError, ConfigError, SamplerkitError
 from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.distributed import DistributedSampler
 from samplerkit.samplers.iterable import IterSampler
 from samplerkit.samplers.mixture import MixtureSampler
@@ -129,3 +129,96 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
     arguments = given.get("init_args")
     arguments = {} if arguments is None else require_mapping(arguments, inside, "init_args: {seed: 7}")
     return constructor, dict(arguments), inside
+
+
+def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[str, Any], list[str]]:
+    """Builds the chain of samplers that a section describes.
+
+    It goes from link to link without recursion, so that a chain may be as deep as the config.
+
+    Args:
+        section: plain data.
+        place: the path of the section.
+        folder: what relative paths start from.
+
+    Returns:
+        The outermost sampler, the section in its plainest spelling, and the path of each link.
+
+    Raises:
+        ConfigError: a key, a type, a value or the nesting is wrong; of several mistakes, one.
+
+    Example:
+        >>> from pathlib import Path
+        >>> child = {"kind": "sequential", "start_index": 2}
+        >>> read_chain({"kind": "subset", "indices": [1, 0], "child": child}, "sampler", Path())[0]
+        SubsetSampler(indices=[1, 0], num_samples=None) <- SequentialSampler(start_index=2, num_samples=None)
+    """
+    calls: list[Call] = []
+    while section is not None or not calls:
+        constructor, given, inside = choose_sampler(section, place)
+        section = given.pop("child", None)
+        calls.append(constructor.read(given, inside, folder, also=("kind", "child")))
+        place = below(inside, "child")
+    samplers = [call.make() for call in calls]
+    for index in range(len(calls) - 2, -1, -1):
+        _nest(samplers[index], samplers[index + 1], calls[index], calls[index + 1])
+    written: dict[str, Any] = {}
+    for call in reversed(calls):
+        nested = {"child": written} if written else {}
+        written = {"kind": call.constructor.name, **call.written, **nested}
+    return samplers[0], written, [call.place for call in calls]
+
+
+def _nest(parent: Sampler, child: Sampler, parent_call: Call, child_call: Call) -> None:
+    try:
+        parent.add_child(child)
+    except CompositionError as error:
+        # The core names the samplers; a config is mended at the key that says the mode.
+        if error.value is child:
+            place, value = _mode_key(child_call), child.get_shuffle_mode().value
+        elif isinstance(error.value, str):
+            place, value = _mode_key(parent_call), error.value
+        else:
+            place, value = below(parent_call.place, "child"), error.value
+        raise ConfigError(place, error.problem, value, mend=error.mend) from None
+
+
+def _mode_key(call: Call) -> str:
+    return below(call.place, "shuffle") if "shuffle" in call.constructor.names else call.place
+
+
+def check_order(sampler: Sampler, places: Sequence[str], dataset: Any, constants: RunConstants) -> None:
+    """Makes the order of a chain once, as its first epoch would.
+
+    Args:
+        sampler: the chain.
+        places: the path in the config of each link, the outermost first.
+        dataset: what it draws from.
+        constants: of the run.
+
+    Raises:
+        ConfigError: it cannot be made; the place is the whole path of the key.
+    """
+    try:
+        sampler.undealt_order(dataset, constants=constants)
+    except SamplerkitError as refused:
+        link, place, error = _first_refusal(sampler, places, dataset, constants, refused)
+        names = [
+            name for kind in SAMPLERS if SAMPLERS[kind].make is type(link) for name in SAMPLERS[kind].names
+        ]
+        raise from_constructor(place, error, names, type(link).__name__, link.arguments()) from None
+
+
+def _first_refusal(
+    sampler: Sampler, places: Sequence[str], dataset: Any, constants: RunConstants, error: SamplerkitError
+) -> tuple[Sampler, str, SamplerkitError]:
+    """Goes from the innermost link outwards, to the first one with which no order can be made."""
+    links: list[Sampler] = [sampler]
+    while (child := links[-1].get_child()) is not None:
+        links.append(child)
+    for link, place in zip(reversed(links), reversed(places), strict=True):
+        try:
+            link.undealt_order(dataset, constants=constants)
+        except SamplerkitError as refused:
+            return link, place, refused
+    return sampler, places[0], error

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 
+from samplerkit.config.constructor import Kinds
 from samplerkit.config.datasets import DATASETS
-from samplerkit.config.kinds import Kinds
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY, SECTION
 from samplerkit.config.registry import SAMPLERS, TARGETS

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
 import pytest
 import torch.utils.data
 
 import samplerkit as sk
+from samplerkit.config.constructor import Constructor
+from samplerkit.config.loader import FROM_PYTHON, LOADER, with_arguments_of
 from tests.config.links import LABELS, SIZE
 
 
@@ -109,3 +115,22 @@ def test_a_dataset_that_agrees_with_the_config_or_has_no_length_is_read():
     ]:
         config = sk.Config.from_yaml(f"sampler: {{kind: sequential}}\ndataset: {said}")
         assert torch.cat(list(config.dataloader(dataset, sk.World()))).tolist() == list(range(SIZE))
+
+
+def test_an_argument_that_the_loader_gets_is_a_config_key_by_itself():
+    written = inspect.signature(sk.Loader).parameters.keys() - FROM_PYTHON
+    assert written <= {*LOADER.names}
+
+    class Newer:
+        def __init__(self, dataset, *, batch_size: int, batches: int | None = None, **dataloader_options): ...
+
+    @dataclass(frozen=True)
+    @with_arguments_of(Newer)
+    class Options:
+        batch_size: int = 1
+
+    newer = Constructor.of("loader", Options)
+    assert newer.names == ["batch_size", "batches"]
+    assert asdict(newer.read({"batches": 3}, "loader", Path()).make()) == {"batch_size": 1, "batches": 3}
+    with pytest.raises(sk.ConfigError, match=r"loader.batches: must be a valid integer, got 'x'"):
+        newer.read({"batches": "x"}, "loader", Path())

@@ -8,14 +8,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, get_type_hints
 
-from samplerkit.config.constructor import Constructor
+from samplerkit.config.constructor import Constructor, Kinds, Section
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.derive import default_of
-from samplerkit.config.kinds import Kinds
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY
 from samplerkit.config.registry import SAMPLERS
-from samplerkit.config.section import Section
+from samplerkit.loading.loader import Loader
 from tests.docs.docstring import arguments, in_a_cell, summary
 
 NAME = "config.md"
@@ -115,7 +114,8 @@ def _sections(kinds: Kinds) -> Iterator[str]:
 
 def _table(constructor: Constructor) -> Iterator[str]:
     schema = constructor.model.model_json_schema(mode="validation")
-    said = {**_of_the_class(constructor.make), **arguments(constructor.make)}
+    of_ours = arguments(Loader) if constructor is LOADER else {}
+    said = {**of_ours, **_of_the_class(constructor.make), **arguments(constructor.make)}
     yield "\n| key | value | default | meaning |\n|---|---|---|---|\n"
     for name in constructor.names:
         value = in_a_cell(_written(schema["properties"][name], schema.get("$defs", {})))
