@@ -12,17 +12,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def ended(*arguments: str, seconds: float) -> tuple[int, str, str]:
+def ended(*arguments: str, seconds: float, folder: Path = ROOT, **environment: str) -> tuple[int, str, str]:
     """Runs Python with arguments, in a session of its own, of which nothing is left afterwards.
 
     Returns:
         The exit code, what it printed, and what it printed to standard error.
     """
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    ours = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     with subprocess.Popen(
         [sys.executable, *arguments],
-        cwd=ROOT,
-        env=environment,
+        cwd=folder,
+        env={**os.environ, **ours, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

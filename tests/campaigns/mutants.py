@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import itertools
 import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -34,6 +32,7 @@ from typing import Any
 from coverage import CoverageData
 
 from tests.campaigns.mutations import Mutation, mutations
+from tests.jobs import ended
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "samplerkit"
@@ -171,29 +170,17 @@ def _failed(folder: Path, tests: list[str]) -> str:
     """Gives the first test that fails, `time` where they come to no end, and nothing where all pass."""
     options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-o", "addopts="]
     marks = ["-m", "not campaign and not trainers", "--import-mode=importlib"]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "TMPDIR": str(folder)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *options, *marks, *tests],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    command = ["-m", "pytest", *options, *marks, *tests]
+    own = {"PYTHONPATH": str(folder), "TMPDIR": str(folder)}
     try:
-        output, _ = process.communicate(timeout=MOST_SECONDS)
+        # A mutant may leave workers behind; nothing of its session is.
+        code, output, errors = ended(*command, seconds=MOST_SECONDS, folder=folder, **own)
     except subprocess.TimeoutExpired:
         return "time"
-    finally:
-        # A mutant may leave workers behind.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.returncode == 0:
+    if code == 0:
         return ""
     failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return failed[0][:200] if failed else f"exit code {process.returncode}: {output[-200:]}"
+    return failed[0][:200] if failed else f"exit code {code}: {(output + errors)[-200:]}"
 
 
 def run(folder: Path, seed: int, count: int, parallel: int, *, whole: bool) -> None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.campaigns.planting import Bug, planted
+from tests.jobs import ended
 
 pytestmark = pytest.mark.campaign
 
@@ -394,20 +394,13 @@ def notices(folder: Path, bug: Bug) -> bool:
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     (folder / "samplerkit" / file).write_text(text)
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    command = ["-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *bug.tests.split()]
     try:
-        result = subprocess.run(
-            [*command, *bug.tests.split()],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=MOST_SECONDS,
-            check=False,
-        )
+        code, printed, errors = ended(*command, seconds=MOST_SECONDS, folder=folder, PYTHONPATH=str(folder))
     except subprocess.TimeoutExpired:
         return True
-    assert result.returncode in (0, 1), result.stdout + result.stderr
-    return result.returncode == 1
+    assert code in (0, 1), printed + errors
+    return code == 1
 
 
 def test_the_tests_pass_without_a_planted_bug(tmp_path):

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
+from samplerkit.compat.mindspore import over_files
 from samplerkit.compat.mindspore.dataset_kind import DatasetKind, kind_of
 from samplerkit.compat.mindspore.replay import record_files
 from samplerkit.compat.mindspore.replay.concat import random_concat
@@ -106,11 +107,11 @@ class MindSporeChain(Chain):
         if sampler.replacement and not len(layout):
             return Range(0, 0)
         kind, mode, seed = self._kind(context), sampler.mode, sampler.seed
+        if kind is DatasetKind.FILES:
+            return over_files.random(sampler, layout, context)
         if sampler.replacement:
             return self._draws(sampler, kind, layout, context)
         num_samples = sampler.num_samples or None
-        if kind is DatasetKind.FILES:
-            return self._random_over_files(mode, num_samples, layout, seed, context)
         self._require_global(mode)
         if kind is DatasetKind.CONCAT:
             if num_samples is not None:
@@ -124,16 +125,9 @@ class MindSporeChain(Chain):
         size, seed = len(layout), sampler.seed
         if kind is DatasetKind.CONCAT:
             raise ArgumentValueError("replacement", "must be False over a ConcatDataset", True)
-        count = sampler.num_samples or size
-        if kind is DatasetKind.FILES:
-
-            def draw(epoch: int, before: int) -> Ids:
-                return record_files.drawn_rows(before or size, count, seed + 1 + epoch)
-
-            # Here too each epoch draws from what the one before drew.
-            return carried(("draws", size, count, seed), context.epoch, draw)
+        count = min(sampler.num_samples or size, size)
         generator = Mt19937((seed + context.epoch) % _SEEDS)
-        return Table(uniform_integers(generator, np.full(min(count, size), size)))
+        return Table(uniform_integers(generator, np.full(count, size)))
 
     def _distributed(self, sampler: DistributedSampler, layout: Layout, context: Context) -> Order:
         kind, size, mode, seed = self._kind(context), len(layout), sampler.mode, sampler.seed
@@ -145,7 +139,7 @@ class MindSporeChain(Chain):
                     "num_samples", "cannot be set over a ConcatDataset", sampler.num_samples
                 )
         if kind is DatasetKind.FILES:
-            return self._distributed_over_files(mode, sampler.deal, layout, seed, context)
+            return over_files.distributed(sampler, layout, context, quirks=self.quirks)
         if mode.shuffle is Shuffle.FALSE:
             return Range(0, size)
         self._require_global(mode)
@@ -181,57 +175,6 @@ class MindSporeChain(Chain):
         if context.epoch:
             generator = Mt19937((sampler.seed + context.epoch) % _SEEDS)
         return classes, uniform_integers(generator, counts[classes])
-
-    def _random_over_files(
-        self, mode: Mode, num_samples: int | None, layout: Layout, seed: int, context: Context
-    ) -> Order:
-        shuffle = mode.resolve(layout)
-        if shuffle is Shuffle.PARTIAL:
-            return Table(
-                record_files.partial_order(
-                    layout, seed + 1 + context.epoch, mode.partial_size, 1, num_samples
-                )
-            )
-
-        def arrange(epoch: int, before: int) -> Ids:
-            if shuffle is not Shuffle.GLOBAL:
-                return _of_files(shuffle, layout, seed + 1 + epoch)
-            # The first epoch cuts, and the later ones only rearrange what it left.
-            return record_files.global_order(before or len(layout), seed + 1 + epoch)[:num_samples]
-
-        return carried(("files", shuffle, layout, num_samples, seed), context.epoch, arrange)
-
-    def _distributed_over_files(
-        self, mode: Mode, deal: Deal, layout: Layout, seed: int, context: Context
-    ) -> Order:
-        shuffle = mode.resolve(layout)
-        size, num_shards, is_offset = len(layout), context.lanes, deal.offset >= 0
-        if is_offset and shuffle is Shuffle.PARTIAL and not self.quirks:
-            raise NotSupportedError(
-                "offset", "MindSpore pads PARTIAL whatever the offset", deal.offset, mend="say quirks=True"
-            )
-        if shuffle is Shuffle.PARTIAL:
-            if self.quirks and -(-size // num_shards) * num_shards > 2 * size:
-                raise NotSupportedError(
-                    "num_shards",
-                    "MindSpore leaves shards empty when PARTIAL has more than twice as many as samples",
-                    num_shards,
-                    mend="say quirks=False, or use fewer shards",
-                )
-            return Table(
-                record_files.partial_order(
-                    layout, seed + 1 + context.epoch, mode.partial_size, num_shards, deal.num_samples
-                )
-            )
-        blocks = self.quirks and is_offset
-        if shuffle is Shuffle.FALSE:
-            rows: Ids | None = None
-        else:
-            rows = _of_files(shuffle, layout, seed + 1 + context.epoch)
-        if blocks:
-            dealt = record_files.contiguous_blocks(size, num_shards, deal.offset)
-            rows = dealt if rows is None else rows[dealt]
-        return Range(0, size) if rows is None else Table(rows)
 
     def _require_global(self, mode: Mode) -> None:
         if mode.shuffle in FILE_AWARE or mode.shuffle is Shuffle.ADAPTIVE:
@@ -303,11 +246,3 @@ class DealOfAtLeastOne(Deal):
 
 def _shuffle_of(size: int, seed_of: Callable[[int], int]) -> Callable[[int, int], Ids]:
     return lambda epoch, _: shuffled(size, Mt19937(seed_of(epoch) % _SEEDS))
-
-
-def _of_files(shuffle: Shuffle, layout: Layout, seed: int) -> Ids:
-    if shuffle is Shuffle.FILES:
-        return record_files.files_order(layout, seed)
-    if shuffle is Shuffle.INFILE:
-        return record_files.infile_order(layout, seed)
-    return record_files.global_order(len(layout), seed)
