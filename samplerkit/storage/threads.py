@@ -1,16 +1,206 @@
-"""Work for many items in a few threads, which never keep the interpreter from its end."""
+"""Work in threads, which never keep the interpreter from its end: they are daemons, and told when to end."""
 
 from __future__ import annotations
 
-import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from typing import Any, ParamSpec, TypeVar
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Generic, ParamSpec, TypeVar, final
 from weakref import WeakMethod
 
+TICK = 0.1
+"""Seconds after which all that waits looks whether it is still wanted."""
+
+END_SECONDS = 1.0
+"""How long is waited for threads that are in the middle of something when they are ended."""
+
 Given = ParamSpec("Given")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+@final
+class Stopped(Exception):  # noqa: N818  # what was begun is not wanted any more
+    """What is waited for was ended meanwhile, or another part of what was asked for has failed."""
+
+
+@final
+class Stop:
+    """Is set once, and then ends what looks at it.
+
+    Args:
+        outer: one that ends this too.
+    """
+
+    def __init__(self, outer: Stop | None = None) -> None:
+        self._event = threading.Event()
+        self._outer = outer
+
+    def set(self) -> None:
+        """Ends what looks at it."""
+        self._event.set()
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it was set, or the outer one was."""
+        return self._event.is_set() or (self._outer is not None and self._outer.is_set)
+
+    def check(self) -> None:
+        """Ends the caller if it was set.
+
+        Raises:
+            Stopped: it was.
+        """
+        if self.is_set:
+            raise Stopped
+
+    def sleep(self, seconds: float) -> None:
+        """Waits, but not beyond the moment at which it is set.
+
+        Raises:
+            Stopped: it was set.
+        """
+        end = time.monotonic() + seconds
+        self.check()
+        while (left := end - time.monotonic()) > 0:
+            self._event.wait(min(left, TICK))
+            self.check()
+
+
+@final
+class Pool:
+    """Threads that are begun when they are needed, and wait for more to do until they are ended.
+
+    Args:
+        most: how many of them.
+        name: of the threads, without the number of each.
+        stop: ends them all.
+    """
+
+    def __init__(self, most: int, name: str, stop: Stop) -> None:
+        self._most = most
+        self._name = name
+        self._stop = stop
+        self._changed = threading.Condition()
+        self._queue: deque[tuple[Stop, Callable[[], None]]] = deque()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+
+    def map(self, call: Callable[[Item, Stop], Result], items: Sequence[Item]) -> list[Result]:
+        """Calls with each item, several at a time; if one fails, the others are given up.
+
+        Raises:
+            Exception: the first that a call raised.
+            Stopped: the threads were ended.
+        """
+        found = dict(self.each(call, items))
+        return [found[number] for number in range(len(items))]
+
+    def each(
+        self, call: Callable[[Item, Stop], Result], items: Sequence[Item]
+    ) -> Iterator[tuple[int, Result]]:
+        """Does the same, and yields the number of each item with its result, as that becomes known."""
+        group: _Group[Result] = _Group(Stop(self._stop), self._changed)
+        with self._changed:
+            self._stop.check()  # when it is set, there may be no thread left to end what is begun
+            for number, item in enumerate(items):
+                self._queue.append((group.stop, partial(group.run, number, partial(call, item, group.stop))))
+            wanted = len(self._queue) + len(self._threads) - self._idle
+            for _ in range(min(wanted, self._most) - len(self._threads)):
+                name = f"{self._name}-{len(self._threads)}"
+                self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
+                self._threads[-1].start()
+            self._changed.notify_all()
+        try:
+            for _ in range(len(items)):
+                yield group.next()
+        finally:
+            group.end()
+            with self._changed:
+                self._queue = deque(each for each in self._queue if each[0] is not group.stop)
+
+    def end(self) -> None:
+        """Waits for the threads, for a second at most, once `stop` is set."""
+        self.wake()
+        join(self._threads)
+
+    def wake(self) -> None:
+        """Lets the threads see that `stop` is set."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._idle += 1
+                while not self._queue and not self._stop.is_set:
+                    self._changed.wait()
+                self._idle -= 1
+                if not self._queue:
+                    return
+                run = self._queue.popleft()[1]
+            run()
+            # A thread that waits for the next one holds nothing of this one.
+            del run
+
+
+@final
+class _Group(Generic[Result]):
+    """What one call of `each` waits for.
+
+    Args:
+        stop: gives up what is not done.
+        changed: of the pool.
+    """
+
+    def __init__(self, stop: Stop, changed: threading.Condition) -> None:
+        self.stop = stop
+        self._changed = changed
+        self._done: deque[tuple[int, Result]] = deque()
+        self._failure: BaseException | None = None
+        self._is_over = False
+
+    def run(self, number: int, call: Callable[[], Result]) -> None:
+        """Makes one of the calls."""
+        try:
+            self.stop.check()
+            result = call()
+        except BaseException as error:  # raised where it is waited for
+            self._fail(error)
+            return
+        with self._changed:
+            self._done.append((number, result))
+            self._changed.notify_all()
+
+    def next(self, seconds: float | None = None) -> tuple[int, Result]:
+        """Waits for the next result or the first failure; with `seconds`, it looks at the clock in between."""
+        end = None if seconds is None else time.monotonic() + seconds
+        with self._changed:
+            while not self._done and self._failure is None:
+                if end is None:
+                    self._changed.wait()
+                    continue
+                self.stop.check()
+                if (left := end - time.monotonic()) <= 0:
+                    raise TimeoutError
+                self._changed.wait(min(TICK, left))
+            if self._failure is not None:
+                raise self._failure
+            return self._done.popleft()
+
+    def end(self) -> None:
+        """Gives up what is not done. A failure holds the frames that it went through, and these hold this."""
+        self.stop.set()
+        with self._changed:
+            self._is_over, self._failure = True, None
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            if self._failure is None and not self._is_over:
+                self._failure = error
+            self._changed.notify_all()
 
 
 def in_threads(
@@ -21,7 +211,7 @@ def in_threads(
     Args:
         work: is called with each item, from several threads.
         items: numbers.
-        threads: how many at a time.
+        threads: how many at a time; one that hangs is not waited for.
         name: of the threads, without the number of each.
 
     Raises:
@@ -31,52 +221,48 @@ def in_threads(
         >>> dict(in_threads(lambda number: number * number, range(4), 2, "square"))[3]
         9
     """
-    # Daemon threads: one that hangs in a read must not keep the interpreter from its end.
-    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[int, Result | None, BaseException | None]] = queue.SimpleQueue()
-    is_over = threading.Event()
-    number = 0
-    for item in items:
-        waiting.put(item)
-        number += 1
-
-    def loop() -> None:
-        while not is_over.is_set():
-            try:
-                item = waiting.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                done.put((item, work(item), None))
-            except BaseException as error:  # raised again by the one who waits
-                done.put((item, None, error))
-            if is_over.is_set():
-                _forget(done)
-
-    for worker in range(min(threads, number)):
-        threading.Thread(target=loop, name=f"{name}-{worker}", daemon=True).start()
+    wanted, stop = list(items), Stop()
+    pool = Pool(threads, name, stop)
     try:
-        for _ in range(number):
-            yield _taken(*done.get())
+        for number, result in pool.each(lambda item, _: work(item), wanted):
+            yield wanted[number], result
     finally:
-        is_over.set()
-        _forget(done)
+        stop.set()
+        pool.wake()
 
 
-def _taken(item: int, result: Result | None, error: BaseException | None) -> tuple[int, Result]:
-    if error is None:
-        return item, result  # type: ignore[return-value]  # without an error there is a result
+def bounded(call: Callable[[], Result], seconds: float, stop: Stop) -> Result:
+    """Calls in a thread of its own, and gives up waiting when time is over.
+
+    What then still runs in that thread cannot be ended from outside; the interpreter does not wait for it.
+
+    Args:
+        call: to what has no time limit of its own.
+        seconds: the longest that it may take.
+        stop: ends the waiting too.
+
+    Raises:
+        TimeoutError: time is over.
+        Stopped: it is not wanted any more.
+
+    Example:
+        >>> bounded(lambda: 6 * 7, 10.0, Stop())
+        42
+    """
+    group: _Group[Result] = _Group(Stop(stop), threading.Condition())
+    threading.Thread(target=group.run, args=(0, call), name="samplerkit-remote-call", daemon=True).start()
     try:
-        raise error
+        return group.next(seconds)[1]
     finally:
-        del error  # it holds this frame
+        group.end()
 
 
-def _forget(done: queue.SimpleQueue[Any]) -> None:
-    """Drops errors that nobody takes: each holds the frames that it went through, and these hold it."""
-    with suppress(queue.Empty):
-        while True:
-            done.get_nowait()
+def join(threads: Iterable[threading.Thread]) -> None:
+    """Waits for threads that were told to end, for a second at most in all."""
+    end = time.monotonic() + END_SECONDS
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, end - time.monotonic()))
 
 
 def weakly(method: Callable[Given, Result]) -> Callable[Given, Result]:

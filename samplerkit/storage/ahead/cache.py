@@ -15,9 +15,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.shelf import CacheLimits, Content, Line, Replacement, Shelf
 from samplerkit.storage.ahead.stats import FileStats, Rereading
 from samplerkit.storage.ahead.uses import Uses
-
-STOP_SECONDS = 1.0
-"""How long `close` waits for threads that are in the middle of a read."""
+from samplerkit.storage.threads import join
 
 
 @final
@@ -128,10 +126,7 @@ class ReadAheadCache(Generic[Content]):
     def close(self) -> None:
         """Lets everything go, and waits for the threads, for a second at most."""
         self.stop()
-        end = time.monotonic() + STOP_SECONDS
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, end - time.monotonic()))
+        join(self._threads)
 
     def _wanted(self, file: int) -> Content:
         with self._changed:

@@ -10,8 +10,8 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.counts import Counts
 from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.stopping import Stop
 from samplerkit.storage.remote.version import Version
+from samplerkit.storage.threads import Stop
 
 
 class Access(Protocol):

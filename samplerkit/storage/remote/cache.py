@@ -21,8 +21,8 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.part_file import PartFile
 from samplerkit.storage.remote.record import Record, is_intact
 from samplerkit.storage.remote.room import DiskSpace
-from samplerkit.storage.remote.stopping import TICK, Stop
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+from samplerkit.storage.threads import TICK, Stop
 from samplerkit.storage.urls import identity, shown
 from samplerkit.storage.user_cache import user_cache_folder
 

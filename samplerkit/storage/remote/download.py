@@ -12,8 +12,8 @@ from samplerkit.storage.remote.faults import Refused, Transient
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.part_file import PartFile
 from samplerkit.storage.remote.retry import retried
-from samplerkit.storage.remote.stopping import Stop
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import shown
 
 _LOG = logging.getLogger(__name__)

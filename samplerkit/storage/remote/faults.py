@@ -47,11 +47,6 @@ class Absent(Refused):
     """There is no such file, or it may not be read."""
 
 
-@final
-class Stopped(Exception):  # noqa: N818  # what was begun is not wanted any more
-    """The storage was closed meanwhile, or another part of what was asked for has failed."""
-
-
 def in_other_words(
     call: Callable[[], Result],
     kinds: type[Fault] | tuple[type[Fault], ...],

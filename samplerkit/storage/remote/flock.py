@@ -9,7 +9,7 @@ from pathlib import Path
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage import locks
-from samplerkit.storage.remote.stopping import Stop
+from samplerkit.storage.threads import Stop
 
 _PAUSE = 0.005
 

@@ -11,8 +11,8 @@ from samplerkit.storage.remote.counts import Counts
 from samplerkit.storage.remote.faults import Refused, Transient
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.session import Session, StreamedResponse
-from samplerkit.storage.remote.stopping import Stop
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+from samplerkit.storage.threads import Stop
 
 PIECE = 1 << 20
 """Bytes of a body that are read at a time."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, final
 
-from samplerkit.storage.remote.stopping import TICK, Stop
+from samplerkit.storage.threads import TICK, Stop
 
 
 @final

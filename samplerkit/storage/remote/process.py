@@ -11,9 +11,8 @@ from samplerkit.storage.remote.access import Access, filesystem_access, web_acce
 from samplerkit.storage.remote.cache import DiskCache
 from samplerkit.storage.remote.counts import Counts
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.pool import Pool
 from samplerkit.storage.remote.stats import RemoteStats
-from samplerkit.storage.remote.stopping import Stop
+from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import is_web
 
 
@@ -44,7 +43,7 @@ class RemoteResources:
         self.filesystems: Access | None = None
         self.stop = Stop()
         self.counts = Counts(stats)
-        self.pool = Pool(options.threads, self.stop)
+        self.pool = Pool(options.threads, "samplerkit-remote", self.stop)
         self.cache = DiskCache.of(options, self.stop)
 
     def access(self, url: str) -> Access:

@@ -11,9 +11,9 @@ from typing import TypeVar
 from samplerkit.errors import DatasetError
 from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.remote.counts import Counts
-from samplerkit.storage.remote.faults import Absent, Refused, Stopped, Transient, in_other_words
+from samplerkit.storage.remote.faults import Absent, Refused, Transient, in_other_words
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.stopping import Stop
+from samplerkit.storage.threads import Stop, Stopped
 from samplerkit.storage.urls import shown
 
 _LOG = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.entry import FOLDER_LOCK, Entry, Kept, kept_in
 from samplerkit.storage.remote.flock import held, locked
 from samplerkit.storage.remote.record import Record
-from samplerkit.storage.remote.stopping import TICK, Stop
+from samplerkit.storage.threads import TICK, Stop
 
 
 @final

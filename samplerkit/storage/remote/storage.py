@@ -20,8 +20,8 @@ from samplerkit.storage.remote.part_file import PartFile
 from samplerkit.storage.remote.process import RemoteResources
 from samplerkit.storage.remote.retry import plainly, retried
 from samplerkit.storage.remote.stats import RemoteStats
-from samplerkit.storage.remote.stopping import Stop
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Span, Version
+from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import shown
 
 __all__ = ["LocalFile", "RemoteStorage", "Span", "Version"]

@@ -10,7 +10,7 @@ from samplerkit.storage.remote.faults import in_other_words
 from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retry import plainly, retried
-from samplerkit.storage.remote.stopping import Stop
+from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import has_pattern, is_web, shown
 
 

@@ -14,13 +14,13 @@ from samplerkit.storage.absent import AbsentError, unopened
 from samplerkit.storage.remote.cache import DiskCache, Wanted
 from samplerkit.storage.remote.flock import unwritable
 from samplerkit.storage.remote.part_file import PartFile
-from samplerkit.storage.remote.stopping import Stop
 from samplerkit.storage.remote.storage import LocalFile
 from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
 from samplerkit.storage.tar.arrays import opened_at_once
 from samplerkit.storage.tar.cache import Cache, absolute
 from samplerkit.storage.tar.format.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.tar.format.members import Flaw
+from samplerkit.storage.threads import Stop
 
 GZIP = b"\x1f\x8b"
 OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}

@@ -16,8 +16,8 @@ from samplerkit.storage.remote.entry import FOLDER_LOCK, kept_in
 from samplerkit.storage.remote.flock import held
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.room import DiskSpace
-from samplerkit.storage.remote.stopping import Stop
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.threads import Stop
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content, kept, leftovers

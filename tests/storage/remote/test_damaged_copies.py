@@ -16,7 +16,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.entry import FOLDER_LOCK
 from samplerkit.storage.remote.flock import held
 from samplerkit.storage.remote.record import Record
-from samplerkit.storage.remote.stopping import Stop
+from samplerkit.storage.threads import Stop
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content, kept, leftovers
 from tests.storage.remote.server import right
