@@ -65,7 +65,7 @@ LATE_IMPORTS = {
     ("inspect.pictures.canvas", "matplotlib.figure"): "an extra: all else works without pictures",
     ("storage.tar.images", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
     ("storage.files.readers", "pyarrow.parquet"): "an extra: only parquet files need it",
-    ("storage.remote.access", "samplerkit.storage.remote.http"): "an extra: only HTTP URLs need requests",
+    ("storage.remote.resources", "samplerkit.storage.remote.http"): "an extra: only HTTP URLs need requests",
     (
         "storage.remote.filesystem",
         "fsspec.core",

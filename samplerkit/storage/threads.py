@@ -175,7 +175,7 @@ class _Group(Generic[Result]):
             self._changed.notify_all()
 
     def next(self, seconds: float | None = None) -> tuple[int, Result]:
-        """Waits for the next result or the first failure; with `seconds`, it looks at the clock in between."""
+        """Waits for the next result or the first failure; with `seconds`, it looks at the clock meanwhile."""
         end = None if seconds is None else time.monotonic() + seconds
         with self._changed:
             while not self._done and self._failure is None:

@@ -26,6 +26,7 @@ ROOMS = (
     "config",
     "storage",
     "storage/files",
+    "storage/ahead",
     "storage/tar",
 )
 ROOMS = (*ROOMS, "storage/remote", "compat", "inspect", "cli", "testing")

@@ -13,9 +13,9 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.errors import SamplerkitError
+from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.remote.version import Span
 from tests.storage.files.folders import write_npz
 from tests.storage.remote import faults
 from tests.storage.remote.server import served

@@ -14,10 +14,9 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.files.reader import FileReader
-from samplerkit.storage.remote.faults import in_other_words
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, in_other_words
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from samplerkit.storage.threads import in_threads
 from samplerkit.storage.urls import is_remote, shown
 

@@ -4,17 +4,42 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Mapping
 from typing import Any, final
 
-from samplerkit.storage.remote.access import Access
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Access, Refused, Transient, Version
 from samplerkit.storage.remote.counts import Counts
-from samplerkit.storage.remote.faults import Refused, Transient
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.part_file import PartFile
 from samplerkit.storage.remote.retry import retried
-from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+from samplerkit.storage.remote.room import PartFile
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import shown
+
+
+def digest_of(digests: Mapping[str, str] | None, url: str) -> str | None:
+    """Finds the digest of a URL: by the URL, else by the longest end of its path that is named.
+
+    Args:
+        digests: by URL, or by the last parts of a path, such as "a.tar" and "train/a.tar".
+        url: of the file.
+
+    Returns:
+        As it was told, such as "sha256:9f86d0..."; None if none was.
+
+    Example:
+        >>> digest_of({"a.tar": "md5:1", "train/a.tar": "md5:2"}, "https://host/train/a.tar?token=5")
+        'md5:2'
+    """
+    if not digests:
+        return None
+    address = shown(url)
+    for name in (url, address):
+        if name in digests:
+            return digests[name]
+    parts = address.split("/")
+    ends = ("/".join(parts[first:]) for first in range(3, len(parts)))
+    return next((digests[end] for end in ends if end in digests), None)
+
 
 _LOG = logging.getLogger(__name__)
 

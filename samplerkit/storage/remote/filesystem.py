@@ -10,12 +10,17 @@ from importlib import import_module
 from typing import Any, TypeVar, final
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.attempt import (
+    UNKNOWN_SIZE,
+    Refused,
+    Transient,
+    Version,
+    changed,
+    in_other_words,
+)
 from samplerkit.storage.remote.counts import Counts
-from samplerkit.storage.remote.faults import Refused, Transient, changed, in_other_words
-from samplerkit.storage.remote.filesystem_faults import is_changed, plain_fault
+from samplerkit.storage.remote.filesystem_kinds import is_changed, is_s3, plain_fault, s3_defaults, s3_part
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.s3 import is_s3, s3_defaults, s3_part
-from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
 from samplerkit.storage.threads import Stop, Stopped, bounded
 from samplerkit.storage.urls import shown
 

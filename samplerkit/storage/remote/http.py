@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from typing import final
 
 from samplerkit.storage.remote import http_rules as rules
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Refused, Transient, Version
 from samplerkit.storage.remote.counts import Counts
-from samplerkit.storage.remote.faults import Refused, Transient
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.session import Session, StreamedResponse
-from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
 from samplerkit.storage.threads import Stop
 
 PIECE = 1 << 20

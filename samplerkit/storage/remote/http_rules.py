@@ -1,4 +1,4 @@
-"""What the head of an HTTP answer says: whether it is what was asked for, and of which version.
+"""What the head of an HTTP answer says: is it what was asked for, of which version, or where else to ask.
 
 Source: RFC 9110, HTTP Semantics.
 """
@@ -11,9 +11,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
+from urllib.parse import urljoin, urlsplit
 
-from samplerkit.storage.remote.faults import Absent, Refused, Transient, changed
-from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Absent, Refused, Transient, Version, changed
+from samplerkit.storage.urls import is_web
 
 Headers = Mapping[str, str]
 
@@ -156,3 +157,57 @@ def _retry_after(headers: Headers) -> float | None:
     except (ValueError, OverflowError):
         return None
     return max(0.0, moment - time.time())
+
+
+MOST_HOPS = 10
+
+_STATUSES = {301, 302, 303, 307, 308}
+_PORTS = {"http": 80, "https": 443}
+
+
+def target_of(url: str, status: int, headers: Mapping[str, str]) -> str | None:
+    """Gives the URL that an answer redirects to; None if it does not.
+
+    Args:
+        url: that was asked.
+        status: of the answer.
+        headers: of the answer.
+
+    Raises:
+        Refused: to what is not HTTP, or from HTTPS to HTTP.
+        ValueError: the place makes no sense.
+
+    Example:
+        >>> target_of("https://host/a?v=2", 302, {"Location": "../b"})
+        'https://host/b'
+    """
+    if status not in _STATUSES or "Location" not in headers:
+        return None
+    # The bytes of a header come as if they were Latin-1; most servers mean UTF-8.
+    place = headers["Location"].encode("latin-1").decode("utf-8")
+    target = urljoin(url, place.strip())
+    if not is_web(target) or not urlsplit(target).hostname:
+        raise Refused("was redirected to what is no URL of HTTP", "check the server's redirects")
+    if url.lower().startswith("https:") and not target.lower().startswith("https:"):
+        problem = "was redirected from https to http, where anyone on the way can read and change it"
+        raise Refused(problem, "let the server redirect to https, or name the http URL if you trust the way")
+    return target
+
+
+def is_same_place(url: str, target: str) -> bool:
+    """Whether credentials for one URL are for the other: scheme, host and port are the same, or now safer.
+
+    Example:
+        >>> is_same_place("https://host/a", "https://host:443/b"), is_same_place("http://host/a", "https://host/a")
+        (True, True)
+        >>> is_same_place("http://host/a", "http://host:8080/a")
+        False
+    """
+    before, after = _place(url), _place(target)
+    is_safer = (before[1], before[2], after[1], after[2]) == ("http", 80, "https", 443)
+    return before == after or (before[0] == after[0] and is_safer)
+
+
+def _place(url: str) -> tuple[str | None, str, int | None]:
+    parts = urlsplit(url)
+    return parts.hostname, parts.scheme, parts.port or _PORTS.get(parts.scheme)

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.absent import AbsentError
+from samplerkit.storage.remote.attempt import Absent, Refused, Transient, in_other_words
 from samplerkit.storage.remote.counts import Counts
-from samplerkit.storage.remote.faults import Absent, Refused, Transient, in_other_words
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Stop, Stopped
 from samplerkit.storage.urls import shown

@@ -19,10 +19,10 @@ import urllib3.connection
 import urllib3.connectionpool
 import urllib3.exceptions
 
-from samplerkit.storage.remote.faults import Refused, Transient, in_other_words
+from samplerkit.storage.remote.attempt import Refused, Transient, in_other_words
+from samplerkit.storage.remote.http_rules import MOST_HOPS, is_same_place, target_of
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.pace import Pace, PacedResponse, current_pace
-from samplerkit.storage.remote.redirects import MOST_HOPS, is_same_place, target_of
 from samplerkit.storage.threads import Stop
 
 _SHORT_BODY = 4096

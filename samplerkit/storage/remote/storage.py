@@ -9,18 +9,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
-from samplerkit.storage.remote.access import Access
-from samplerkit.storage.remote.cache import Wanted
-from samplerkit.storage.remote.digests import digest_of
-from samplerkit.storage.remote.download import Download
-from samplerkit.storage.remote.faults import Absent, changed
-from samplerkit.storage.remote.local_file import LocalFile
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Absent, Access, Span, Version, changed
+from samplerkit.storage.remote.counts import RemoteStats
+from samplerkit.storage.remote.disk_cache import LocalFile, Wanted
+from samplerkit.storage.remote.download import Download, digest_of
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.part_file import PartFile
-from samplerkit.storage.remote.process import RemoteResources
+from samplerkit.storage.remote.resources import RemoteResources
 from samplerkit.storage.remote.retry import plainly, retried
-from samplerkit.storage.remote.stats import RemoteStats
-from samplerkit.storage.remote.version import UNKNOWN_SIZE, Span, Version
+from samplerkit.storage.remote.room import PartFile
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import shown
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import final
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.attempt import in_other_words
 from samplerkit.storage.remote.counts import Counts
-from samplerkit.storage.remote.faults import in_other_words
 from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retry import plainly, retried

@@ -11,11 +11,11 @@ from typing import IO
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.absent import AbsentError, unopened
-from samplerkit.storage.remote.cache import DiskCache, Wanted
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
+from samplerkit.storage.remote.disk_cache import DiskCache, Wanted
 from samplerkit.storage.remote.flock import unwritable
-from samplerkit.storage.remote.part_file import PartFile
+from samplerkit.storage.remote.room import PartFile
 from samplerkit.storage.remote.storage import LocalFile
-from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
 from samplerkit.storage.tar.arrays import opened_at_once
 from samplerkit.storage.tar.cache import Cache, absolute
 from samplerkit.storage.tar.format.inflate import GzipError, TooLargeError, inflated

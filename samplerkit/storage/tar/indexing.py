@@ -16,10 +16,10 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.lengths import lengths_in, lengths_text
 from samplerkit.storage.progress import Progress, silence
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.remote.store import Uploads
-from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.beside import MOST_BYTES
 from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache

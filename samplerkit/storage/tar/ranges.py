@@ -11,8 +11,8 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
+from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.remote.version import Span
 from samplerkit.storage.tar.confirm import is_header_of, stale
 from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.index.one import Index

@@ -10,9 +10,9 @@ from typing import final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.absent import AbsentError
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
-from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from samplerkit.storage.tar.archive import Archive
 from samplerkit.storage.tar.beside import index_beside
 from samplerkit.storage.tar.cache import Cache

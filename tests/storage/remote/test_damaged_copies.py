@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.entry import FOLDER_LOCK
+from samplerkit.storage.remote.entries import FOLDER_LOCK, Record
 from samplerkit.storage.remote.flock import held
-from samplerkit.storage.remote.record import Record
 from samplerkit.storage.threads import Stop
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content, kept, leftovers

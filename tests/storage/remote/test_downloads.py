@@ -8,8 +8,8 @@ import random
 import pytest
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.storage import Span
-from samplerkit.storage.remote.version import UNKNOWN_SIZE
 from tests.storage.remote import faults
 from tests.storage.remote.contents import content, leftovers
 

@@ -232,7 +232,7 @@ def test_an_extra_that_is_not_installed_is_named(storage, monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr("samplerkit.storage.remote.access.import_module", missing)
+    monkeypatch.setattr("samplerkit.storage.remote.resources.import_module", missing)
     monkeypatch.setattr("samplerkit.storage.remote.filesystem.import_module", missing)
     for url, package in (("https://host/a", "requests"), ("s3://bucket/a", "fsspec")):
         with pytest.raises(DatasetError, match=rf'needs {package}.*pip install "samplerkit\[remote\]"'):

@@ -10,18 +10,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
-from samplerkit.errors import DatasetError
+from samplerkit.errors import DatasetError, NotSupportedError
 from samplerkit.storage.locks import is_the_file
-from samplerkit.storage.remote.entry import Entry, entry_of
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
+from samplerkit.storage.remote.entries import Entry, Record, entry_of, is_intact
 from samplerkit.storage.remote.flock import locked, unwritable
-from samplerkit.storage.remote.local_file import LocalFile
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.part_file import PartFile
-from samplerkit.storage.remote.record import Record, is_intact
-from samplerkit.storage.remote.room import DiskSpace
-from samplerkit.storage.remote.version import UNKNOWN_SIZE, Version
+from samplerkit.storage.remote.room import DiskSpace, PartFile
 from samplerkit.storage.threads import TICK, Stop
 from samplerkit.storage.urls import identity, shown
 from samplerkit.storage.user_cache import user_cache_folder
@@ -199,3 +196,48 @@ class DiskCache:
     def _local(self, entry: Entry, descriptor: int) -> LocalFile:
         os.utime(descriptor)
         return LocalFile(entry.file, entry.file.stat().st_size, descriptor)
+
+
+@final
+class LocalFile:
+    """A file in the cache that is in use: it is not evicted until this is closed, or is garbage.
+
+    Args:
+        path: where it lies; read it only, for it is shared.
+        size: in bytes.
+        descriptor: of its lock file, which is locked for sharing; this closes it.
+    """
+
+    def __init__(self, path: Path, size: int, descriptor: int) -> None:
+        self.path = str(path)
+        self.size = size
+        self._descriptor: int | None = descriptor
+        self._pid = os.getpid()
+
+    def close(self) -> None:
+        """Lets go of the file. It may be evicted from now on."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return
+        if self._pid == os.getpid():
+            # A process that was forked meanwhile has the same lock: closing alone would not end it.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+    def __enter__(self) -> LocalFile:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", None) is not None:
+            self.close()
+
+    def __reduce__(self) -> Any:
+        raise NotSupportedError(
+            "LocalFile", "belongs to one process", mend="fetch the URL in the other one: it is in the cache"
+        )
+
+    def __repr__(self) -> str:
+        return f"LocalFile({self.path!r}, {self.size} bytes)"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from importlib import import_module
 from typing import Any, final
 
-from samplerkit.storage.remote.access import Access, filesystem_access, web_access
-from samplerkit.storage.remote.cache import DiskCache
-from samplerkit.storage.remote.counts import Counts
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.attempt import Access
+from samplerkit.storage.remote.counts import Counts, RemoteStats
+from samplerkit.storage.remote.disk_cache import DiskCache
+from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.stats import RemoteStats
 from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import is_web
 
@@ -54,9 +56,9 @@ class RemoteResources:
         """
         with self._lock:
             if is_web(url):
-                self._web = self._web or web_access(self._options, self.counts)
+                self._web = self._web or _web_access(self._options, self.counts)
                 return self._web
-            self.filesystems = self.filesystems or filesystem_access(self._options, self.counts)
+            self.filesystems = self.filesystems or Filesystems(self._options, self.counts)
             return self.filesystems
 
     def end(self) -> None:
@@ -69,3 +71,19 @@ class RemoteResources:
             for access in (self._web, self.filesystems):
                 if access is not None:
                     access.close()
+
+
+def _web_access(options: RemoteOptions, counts: Counts) -> Access:
+    """Gives the way to HTTP URLs.
+
+    Raises:
+        DatasetError: `requests` is not there.
+    """
+    try:
+        # An extra: only HTTP URLs need requests.
+        http = import_module("samplerkit.storage.remote.http")
+    except ImportError as error:
+        mend = 'install it with: pip install "samplerkit[remote]"'
+        raise DatasetError("remote", "needs requests, which is not installed", mend=mend) from error
+    access: Access = http.Http(options, counts)
+    return access

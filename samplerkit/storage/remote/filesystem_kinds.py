@@ -1,13 +1,13 @@
-"""What the exceptions of filesystems mean, in words of our own: theirs may hold what is private."""
+"""What differs between fsspec's filesystems: what their errors mean, and what S3 can do beyond the others."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from samplerkit.storage.remote.faults import Absent, Refused, Transient
+from samplerkit.storage.remote.attempt import Absent, Refused, Transient
 
 _PERMANENT_NUMBERS = {
     errno.EINVAL,
@@ -94,3 +94,50 @@ def _detail(error: BaseException) -> str:
             return f": {code}"
     number = error.errno if isinstance(error, OSError) else None
     return f": {os.strerror(number)}" if number else ""
+
+
+_SCHEMES = {"s3", "s3a"}
+
+
+def is_s3(filesystem: Any) -> bool:
+    """Tells whether a filesystem is that of s3fs, or one made from it."""
+    return hasattr(filesystem, "call_s3")
+
+
+def s3_defaults(scheme: str, given: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    """Adds our time limits to the options of an S3 store, and leaves trying again to us.
+
+    Args:
+        scheme: of the URL; the options of other stores stay as they are.
+        given: the user's options.
+        timeout: seconds to connect, and without a byte.
+    """
+    options = dict(given)
+    if scheme in _SCHEMES:
+        ours = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"total_max_attempts": 1}}
+        options["config_kwargs"] = {**ours, **options.get("config_kwargs", {})}
+    return options
+
+
+async def s3_part(filesystem: Any, path: str, tag: str, offset: int, length: int) -> bytes:
+    """Reads a part of an object on condition that it is of a version.
+
+    Args:
+        filesystem: that of s3fs.
+        path: bucket and key.
+        tag: of the version, as `Version` has it.
+        offset: of the first byte.
+        length: in bytes.
+    """
+    bucket, key, version = filesystem.split_path(path)
+    wanted: dict[str, Any] = {"Bucket": bucket, "Key": key, "Range": f"bytes={offset}-{offset + length - 1}"}
+    if tag.startswith("ETag "):
+        wanted["IfMatch"] = tag.removeprefix("ETag ")
+    if version:
+        wanted["VersionId"] = version
+    answer = await filesystem._call_s3("get_object", **wanted)
+    try:
+        data: bytes = await answer["Body"].read()
+    finally:
+        answer["Body"].close()
+    return data
