@@ -5,8 +5,11 @@ import typing as _typing
 from samplerkit import names as _names
 
 if _typing.TYPE_CHECKING:
+    from samplerkit.batches.bucket import BucketBatches
+    from samplerkit.batches.classes import ClassBatches
     from samplerkit.batches.recipe import BatchRecipe
     from samplerkit.batches.tokens import TokenBatches
+    from samplerkit.config.batches import register_batches
     from samplerkit.config.config import Config, load_config
     from samplerkit.config.registry import register_sampler
     from samplerkit.errors import (
@@ -58,6 +61,8 @@ __all__ = [
     "ArgumentTypeError",
     "ArgumentValueError",
     "BatchRecipe",
+    "BucketBatches",
+    "ClassBatches",
     "CompositionError",
     "Config",
     "ConfigError",
@@ -99,6 +104,7 @@ __all__ = [
     "draw_rng",
     "sample_rng",
     "load_config",
+    "register_batches",
     "register_reader",
     "register_sampler",
 ]

@@ -63,15 +63,15 @@ def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]
     while at < places.size:
         lanes = 1
         end = at + listed[at]
-        while counts is not None and lanes < _MOST_LANES and end < places.size:
+        while counts is not None and lanes < _MOST_LANES:
             most = min(int(counts[at:end].max()), _MOST_LANES)
             if most <= lanes:
                 break
             lanes = most
             end = at + lanes * listed[at]
         block = places[at:end]
-        # The end of the window may leave less than was asked for.
-        lanes = min(lanes, -(-block.size // listed[at]))
+        # Of a sample's repeats some may stand in the block before.
+        lanes = min(lanes, block.size)
         batches += [block[lane::lanes] for lane in range(lanes)] if lanes > 1 else [block]
         at = end
     return batches

@@ -21,13 +21,17 @@ class Measure:
         lengths: of the samples; the numbers of their keys for batches by keys; None where nothing is known.
         padded: rounds lengths up to what they are padded to; None where they are not rounded.
         longest: to which longer samples are truncated; None where none are.
+        upper: gives the upper end of the bucket in which a length lies; None where there are none.
         keys: by their numbers, for batches by keys.
+        labels: of the samples, for batches by classes.
     """
 
     lengths: SampleLengths | None = None
     padded: Callable[[Ids], Ids] | None = None
     longest: int | None = None
+    upper: Callable[[Ids], Ids] | None = None
     keys: tuple[Any, ...] | None = None
+    labels: np.ndarray[Any, Any] | None = None
 
     def counted(self, ids: Ids) -> Ids:
         """Gives the lengths of samples as they are counted: truncated ones as what is left of them."""
@@ -51,14 +55,17 @@ class Measure:
         longest = self._rounded(np.maximum.reduceat(self.counted(ids), edges[:-1]))
         return counts * (longest if longest.ndim == 1 else longest.sum(axis=1))
 
-    def shape(self, ids: Ids) -> tuple[Any, ...]:
-        """Gives the number of samples of a batch, and what they are padded to."""
+    def shape(self, ids: Ids, *, of_bucket: bool = False) -> tuple[Any, ...]:
+        """Gives the number of samples of a batch, and what they are padded to, there or in its bucket."""
         if self.lengths is None:
             return (ids.size,)
         if self.keys is not None:
             key = self.keys[int(self.lengths.at(ids[:1])[0])]
             return (ids.size, *key) if isinstance(key, tuple) else (ids.size, key)
-        longest = self._rounded(self.counted(ids).max(axis=0, keepdims=True))
+        longest = self.counted(ids).max(axis=0, keepdims=True)
+        if of_bucket and self.upper is not None:
+            longest = self.upper(longest)
+        longest = self._rounded(longest)
         return (ids.size, *longest.reshape(-1).tolist())
 
     def _rounded(self, lengths: Ids) -> Ids:

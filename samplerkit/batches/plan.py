@@ -148,16 +148,20 @@ class BatchPlan(ABC):
         return self.samples(self._numbers(integer("index", number)).reshape(1)).positions
 
     @final
-    def shape(self, number: int) -> tuple[Any, ...]:
+    def shape(self, number: int, *, of_bucket: bool = False) -> tuple[Any, ...]:
         """Gives what a batch is as an array: the number of samples, and the length that they are padded to.
 
         Two lengths for pairs, the key for batches by keys; the number alone where nothing is known.
+
+        Args:
+            number: of the batch.
+            of_bucket: pad to the upper end of its bucket, so that few shapes occur, not to its longest.
 
         Raises:
             ArgumentTypeError: the number is no integer.
             OutOfDatasetError: there is no such batch.
         """
-        return self.measure.shape(self[number])
+        return self.measure.shape(self[number], of_bucket=of_bucket)
 
     @final
     def tokens(self, numbers: Any) -> Ids:

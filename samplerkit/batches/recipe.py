@@ -17,7 +17,7 @@ from samplerkit.batches.kept import KeptArrays
 from samplerkit.batches.lengths import SampleLengths
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan
-from samplerkit.batches.windows import WindowContext, WindowPlan
+from samplerkit.batches.windows import Cut, WindowContext, WindowPlan
 from samplerkit.errors import ArgumentTypeError, StateError
 from samplerkit.order import arguments
 from samplerkit.order.keys import Key
@@ -102,6 +102,10 @@ class BatchRecipe(ABC):
     def window_size(self, measure: Measure, abreast: int) -> int:
         """Gives the samples in a window where nothing was said."""
         return self.window or DEFAULT_WINDOW
+
+    def cutter(self, measure: Measure) -> Cut:
+        """Gives what cuts windows: `cut`, with what it must know of the samples."""
+        return self.cut
 
     def arguments(self) -> dict[str, Any]:
         """Gives the arguments that are not as by default; a state has lengths and `abreast` beside them."""
@@ -214,7 +218,13 @@ class Plans:
     @property
     def digest(self) -> str | None:
         """The digest of the lengths, or of the keys or labels; None for a recipe without them."""
-        return None if self.measure.lengths is None else self.measure.lengths.digest
+        measure = self.measure
+        if measure.labels is not None:
+            return _digest(repr(measure.labels.tolist()).encode())
+        if measure.lengths is None:
+            return None
+        own = measure.lengths.digest
+        return own if measure.keys is None else _digest(f"{own} {measure.keys!r}".encode())
 
     def plan(self, epoch: int, known: tuple[int, int] = (0, 0)) -> BatchPlan:
         """Gives the plan of an epoch.
@@ -244,7 +254,7 @@ class Plans:
         return WindowPlan(
             order,
             size,
-            recipe.cut,
+            recipe.cutter(self.measure),
             context,
             key,
             self.measure,

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -141,6 +142,7 @@ class TokenBatches(BatchRecipe):
         histogram = _histogram(lengths, chosen)
         buckets = buckets_of(histogram, self.budget, self.waste, self.pool, self.long)
         members = SortedMembers(lengths, chosen.ids, histogram, kept)
+        measure = replace(measure, upper=partial(_upper, buckets.uppers[::-1]))
 
         def planned(of_members: Key, of_groups: Key) -> BatchPlan:
             keys = (of_members, of_groups)
@@ -164,8 +166,10 @@ class TokenBatches(BatchRecipe):
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Cuts a window that is sorted by length, the longest first; repeats of a sample are dealt apart."""
         repeats = repeats_in(ids)
-        places = _by_length(lengths, repeats)
-        sizes = self.budget.sizes(lengths[places])
+        sizes = self.budget.sizes(lengths)
+        batches_of = float((1 / np.maximum(sizes, 1)).sum()) if lengths.ndim == 2 else 0.0
+        places = _by_length(lengths, repeats, batches_of)
+        sizes = sizes[places]
         if lengths.ndim == 2:
             return _cut_pairs(places, lengths, self)
         above = int(np.count_nonzero(sizes == 0))
@@ -186,10 +190,16 @@ def _histogram(lengths: SampleLengths, chosen: ChosenSet | None) -> Histogram:
     return lengths.histogram if chosen is None else histogram_of(lengths, chosen.size, chosen.ids)
 
 
-def _by_length(lengths: Ids, repeats: Repeats | None) -> Ids:
+def _upper(uppers: Ids, lengths: Ids) -> Ids:
+    """Gives the upper end of the bucket in which each length lies."""
+    found: Ids = uppers[np.searchsorted(uppers, lengths)]
+    return found
+
+
+def _by_length(lengths: Ids, repeats: Repeats | None, batches: float) -> Ids:
     """Sorts places, the longest first; samples of one length as they come, repeats together."""
     if lengths.ndim == 2:
-        strip = _strips(lengths)
+        strip = _strips(lengths, batches)
         first = np.arange(strip.size) if repeats is None else repeats.firsts
         return np.lexsort((first, -lengths[:, 1], strip))
     down = lengths.max(initial=0) - lengths
@@ -199,11 +209,11 @@ def _by_length(lengths: Ids, repeats: Repeats | None) -> Ids:
     return np.argsort(down.astype(np.uint16) if down.max(initial=0) < 1 << 16 else down, kind="stable")
 
 
-def _strips(lengths: Ids) -> Ids:
-    """Cuts pairs into strips by their first length, so that both lengths of neighbours are alike."""
+def _strips(lengths: Ids, batches: float) -> Ids:
+    """Cuts pairs of about so many batches into strips by their first length: in each, by the second one."""
     by_first = np.argsort(-lengths[:, 0], kind="stable")
     strips = np.empty(by_first.size, dtype=np.int64)
-    strips[by_first] = np.arange(by_first.size) // max(1, 8 * math.isqrt(by_first.size))
+    strips[by_first] = np.arange(by_first.size) * math.isqrt(max(1, int(batches))) // by_first.size
     return strips
 
 

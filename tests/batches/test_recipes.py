@@ -1,0 +1,304 @@
+"""What each recipe promises of its batches, over sets and over windows."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.batches.chosen import chosen_set
+from samplerkit.batches.halves import halved
+from samplerkit.batches.static import StaticPlan
+from samplerkit.batches.windows import WindowPlan
+from samplerkit.order.world import World
+from tests.batches import laws
+
+RNG = np.random.default_rng(7)
+LENGTHS = np.clip(RNG.lognormal(3, 1, 300), 1, 200).astype(np.int64)
+FILES = sk.Layout([120, 0, 80, 100])
+
+
+def child(parent: sk.Sampler, below: sk.Sampler) -> sk.Sampler:
+    parent.add_child(below)
+    return parent
+
+
+SETS = {
+    "random": sk.RandomSampler(seed=3),
+    "adaptive": sk.RandomSampler(seed=3, shuffle="adaptive"),
+    "distributed": sk.DistributedSampler(4, 1, seed=3),
+    "a random subset": sk.SubsetRandomSampler(range(0, 300, 2), seed=3),
+    "a subset": child(sk.RandomSampler(seed=3), sk.SubsetSampler([9, 4, 200, 5])),
+    "a split": child(sk.DistributedSampler(2, 0, seed=3), sk.SequentialSampler(0, 250)),
+    "the end": child(sk.RandomSampler(seed=3), sk.SequentialSampler(40)),
+    "dealt in sequence": child(sk.DistributedSampler(2, 0, shuffle=False), sk.RandomSampler(seed=3)),
+}
+ORDERS = {
+    "files": sk.RandomSampler(shuffle="files", seed=3),
+    "partial": sk.RandomSampler(shuffle="partial", partial_size=32, seed=3),
+    "infile": sk.DistributedSampler(2, 0, shuffle="infile", seed=3),
+    "mixed": sk.MixtureSampler([3, 0, 1, 1], num_samples=400, seed=3),
+    "weighted": sk.WeightedRandomSampler(np.arange(1, 301), num_samples=500, seed=3),
+    "replacement": sk.RandomSampler(replacement=True, seed=3),
+    "cut": sk.DistributedSampler(2, 0, num_samples=60, shuffle="partial", seed=3),
+    "a repeat": sk.SubsetRandomSampler([5, 5, 9], seed=3),
+    "below the root": child(sk.RandomSampler(seed=3), sk.DistributedSampler(2, 0, seed=3)),
+    "a part of what was shuffled": child(sk.SequentialSampler(0, 99), sk.RandomSampler(seed=3)),
+    "another algorithm": sk.RandomSampler(seed=3, algorithm="mindspore-2.10"),
+    "as it stands": sk.SequentialSampler(),
+    "listed": child(sk.DistributedSampler(2, 0, shuffle=False), sk.SubsetSampler([7, 3, 9, 4])),
+}
+
+
+def undealt(sampler: sk.Sampler, epoch: int = 0) -> list[int]:
+    return list(sampler.undealt_order(FILES, epoch))
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_chain_that_fixes_a_set_is_one_window_with_as_many_batches_each_epoch(name):
+    plans = sk.TokenBatches(400, lengths=LENGTHS, pool=2).over(SETS[name], FILES)
+    first, second = plans.plan(0), plans.plan(1)
+    assert isinstance(first, StaticPlan)
+    assert len(first) == len(second)
+    laws.require_each_once(first, undealt(SETS[name]))
+    laws.require_limits(first, 400)
+    assert laws.read(first) != laws.read(second)
+    assert laws.read(plans.plan(0)) == laws.read(first)
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_every_other_chain_is_cut_in_windows_of_its_order(name):
+    plans = sk.TokenBatches(400, lengths=LENGTHS, window=None).over(ORDERS[name], FILES, abreast=2)
+    plan = plans.plan(1)
+    assert isinstance(plan, WindowPlan)
+    assert plan.window == 4096
+    windows = sk.TokenBatches(400, lengths=LENGTHS, window=50).over(ORDERS[name], FILES, abreast=2)
+    laws.require_each_once(windows.plan(1), undealt(ORDERS[name], 1))
+    laws.require_limits(windows.plan(1), 400)
+    laws.require_resume(windows, 1)
+
+
+def test_a_chain_that_shuffles_nothing_keeps_its_windows_from_long_to_short():
+    lengths = [3, 9, 1, 7, 5, 2]
+    plan = sk.TokenBatches(9, lengths=lengths, window=3, abreast=2).plan(sk.SequentialSampler(), 6)
+    assert laws.read(plan) == [[1], [0, 2], [3], [4], [5]]
+
+
+def test_a_plan_knows_no_rank_and_no_number_of_ranks_but_the_first():
+    recipe = sk.TokenBatches(400, lengths=LENGTHS, pool=2)
+    plans = []
+    for shards, shard in ((4, 0), (4, 3)):
+        sampler = sk.DistributedSampler(shards, shard, seed=3)
+        plans.append(laws.read(recipe.plan(sampler, 300)))
+    assert plans[0] == plans[1]
+    later = sk.DistributedSampler(3, 0, seed=3)
+    assert laws.read(recipe.plan(later, 300)) != plans[0]
+    first = sk.DistributedSampler(4, 0, seed=3).run_constants()
+    assert laws.read(recipe.plan(later, 300, constants=first)) == plans[0]
+    assert laws.read(recipe.over(later, 300, abreast=4).plan(0)) == plans[0]
+    assert (
+        recipe.over(sk.RandomSampler(), 300, constants=sk.RandomSampler().run_constants(World(8))).abreast
+        == 8
+    )
+
+
+def test_the_batches_of_a_group_cost_alike():
+    plan = sk.TokenBatches(2000, lengths=np.tile(LENGTHS, 40), abreast=8).plan(
+        sk.RandomSampler(seed=1), 12000
+    )
+    padded = plan.padded_tokens(np.arange(len(plan) // 8 * 8)).reshape(-1, 8)
+    assert padded.max(axis=1).sum() / padded.mean(axis=1).sum() < 1.02
+
+
+def test_companions_change_from_epoch_to_epoch():
+    plans = sk.TokenBatches(2000, lengths=np.tile(LENGTHS, 40)).over(sk.RandomSampler(seed=1), 12000)
+    met: set[int] = set()
+    count = 0
+    for epoch in range(6):
+        plan = plans.plan(epoch)
+        companions = set(plan[int(plan.batch_of(77)[0])].tolist()) - {77}
+        count += len(companions)
+        met |= companions
+    assert len(met) > 0.8 * count
+
+
+def test_pairs_of_lengths_keep_both_limits():
+    pairs = np.stack([LENGTHS, LENGTHS[::-1]], axis=1)
+    plans = sk.TokenBatches(900, lengths=pairs, count_multiple=2).over(sk.RandomSampler(seed=1), 300)
+    plan = plans.plan(0)
+    assert isinstance(plan, WindowPlan)
+    laws.require_each_once(plan, list(range(300)))
+    laws.require_limits(plan, 900)
+    ids = plan[0]
+    assert plan.shape(0) == (ids.size, *pairs[ids].max(axis=0).tolist())
+    assert plan.efficiency() > 0.7
+
+
+def test_a_cost_of_ones_own_is_the_limit():
+    def cost(pairs):
+        return pairs[:, 0] * pairs[:, 1]
+
+    pairs = np.stack([LENGTHS, LENGTHS[::-1]], axis=1)
+    plan = sk.TokenBatches(30_000, lengths=pairs, cost=cost, window=300).plan(sk.RandomSampler(seed=1), 300)
+    for count, one, other in map(plan.shape, range(len(plan))):
+        assert count * one * other <= 30_000
+    squares = sk.TokenBatches(40_000, lengths=LENGTHS, cost=np.square, pool=1).plan(sk.RandomSampler(), 300)
+    assert isinstance(squares, StaticPlan)
+    for count, longest in map(squares.shape, range(len(squares))):
+        assert count * longest**2 <= 40_000
+
+
+def test_quadratic_cost_and_multiples_are_kept():
+    recipe = sk.TokenBatches(
+        800, lengths=LENGTHS, quadratic=100, length_multiple=16, count_multiple=4, max_samples=24, pool=1
+    )
+    for window in (None, 60):
+        plan = sk.TokenBatches(**{**vars(recipe), "window": window}).plan(sk.RandomSampler(seed=1), 300)
+        shapes = list(map(plan.shape, range(len(plan))))
+        assert all(count * (length + length**2 / 100) <= 800 for count, length in shapes)
+        assert all(length % 16 == 0 and count <= 24 for count, length in shapes)
+        odd = [count for count, length in shapes if count % 4 and count > 4]
+        assert len(odd) <= (1 if window is None else 6)
+
+
+@pytest.mark.parametrize("window", [None, 100])
+def test_samples_above_the_budget_are_dropped_and_counted_or_truncated_or_alone(window):
+    def plan(long):
+        return sk.TokenBatches(100, lengths=LENGTHS, long=long, window=window).plan(sk.RandomSampler(), 300)
+
+    above = np.flatnonzero(LENGTHS > 100)
+    assert above.size
+    dropped = plan("drop")
+    assert dropped.dropped == above.size
+    assert all(dropped.batch_of(id).size == 0 for id in above.tolist())
+    alone = plan("alone")
+    assert all(alone[int(alone.batch_of(id)[0])].tolist() == [id] for id in above.tolist())
+    truncated = plan("truncate")
+    assert truncated.dropped == 0
+    laws.require_limits(truncated, 100)
+    assert truncated.shape(int(truncated.batch_of(int(above[0]))[0])) == (1, 100)
+
+
+@pytest.mark.parametrize("name", ["mixed", "weighted", "replacement"])
+def test_repeats_within_a_window_stand_apart(name):
+    plan = sk.TokenBatches(400, lengths=LENGTHS, window=250).plan(ORDERS[name], FILES)
+    batches = laws.read(plan)
+    assert any(count > 1 for count in Counter(undealt(ORDERS[name])[:250]).values())
+    assert all(len(batch) == len(set(batch)) for batch in batches)
+
+
+def test_buckets_hold_lengths_between_boundaries():
+    boundaries, sizes = [10, 40, 200], [16, 8, 2]
+    for window, short in ((None, "keep"), (90, "keep"), (None, "merge"), (90, "drop"), (None, "drop")):
+        recipe = sk.BucketBatches(boundaries, sizes, lengths=LENGTHS, window=window, short=short)
+        plan = recipe.plan(sk.RandomSampler(seed=1), 300)
+        laws.require_each_once(plan, list(range(300)))
+        for batch in plan:
+            bucket = np.searchsorted(boundaries, LENGTHS[batch])
+            assert len(batch) <= sizes[bucket.max()]
+            assert short == "merge" or len({*bucket.tolist()}) == 1
+            # A window is brought to whole groups by halves; a set is cut as it is.
+            assert short != "drop" or window or len(batch) == sizes[bucket.max()]
+        assert plan.shape(0, of_bucket=True)[1] in boundaries
+
+
+def test_batches_by_keys_hold_one_key():
+    shapes = [(64, 64 + 32 * int(k)) for k in RNG.integers(0, 3, 300)]
+    recipe = sk.BucketBatches(None, {(64, 64): 9, (64, 96): 6, (64, 128): 4}, keys=shapes, short="drop")
+    plans = recipe.over(sk.RandomSampler(seed=1), 300)
+    plan = plans.plan(0)
+    laws.require_each_once(plan, list(range(300)))
+    assert all(len({shapes[id] for id in batch}) == 1 for batch in laws.read(plan))
+    assert {plan.shape(number) for number in range(len(plan))} == {(9, 64, 64), (6, 64, 96), (4, 64, 128)}
+    assert (
+        plans.digest
+        != sk.BucketBatches(None, 1, keys=[(1, *k) for k in shapes]).over(sk.RandomSampler(), 300).digest
+    )
+
+
+@pytest.mark.parametrize("sampler", [SETS["random"], SETS["a random subset"]], ids=["all", "subset"])
+def test_class_batches_hold_p_classes_with_k_different_samples_each(sampler):
+    labels = RNG.integers(0, 7, 300)
+    plans = sk.ClassBatches(3, 4, labels=labels, num_batches=70).over(sampler, 300)
+    plan = plans.plan(2)
+    batches = laws.require_access(plan)
+    allowed = set(undealt(sampler))
+    for batch in batches:
+        assert sorted(Counter(labels[batch].tolist()).values()) == [4, 4, 4]
+        assert len({*batch}) == 12
+        assert {*batch} <= allowed
+    laws.require_inverse(plan, range(300))
+    counts = Counter(label for batch in batches for label in set(labels[batch].tolist()))
+    # Two batches a round: six classes of seven, another one left out each time.
+    assert max(counts.values()) - min(counts.values()) <= 15
+    assert laws.read(plans.plan(3)) != batches
+    assert len(sk.ClassBatches(3, 4, labels=labels).plan(sk.RandomSampler(), 300)) == 25
+
+
+def test_a_class_is_read_through_before_a_sample_comes_again():
+    labels = np.repeat([0, 1], [12, 30])
+    plan = sk.ClassBatches(2, 4, labels=labels, num_batches=3).plan(sk.RandomSampler(seed=1), 42)
+    small = [id for batch in laws.read(plan) for id in batch if id < 12]
+    assert sorted(small) == list(range(12))
+
+
+def test_num_batches_is_the_length_of_a_plan():
+    for window in (None, 100):
+        plan = sk.TokenBatches(400, lengths=LENGTHS, num_batches=5, window=window).plan(
+            sk.RandomSampler(), 300
+        )
+        assert len(plan) == len(list(plan)) == 5
+        assert not plan.has(5)
+        found = np.concatenate([plan.batch_of(id) for id in range(300)])
+        assert found.max() == 4
+
+
+def test_a_batch_is_halved_from_the_largest_and_keeps_every_sample():
+    batches = [np.arange(8), np.arange(8, 11), np.arange(11, 12)]
+    more = halved(batches, 6, multiple=2)
+    assert [batch.tolist() for batch in more] == [[0, 1], [2, 3], [4, 5, 6, 7][:2], [6, 7], [8, 9, 10], [11]]
+    assert len(halved(batches, 99)) == 12
+    assert halved(batches, 2) == batches
+
+
+def test_a_recipe_in_words_tells_one_run_from_another_and_is_short():
+    recipe = sk.TokenBatches(400, lengths=LENGTHS, pool=4)
+    assert recipe.words == "batches-1: TokenBatches(max_tokens=400, pool=4)"
+    assert sk.TokenBatches(400, pool=5).words != recipe.words
+    long = sk.BucketBatches(list(range(1, 90)), list(range(1, 90)))
+    other = sk.BucketBatches(list(range(1, 90)), list(range(2, 91)))
+    assert len(long.words) < 160
+    assert long.words != other.words
+    digests = {
+        sk.TokenBatches(400, lengths=lengths).over(sk.RandomSampler(), 300).digest
+        for lengths in (LENGTHS, LENGTHS + 1)
+    }
+    assert len(digests) == 2
+
+
+def test_recipes_are_frozen_and_travel_to_other_processes():
+    recipe = sk.TokenBatches(400, lengths=LENGTHS)
+    with pytest.raises(AttributeError):
+        recipe.max_tokens = 3
+    again = pickle.loads(pickle.dumps(recipe))  # noqa: S301  # our own bytes
+    assert laws.read(again.plan(sk.RandomSampler(), 300)) == laws.read(recipe.plan(sk.RandomSampler(), 300))
+
+
+def test_the_set_of_a_chain_is_what_it_reads():
+    for name, sampler in SETS.items():
+        found = chosen_set(sampler, FILES)
+        ids = np.arange(found.size) if found.ids is None else found.ids
+        assert ids.tolist() == sorted(undealt(sampler)), name
+    for name, sampler in ORDERS.items():
+        if name != "cut":
+            assert chosen_set(sampler, FILES) is None, name
+
+
+def test_dealt_tokens_are_known_without_reading():
+    plan = sk.TokenBatches(400, lengths=LENGTHS).plan(sk.RandomSampler(), 300)
+    numbers = np.arange(len(plan))
+    assert plan.tokens(numbers).tolist() == [int(LENGTHS[batch].sum()) for batch in plan]
+    assert plan.tokens(numbers).sum() == LENGTHS.sum()
