@@ -9,7 +9,7 @@ from samplerkit.batches.bucket import BucketBatches
 from samplerkit.batches.classes import ClassBatches
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.batches.tokens import TokenBatches
-from samplerkit.config.kinds import Kinds
+from samplerkit.config.constructor import Kinds
 from samplerkit.errors import ArgumentTypeError
 
 _AnyRecipe = TypeVar("_AnyRecipe", bound=BatchRecipe)
