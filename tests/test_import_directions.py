@@ -33,7 +33,7 @@ MAY_IMPORT = {
     ],
     "config": [*CORE, "storage", "inspect.quality"],
     "compat": [*CORE, "storage"],
-    "inspect": [*CORE, "storage.tar.costs"],
+    "inspect": [*CORE, "storage.tar.read.costs"],
     "testing": [*CORE, "storage.files"],
     "cli": [*CORE, "storage", "config", "compat", "inspect", "testing", ""],
     "": [*CORE, "storage", "config", "compat", "inspect", "testing"],

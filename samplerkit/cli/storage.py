@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from samplerkit.cli.opening import AsJson
 from samplerkit.errors import ArgumentValueError
 from samplerkit.storage.progress import Progress as Told
-from samplerkit.storage.tar.indexing import THREADS, index_shards
+from samplerkit.storage.tar.index.indexing import THREADS, index_shards
 from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.urls import is_remote, shown
 

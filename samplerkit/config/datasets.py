@@ -14,7 +14,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.source import Fetch, OnError
+from samplerkit.storage.tar.read.source import Fetch, OnError
 
 
 def placed(dataset: Any, said: Any) -> Any:

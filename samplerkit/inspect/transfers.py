@@ -13,13 +13,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.inspect.costs import files_read
 from samplerkit.inspect.view import RunView
 from samplerkit.order.typing import Ids
-from samplerkit.storage.tar.costs import (
-    COSTLY,
-    EpochCosts,
-    FetchCosts,
-    epoch_costs,
-    stretch_of,
-)
+from samplerkit.storage.tar.read.costs import COSTLY, EpochCosts, FetchCosts, epoch_costs, stretch_of
 
 COUNTED_SAMPLES = 1 << 20
 """Up to this many samples an epoch all requests are counted; above, a stretch of so many is, and scaled."""

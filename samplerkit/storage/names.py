@@ -1,11 +1,14 @@
-"""What the braces of a pattern mean, as in a shell: paths and URLs of files and of shards have them."""
+"""Names of files and shards: what braces mean, as in a shell, and what is left without the shared folder."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from samplerkit.errors import ArgumentValueError
+from samplerkit.storage.urls import is_remote, shown
 
 MOST_NAMES = 10_000_000
 """More names than this are taken for a mistake."""
@@ -33,6 +36,27 @@ def expand_braces(pattern: str) -> list[str]:
         if len(expanded) > MOST_NAMES:
             raise ArgumentValueError("urls", f"means more than {MOST_NAMES} archives", pattern)
     return expanded
+
+
+def short_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Gives names below the folder that all archives share, which stay the same when that is moved.
+
+    Example:
+        >>> short_names(("/data/a/0.tar", "/data/b/0.tar"))
+        ('a/0.tar', 'b/0.tar')
+        >>> short_names(("s3://bucket/a/0.tar", "s3://bucket/b/0.tar"))
+        ('a/0.tar', 'b/0.tar')
+    """
+    if any(map(is_remote, names)):
+        full = [shown(name) if is_remote(name) else str(Path(name).absolute()) for name in names]
+        folders = [name.split("/")[:-1] for name in full]
+        # Of lists, the longest one that all begin with lies between the smallest and the largest.
+        first, last = min(folders), max(folders)
+        same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+        return tuple("/".join(name.split("/")[same:]) for name in full)
+    folders_of_paths = {str(Path(name).absolute().parent) for name in names}
+    shared = os.path.commonpath(folders_of_paths)
+    return tuple(os.path.relpath(Path(name).absolute(), shared) for name in names)
 
 
 def _expanded(pattern: str) -> Iterator[str]:

@@ -25,10 +25,9 @@ import webdataset
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
-from samplerkit.storage.tar.archive import Archive
-from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.index.one import make_index
+from samplerkit.storage.tar.index.archive import Archive, Cache
+from samplerkit.storage.tar.index.finding import make_index
 from samplerkit.storage.tar.writer import TarWriter
 
 SHARDS, BATCH, REPEATS = 8, 256, 5

@@ -17,7 +17,7 @@ import torch
 import samplerkit as sk
 from samplerkit.loading.agreement import Agreement
 from samplerkit.loading.world import detect_world
-from samplerkit.storage.tar.arrays import Column, read_arrays, write_arrays
+from samplerkit.storage.tar.index.arrays import Column, read_arrays, write_arrays
 
 PAGE = (Path(__file__).parents[2] / "docs" / "error-messages.md").read_text(encoding="utf-8")
 MESSAGES = re.findall(r"^- `(.+)`$", PAGE, re.MULTILINE)

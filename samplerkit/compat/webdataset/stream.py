@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any, NoReturn, Protocol, final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.tar.archive import GZIP, OTHERS
 from samplerkit.storage.tar.format.headers import BLOCK, ZERO, HeaderError, padded, parse
 from samplerkit.storage.tar.format.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.tar.format.members import Member, Reason
 from samplerkit.storage.tar.format.samples import RESERVED, is_meta, is_unsafe, split_name
 from samplerkit.storage.tar.format.scan import EXTENSIONS, Extensions, extension_size
+from samplerkit.storage.tar.index.archive import GZIP, OTHERS
 
 _PIECE = 1 << 20
 _MOST_AT_ONCE = 1 << 24

@@ -17,16 +17,22 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
-from samplerkit.storage.lengths import save_lengths
+from samplerkit.storage.files.remote import storage_for
+from samplerkit.storage.lengths import fetched_lengths, given_lengths, save_lengths
+from samplerkit.storage.names import short_names
+from samplerkit.storage.progress import Progress, progress_of
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.fluent import Pipeline
 from samplerkit.storage.tar.format.members import Skipped
-from samplerkit.storage.tar.iteration import checked_ids, samples_in_order
-from samplerkit.storage.tar.making import source_of
-from samplerkit.storage.tar.pipeline import View
+from samplerkit.storage.tar.names import archive_names
+from samplerkit.storage.tar.pipeline import View, checked_ids
 from samplerkit.storage.tar.present import Present, log_missing
-from samplerkit.storage.tar.source import Fetch, OnError
+from samplerkit.storage.tar.read.indexed import IndexedSource
+from samplerkit.storage.tar.read.one_by_one import ShardSource
+from samplerkit.storage.tar.read.shards import Shards
+from samplerkit.storage.tar.read.source import ArchiveSource, Fetch, OnError, TarOptions
 from samplerkit.storage.tar.watch import OrderWatch
+from samplerkit.storage.urls import is_remote, shown
 
 
 @final
@@ -112,10 +118,10 @@ class TarDataset(Pipeline):
         max_shards: int = 8,
         read_ahead: int = 2,
     ) -> None:
-        options: dict[str, Any] = {"lengths": lengths, "remote": remote, "fetch": fetch}
-        options |= {"max_shards": max_shards, "read_ahead": read_ahead}
-        source = source_of(urls, on_error, max_handles, checksums, cache, progress, **options)
-        self._view = View(source)
+        options = TarOptions.of(
+            on_error, max_handles, checksums, cache, remote, fetch, max_shards, read_ahead
+        )
+        self._view = View(source_of(urls, options, progress_of(progress), lengths))
         self._window: int | None = None
         self._watch: OrderWatch | None = None
         self._iterations = 0
@@ -165,22 +171,25 @@ class TarDataset(Pipeline):
 
         A `Loader` calls it. None where that is of no use: for indexed shards on disk.
         """
-        return self._expect if self._view.source.wants_to_know else None
+        return None if self._view.source.is_indexed else self._expect
 
     @property
     def fetch(self) -> Fetch | None:
         """How remote shards are read; None for indexed shards on disk."""
-        return self._view.source.fetch
+        source = self._view.source
+        return None if source.is_indexed else source.options.fetch
 
     @property
     def max_cache_bytes(self) -> int | None:
         """What the cache for fetched shards may hold at most, if that was said."""
-        return self._view.source.max_cache_bytes
+        source = self._view.source
+        return source.options.cache.options.max_cache_bytes if source.is_remote else None
 
     @property
     def _limits(self) -> CacheLimits | None:
         """How many shards may be at hand: what `check` looks at."""
-        return self._view.source.limits
+        source = self._view.source
+        return None if source.is_indexed else source.options.limits
 
     @property
     def is_remote(self) -> bool:
@@ -214,7 +223,8 @@ class TarDataset(Pipeline):
         A `Loader` calls it, and logs that by itself; with `logs=True` it is logged here. None where nothing
         is left out: unless `on_error` is `skip` and shards are read one by one.
         """
-        return self._present if self._view.source.may_lack else None
+        source = self._view.source
+        return self._present if source.options.skips and not source.is_indexed else None
 
     def _present(self, ids: Any, *, logs: bool = False) -> Present:
         numbers = self._ids(ids)
@@ -245,7 +255,7 @@ class TarDataset(Pipeline):
         Raises:
             OutOfDatasetError: there is no such sample.
         """
-        return samples_in_order(self._view, ids, self._ids)
+        return self._view.in_order(ids)
 
     def keys(self, ids: Any = None) -> list[str]:
         """Gives the keys of samples without reading the samples; "" for one that is missing and skipped.
@@ -307,3 +317,23 @@ class TarDataset(Pipeline):
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
         self._view.source.expect(map(self._view.source_ids, upcoming), len(self))
+
+
+def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) -> ArchiveSource:
+    """Gives what is read: archives on disk are joined under one index, others are opened one by one.
+
+    Raises:
+        ArgumentTypeError: names or lengths have the wrong type.
+        ArgumentValueError: they do not fit.
+        DatasetError: a file is not there.
+    """
+    remote = options.cache.options
+    # What is told and skipped may be missing from the start.
+    names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
+    if lengths is None and not any(map(is_remote, names)):
+        return IndexedSource(names, options, progress)
+    storage = storage_for(any(map(is_remote, names)), lengths, remote)
+    if lengths is not None:
+        lengths = given_lengths(fetched_lengths(lengths, storage), names, short_names(names))
+    public = tuple(shown(name) if is_remote(name) else name for name in names)
+    return ShardSource(Shards(names, public, storage, options), lengths, progress)

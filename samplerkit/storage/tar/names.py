@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from glob import has_magic
-from pathlib import Path
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
@@ -13,7 +12,7 @@ from samplerkit.storage.globs import matching_files
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.store import expand
-from samplerkit.storage.tar.cache import INDEX_SUFFIX
+from samplerkit.storage.tar.index.archive import INDEX_SUFFIX
 from samplerkit.storage.urls import has_pattern, is_remote, local_path, shown
 
 
@@ -54,27 +53,6 @@ def archive_names(
     if keeps_absent and not any(is_remote(name) or os.path.isfile(name) for name in names):  # noqa: PTH113
         raise DatasetError("urls", "there is no such file", names[0], mend="check the path")
     return tuple(names)
-
-
-def short_names(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Gives names below the folder that all archives share, which stay the same when that is moved.
-
-    Example:
-        >>> short_names(("/data/a/0.tar", "/data/b/0.tar"))
-        ('a/0.tar', 'b/0.tar')
-        >>> short_names(("s3://bucket/a/0.tar", "s3://bucket/b/0.tar"))
-        ('a/0.tar', 'b/0.tar')
-    """
-    if any(map(is_remote, names)):
-        full = [shown(name) if is_remote(name) else str(Path(name).absolute()) for name in names]
-        folders = [name.split("/")[:-1] for name in full]
-        # Of lists, the longest one that all begin with lies between the smallest and the largest.
-        first, last = min(folders), max(folders)
-        same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-        return tuple("/".join(name.split("/")[same:]) for name in full)
-    folders_of_paths = {str(Path(name).absolute().parent) for name in names}
-    shared = os.path.commonpath(folders_of_paths)
-    return tuple(os.path.relpath(Path(name).absolute(), shared) for name in names)
 
 
 def _remote(pattern: str, options: RemoteOptions) -> list[str]:

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError, DatasetError, SamplerkitError
+from samplerkit.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    DatasetError,
+    OutOfDatasetError,
+    SamplerkitError,
+)
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
-from samplerkit.storage.tar.source import ArchiveSource
+from samplerkit.storage.tar.present import Present, log_missing
+from samplerkit.storage.tar.read.source import ArchiveSource
 from samplerkit.storage.tar.steps import Map, Step, checked_function
 
 AT_ONCE = 256
-"""Samples that a selection looks at in one go."""
+"""Samples that are read in one go, unless they are large, and that a selection looks at."""
 
 
 @final
@@ -78,6 +87,40 @@ class View:
             return samples
         numbered = zip(samples, ids.tolist(), strict=True)
         return in_draws(lambda pair: self._taken(*pair), numbered, range(ids.size), ids.size)
+
+    def in_order(self, ids: Iterable[int]) -> Iterator[Any]:
+        """Yields samples in any order, some at a time; a source that wants to know is told what comes next.
+
+        Raises:
+            ArgumentTypeError: something else than integers.
+            OutOfDatasetError: there is no such sample.
+        """
+        remaining = iter(ids)
+        ahead: deque[Ids | SamplerkitError] = deque()
+
+        def upcoming() -> Iterator[Ids]:
+            while chunk := list(islice(remaining, AT_ONCE)):
+                try:
+                    numbers = checked_ids(chunk, len(self.layout))
+                except SamplerkitError as error:  # raised where the reading has come to it
+                    ahead.append(error)
+                    return
+                ahead.append(numbers)
+                yield self.source_ids(numbers)
+
+        following = upcoming()
+        if not self.source.is_indexed:
+            self.source.expect(following, len(self.layout))
+        while ahead or next(following, None) is not None or ahead:
+            numbers = ahead.popleft()
+            if isinstance(numbers, SamplerkitError):
+                raise numbers
+            if self.source.is_large(self.source_ids(numbers)):
+                yield from map(self.sample, numbers.tolist())
+            else:
+                found = Present(self.samples(numbers))
+                log_missing(found.missing, self.source.logged)
+                yield from found
 
     def sample(self, id: int) -> Any:
         """Reads one sample and takes it through the steps: what `samples` gives for it."""
@@ -147,7 +190,7 @@ class Selection:
         total = len(self.view.layout)
         chosen = np.zeros(total, dtype=bool)
         progress = self.view.source.progress
-        if self.by == "sample" and self.view.source.wants_to_know:
+        if self.by == "sample" and not self.view.source.is_indexed:
             starts = range(0, total, AT_ONCE)
             upcoming = (np.arange(start, min(start + AT_ONCE, total)) for start in starts)
             self.view.source.expect(map(self.view.source_ids, upcoming), total)
@@ -166,6 +209,23 @@ class Selection:
                     raise failure({"__url__": url, "__key__": key}, id, "select", error) from error
         progress("selecting sample", total, total)
         return chosen
+
+
+def checked_ids(ids: Any, total: int) -> Ids:
+    """Takes the ids of samples.
+
+    Raises:
+        ArgumentTypeError: no flat list of integers.
+        OutOfDatasetError: one lies outside of a dataset of `total` samples.
+    """
+    numbers = np.asarray(ids)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+        raise ArgumentTypeError("ids", "must be integers", ids)
+    numbers = numbers.astype(np.int64, copy=False)
+    if numbers.size and (numbers.min() < 0 or numbers.max() >= total):
+        outside = int(numbers[(numbers < 0) | (numbers >= total)][0])
+        raise OutOfDatasetError("id", f"outside of a dataset of {total} samples", outside)
+    return numbers
 
 
 def failure(sample: dict[str, Any], id: int, step: str, error: Exception) -> DatasetError:

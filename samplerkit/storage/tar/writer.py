@@ -12,12 +12,11 @@ from typing import IO, Any, Self, final
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.tar.archive import Archive
-from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
 from samplerkit.storage.tar.encode import encode
 from samplerkit.storage.tar.format.headers import BLOCK, padded
 from samplerkit.storage.tar.format.samples import is_meta, is_unsafe, split_name
-from samplerkit.storage.tar.index.one import make_index
+from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
+from samplerkit.storage.tar.index.finding import make_index
 from samplerkit.storage.tar.numbering import DEFAULT_BYTES, Numbering
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar.archive import Archive
-from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.headers import BLOCK
-from samplerkit.storage.tar.index.one import Index, make_index
+from samplerkit.storage.tar.index.archive import Archive, Cache
+from samplerkit.storage.tar.index.finding import make_index
+from samplerkit.storage.tar.index.one import Index
 from tests.storage.tar.shards import Files, jpeg_tiles, long_names, python_sources, read_by_webdataset, write
 
 SMALL = [(name, data) for name, data in python_sources() if len(data) < 4000]

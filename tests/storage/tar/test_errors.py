@@ -15,10 +15,10 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.absent import AbsentError
-from samplerkit.storage.tar.archive import Archive, unpack
-from samplerkit.storage.tar.arrays import Column, read_arrays, write_arrays
-from samplerkit.storage.tar.cache import Cache
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.index.archive import Archive, Cache
+from samplerkit.storage.tar.index.arrays import Column, read_arrays, write_arrays
+from samplerkit.storage.tar.index.handles import unpack
 from tests.storage.tar.shards import write
 
 GONE = "No such file or directory); put it there again, or leave it out of the dataset"

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar import arrays as files_of_arrays
-from samplerkit.storage.tar.arrays import Column, read_arrays, write_arrays
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.index import arrays as files_of_arrays
+from samplerkit.storage.tar.index.arrays import Column, read_arrays, write_arrays
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.tar.server import Server
 

@@ -13,15 +13,14 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.progress import silence
-from samplerkit.storage.tar.archive import Archive
-from samplerkit.storage.tar.arrays import UnreadableFileError, read_arrays
-from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
-from samplerkit.storage.tar.catalogue import open_catalogue
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.members import Members
 from samplerkit.storage.tar.format.samples import group
-from samplerkit.storage.tar.index import one as index_module
-from samplerkit.storage.tar.index.one import make_index, read_index
+from samplerkit.storage.tar.index import finding as index_module
+from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
+from samplerkit.storage.tar.index.arrays import UnreadableFileError, read_arrays
+from samplerkit.storage.tar.index.finding import make_index, read_index
+from samplerkit.storage.tar.read.indexed import open_catalogue
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write
 
 

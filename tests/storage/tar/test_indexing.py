@@ -15,7 +15,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.cli.main import main
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tar.indexing import index_shards
+from samplerkit.storage.tar.index.indexing import index_shards
 from tests.storage.tar.remote_shards import EACH, NUMBERS, PATTERN, SHARDS, write_shards
 from tests.storage.tar.server import Server
 
@@ -73,7 +73,7 @@ def test_only_what_is_not_there_or_not_right_is_made(folder):
 
 SCRIPT = """
 import sys, time
-from samplerkit.storage.tar import indexing
+from samplerkit.storage.tar.index import indexing
 made = indexing.make_index
 def slow(*arguments, **options):
     time.sleep(0.2)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar.batches import MOST_BYTES, MOST_MISTAKES, Batches, SampleBatch
+from samplerkit.storage.tar.read.ranges import MOST_BYTES, MOST_MISTAKES, Batches, SampleBatch
 from tests.storage.tar.remote_shards import EACH, PATTERN, SHARDS, write_shards
 from tests.storage.tar.server import Server
 
@@ -172,7 +172,7 @@ def test_who_is_told_anew_reads_ahead_by_that_alone(tmp_path, server, fetch):
         reading = dataset._view.source._processes.here().held
         assert reading._is_whole == (fetch == "shards")
         # What was begun before has ended, and all that is asked for is of the last plan.
-        most = reading._fetching.limits.threads if fetch == "shards" else 1
+        most = reading._limits.threads if fetch == "shards" else 1
         until(lambda: 1 <= len(readers_ahead() - before) <= most)
         del server.asked[:]
         for ids in plan[2:]:

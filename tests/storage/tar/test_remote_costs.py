@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar.costs import (
+from samplerkit.storage.tar.read.costs import (
     COSTLY,
     MOST_SAMPLES,
     REQUEST_BYTES,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar.costs import COSTLY
+from samplerkit.storage.tar.read.costs import COSTLY
 from tests.storage.tar.remote_shards import (
     EACH,
     NUMBERS,

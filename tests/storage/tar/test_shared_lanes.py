@@ -11,7 +11,7 @@ import samplerkit as sk
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.transfers import transfers
 from samplerkit.inspect.view import RunView
-from samplerkit.storage.tar.costs import COSTLY, EpochCosts, FetchCosts, stretch_of
+from samplerkit.storage.tar.read.costs import COSTLY, EpochCosts, FetchCosts, stretch_of
 from tests.storage.tar.remote_shards import as_list
 from tests.storage.tar.server import Server
 

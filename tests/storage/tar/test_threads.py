@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar.batches import Batches, SampleBatch
+from samplerkit.storage.tar.read.ranges import Batches, SampleBatch
 from tests.storage.crowd import all_done
 from tests.storage.tar.remote_shards import EACH, NUMBERS, SHARDS, write_shards
 

@@ -6,13 +6,15 @@ import re
 from dataclasses import dataclass, field
 from typing import final
 
-from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.format.headers import BLOCK, REGULAR, HeaderError, parse
 from samplerkit.storage.tar.format.members import Flaw, Members, Reason
 
 RESERVED = frozenset({"__key__", "__url__"})
 """Fields that every sample has besides those of its files."""
 
 _META = re.compile(rb"__[^/]*__(?:/|\Z)")
+_LONGEST_NAME = 99
+_LARGEST_SIZE = 8**11
 _UNSAFE = re.compile(rb"/|(?:.*/)?\.\.(?:/|\Z)", re.DOTALL)
 
 
@@ -61,6 +63,32 @@ def is_meta(name: bytes) -> bool:
         (True, True, False)
     """
     return _META.match(name) is not None
+
+
+def is_header_of(block: bytes, key: bytes, field: str, size: int) -> bool:
+    """Whether a block is the header of a sample's file.
+
+    A name that does not fit into a header stands in another one before it; then the size has to do, and the
+    checksum of the header.
+
+    Args:
+        block: the 512 bytes before the data.
+        key: of the sample.
+        field: the extension, in lower case.
+        size: bytes of the data.
+    """
+    try:
+        header = parse(block)
+    except HeaderError:
+        return False
+    if header.kind not in REGULAR or (header.size != size and size < _LARGEST_SIZE):
+        return False
+    wanted = field.encode("utf-8", "surrogateescape")
+    name = key + b"." + wanted
+    if len(name) > _LONGEST_NAME or not name.isascii():
+        return True
+    parts = split_name(header.name)
+    return parts is not None and (parts[0], parts[1].lower()) == (key, wanted)
 
 
 @dataclass

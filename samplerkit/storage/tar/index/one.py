@@ -1,36 +1,28 @@
-"""The index of one archive: where every sample lies, in numpy arrays."""
+"""Where samples lie, in numpy arrays: those of one archive, and those of several joined."""
 
 from __future__ import annotations
 
-import os
-import zlib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.tar.archive import Archive, is_gzip, open_for_reading, unpack
-from samplerkit.storage.tar.arrays import (
-    Array,
-    Column,
-    UnreadableFileError,
-    narrow,
-    read_arrays,
-    write_arrays,
-)
-from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
-from samplerkit.storage.tar.format.members import MOST_PLACES, Flaw
-from samplerkit.storage.tar.format.samples import Samples, group
-from samplerkit.storage.tar.format.scan import scan
-from samplerkit.storage.tar.sound import check_index_meta, check_samples
+from samplerkit.order.layout import Layout
+from samplerkit.order.once import once
+from samplerkit.storage.names import short_names
+from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.format.members import Flaw, Reason, Skipped
+from samplerkit.storage.tar.index.archive import Archive
+from samplerkit.storage.tar.index.arrays import Array, Column, UnreadableFileError, read_arrays, write_arrays
 
-_PIECE = 1 << 20
+Edge = tuple[bytes, tuple[str, ...], int]
+"""The key, the fields and the place of the first or the last sample of an archive."""
 
 
+@final
 @dataclass(frozen=True)
 class Index:
     """Where the samples of one archive lie.
@@ -59,6 +51,22 @@ class Index:
     arrays: Mapping[str, Array]
     is_certain: bool = True
 
+    @classmethod
+    def of_file(
+        cls, archive: Archive, meta: Mapping[str, Any], arrays: Mapping[str, Array], *, is_certain: bool
+    ) -> Index:
+        """Makes an index of what a file of one says, once that was looked at."""
+        return cls(
+            archive,
+            meta["unpacked_size"],
+            tuple(tuple(names) for names in meta["fields"]),
+            tuple(Flaw(archive.url, *flaw) for flaw in meta["flaws"]),
+            meta["counts"],
+            meta["ignored"],
+            arrays,
+            is_certain,
+        )
+
     @property
     def num_samples(self) -> int:
         """The number of samples."""
@@ -79,6 +87,21 @@ class Index:
         begin, end = self.arrays["key_end"][sample : sample + 2].tolist()
         return self.arrays["keys"][begin:end].tobytes()
 
+    def edge(self, sample: int) -> Edge:
+        """Gives the key, the fields and the place of a sample; nothing where there is none."""
+        if not 0 <= sample < self.num_samples:
+            return b"", (), 0
+        place = int(self.arrays["offset"][int(self.arrays["first"][sample])]) - BLOCK
+        return self.key(sample), self.fields[int(self.arrays["signature"][sample])], place
+
+    def stale(self) -> DatasetError:
+        """Gives the error for an index beside an archive that is of another state of it."""
+        return DatasetError(
+            self.archive.url,
+            "has an index beside it that is of another state of it",
+            mend="make it anew with `samplerkit index` and put it there, or take it away",
+        )
+
     def write(self, path: Path) -> None:
         """Writes the index to a file.
 
@@ -98,183 +121,82 @@ class Index:
         write_arrays(path, meta, {name: Column.of(array) for name, array in self.arrays.items()})
 
 
-def find_index(archive: Archive, cache: Cache, *, checksums: bool) -> tuple[Index, Path] | None:
-    """Finds an index of the archive as it is now: beside it, else in the cache; None if there is none.
-
-    What lies beside a remote archive is not looked for.
-    """
-    beside = [] if archive.is_remote else [Path(archive.url + INDEX_SUFFIX)]
-    for path in (*beside, cache.index_path(archive.url)):
-        index = read_index(path, archive)
-        if index is not None and (not checksums or "crc" in index.arrays):
-            return index, path
+def split_between(last: Edge, first: Edge, archive: str) -> tuple[int, Reason, str] | None:
+    """Tells whether the last sample of an archive goes on in the next one: the place there, and a flaw."""
+    (key, fields, _), (next_key, next_fields, place) = last, first
+    # Keys may be counted anew in each archive: only files that complete one another are one sample.
+    if fields and key == next_key and next_fields and set(fields).isdisjoint(next_fields):
+        return place, "split sample", f"{key.decode('utf-8', 'replace')!r} begins in {archive}"
     return None
 
 
-def read_index(path: Path, archive: Archive, *, verify: bool = True) -> Index | None:
-    """Reads an index; None if it is not there, is damaged, or of another state of the archive.
+@final
+@dataclass(frozen=True)
+class Catalogue:
+    """Where the samples of several archives lie.
 
     Args:
-        path: of the index.
-        archive: as it is now.
-        verify: whether its digest and all its numbers are looked at; else it was found right a moment ago.
-
-    Raises:
-        DatasetError: it is whole, and yet no index of such an archive.
+        archives: as they were when they were indexed.
+        meta: the values that are no arrays: `fields`, `unpacked`, `flaws`, `counts`, `ignored`,
+            `identity` and `fingerprint`.
+        arrays: those of an `Index`, those of all archives joined, and `samples`: how many samples each
+            archive has.
+        path: the file that is mapped; None where the arrays are in memory only.
     """
-    try:
-        meta, arrays = read_arrays(path, verify=verify)
-    except (OSError, UnreadableFileError):
-        return None
-    if verify:
-        check_index_meta(str(path), meta)
-    if (meta["size"], meta["mtime_ns"]) != (archive.size, archive.version):
-        return None
-    if verify:
-        check_numbers(str(path), archive, meta, arrays)
-    # Without a tag, two states of one size cannot be told apart.
-    return index_of(archive, meta, arrays, is_certain=meta.get("is_certain", True) and archive.tag != "")
 
+    archives: tuple[Archive, ...]
+    meta: Mapping[str, Any]
+    arrays: Mapping[str, Array]
+    path: Path | None
 
-def check_numbers(place: str, archive: Archive, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Looks at all numbers of an index: none leads out of its arrays or out of the archive.
+    @once
+    def layout(self) -> Layout:
+        """How many samples lie in which archive."""
+        names = short_names(tuple(archive.url for archive in self.archives))
+        return Layout(self.arrays["samples"], names)
 
-    Raises:
-        DatasetError: one does; `place` is the file's name.
-    """
-    end = archive.size if meta["unpacked_size"] is None else meta["unpacked_size"]
-    samples = arrays["signature"].size if "signature" in arrays else 0
-    check_samples(place, meta, arrays, np.array([samples]), [end])
+    @once
+    def fields(self) -> tuple[tuple[str, ...], ...]:
+        """The distinct tuples of fields that samples have."""
+        return tuple(tuple(names) for names in self.meta["fields"])
 
+    @once
+    def skipped(self) -> Skipped:
+        """What was skipped."""
+        flaws = (Flaw(self.archives[number].url, *flaw) for number, *flaw in self.meta["flaws"])
+        return Skipped.of(flaws, self.meta["counts"])
 
-def index_of(
-    archive: Archive, meta: Mapping[str, Any], arrays: Mapping[str, Array], *, is_certain: bool
-) -> Index:
-    """Makes an index of what a file of one says."""
-    return Index(
-        archive,
-        meta["unpacked_size"],
-        tuple(tuple(names) for names in meta["fields"]),
-        tuple(Flaw(archive.url, *flaw) for flaw in meta["flaws"]),
-        meta["counts"],
-        meta["ignored"],
-        arrays,
-        is_certain,
-    )
+    @classmethod
+    def of(cls, index: Index) -> Catalogue:
+        """Makes the catalogue of one archive, in memory only."""
+        meta = {
+            "fields": index.fields,
+            "unpacked": [index.unpacked_size],
+            "flaws": [(0, flaw.offset, flaw.reason, flaw.detail) for flaw in index.flaws],
+            "counts": index.counts,
+        }
+        samples = np.array([index.num_samples], dtype=np.int64)
+        return cls((index.archive,), meta, {**index.arrays, "samples": samples}, None)
 
-
-def found_or_made(archive: Archive, cache: Cache, *, checksums: bool) -> tuple[Index, Path | None]:
-    """Finds the index of an archive, or makes it and keeps it in the cache.
-
-    Returns:
-        The index, and the file in which it is kept; None where the cache cannot be written to.
-
-    Raises:
-        DatasetError: the archive cannot be read.
-    """
-    found = find_index(archive, cache, checksums=checksums)
-    if found is not None:
-        return found
-    path = cache.index_path(archive.url)
-    with cache.lock(path):
-        # Another process may have made it meanwhile.
-        found = find_index(archive, cache, checksums=checksums)
-        if found is not None:
-            return found
-        made = make_index(archive, cache, checksums=checksums)
-        return made, path if kept(made, path) else None
-
-
-def kept(index: Index, path: Path) -> bool:
-    """Keeps an index in a file of the cache; tells whether that can be written."""
-    try:
-        index.write(path)
-    except OSError:
-        return False
-    return True
-
-
-def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
-    """Makes the index of an archive by walking through it.
-
-    Args:
-        archive: to be walked through.
-        cache: where a compressed archive is unpacked.
-        checksums: whether all data are read as well, for a CRC-32 of each member.
-
-    Raises:
-        DatasetError: the archive cannot be read, or changes meanwhile. Flaws are no errors: they stand in
-            the index.
-    """
-    descriptor = archive.open()
-    try:
-        if not is_gzip(descriptor, archive):
-            return _made(archive, descriptor, archive.size, None, checksums=checksums)
-        copy = unpack(archive, cache)
-        if isinstance(copy, Flaw):
-            return empty_index(archive, copy)
-        with copy:
-            plain = open_for_reading(copy.path, archive.url)
+    @classmethod
+    def read(cls, archives: tuple[Archive, ...], path: Path, *, verify: bool) -> Catalogue | None:
+        """Maps the catalogue of some archives; None if it is not there, or is damaged."""
         try:
-            return _made(archive, plain, copy.size, copy.size, checksums=checksums)
-        finally:
-            os.close(plain)
-    finally:
-        os.close(descriptor)
+            meta, arrays = read_arrays(path, verify=verify)
+        except (OSError, UnreadableFileError):
+            return None
+        return cls(archives, meta, arrays, path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is None:
+            return Catalogue, (self.archives, self.meta, dict(self.arrays), None)
+        return _reopened, (self.archives, self.path, self.meta["fingerprint"])
 
 
-def empty_index(archive: Archive, flaw: Flaw) -> Index:
-    """Makes the index of an archive of which nothing can be read."""
-    return _of_samples(archive, None, Samples(flaws=[flaw]), None)
-
-
-def _made(
-    archive: Archive, descriptor: int, size: int, unpacked_size: int | None, *, checksums: bool
-) -> Index:
-    samples = group(scan(descriptor, archive.url, size), archive.url)
-    crc = _checksums(archive, descriptor, samples) if checksums else None
-    status = os.fstat(descriptor)
-    if not (status.st_size == size if unpacked_size else archive.is_same(status)):
-        raise archive.changed()
-    return _of_samples(archive, unpacked_size, samples, crc)
-
-
-def _of_samples(archive: Archive, unpacked_size: int | None, samples: Samples, crc: Array | None) -> Index:
-    key_end = np.zeros(len(samples.keys) + 1, dtype=np.int64)
-    np.cumsum([len(key) for key in samples.keys], out=key_end[1:])
-    first = np.array([*samples.first, len(samples.offsets)], dtype=np.int64)
-    sizes = np.array(samples.sizes, dtype=np.int64)
-    arrays: dict[str, Array] = {
-        "first": first.astype(narrow(len(samples.offsets))),
-        "signature": np.array(samples.signatures, dtype=narrow(len(samples.fields))),
-        "key_end": key_end.astype(narrow(int(key_end[-1]))),
-        "keys": np.frombuffer(b"".join(samples.keys), dtype=np.uint8),
-        "offset": np.array(samples.offsets, dtype=np.int64),
-        "size": sizes.astype(narrow(int(sizes.max(initial=0)))),
-    }
-    if crc is not None:
-        arrays["crc"] = crc
-    counts: Counter[str] = Counter(flaw.reason for flaw in samples.flaws)
-    seen: Counter[str] = Counter()
-    kept = []
-    for flaw in samples.flaws:
-        seen[flaw.reason] += 1
-        if seen[flaw.reason] <= MOST_PLACES:
-            kept.append(flaw)
-    return Index(
-        archive, unpacked_size, tuple(samples.fields), tuple(kept), dict(counts), samples.ignored, arrays
-    )
-
-
-def _checksums(archive: Archive, descriptor: int, samples: Samples) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    found = np.zeros(len(samples.offsets), dtype=np.uint32)
-    for number, (offset, size) in enumerate(zip(samples.offsets, samples.sizes, strict=True)):
-        crc, position, end = 0, offset, offset + size
-        while position < end:
-            data = os.pread(descriptor, min(_PIECE, end - position), position)
-            if not data:
-                raise DatasetError(archive.url, f"became shorter than {end} bytes while it was read")
-            crc = zlib.crc32(data, crc)
-            position += len(data)
-        found[number] = crc
+def _reopened(archives: tuple[Archive, ...], path: Path, fingerprint: str) -> Catalogue:
+    """Maps a catalogue in another process."""
+    found = Catalogue.read(archives, path, verify=False)
+    if found is None or found.meta.get("fingerprint") != fingerprint:
+        mend = "leave the cache alone while it is in use, and make the dataset anew"
+        raise DatasetError("cache", "has lost an index that is in use", str(path), mend=mend)
     return found

@@ -7,23 +7,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
-from samplerkit.storage.tar.archive import Archive
-from samplerkit.storage.tar.arrays import Array, Column, narrow
-from samplerkit.storage.tar.cache import Cache
-from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.format.members import Reason
-from samplerkit.storage.tar.index.one import Index, found_or_made, read_index
-
-Edge = tuple[bytes, tuple[str, ...], int]
-"""The key, the fields and the place of the first or the last sample of an archive."""
+from samplerkit.storage.tar.index.arrays import Array, Column, narrow
+from samplerkit.storage.tar.index.one import Edge, Index, split_between
 
 
 @dataclass(frozen=True)
@@ -53,17 +44,6 @@ class IndexPart:
     meta: Index
 
 
-def part_of(archive: Archive, cache: Cache, *, checksums: bool) -> IndexPart:
-    """Finds the index of an archive, or makes it and keeps it in the cache.
-
-    Raises:
-        DatasetError: the archive cannot be read.
-    """
-    index, path = found_or_made(archive, cache, checksums=checksums)
-    load = partial(_same, index) if path is None else partial(_again, archive, path)
-    return part_of_index(index, load, checksums=checksums)
-
-
 def part_of_index(index: Index, load: Callable[[], Index], *, checksums: bool) -> IndexPart:
     """Keeps of an index what is needed to join it with others.
 
@@ -83,31 +63,10 @@ def part_of_index(index: Index, load: Callable[[], Index], *, checksums: bool) -
         index.arrays["keys"].size,
         int(index.arrays["size"].max(initial=0)),
         digest.digest(),
-        edge(index, 0),
-        edge(index, index.num_samples - 1),
+        index.edge(0),
+        index.edge(index.num_samples - 1),
         Index(index.archive, index.unpacked_size, index.fields, index.flaws, index.counts, index.ignored, {}),
     )
-
-
-def _same(index: Index) -> Index:
-    """Gives an index that is only in memory."""
-    return index
-
-
-def _again(archive: Archive, path: Path) -> Index:
-    """Reads an index that was there, and found right, a moment ago."""
-    index = read_index(path, archive, verify=False)
-    if index is None:
-        raise DatasetError("cache", "was changed while it was in use", str(path))
-    return index
-
-
-def edge(index: Index, number: int) -> Edge:
-    """The key, the fields and the place of a sample; nothing where there is none."""
-    if not 0 <= number < index.num_samples:
-        return b"", (), 0
-    place = int(index.arrays["offset"][int(index.arrays["first"][number])]) - BLOCK
-    return index.key(number), index.fields[int(index.arrays["signature"][number])], place
 
 
 def joined(parts: list[IndexPart], *, checksums: bool) -> tuple[dict[str, Any], dict[str, Column]]:
@@ -219,12 +178,3 @@ def without_split_samples(
             cuts[number][1] = one.num_samples - 1
             cuts[number + 1][0] = 1
     return [(start, max(start, stop)) for start, stop in cuts], split
-
-
-def split_between(last: Edge, first: Edge, archive: str) -> tuple[int, Reason, str] | None:
-    """Tells whether the last sample of an archive goes on in the next one: the place there, and a flaw."""
-    (key, fields, _), (next_key, next_fields, place) = last, first
-    # Keys may be counted anew in each archive: only files that complete one another are one sample.
-    if fields and key == next_key and next_fields and set(fields).isdisjoint(next_fields):
-        return place, "split sample", f"{key.decode('utf-8', 'replace')!r} begins in {archive}"
-    return None

@@ -1,26 +1,30 @@
-"""One archive on disk: its size and time, and the plain tar file that is read for it."""
+"""One archive, as it was when it was looked at, and where what is made of it is kept."""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import stat
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO
+from typing import Any
 
-from samplerkit.errors import DatasetError
+from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.storage.absent import AbsentError, unopened
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
-from samplerkit.storage.remote.disk_cache import DiskCache, Wanted
 from samplerkit.storage.remote.flock import unwritable
-from samplerkit.storage.remote.room import PartFile
-from samplerkit.storage.remote.storage import LocalFile
-from samplerkit.storage.tar.arrays import opened_at_once
-from samplerkit.storage.tar.cache import Cache, absolute
-from samplerkit.storage.tar.format.inflate import GzipError, TooLargeError, inflated
-from samplerkit.storage.tar.format.members import Flaw
-from samplerkit.storage.threads import Stop
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.urls import is_remote
+from samplerkit.storage.user_cache import user_cache_folder
+
+INDEX_SUFFIX = ".skidx"
+"""An index beside a shard has its name and this."""
+
+
+REMOTE_FOLDER = "remote"
+"""Where fetched shards and unpacked ones lie in a cache folder that the user names for a dataset."""
 
 GZIP = b"\x1f\x8b"
 OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
@@ -104,7 +108,8 @@ def open_for_reading(path: str, shown: str) -> int:
         DatasetError: it cannot be opened, or is a copy, and the cache was emptied.
     """
     try:
-        return opened_at_once(path, os.O_RDONLY)
+        # Without waiting: a pipe of its name may have no writer.
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         if path != shown and isinstance(error, FileNotFoundError):
             # The copy is gone and not the archive: nobody is to leave its samples out.
@@ -126,44 +131,76 @@ def is_gzip(descriptor: int, archive: Archive) -> bool:
     return start.startswith(GZIP)
 
 
-def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
-    """Unpacks a gzip archive into the cache of copies, once a machine; gzip's own CRC and length are checked.
+@dataclass(frozen=True)
+class Cache:
+    """A folder of indexes, which can be made again, and one of copies, which is bounded.
 
     Args:
-        archive: to be unpacked.
-        cache: takes the copy.
+        folder: of indexes; made when the first one is kept.
+        options: tell where copies are kept, and how many bytes of them.
 
-    Returns:
-        The plain tar file, in use until it is closed; or what is wrong with the archive.
-
-    Raises:
-        DatasetError: the copy does not fit, or is larger than it may be, or the cache cannot be written to;
-            or the archive cannot be read.
+    Example:
+        >>> Cache.of("/scratch/mine").index_path("/data/train-0.tar").name
+        '47bfc3a0d2e1f97ba976.skidx'
     """
-    most = cache.options.max_unpacked_bytes
 
-    def write(part: PartFile) -> None:
-        with os.fdopen(archive.open(), "rb") as source:
-            for piece in inflated(partial(_read, source, archive.url), most):
-                part.write(piece)
+    folder: Path
+    options: RemoteOptions = field(default_factory=RemoteOptions)
 
-    version = Version(UNKNOWN_SIZE, f"{archive.size} {archive.version}")
-    identity = f"unpacked {absolute(archive.url)}"
-    wanted = Wanted(archive.url, identity, version, None, write)
-    try:
-        return DiskCache.of(cache.options, Stop()).get(wanted)[0]
-    except GzipError as error:
-        detail = f"{error}; the whole archive is in doubt"
-        return Flaw(archive.url, error.offset, "damaged gzip", detail)
-    except TooLargeError as error:
-        why = "200 times its size, or 1 GiB" if most is None else "max_unpacked_bytes"
-        problem = f"{error} ({why}), as an archive does that is made to fill disks"
-        mend = "if you trust it, say remote={'max_unpacked_bytes': ...}, or store it unpacked"
-        raise DatasetError(archive.url, problem, mend=mend) from error
+    @classmethod
+    def of(cls, place: Any, options: RemoteOptions | None = None) -> Cache:
+        """Takes a folder, or None for the user's cache folder (`$XDG_CACHE_HOME/samplerkit`).
+
+        Args:
+            place: the folder.
+            options: where copies are kept, unless it is there, and how many bytes of them.
+
+        Raises:
+            ArgumentTypeError: neither a path nor None.
+        """
+        options = options or RemoteOptions()
+        if place is None:
+            return cls(user_cache_folder() / "tar", options)
+        if not isinstance(place, str | os.PathLike):
+            raise ArgumentTypeError("cache", "must be a folder or None", place)
+        folder = Path(os.fspath(place)).absolute()
+        if options.cache is None:
+            options = replace(options, cache=os.fspath(folder / REMOTE_FOLDER))
+        return cls(folder, options)
+
+    def index_path(self, archive: str) -> Path:
+        """Where the index of an archive is kept."""
+        return self.folder / f"{_digest(absolute(archive))}{INDEX_SUFFIX}"
+
+    def catalogue_path(self, identity: str) -> Path:
+        """Where the joint index of several archives is kept."""
+        return self.folder / f"{_digest(identity)}.catalogue"
+
+    @contextmanager
+    def lock(self, path: Path) -> Iterator[None]:
+        """Lets one process at a time make a file; the lock ends with its owner, however that ends.
+
+        Where the folder cannot be written to, there is no lock: nobody else can make the file either.
+        """
+        # One of 64 lock files for each kind of file serves, so that they stay few.
+        name = f"lock{path.suffix}-{int(_digest(path.name)[:2], 16) % 64:02}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError:
+            yield
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
 
-def _read(source: IO[bytes], place: str, most: int) -> bytes:
-    try:
-        return source.read(most)
-    except OSError as error:
-        raise DatasetError(place, f"cannot be read ({error.strerror})") from error
+def absolute(archive: str) -> str:
+    """Gives what an archive is called everywhere on this machine: its real path, or its URL as it is."""
+    return archive if is_remote(archive) else os.path.realpath(archive)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(os.fsencode(text), digest_size=10, person=b"samplerkit").hexdigest()

@@ -1,4 +1,4 @@
-"""Reads samples at any ids: few, large reads where they lie together, one each where they do not."""
+"""Reads samples on disk at any ids: few, large reads where they lie together, one each where they do not."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.layout import interval_of
 from samplerkit.order.typing import Ids
-from samplerkit.storage.tar.archive import open_for_reading, unpack
-from samplerkit.storage.tar.arrays import Array
-from samplerkit.storage.tar.cache import Cache
-from samplerkit.storage.tar.catalogue import Catalogue
-from samplerkit.storage.tar.format.members import Flaw
-from samplerkit.storage.tar.handles import Handle, Handles
+from samplerkit.storage.remote.storage import LocalFile
+from samplerkit.storage.tar.index.archive import Cache
+from samplerkit.storage.tar.index.arrays import Array
+from samplerkit.storage.tar.index.handles import Handle, Handles, open_plain
+from samplerkit.storage.tar.index.one import Catalogue, Index
 
 TOGETHER = 64 << 10
 """Bytes of a sample up to which its files are read by one call, and neighbours along with it."""
@@ -46,7 +45,7 @@ class Reader:
     def __init__(self, catalogue: Catalogue, cache: Cache, max_handles: int | None) -> None:
         self._catalogue = catalogue
         self._cache = cache
-        self._handles = Handles(partial(open_plain, catalogue, cache), max_handles)
+        self._handles = Handles(partial(_opened, catalogue, cache), max_handles)
         self._max_handles = max_handles
         self._prepare()
 
@@ -195,6 +194,26 @@ class Reader:
                     raise DatasetError(sample["__url__"], problem, mend="fetch or make the archive anew")
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class OpenShard:
+    """A shard on a disk of this machine, ready to be read; a copy is not evicted while anybody holds this.
+
+    Args:
+        path: its name.
+        num_bytes: its size.
+        index: where its samples lie.
+        reader: reads them, by their numbers in the shard.
+        copy: the copy of a remote one.
+    """
+
+    path: str
+    num_bytes: int
+    index: Index
+    reader: Reader
+    copy: LocalFile | None
+
+
 @dataclass(frozen=True)
 class _Plan:
     """What is to be read for some ids, in the order in which it lies on disk.
@@ -260,18 +279,6 @@ class _Plan:
         )
 
 
-def open_plain(catalogue: Catalogue, cache: Cache, number: int) -> Handle:
-    """Opens the plain tar file of an archive, if it is still the one that was indexed."""
-    archive = catalogue.archives[number]
-    size = catalogue.meta["unpacked"][number]
-    if size is None:
-        return Handle(archive.open())
-    copy = unpack(archive, cache)
-    if isinstance(copy, Flaw):
-        raise copy.error()
-    # Once it is open, it may be evicted: else processes that read nothing now would keep the others waiting.
-    with copy:
-        handle = Handle(open_for_reading(copy.path, archive.url), is_copy=True)
-    if copy.size != size:
-        raise archive.changed()
-    return handle
+def _opened(catalogue: Catalogue, cache: Cache, number: int) -> Handle:
+    """Opens an archive of a catalogue; no method, for what is open would hold its reader."""
+    return open_plain(catalogue.archives[number], catalogue.meta["unpacked"][number], cache)

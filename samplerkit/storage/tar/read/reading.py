@@ -5,12 +5,9 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import tee
-from typing import Any, final
+from typing import Any, Protocol, final
 from weakref import WeakValueDictionary
-
-import numpy as np
 
 from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
@@ -18,38 +15,28 @@ from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.batches import Batches, SampleBatch
-from samplerkit.storage.tar.contents import THREADS, Contents
-from samplerkit.storage.tar.costs import EpochCosts, FetchCosts, Stretch, stretch_of
 from samplerkit.storage.tar.format.members import Skipped
 from samplerkit.storage.tar.index.one import Index
-from samplerkit.storage.tar.met_indexes import MetIndexes
-from samplerkit.storage.tar.ranges import Read, WantedRows, read_ranges
-from samplerkit.storage.tar.shards import OpenShard, Shards
-from samplerkit.storage.tar.source import Fetch
+from samplerkit.storage.tar.read.contents import Contents, MetIndexes
+from samplerkit.storage.tar.read.costs import EpochCosts, FetchCosts, Stretch, stretch_of
+from samplerkit.storage.tar.read.local import OpenShard
+from samplerkit.storage.tar.read.ranges import Batches, Read, SampleBatch, WantedRows, read_ranges
+from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, Shards
 from samplerkit.storage.threads import in_threads, weakly
 from samplerkit.storage.workers import this_worker
 
 
-@dataclass(frozen=True)
-class Fetching:
-    """How shards are read.
+class Opens(Protocol):
+    """What brings shards here; it stands above, for it makes indexes."""
 
-    Args:
-        fetch: in which way.
-        max_shards: shards at hand at most, those that are fetched ahead included.
-        read_ahead: how many are fetched ahead.
-    """
+    def known_index(self, number: int) -> Index | None:
+        """Finds the index of a shard without the shard; None if there is none."""
 
-    fetch: Fetch
-    max_shards: int
-    read_ahead: int
+    def open(self, number: int, known: Index | None = None, *, refuses_stale: bool) -> OpenShard:
+        """Brings a whole shard to a disk of this machine, with its index."""
 
-    @property
-    def limits(self) -> CacheLimits:
-        """What is at hand; a shard that is not needed soon is let go, and stays in the cache on disk."""
-        threads = max(1, min(self.read_ahead, 4))
-        return CacheLimits(self.max_shards, None, self.read_ahead, threads, keeps_unneeded=False)
+    def lost(self, number: int, error: AbsentError) -> OpenShard:
+        """Gives what stands for a shard that is not there, if flaws are skipped."""
 
 
 @final
@@ -58,19 +45,24 @@ class ShardReading:
 
     Args:
         shards: to read.
+        opener: brings them here.
         contents: what lies in them.
-        fetching: how they are read.
+        limits: how many may be at hand.
         stats: the figures to begin with.
     """
 
-    def __init__(self, shards: Shards, contents: Contents, fetching: Fetching, stats: FileStats) -> None:
+    def __init__(
+        self, shards: Shards, opener: Opens, contents: Contents, limits: CacheLimits, stats: FileStats
+    ) -> None:
         self._shards = shards
+        self._opener = opener
         self._contents = contents
-        self._fetching = fetching
+        self._limits = limits
+        self._fetch = shards.options.fetch
         self._finding = threading.Lock()
         self._open: ReadAheadCache[OpenShard] = self._new_cache(stats)
         self._at_hand: WeakValueDictionary[int, OpenShard] = WeakValueDictionary()
-        self._met = MetIndexes(shards.names, contents, skips=shards.skips)
+        self._met = MetIndexes(shards.names, contents, skips=shards.options.skips)
         self._batches: Batches | None = None
         self._is_whole: bool | None = None  # None: it was not told what comes
         self._epoch_samples = contents.layout.num_samples
@@ -97,11 +89,11 @@ class ShardReading:
         """
         self._epoch_samples = epoch_samples
         batches = iter(upcoming)
-        fetching, layout = self._fetching, self._contents.layout
-        is_whole = fetching.fetch == "shards"
+        layout = self._contents.layout
+        is_whole = self._fetch == "shards"
         if not any(map(self._shards.is_remote, range(layout.num_files))):
             is_whole = True
-        elif fetching.fetch == "auto":
+        elif self._fetch == "auto":
             batches, looked_at = tee(batches)
             _, sharers = this_worker()
             shards = map(layout.file_of, looked_at)
@@ -133,7 +125,7 @@ class ShardReading:
             batches.stop()
             self._batches = self._is_whole = None
         is_whole = self._is_whole
-        if is_whole or (is_whole is None and self._fetching.fetch == "shards"):
+        if is_whole or (is_whole is None and self._fetch == "shards"):
             return self._by_shards(ids)
         return self._by_ranges(ids).samples or []
 
@@ -142,7 +134,7 @@ class ShardReading:
         found = self._met.get(number)
         if found is not None:
             return found
-        known = self._shards.known_index(number)
+        known = self._opener.known_index(number)
         if known is not None:
             return self._met.add(number, known)
         with self._open.using(number) as shard:
@@ -156,7 +148,7 @@ class ShardReading:
             # The next batch, which is read ahead, mostly lacks the same ones.
             with self._finding:
                 missing = [number for number in wanted if number not in found]
-                found |= dict(in_threads(self.index, missing, THREADS, "samplerkit-index"))
+                found |= dict(in_threads(self.index, missing, ASKED_AT_A_TIME, "samplerkit-index"))
         return found
 
     def present(self, number: int, rows: Ids, places: Ids) -> tuple[Ids, Ids]:
@@ -175,20 +167,9 @@ class ShardReading:
             self._batches.close()
         self._open.close()
 
-    def split(self, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
-        """Gives for each shard the numbers of its samples in it, and their places among the ids."""
-        layout, firsts = self._contents.layout, self._contents.firsts
-        file = layout.file_of(ids)
-        by_file = np.argsort(file, kind="stable")
-        numbers, heads = np.unique(file[by_file], return_index=True)
-        return {
-            number: (ids[places] - layout.starts[number] + firsts[number], places)
-            for number, places in zip(numbers.tolist(), np.split(by_file, heads[1:]), strict=False)
-        }
-
     def _by_shards(self, ids: Ids) -> list[dict[str, Any]]:
         samples: list[Any] = [None] * ids.size
-        parts = self.split(ids)
+        parts = self._contents.split(ids)
         opened = self._open
         opened.begin(ids)
         try:
@@ -204,7 +185,7 @@ class ShardReading:
 
     def _by_ranges(self, ids: Ids) -> SampleBatch:
         samples: list[Any] = [None] * ids.size
-        parts = self.split(ids)
+        parts = self._contents.split(ids)
         wanted = []
         for number, index in self.indexes(parts).items():
             rows, places = self._met.present(number, *parts[number], samples)
@@ -228,16 +209,15 @@ class ShardReading:
         # A compressed shard cannot be read in the middle.
         if not self._shards.is_remote(number) or index.unpacked_size is not None:
             return True
-        return self._fetching.fetch == "auto" and self._shards.local_path(number) is not None
+        return self._fetch == "auto" and self._shards.local_path(number) is not None
 
     def _opened(self, number: int) -> OpenShard:
         """Brings a shard here: what the cache of open shards calls."""
-        known, refuses_stale = self._met.get(number), not self._contents.is_told
-        if known is not None and known.is_lost:
-            return self._shards.lost_shard(number, known)
-        shard = self._shards.open(number, known, refuses_stale=refuses_stale)
-        self._met.add(number, shard.index)
-        self._at_hand[number] = shard
+        known = self._met.get(number)
+        shard = self._opener.open(number, known, refuses_stale=not self._contents.is_told)
+        if known is None or not known.is_lost:
+            self._met.add(number, shard.index)
+            self._at_hand[number] = shard
         return shard
 
     def _put(self, number: int, shard: OpenShard, rows: Ids, places: Ids, samples: list[Any]) -> None:
@@ -246,7 +226,7 @@ class ShardReading:
         try:
             read = shard.reader.read(rows) if rows.size else []
         except AbsentError as error:  # it was there when its index was found
-            self._met.add(number, self._shards.lost(number, error).index)
+            self._met.add(number, self._opener.lost(number, error).index)
             self._met.present(number, rows, places, samples)
             return
         for place, sample in zip(places.tolist(), read, strict=True):
@@ -257,16 +237,16 @@ class ShardReading:
         try:
             return read_ranges(wanted, storage, samples)
         except AbsentError as error:
-            if len(wanted) > 1 and self._shards.skips:
+            if len(wanted) > 1 and self._shards.options.skips:
                 parts = [self._read_ranges([part], storage, samples) for part in wanted]
                 return Read(sum(part.requests for part in parts), sum(part.bytes for part in parts))
             part = wanted[0]
-            self._met.add(part.number, self._shards.lost(part.number, error).index)
+            self._met.add(part.number, self._opener.lost(part.number, error).index)
             self._met.present(part.number, part.rows, part.places, samples)
             return Read(0, 0)
 
     def _new_cache(self, stats: FileStats) -> ReadAheadCache[OpenShard]:
-        return ReadAheadCache(weakly(self._opened), len(self._shards.urls), self._fetching.limits, stats)
+        return ReadAheadCache(weakly(self._opened), len(self._shards.urls), self._limits, stats)
 
     def _note_costs(self, read: Read, samples: int, parts: list[WantedRows]) -> None:
         """Keeps what an epoch like this batch would cost, for a warning."""

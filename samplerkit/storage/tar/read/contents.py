@@ -1,23 +1,71 @@
-"""The indexes that a process has met, each held against what was told of its shard."""
+"""How many samples lie in which shard: as it was told or indexed, and as the indexes that are met say."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 from collections import Counter, OrderedDict
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
-from samplerkit.storage.tar.contents import Contents
+from samplerkit.storage.names import short_names
 from samplerkit.storage.tar.format.members import MENDS, Flaw, Skipped
-from samplerkit.storage.tar.index.one import Index
-from samplerkit.storage.tar.joining import edge, split_between
+from samplerkit.storage.tar.index.one import Index, split_between
 
 MOST_INDEXES = 4096
 """Indexes that a process has at hand; they are mapped, so they take memory as far as they are used."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What lies in the shards of a dataset.
+
+    Args:
+        layout: how many samples of each shard there are.
+        counts: how many samples the index of each shard must have, shape (shards,).
+        firsts: the number that the first sample of each has in its index: 1 after a split sample that is
+            skipped.
+        fingerprint: changes with the samples.
+        skipped: what is skipped, as far as it is known.
+        is_told: whether the user told the lengths, and no index was looked at.
+    """
+
+    layout: Layout
+    counts: Ids
+    firsts: Ids
+    fingerprint: str
+    skipped: Skipped
+    is_told: bool
+
+    def split(self, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
+        """Gives for each shard the numbers of its samples in it, and their places among the ids."""
+        layout = self.layout
+        file = layout.file_of(ids)
+        by_file = np.argsort(file, kind="stable")
+        numbers, heads = np.unique(file[by_file], return_index=True)
+        return {
+            number: (ids[places] - layout.starts[number] + self.firsts[number], places)
+            for number, places in zip(numbers.tolist(), np.split(by_file, heads[1:]), strict=False)
+        }
+
+
+def told_contents(urls: tuple[str, ...], lengths: list[int]) -> Contents:
+    """Takes lengths from the user; the fingerprint is of them and of the names of the shards."""
+    names = short_names(urls)
+    described = json.dumps(["lengths", names, lengths]).encode()
+    fingerprint = hashlib.blake2b(described, digest_size=16, person=b"samplerkit").hexdigest()
+    layout = Layout(lengths, names)
+    return Contents(
+        layout, layout.sizes, np.zeros_like(layout.sizes), fingerprint, Skipped.of(()), is_told=True
+    )
 
 
 @final
@@ -123,7 +171,7 @@ class MetIndexes:
                 one, other = self._indexes.get(at), self._indexes.get(at + 1)
             if one is not None and other is not None:
                 last = one.num_samples - 1
-                split = split_between(edge(one, last), edge(other, 0), self._names[at])
+                split = split_between(one.edge(last), other.edge(0), self._names[at])
                 if split is not None:
                     flaw = Flaw(self._names[at + 1], *split)
                     if not self._skips:

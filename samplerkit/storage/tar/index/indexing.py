@@ -15,17 +15,18 @@ from typing import Any
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.lengths import lengths_in, lengths_text
+from samplerkit.storage.names import short_names
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.remote.store import Uploads
-from samplerkit.storage.tar.archive import Archive
-from samplerkit.storage.tar.beside import MOST_BYTES
-from samplerkit.storage.tar.cache import INDEX_SUFFIX, Cache
 from samplerkit.storage.tar.format.members import Flaw
-from samplerkit.storage.tar.index.one import Index, find_index, kept, make_index, read_index
-from samplerkit.storage.tar.names import archive_names, short_names
+from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
+from samplerkit.storage.tar.index.beside import MOST_BYTES
+from samplerkit.storage.tar.index.finding import find_index, kept, make_index, read_index
+from samplerkit.storage.tar.index.one import Index
+from samplerkit.storage.tar.names import archive_names
 from samplerkit.storage.threads import in_threads
 from samplerkit.storage.urls import beside, is_remote, shown
 

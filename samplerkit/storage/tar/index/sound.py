@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.storage.tar.arrays import Array, unsound
 from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.index.archive import Archive
+from samplerkit.storage.tar.index.arrays import Array, unsound
 
 MOST = 1 << 62
 """No number of an index is as large."""
@@ -35,20 +36,31 @@ def check_index_meta(place: str, meta: Mapping[str, Any]) -> None:
     _check_common(place, meta)
 
 
-def check_catalogue_meta(place: str, meta: Mapping[str, Any], archives: int) -> None:
-    """Looks at the values of the joint index of some archives that are no arrays.
+def check_catalogue(
+    place: str, archives: Sequence[Archive], meta: Mapping[str, Any], arrays: Mapping[str, Array]
+) -> None:
+    """Looks at all of the joint index of some archives, numbers too.
 
     Raises:
-        DatasetError: one of them is not what it must be; `place` is the file's name.
+        DatasetError: something is not what it must be; `place` is the file's name.
     """
+    number = len(archives)
     _require(
         place,
         meta,
         "unpacked",
-        lambda value: _is_list(value, archives) and all(one is None or _is_number(one) for one in value),
+        lambda value: _is_list(value, number) and all(one is None or _is_number(one) for one in value),
     )
-    check_joint_meta(place, meta, archives)
+    check_joint_meta(place, meta, number)
     _check_common(place, meta)
+    sizes = [
+        archive.size if unpacked is None else unpacked
+        for archive, unpacked in zip(archives, meta["unpacked"], strict=True)
+    ]
+    samples = arrays.get("samples", np.zeros(0, dtype=np.int64))
+    if samples.size != number:
+        raise unsound(place, f"samples has another length than {number}", samples.size)
+    _check_samples(place, meta, arrays, samples, sizes)
 
 
 def check_joint_meta(place: str, meta: Mapping[str, Any], archives: int) -> None:
@@ -68,21 +80,21 @@ def check_joint_meta(place: str, meta: Mapping[str, Any], archives: int) -> None
     _check_counts(place, meta)
 
 
-def check_samples(
-    place: str, meta: Mapping[str, Any], arrays: Mapping[str, Array], archives: Array, ends: Sequence[int]
-) -> None:
-    """Looks at the arrays: no number leads out of them or out of its archive.
-
-    Args:
-        place: the file's name.
-        meta: with the fields.
-        arrays: those of an index, or of several joined.
-        archives: how many samples each archive has.
-        ends: the bytes of each archive, as a plain tar file.
+def check_numbers(place: str, archive: Archive, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Looks at all numbers of an index: none leads out of its arrays or out of the archive.
 
     Raises:
-        DatasetError: a number is not what it can be.
+        DatasetError: one does; `place` is the file's name.
     """
+    end = archive.size if meta["unpacked_size"] is None else meta["unpacked_size"]
+    samples = arrays["signature"].size if "signature" in arrays else 0
+    _check_samples(place, meta, arrays, np.array([samples]), [end])
+
+
+def _check_samples(
+    place: str, meta: Mapping[str, Any], arrays: Mapping[str, Array], archives: Array, ends: Sequence[int]
+) -> None:
+    """Looks at the arrays: no number leads out of them, or out of its archive, which ends at `ends`."""
     for name, size in _sizes(place, arrays).items():
         if arrays[name].size != size:
             raise unsound(place, f"{name} has another length than {size}", arrays[name].size)

@@ -1,21 +1,26 @@
-"""Samples read from remote shards by requests for parts of them, all of a batch at the same time."""
+"""Samples read by requests for parts of shards: those of a batch at once, and the next batch ahead."""
 
 from __future__ import annotations
 
+import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
+from samplerkit.storage.ahead.cache import ReadAheadCache
+from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.confirm import is_header_of, stale
 from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.format.samples import is_header_of
 from samplerkit.storage.tar.index.one import Index
+from samplerkit.storage.threads import weakly
 
 NEAR = 64 << 10
 """Bytes between two samples of a shard that are read along, for a request costs more."""
@@ -23,7 +28,11 @@ NEAR = 64 << 10
 LONGEST = 8 << 20
 """Bytes after which a request takes in no further sample: two at the same time are faster."""
 
-Array = np.ndarray[Any, Any]
+MOST_BYTES = 256 << 20
+"""Bytes of a batch from which on none is read ahead."""
+
+MOST_MISTAKES = 8
+"""Batches in a row that were not expected, after which nothing is expected any more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +65,21 @@ class Read:
 
     requests: int
     bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class SampleBatch:
+    """Samples that were read together.
+
+    Args:
+        samples: of the batch; None where they were too large to be read ahead.
+        num_bytes: that were read for it.
+        path: nothing: a batch has no name.
+    """
+
+    samples: list[Any] | None
+    num_bytes: int
+    path: str = ""
 
 
 def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: list[Any]) -> Read:
@@ -123,7 +147,7 @@ def _sample(index: Index, row: int, data: bytes, start: int) -> dict[str, Any]:
     for number, (field, begin, size) in enumerate(zip(fields, begins, sizes, strict=True)):
         at = begin - start
         if not is_header_of(data[at - BLOCK : at], key, field, size):
-            raise stale(index.archive.url)
+            raise index.stale()
         content = data[at : at + size]
         if "crc" in arrays and zlib.crc32(content) != arrays["crc"][first + number]:
             shown = f"{field!r} of {sample['__key__']!r}"
@@ -131,3 +155,78 @@ def _sample(index: Index, row: int, data: bytes, start: int) -> dict[str, Any]:
             raise DatasetError(index.archive.url, problem, mend="fetch or make the archive anew")
         sample[field] = content
     return sample
+
+
+@final
+class Batches:
+    """The batches that come next: while one is worked on, the next one is read in a thread.
+
+    Args:
+        read: reads a batch; called from that thread, too.
+        upcoming: the ids of each batch to come; iterated over a bounded way ahead.
+    """
+
+    def __init__(self, read: Callable[[Ids], SampleBatch], upcoming: Iterable[Any]) -> None:
+        self._read_now = read
+        self._turn = threading.Lock()
+        self._expected: dict[int, Ids] = {}
+        self._next = 0
+        self._mistakes = 0
+        self._num_bytes = 0
+        # To the cache each batch is a file that is used once.
+        limits = CacheLimits(max_files=3, max_bytes=None, read_ahead=1, threads=1, keeps_unneeded=False)
+        self._cache = ReadAheadCache(weakly(self._read), 1, limits, FileStats())
+        self._cache.expect(self._numbered(upcoming), lambda numbers: numbers)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether what is read is still what was expected."""
+        return self._mistakes < MOST_MISTAKES
+
+    def read(self, ids: Ids) -> list[Any]:
+        """Gives the samples of a batch; one that was not expected is read now."""
+        # Of several threads that want the same batch, one gets what was read ahead.
+        with self._turn:
+            number = self._next
+            expected = self._expected.get(number)
+            is_next = expected is not None and np.array_equal(expected, ids)
+            self._mistakes = 0 if is_next else self._mistakes + 1
+            self._next += is_next
+        if not is_next:
+            return self._now(ids)
+        self._cache.begin(_as_file(number, ids))
+        try:
+            with self._cache.using(number) as batch:
+                samples = batch.samples
+        finally:
+            self._cache.end()
+            del self._expected[number]
+        return self._now(ids) if samples is None else samples
+
+    def stop(self) -> None:
+        """Ends the thread when it has read what it reads now."""
+        self._cache.stop()
+
+    def close(self) -> None:
+        """Ends the thread, and waits for it for a second at most."""
+        self._cache.close()
+
+    def _now(self, ids: Ids) -> list[Any]:
+        batch = self._read_now(ids)
+        return [] if batch.samples is None else batch.samples
+
+    def _read(self, number: int) -> SampleBatch:
+        if number >= self._next and self._num_bytes > MOST_BYTES:
+            return SampleBatch(None, 0)
+        batch = self._read_now(self._expected[number])
+        self._num_bytes = batch.num_bytes
+        return batch
+
+    def _numbered(self, upcoming: Iterable[Any]) -> Iterator[Ids]:
+        for number, ids in enumerate(upcoming):
+            self._expected[number] = np.asarray(ids, dtype=np.int64)
+            yield _as_file(number, self._expected[number])
+
+
+def _as_file(number: int, ids: Ids) -> Ids:
+    return np.full(max(1, ids.size), number)

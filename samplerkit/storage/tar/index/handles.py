@@ -1,4 +1,4 @@
-"""Open archives: few at a time, the least recently used closed first."""
+"""Archives open as plain tar files: unpacked if need be, and few at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, final
+from functools import partial
+from typing import IO, Any, final
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
+from samplerkit.storage.remote.disk_cache import DiskCache, Wanted
+from samplerkit.storage.remote.room import PartFile
+from samplerkit.storage.remote.storage import LocalFile
+from samplerkit.storage.tar.format.inflate import GzipError, TooLargeError, inflated
+from samplerkit.storage.tar.format.members import Flaw
+from samplerkit.storage.tar.index.archive import Archive, Cache, absolute, open_for_reading
+from samplerkit.storage.threads import Stop
 
 MOST = 256
 """Open archives of a process, unless said otherwise and if the system allows as many."""
@@ -93,3 +104,61 @@ class Handles:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._limit = MOST if soft == resource.RLIM_INFINITY else max(1, min(MOST, soft // 4))
         return self._limit
+
+
+def open_plain(archive: Archive, unpacked_size: int | None, cache: Cache) -> Handle:
+    """Opens the plain tar file of an archive, if it is still the one that was indexed."""
+    if unpacked_size is None:
+        return Handle(archive.open())
+    copy = unpack(archive, cache)
+    if isinstance(copy, Flaw):
+        raise copy.error()
+    # Once it is open, it may be evicted: else processes that read nothing now would keep the others waiting.
+    with copy:
+        handle = Handle(open_for_reading(copy.path, archive.url), is_copy=True)
+    if copy.size != unpacked_size:
+        raise archive.changed()
+    return handle
+
+
+def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
+    """Unpacks a gzip archive into the cache of copies, once a machine; gzip's own CRC and length are checked.
+
+    Args:
+        archive: to be unpacked.
+        cache: takes the copy.
+
+    Returns:
+        The plain tar file, in use until it is closed; or what is wrong with the archive.
+
+    Raises:
+        DatasetError: the copy does not fit, or is larger than it may be, or the cache cannot be written to;
+            or the archive cannot be read.
+    """
+    most = cache.options.max_unpacked_bytes
+
+    def write(part: PartFile) -> None:
+        with os.fdopen(archive.open(), "rb") as source:
+            for piece in inflated(partial(_read, source, archive.url), most):
+                part.write(piece)
+
+    version = Version(UNKNOWN_SIZE, f"{archive.size} {archive.version}")
+    identity = f"unpacked {absolute(archive.url)}"
+    wanted = Wanted(archive.url, identity, version, None, write)
+    try:
+        return DiskCache.of(cache.options, Stop()).get(wanted)[0]
+    except GzipError as error:
+        detail = f"{error}; the whole archive is in doubt"
+        return Flaw(archive.url, error.offset, "damaged gzip", detail)
+    except TooLargeError as error:
+        why = "200 times its size, or 1 GiB" if most is None else "max_unpacked_bytes"
+        problem = f"{error} ({why}), as an archive does that is made to fill disks"
+        mend = "if you trust it, say remote={'max_unpacked_bytes': ...}, or store it unpacked"
+        raise DatasetError(archive.url, problem, mend=mend) from error
+
+
+def _read(source: IO[bytes], place: str, most: int) -> bytes:
+    try:
+        return source.read(most)
+    except OSError as error:
+        raise DatasetError(place, f"cannot be read ({error.strerror})") from error

@@ -1,0 +1,108 @@
+"""The shards of a dataset that are opened one by one: what can be told of each before it is open."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.tar.index.archive import Archive
+from samplerkit.storage.tar.read.source import TarOptions
+from samplerkit.storage.threads import in_threads
+from samplerkit.storage.urls import is_remote
+from samplerkit.storage.user_cache import user_cache_folder
+
+ASKED_AT_A_TIME = 16
+"""Shards that are asked for at the same time,"""
+
+FETCHED_AT_A_TIME = 2
+"""and shards that are fetched, since a small cache has no room for many."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Shards:
+    """The shards of a dataset, as every process sees them: nothing is open.
+
+    Args:
+        urls: of the shards: paths and URLs.
+        names: the same without what is private.
+        storage: reads remote ones; None where there are none.
+        options: how they are read.
+    """
+
+    urls: tuple[str, ...]
+    names: tuple[str, ...]
+    storage: RemoteStorage | None
+    options: TarOptions
+
+    def is_remote(self, number: int) -> bool:
+        """Whether a shard lies elsewhere."""
+        return is_remote(self.urls[number])
+
+    def archive(self, number: int) -> Archive:
+        """Asks for the size and the version of a shard.
+
+        Raises:
+            DatasetError: it is not there, or the server does not answer.
+        """
+        url = self.urls[number]
+        if self.storage is None or not is_remote(url):
+            return Archive.of(url)
+        version = self.storage.version(url)
+        return Archive(self.names[number], version.size, 0, None, version.tag)
+
+    def archives(self) -> tuple[Archive, ...]:
+        """Asks for the size and the version of each shard, several at the same time.
+
+        Raises:
+            DatasetError: one is not there, or the server does not answer.
+        """
+        number = len(self.urls)
+        found = dict(in_threads(self.archive, range(number), ASKED_AT_A_TIME, "samplerkit-version"))
+        return tuple(found[shard] for shard in range(number))
+
+    def shard_bytes(self) -> int | None:
+        """Tells the size of the first remote shard, for all; None where that cannot be told."""
+        url = next(filter(is_remote, self.urls), None)
+        if url is None or self.storage is None:
+            return None
+        try:
+            size = self.storage.version(url).size
+        except DatasetError:  # it may be one that this process does not read
+            return None
+        return None if size == UNKNOWN_SIZE or size <= 0 else size
+
+    def cache_capacity(self) -> int:
+        """Tells how many shards the cache on disk can hold, if all are as large as one of them."""
+        size = self.shard_bytes()
+        if size is None or self.storage is None:
+            return len(self.urls)
+        # Of a compressed one, the half of the room is for what is unpacked of it.
+        first = next(name for name in self.names if is_remote(name))
+        parts = 2 if first.endswith((".gz", ".tgz")) else 1
+        return _room(self.storage.options) // (parts * size)
+
+    def local_path(self, number: int) -> str | None:
+        """Where a shard lies on a disk of this machine as a whole; None if it does not."""
+        if self.storage is None or not self.is_remote(number):
+            return self.urls[number]
+        copy = self.storage.cached(self.urls[number])
+        if copy is None:
+            return None
+        with copy:
+            return copy.path
+
+
+def _room(options: RemoteOptions) -> int:
+    """Tells how many bytes the cache on disk may hold, about."""
+    if options.max_cache_bytes is not None:
+        return options.max_cache_bytes
+    folder = Path(options.cache or user_cache_folder()).absolute()
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    return shutil.disk_usage(there).free // 2
