@@ -63,7 +63,7 @@ LATE_IMPORTS = {
         "sklearn.datasets",
     ): "an extra: the command must start without it",
     ("inspect.pictures.canvas", "matplotlib.figure"): "an extra: all else works without pictures",
-    ("storage.tar.images", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
+    ("storage.tar.codecs", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
     ("storage.files.readers", "pyarrow.parquet"): "an extra: only parquet files need it",
     ("storage.remote.resources", "samplerkit.storage.remote.http"): "an extra: only HTTP URLs need requests",
     (

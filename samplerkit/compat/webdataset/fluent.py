@@ -16,7 +16,7 @@ from samplerkit.compat.webdataset.shuffling import Shuffling, by_chance
 from samplerkit.compat.webdataset.tensors import tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.order import arguments
-from samplerkit.storage.tar.decode import Decode
+from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.steps import (
     Map,
     MapDict,

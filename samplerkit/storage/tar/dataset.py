@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
 
-import numpy as np
-
-from samplerkit.order.keys import Key
-from samplerkit.order.layout import Layout
-from samplerkit.order.modes import Mode
-from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
-from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.remote import storage_for
@@ -25,13 +17,11 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.fluent import Pipeline
 from samplerkit.storage.tar.format.members import Skipped
 from samplerkit.storage.tar.names import archive_names
-from samplerkit.storage.tar.pipeline import View, checked_ids
-from samplerkit.storage.tar.present import Present, log_missing
+from samplerkit.storage.tar.pipeline import View
 from samplerkit.storage.tar.read.indexed import IndexedSource
 from samplerkit.storage.tar.read.one_by_one import ShardSource
 from samplerkit.storage.tar.read.shards import Shards
 from samplerkit.storage.tar.read.source import ArchiveSource, Fetch, OnError, TarOptions
-from samplerkit.storage.tar.watch import OrderWatch
 from samplerkit.storage.urls import is_remote, shown
 
 
@@ -121,23 +111,7 @@ class TarDataset(Pipeline):
         options = TarOptions.of(
             on_error, max_handles, checksums, cache, remote, fetch, max_shards, read_ahead
         )
-        self._view = View(source_of(urls, options, progress_of(progress), lengths))
-        self._window: int | None = None
-        self._watch: OrderWatch | None = None
-        self._iterations = 0
-
-    @property
-    def layout(self) -> Layout:
-        """How many samples lie in which shard."""
-        return self._view.layout
-
-    @property
-    def fingerprint(self) -> str:
-        """A text that changes when keys, fields or sizes do; with `checksums`, when any byte does.
-
-        With `lengths` it is of the lengths and the names of the shards.
-        """
-        return self._view.fingerprint
+        super().__init__(View(source_of(urls, options, progress_of(progress), lengths)))
 
     @property
     def skipped(self) -> Skipped:
@@ -196,76 +170,6 @@ class TarDataset(Pipeline):
         """Whether some shards are remote."""
         return self._view.source.is_remote
 
-    @property
-    def default_partial_size(self) -> int | None:
-        """The window of `shuffle`: the `partial_size` of the default order; None for no shuffle."""
-        return self._window
-
-    def __len__(self) -> int:
-        return len(self._view.layout)
-
-    def __getitem__(self, id: int) -> Any:
-        numbers = self._ids([id])
-        if self._watch is not None:
-            self._watch.see(numbers.tolist())
-        sample = self._view.sample(int(numbers[0]))
-        if isinstance(sample, AbsentError):
-            raise sample.with_traceback(None)
-        return sample
-
-    def __getitems__(self, ids: Any) -> list[Any]:
-        return list(self._present(ids, logs=True))
-
-    @property
-    def read_present(self) -> Callable[..., Present] | None:
-        """Reads a batch as `__getitems__` does, and tells what was left out of it.
-
-        A `Loader` calls it, and logs that by itself; with `logs=True` it is logged here. None where nothing
-        is left out: unless `on_error` is `skip` and shards are read one by one.
-        """
-        source = self._view.source
-        return self._present if source.options.skips and not source.is_indexed else None
-
-    def _present(self, ids: Any, *, logs: bool = False) -> Present:
-        numbers = self._ids(ids)
-        # An array is what samplerkit's loaders send; a plain DataLoader sends a list.
-        if self._watch is not None and isinstance(ids, list):
-            self._watch.see(numbers.tolist())
-        found = Present(self._view.samples(numbers))
-        if found.missing:
-            found.fill(numbers, self._view.layout, self._view.sample)
-            if logs:
-                log_missing(found.missing, self._view.source.logged)
-        return found
-
-    def __iter__(self) -> Iterator[Any]:
-        if self._window is None:
-            return self.in_order(range(len(self)))
-        epoch, self._iterations = self._iterations, self._iterations + 1
-        # What a Loader without a sampler reads by.
-        mode = Mode(Shuffle.PARTIAL, partial_size=self._window)
-        return self.in_order(mode.order(self.layout, partial(Key, 0, epoch, 0), run_lanes=1))
-
-    def in_order(self, ids: Iterable[int]) -> Iterator[Any]:
-        """Iterates over samples in any order, reading some at a time.
-
-        Args:
-            ids: of the samples: an `Order`, an array, or anything that yields integers.
-
-        Raises:
-            OutOfDatasetError: there is no such sample.
-        """
-        return self._view.in_order(ids)
-
-    def keys(self, ids: Any = None) -> list[str]:
-        """Gives the keys of samples without reading the samples; "" for one that is missing and skipped.
-
-        Args:
-            ids: of the samples; None for all.
-        """
-        numbers = np.arange(len(self)) if ids is None else self._ids(ids)
-        return self._view.source.keys(self._view.source_ids(numbers))
-
     def shard_bytes(self) -> Ids:
         """Gives the size of each shard; of remote ones, by one request each."""
         return self._view.source.shard_bytes()
@@ -296,24 +200,8 @@ class TarDataset(Pipeline):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def order_is_given(self) -> None:
-        """Tells a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
-        if self._watch is not None:
-            self._watch.stop()
-
     def __repr__(self) -> str:
         return f"TarDataset{self._view.description}"
-
-    def _with(self, view: View, window: int | None) -> TarDataset:
-        other = object.__new__(TarDataset)
-        other._view = view
-        other._window = window
-        other._watch = OrderWatch() if window is not None else None
-        other._iterations = 0
-        return other
-
-    def _ids(self, ids: Any) -> Ids:
-        return checked_ids(ids, len(self))
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
         self._view.source.expect(map(self._view.source_ids, upcoming), len(self))

@@ -1,32 +1,41 @@
-"""The fluent pipeline: methods that each give another dataset."""
+"""The fluent pipeline: samples at any id and in any order, and methods that each give another dataset."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import replace
-from typing import Any, Literal, Self
+from functools import partial
+from typing import Any, Literal, Self, final
+
+import numpy as np
 
 from samplerkit.order import arguments
-from samplerkit.storage.tar.decode import Decode
-from samplerkit.storage.tar.pipeline import Selection, View
+from samplerkit.order.keys import Key
+from samplerkit.order.layout import Layout
+from samplerkit.order.modes import Mode
+from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.typing import Ids
+from samplerkit.storage.absent import AbsentError
+from samplerkit.storage.tar.codecs import Decode
+from samplerkit.storage.tar.pipeline import Selection, View, checked_ids
+from samplerkit.storage.tar.present import Present, log_missing
 from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, checked_function
+from samplerkit.storage.workers import this_worker
+
+ENOUGH = 16
+"""Ascending ids by which reading from front to back is recognised: by chance once in 2 * 10^13."""
 
 
-class Pipeline(ABC):
-    """A dataset with a pipeline, of which each method gives a new dataset and changes nothing of this one.
+class Pipeline:
+    """Samples at any id, with a pipeline: each of its methods gives a new dataset, and this one stays."""
 
-    Attributes:
-        _view: which samples, and what is done to each.
-        _window: the size of the window of the default order; None for no shuffle.
-    """
-
-    _view: View
-    _window: int | None
-
-    @abstractmethod
-    def _with(self, view: View, window: int | None) -> Self:
-        """Gives the dataset with another view and window."""
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._window: int | None = None
+        self._watch: OrderWatch | None = None
+        self._iterations = 0
 
     def decode(self, *handlers: str | Callable[[str, bytes], Any], only: Any = None) -> Self:
         """Decodes files by their extensions.
@@ -93,17 +102,142 @@ class Pipeline(ABC):
             ArgumentTypeError: no integer.
             ArgumentRangeError: negative.
         """
-        return self._with(self._view, _checked_window(size))
+        return self._with(self._view, arguments.at_least("shuffle", size, 0) or None)
+
+    @property
+    def layout(self) -> Layout:
+        """How many samples lie in which shard."""
+        return self._view.layout
+
+    @property
+    def fingerprint(self) -> str:
+        """A text that changes when keys, fields or sizes do; with `checksums`, when any byte does.
+
+        With `lengths` it is of the lengths and the names of the shards.
+        """
+        return self._view.fingerprint
+
+    @property
+    def default_partial_size(self) -> int | None:
+        """The window of `shuffle`: the `partial_size` of the default order; None for no shuffle."""
+        return self._window
+
+    def __len__(self) -> int:
+        return len(self._view.layout)
+
+    def __getitem__(self, id: int) -> Any:
+        numbers = self._ids([id])
+        if self._watch is not None:
+            self._watch.see(numbers.tolist())
+        sample = self._view.sample(int(numbers[0]))
+        if isinstance(sample, AbsentError):
+            raise sample.with_traceback(None)
+        return sample
+
+    def __getitems__(self, ids: Any) -> list[Any]:
+        return list(self._present(ids, logs=True))
+
+    @property
+    def read_present(self) -> Callable[..., Present] | None:
+        """Reads a batch as `__getitems__` does, and tells what was left out of it.
+
+        A `Loader` calls it, and logs that by itself; with `logs=True` it is logged here. None where nothing
+        is left out: unless `on_error` is `skip` and shards are read one by one.
+        """
+        source = self._view.source
+        return self._present if source.options.skips and not source.is_indexed else None
+
+    def _present(self, ids: Any, *, logs: bool = False) -> Present:
+        numbers = self._ids(ids)
+        # An array is what samplerkit's loaders send; a plain DataLoader sends a list.
+        if self._watch is not None and isinstance(ids, list):
+            self._watch.see(numbers.tolist())
+        found = Present(self._view.samples(numbers))
+        if found.missing:
+            found.fill(numbers, self._view.layout, self._view.sample)
+            if logs:
+                log_missing(found.missing, self._view.source.logged)
+        return found
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._window is None:
+            return self.in_order(range(len(self)))
+        epoch, self._iterations = self._iterations, self._iterations + 1
+        # What a Loader without a sampler reads by.
+        mode = Mode(Shuffle.PARTIAL, partial_size=self._window)
+        return self.in_order(mode.order(self.layout, partial(Key, 0, epoch, 0), run_lanes=1))
+
+    def in_order(self, ids: Iterable[int]) -> Iterator[Any]:
+        """Iterates over samples in any order, reading some at a time.
+
+        Args:
+            ids: of the samples: an `Order`, an array, or anything that yields integers.
+
+        Raises:
+            OutOfDatasetError: there is no such sample.
+        """
+        return self._view.in_order(ids)
+
+    def keys(self, ids: Any = None) -> list[str]:
+        """Gives the keys of samples without reading the samples; "" for one that is missing and skipped.
+
+        Args:
+            ids: of the samples; None for all.
+        """
+        numbers = np.arange(len(self)) if ids is None else self._ids(ids)
+        return self._view.source.keys(self._view.source_ids(numbers))
+
+    def order_is_given(self) -> None:
+        """Tells a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
+        if self._watch is not None:
+            self._watch.stop()
+
+    def _ids(self, ids: Any) -> Ids:
+        return checked_ids(ids, len(self))
 
     def _then(self, step: Step) -> Self:
         return self._with(self._view.then(step), self._window)
 
+    def _with(self, view: View, window: int | None) -> Self:
+        other = copy(self)
+        other._view, other._window = view, window
+        other._watch = OrderWatch() if window is not None else None
+        other._iterations = 0
+        return other
 
-def _checked_window(size: Any) -> int | None:
-    """Takes the size of a window; 0 is none.
 
-    Raises:
-        ArgumentTypeError: no integer.
-        ArgumentRangeError: negative.
+@final
+class OrderWatch:
+    """Warns once if a plain DataLoader reads a shuffled dataset in the order in which it lies.
+
+    The window of `.shuffle(n)` is the default of samplerkit's own loader and samplers. A plain DataLoader
+    does not know of it.
     """
-    return arguments.at_least("shuffle", size, 0) or None
+
+    def __init__(self) -> None:
+        self._last = -1
+        self._ascending = 0
+        self._is_over = False
+
+    def stop(self) -> None:
+        """Says that the order was chosen, whatever it is."""
+        self._is_over = True
+
+    def see(self, ids: list[int]) -> None:
+        """Looks at ids that are read; of the workers of a loader, one is enough."""
+        if self._is_over or this_worker()[0] != 0:
+            return
+        for id in ids:
+            if id <= self._last:
+                self._is_over = True
+                return
+            self._last = id
+            self._ascending += 1
+            if self._ascending >= ENOUGH:
+                self._is_over = True
+                warnings.warn(
+                    "a dataset with .shuffle(...) is read from front to back: a plain DataLoader does not "
+                    "know of the window; use samplerkit.Loader, or sampler=samplerkit.TorchSampler(...)",
+                    stacklevel=4,
+                )
+                return

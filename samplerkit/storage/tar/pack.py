@@ -11,7 +11,7 @@ from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetErr
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.format.samples import is_meta, split_name
-from samplerkit.storage.tar.numbering import DEFAULT_BYTES
+from samplerkit.storage.tar.names import DEFAULT_BYTES
 from samplerkit.storage.tar.writer import TarWriter
 
 

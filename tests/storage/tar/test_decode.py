@@ -12,8 +12,8 @@ import torch
 import webdataset
 
 import samplerkit as sk
+from samplerkit.storage.tar.codecs import IMAGE_SPECS
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.images import IMAGE_SPECS
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.tar.shards import jpeg_tiles, python_sources, read_by_webdataset, write
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.decode import Decode
 from samplerkit.storage.tar.format.inflate import FLOOR, TooLargeError, inflated
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.remote.children import Child

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.encode import encode
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.tar.shards import SOURCES, as_samples, read_by_webdataset
 

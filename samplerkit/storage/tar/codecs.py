@@ -1,0 +1,285 @@
+"""The files of a sample as values, by their extensions, and back; data never run code."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.storage.tar.format.inflate import TooLargeError, inflated, most_in_memory
+
+Handler = Callable[[str, bytes], Any]
+"""Takes an extension with its dot, and the bytes; gives what they mean, or None to leave it to others."""
+
+REFUSED = frozenset({"pkl", "pickle", "pyd", "pth", "pt"})
+"""Extensions of files that run code when they are loaded."""
+
+OTHERS = frozenset({"ten", "tb", "mp", "msg", "cbor"})
+"""Extensions that webdataset decodes by packages of their own."""
+
+NUMBERS = frozenset({"cls", "cls2", "index", "inx", "id"})
+JSON = frozenset({"json", "jsn"})
+
+IMAGE_SPECS: dict[str, tuple[str, str, str]] = {
+    f"{prefix}{channels}{suffix}": (kind, number, channels.upper())
+    for channels in ("l", "rgb", "rgba")
+    for prefix, suffix, kind, number in (
+        ("", "8", "numpy", "uint8"),
+        ("", "", "numpy", "float"),
+        ("torch", "8", "torch", "uint8"),
+        ("torch", "", "torch", "float"),
+    )
+}
+IMAGE_SPECS |= {f"pil{channels}": ("pil", "", channels.upper()) for channels in ("l", "rgb", "rgba")}
+IMAGE_SPECS |= {"pil": IMAGE_SPECS["pilrgb"], "torch": IMAGE_SPECS["torchrgb"]}
+"""For each short name: what is made, of which numbers, and with which channels."""
+
+# Formats for which Pillow starts another program (Ghostscript, for EPS) are left out: data run no code.
+IMAGE_EXTENSIONS = frozenset(
+    """
+    apng avif blp bmp bw cur dcx dds dib fli flc ftc ftu gbr gif icb icns ico iim im j2c j2k jfif jp2
+    jpc jpe jpeg jpf jpg jpx msp pbm pcd pcx pgm png pnm ppm psd pxr ras rgb rgba sgi tga tif tiff vda
+    vst webp xbm xpm
+    """.split()  # noqa: SIM905  # a list of so many is harder to read
+)
+"""Extensions of the files that are decoded as images."""
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8")
+
+
+def _npy(data: bytes) -> Any:
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+
+
+def _npz(data: bytes) -> dict[str, Any]:
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        most = most_in_memory(len(data))
+        if sum(each.file_size for each in arrays.zip.infolist()) > most:
+            raise TooLargeError(most)
+        return dict(arrays)
+
+
+def _unpacked(data: bytes) -> bytes:
+    return b"".join(inflated(io.BytesIO(data).read, most_in_memory(len(data)))) if data else data
+
+
+DECODERS: Mapping[str, Callable[[bytes], Any]] = MappingProxyType(
+    {
+        **dict.fromkeys(("txt", "text", "transcript"), _text),
+        **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), int),
+        **dict.fromkeys(("json", "jsn"), json.loads),
+        "npy": _npy,
+        "npz": _npz,
+    }
+)
+"""What is decoded without being asked for."""
+
+
+@dataclass(frozen=True)
+class Decode:
+    """Decodes the files of a sample.
+
+    Args:
+        handlers: short names of images, and functions; the first that gives something else than None wins.
+        only: the fields to decode; None for all.
+
+    Example:
+        >>> Decode(("pil",))({"__key__": "a", "cls": b"3", "txt": b"three"})
+        {'__key__': 'a', 'cls': 3, 'txt': 'three'}
+    """
+
+    handlers: tuple[str | Handler, ...]
+    only: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, handlers: tuple[Any, ...], only: Any) -> Decode:
+        """Takes the arguments of a user.
+
+        Raises:
+            ArgumentTypeError: a handler is neither a string nor a function, or `only` no names.
+            ArgumentValueError: a short name is not known.
+        """
+        for handler in handlers:
+            if isinstance(handler, str):
+                if handler not in IMAGE_SPECS:
+                    known = ", ".join(sorted(IMAGE_SPECS))
+                    raise ArgumentValueError("decode", "is no kind of image", handler, mend=f"known: {known}")
+            elif not callable(handler):
+                raise ArgumentTypeError("decode", "must be a short name or a function", handler)
+        names = only.split() if isinstance(only, str) else only
+        if names is not None and not (
+            isinstance(names, list | tuple | set | frozenset) and all(isinstance(name, str) for name in names)
+        ):
+            raise ArgumentTypeError("only", "must be names of fields", only)
+        return cls(handlers, None if names is None else frozenset(names))
+
+    def __call__(self, sample: Any, /) -> Any:
+        """Applies the step."""
+        result = {}
+        for name, value in sample.items():
+            is_encoded = isinstance(value, bytes) and not name.startswith("__")
+            if not is_encoded or (self.only is not None and name not in self.only):
+                result[name] = value
+                continue
+            try:
+                result[name] = self._decoded(f".{name}", value)
+            except DatasetError as error:
+                raise DatasetError(f"field {name!r}", error.problem, mend=error.mend) from error
+            except TooLargeError as error:
+                problem = (
+                    f"{error}, 200 times its size or 256 MiB, as a field does that is made to fill memory"
+                )
+                mend = "leave it out by only=, and unpack it by map if you trust it"
+                raise DatasetError(f"field {name!r}", problem, mend=mend) from error
+            except Exception as error:
+                raise DatasetError(f"field {name!r}", f"cannot be decoded ({error})") from error
+        return result
+
+    def _decoded(self, extension: str, data: bytes) -> Any:
+        if extension.endswith(".gz"):
+            extension, data = extension[:-3], _unpacked(data)
+        last = extension[extension.rfind(".") + 1 :]
+        for handler in self.handlers:
+            if isinstance(handler, str):
+                value = decode_image(handler, data) if last.lower() in IMAGE_EXTENSIONS else None
+            else:
+                value = handler(extension, data)
+            if value is not None:
+                return value
+        if last in DECODERS:
+            return DECODERS[last](data)
+        if last in REFUSED:
+            raise DatasetError(
+                "decode",
+                "is a pickle, which runs code when it is loaded",
+                mend="give decode a function for it if you trust the data, or name the others in only=",
+            )
+        if last in OTHERS:
+            mend = "give decode a function for it, or name the others in only="
+            raise DatasetError("decode", "has no decoder here", mend=mend)
+        return data
+
+
+def decode_image(spec: str, data: bytes) -> Any:
+    """Decodes an image.
+
+    Args:
+        spec: one of `IMAGE_SPECS`. `pil*`: a PIL image. `torch*`: a tensor of shape (channels, height,
+            width), or (height, width) for `l`. Others: an array of shape (height, width, channels), or
+            (height, width) for `l`. With an `8` the numbers are uint8, else float32 in [0, 1].
+        data: the bytes of the file.
+
+    Raises:
+        DatasetError: Pillow is not installed.
+
+    Source: the short names are those of webdataset's `decode`.
+    """
+    kind, number, mode = IMAGE_SPECS[spec]
+    with io.BytesIO(data) as stream:
+        image: Any = _pillow().open(stream)
+        image.load()
+        image = image.convert(mode)
+    if kind == "pil":
+        return image
+    pixels: np.ndarray[Any, Any] = np.array(image)
+    if number == "float":
+        pixels = pixels.astype(np.float32) / 255.0
+    if kind == "numpy":
+        return pixels
+    if pixels.ndim == 3:
+        pixels = np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    return torch.from_numpy(pixels)
+
+
+def _pillow() -> Any:
+    try:
+        # An extra: only who decodes images needs it.
+        return import_module("PIL.Image")
+    except ImportError as error:
+        raise DatasetError(
+            "decode", "needs Pillow for images", mend="install it with: pip install pillow"
+        ) from error
+
+
+def encode(name: str, value: Any) -> bytes:
+    r"""Gives the bytes of a field.
+
+    Args:
+        name: the field: an extension such as `cls` or `seg.png`.
+        value: bytes, as they are; text, as UTF-8; an integer for `cls`, `index` and `id`; anything that JSON
+            knows for `json`; an array for `npy`; a dict of arrays for `npz`. After `.gz` at the end of the
+            name all but bytes is compressed.
+
+    Raises:
+        ArgumentTypeError: the value does not go with the extension.
+        ArgumentValueError: a text is none that UTF-8 can hold.
+
+    Example:
+        >>> encode("cls", 7), encode("json", {"x": 1}), encode("txt", "é")
+        (b'7', b'{"x": 1}', b'\xc3\xa9')
+    """
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if name.endswith(".gz"):
+        # Without the time, so that the same samples give the same bytes.
+        return gzip.compress(_encoded(name.removesuffix(".gz"), value), mtime=0)
+    return _encoded(name, value)
+
+
+def _encoded(name: str, value: Any) -> bytes:
+    kind = name.rsplit(".", 1)[-1]
+    if kind in JSON:
+        return _json_bytes(name, value)
+    if isinstance(value, str):
+        return _text_bytes(name, value)
+    if kind in NUMBERS and isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return str(int(value)).encode()
+    if kind == "npy" and isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        stream = io.BytesIO()
+        np.lib.format.write_array(stream, value, allow_pickle=False)
+        return stream.getvalue()
+    if kind == "npz" and isinstance(value, dict):
+        return _npz_bytes(name, value)
+    raise ArgumentTypeError(name, "has no encoding for such a value", value, mend="give bytes")
+
+
+def _text_bytes(name: str, value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentValueError(name, "is no text that UTF-8 can hold", value, mend="give bytes") from error
+
+
+def _json_bytes(name: str, value: Any) -> bytes:
+    try:
+        return json.dumps(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentTypeError(name, f"cannot be written as JSON ({error})", value) from error
+
+
+def _npz_bytes(name: str, arrays: dict[str, Any]) -> bytes:
+    """Gives the bytes of `np.savez`, which takes `allow_pickle` from numpy 2.1 on only."""
+    stream = io.BytesIO()
+    for taken in ("file", "allow_pickle"):
+        if taken in arrays:
+            raise ArgumentTypeError(name, "cannot be written as arrays (numpy has no such name)", taken)
+    try:
+        with zipfile.ZipFile(stream, "w") as archive:
+            for field, array in arrays.items():
+                with archive.open(field + ".npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(name, f"cannot be written as arrays ({error})", arrays) from error
+    return stream.getvalue()
