@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Self, final
+from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError
 from samplerkit.storage.tar import writer
@@ -20,68 +20,40 @@ REFUSED = {
 }
 
 
-@final
-class EncodedWriter:
+class EncodedWriter(writer.TarWriter):
     """Writes samples as webdataset does: encoded, without the fields that begin with an underscore.
 
     Args:
-        shards: writes them.
+        shards: where to, as for `samplerkit.TarWriter`.
         encoder: what webdataset calls so.
         post: is given the path of each shard that is complete; None for nothing.
+        options: of `samplerkit.TarWriter`.
     """
 
     def __init__(
-        self, shards: writer.TarWriter, encoder: Any = True, post: Callable[[str], Any] | None = None
+        self, shards: Any, encoder: Any = True, post: Callable[[str], Any] | None = None, **options: Any
     ) -> None:
+        super().__init__(shards, **options)
         if post is not None and not callable(post):
             raise ArgumentTypeError("post", "must be a function", post)
-        self._shards = shards
         self._encoder = _encoder(encoder)
         self._post = post
         self._told = 0
-
-    @property
-    def paths(self) -> list[str]:
-        """The shards that are complete."""
-        return self._shards.paths
-
-    @property
-    def num_samples(self) -> int:
-        """How many samples were written."""
-        return self._shards.num_samples
 
     def write(self, obj: Mapping[str, Any]) -> None:
         """Writes one sample; see `samplerkit.TarWriter`."""
         if not isinstance(obj, Mapping):
             raise ArgumentTypeError("sample", "must be a dict of names and values", obj)
         encoded = self._encoder(obj)
-        self._shards.write({name: encoded[name] for name in encoded if name == "__key__" or name[:1] != "_"})
+        super().write({name: encoded[name] for name in encoded if name == "__key__" or name[:1] != "_"})
         self._tell()
 
     def next_shard(self) -> None:
         """Completes the shard at hand; the next sample begins another one."""
-        self._shards.next_shard()
+        super().next_shard()
         self._tell()
 
     next_stream = finish = next_shard
-
-    def close(self) -> None:
-        """Completes the shard at hand."""
-        self._shards.close()
-        self._tell()
-
-    def abort(self) -> None:
-        """Drops the shard at hand."""
-        self._shards.abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     def _tell(self) -> None:
         while self._told < len(self.paths):
@@ -134,14 +106,9 @@ def ShardWriter(  # noqa: N802  # a class in webdataset
     """
     if isinstance(maxsize, bool) or not isinstance(maxsize, int | float):
         raise ArgumentTypeError("maxsize", "must be a number of bytes", maxsize)
-    shards = writer.TarWriter(
-        pattern,
-        samples_per_shard=maxcount,
-        bytes_per_shard=int(maxsize),
-        start_shard=start_shard,
-        **_ours({**options, "opener": opener}),
-    )
-    return EncodedWriter(shards, encoder, post)
+    ours = _ours({**options, "opener": opener})
+    limits = {"samples_per_shard": maxcount, "bytes_per_shard": int(maxsize), "start_shard": start_shard}
+    return EncodedWriter(pattern, encoder, post, **limits, **ours)
 
 
 def TarWriter(  # noqa: N802  # likewise
@@ -166,7 +133,7 @@ def TarWriter(  # noqa: N802  # likewise
     """
     if isinstance(fileobj, str) and fileobj.startswith("pipe:"):
         raise NotSupportedError("fileobj", "is a command", mend="write to a path, and send it from there")
-    return EncodedWriter(writer.TarWriter(fileobj, **_ours(options)), encoder)
+    return EncodedWriter(fileobj, encoder, **_ours(options))
 
 
 def _ours(options: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from samplerkit.storage.tar.index.finding import make_index
 from samplerkit.storage.tar.names import DEFAULT_BYTES, Numbering
 
 
-@final
 class TarWriter:
     """Writes samples into one tar or into numbered shards, in the order in which they are given.
 

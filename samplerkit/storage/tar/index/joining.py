@@ -6,9 +6,10 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,19 +22,22 @@ from samplerkit.storage.tar.index.one import Edge, Index, split_between
 class IndexPart:
     """What is kept of the index of one archive, until all are joined.
 
+    Each index is read again for each column, so that of any number of archives one is open at a time, and
+    the memory is that of one column of one archive.
+
     Args:
-        index: reads the index again, so that few files are open at a time.
-        num_samples: its samples.
-        num_members: their files.
-        key_bytes: bytes of their keys.
+        load: reads the index again.
+        bare: the index without its arrays.
+        num_members: its files.
+        key_bytes: bytes of its keys.
         largest: bytes of the largest file.
         digest: of what the samples are, but not of where they lie.
         first: key, fields and place of the first sample.
         last: likewise of the last one.
-        meta: the index without its arrays.
     """
 
-    index: Callable[[], Index]
+    load: Callable[[], Index]
+    bare: Index
     num_samples: int
     num_members: int
     key_bytes: int
@@ -41,32 +45,43 @@ class IndexPart:
     digest: bytes
     first: Edge
     last: Edge
-    meta: Index
+
+    @classmethod
+    def of(cls, index: Index, load: Callable[[], Index], *, checksums: bool) -> IndexPart:
+        """Keeps of an index what is needed to join it with others; its checksums only if asked to."""
+        arrays = index.arrays
+        digest = hashlib.blake2b(json.dumps(index.fields).encode(), digest_size=16)
+        for name in ("first", "signature", "key_end", "keys", "size", *(["crc"] if checksums else [])):
+            digest.update(arrays[name].size.to_bytes(8, "little"))
+            digest.update(np.ascontiguousarray(arrays[name]).data)
+        return cls(
+            load,
+            replace(index, arrays={}, is_certain=True),
+            index.num_samples,
+            index.num_members,
+            arrays["keys"].size,
+            int(arrays["size"].max(initial=0)),
+            digest.digest(),
+            index.edge(0),
+            index.edge(index.num_samples - 1),
+        )
 
 
-def part_of_index(index: Index, load: Callable[[], Index], *, checksums: bool) -> IndexPart:
-    """Keeps of an index what is needed to join it with others.
+class _Span(NamedTuple):
+    """What is kept of an archive: from which sample, file and byte of the keys to which."""
 
-    Args:
-        index: of one archive.
-        load: gives it again.
-        checksums: whether its checksums count.
-    """
-    digest = hashlib.blake2b(json.dumps(index.fields).encode(), digest_size=16)
-    for name in ("first", "signature", "key_end", "keys", "size", *(["crc"] if checksums else [])):
-        digest.update(index.arrays[name].size.to_bytes(8, "little"))
-        digest.update(np.ascontiguousarray(index.arrays[name]).data)
-    return IndexPart(
-        load,
-        index.num_samples,
-        index.num_members,
-        index.arrays["keys"].size,
-        int(index.arrays["size"].max(initial=0)),
-        digest.digest(),
-        index.edge(0),
-        index.edge(index.num_samples - 1),
-        Index(index.archive, index.unpacked_size, index.fields, index.flaws, index.counts, index.ignored, {}),
-    )
+    samples: slice
+    members: slice
+    keys: slice
+
+    @classmethod
+    def of(cls, part: IndexPart, start: int, stop: int) -> _Span:
+        """Gives the span of some samples; without a cut, no array is looked at."""
+        if (start, stop) == (0, part.num_samples):
+            return cls(slice(0, stop), slice(0, part.num_members), slice(0, part.key_bytes))
+        arrays = part.load().arrays
+        members, keys = (slice(*arrays[name][[start, stop]].tolist()) for name in ("first", "key_end"))
+        return cls(slice(start, stop), members, keys)
 
 
 def joined(parts: list[IndexPart], *, checksums: bool) -> tuple[dict[str, Any], dict[str, Column]]:
@@ -76,93 +91,66 @@ def joined(parts: list[IndexPart], *, checksums: bool) -> tuple[dict[str, Any], 
         The meta values and the columns of a catalogue.
     """
     cuts, split = without_split_samples(parts)
+    spans = [_Span.of(part, *cut) for part, cut in zip(parts, cuts, strict=True)]
+    samples, members, keys = (sum(one.stop - one.start for one in each) for each in zip(*spans, strict=True))
+    # Tuples of fields are numbered anew over all archives, in the order in which they are met.
     fields: dict[tuple[str, ...], int] = {}
-    renumbered = [
-        np.array([fields.setdefault(names, len(fields)) for names in part.meta.fields], dtype=np.int64)
+    numbers = [
+        np.array([fields.setdefault(names, len(fields)) for names in part.bare.fields], dtype=np.int64)
         for part in parts
     ]
-    spans = _Spans(parts, cuts)
-    total = spans.totals()
     kinds = {
-        "first": narrow(total["members"]),
-        "signature": narrow(len(fields)),
-        "key_end": narrow(total["key_bytes"]),
-        "keys": np.dtype(np.uint8),
-        "offset": np.dtype("<i8"),
-        "size": narrow(max(part.largest for part in parts)),
+        "first": (narrow(members), samples + 1),
+        "signature": (narrow(len(fields)), samples),
+        "key_end": (narrow(keys), samples + 1),
+        "keys": (np.dtype(np.uint8), keys),
+        "offset": (np.dtype("<i8"), members),
+        "size": (narrow(max(part.largest for part in parts)), members),
     }
     if checksums:
-        kinds["crc"] = np.dtype("<u4")
-    columns = {}
-    for name, dtype in kinds.items():
-        size = {"first": total["samples"] + 1, "key_end": total["samples"] + 1}.get(
-            name, total[{"signature": "samples", "keys": "key_bytes"}.get(name, "members")]
-        )
-        columns[name] = Column(dtype, size, spans.parts(name, renumbered))
+        kinds["crc"] = (np.dtype("<u4"), members)
+    columns = {
+        name: Column(dtype, size, partial(_column, name, parts, spans, numbers))
+        for name, (dtype, size) in kinds.items()
+    }
     columns["samples"] = Column.of(np.array([stop - start for start, stop in cuts], dtype=np.int64))
     flaws = [
-        (n, flaw.offset, flaw.reason, flaw.detail) for n, part in enumerate(parts) for flaw in part.meta.flaws
+        (n, flaw.offset, flaw.reason, flaw.detail) for n, part in enumerate(parts) for flaw in part.bare.flaws
     ]
-    counts = sum((Counter(part.meta.counts) for part in parts), Counter({"split sample": len(split)}))
+    counts = sum((Counter(part.bare.counts) for part in parts), Counter({"split sample": len(split)}))
+    # Where samples lie is no part of it: an archive that is packed anew, or gzipped, has the same samples.
     identity = hashlib.blake2b(digest_size=16, person=b"samplerkit")
     for part, cut in zip(parts, cuts, strict=True):
         identity.update(part.digest + repr(cut).encode())
     meta = {
         "fields": list(fields),
-        "unpacked": [part.meta.unpacked_size for part in parts],
+        "unpacked": [part.bare.unpacked_size for part in parts],
         "flaws": [*flaws, *split],
         "counts": dict(+counts),
-        "ignored": sum(part.meta.ignored for part in parts),
+        "ignored": sum(part.bare.ignored for part in parts),
         "fingerprint": identity.hexdigest(),
     }
     return meta, columns
 
 
-class _Spans:
-    """The samples of each archive that are kept, and the columns made of them."""
-
-    def __init__(self, parts: list[IndexPart], cuts: list[tuple[int, int]]) -> None:
-        self._parts = parts
-        self._cuts = cuts
-        self._bounds = [self._bound(part, cut) for part, cut in zip(parts, cuts, strict=True)]
-
-    def totals(self) -> dict[str, int]:
-        """How many samples, members and bytes of keys there are."""
-        names = ("samples", "members", "key_bytes")
-        spans = [(cut, *bound) for cut, bound in zip(self._cuts, self._bounds, strict=True)]
-        return {name: sum(span[at][1] - span[at][0] for span in spans) for at, name in enumerate(names)}
-
-    def parts(self, name: str, renumbered: list[Array]) -> Callable[[], Iterator[Array]]:
-        """Gives a column of all archives, an array for each."""
-
-        def each() -> Iterator[Array]:
-            before = 0
-            for number, part in enumerate(self._parts):
-                (start, stop), (members, keys) = self._cuts[number], self._bounds[number]
-                array = part.index().arrays[name]
-                if name == "signature":
-                    yield renumbered[number][array[start:stop]]
-                elif name == "keys":
-                    yield array[keys[0] : keys[1]]
-                elif name in {"first", "key_end"}:
-                    # Each archive gives where its samples begin; the last one also where the last one ends.
-                    low, high = members if name == "first" else keys
-                    yield array[start:stop].astype(np.int64) + (before - low)
-                    before += high - low
-                else:
-                    yield array[members[0] : members[1]]
-            if name in {"first", "key_end"}:
-                yield np.array([before])
-
-        return each
-
-    @staticmethod
-    def _bound(part: IndexPart, cut: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-        if cut == (0, part.num_samples):
-            return (0, part.num_members), (0, part.key_bytes)
-        arrays = part.index().arrays
-        first, key_end = (arrays[name][list(cut)].tolist() for name in ("first", "key_end"))
-        return (first[0], first[1]), (key_end[0], key_end[1])
+def _column(name: str, parts: list[IndexPart], spans: list[_Span], numbers: list[Array]) -> Iterator[Array]:
+    """Gives a column of all archives, an array for each."""
+    before = 0
+    for part, span, renumbered in zip(parts, spans, numbers, strict=True):
+        array = part.load().arrays[name]
+        if name == "signature":
+            yield renumbered[array[span.samples]]
+        elif name in {"first", "key_end"}:
+            # Where samples begin is counted from the begin of their archive; here from that of the first one,
+            # without what was cut off in front.
+            inside = span.members if name == "first" else span.keys
+            yield array[span.samples].astype(np.int64) + (before - inside.start)
+            before += inside.stop - inside.start
+        else:
+            yield array[span.keys if name == "keys" else span.members]
+    if name in {"first", "key_end"}:
+        # What ends one sample begins the next: the last one of all needs its end said.
+        yield np.array([before])
 
 
 def without_split_samples(
@@ -172,9 +160,10 @@ def without_split_samples(
     cuts = [[0, part.num_samples] for part in parts]
     split = []
     for number, (one, other) in enumerate(pairwise(parts)):
-        flaw = split_between(one.last, other.first, one.meta.archive.url)
+        flaw = split_between(one.last, other.first, one.bare.archive.url)
         if flaw is not None:
             split.append((number + 1, *flaw))
             cuts[number][1] = one.num_samples - 1
             cuts[number + 1][0] = 1
+    # An archive whose only sample is split at both ends would stop before it starts.
     return [(start, max(start, stop)) for start, stop in cuts], split

@@ -23,7 +23,7 @@ from samplerkit.storage.tar.format.members import Skipped
 from samplerkit.storage.tar.index.archive import Archive, Cache
 from samplerkit.storage.tar.index.arrays import write_arrays
 from samplerkit.storage.tar.index.finding import found_or_made, read_index
-from samplerkit.storage.tar.index.joining import IndexPart, joined, part_of_index
+from samplerkit.storage.tar.index.joining import IndexPart, joined
 from samplerkit.storage.tar.index.one import Catalogue, Index
 from samplerkit.storage.tar.index.sound import check_catalogue
 from samplerkit.storage.tar.read.local import Reader
@@ -152,7 +152,7 @@ def open_catalogue(
     parts = []
     for done, archive in enumerate(archives):
         progress("indexing archive", done, len(archives))
-        parts.append(part_of(archive, cache, checksums=checksums))
+        parts.append(_part(archive, cache, checksums=checksums))
     progress("indexing archive", len(archives), len(archives))
     meta, columns = joined(parts, checksums=checksums)
     meta["identity"] = identity
@@ -174,20 +174,11 @@ def _identity(archives: tuple[Archive, ...]) -> str:
     return hashlib.blake2b(json.dumps(described).encode(), digest_size=16, person=b"samplerkit").hexdigest()
 
 
-def part_of(archive: Archive, cache: Cache, *, checksums: bool) -> IndexPart:
-    """Finds the index of an archive, or makes it and keeps it in the cache.
-
-    Raises:
-        DatasetError: the archive cannot be read.
-    """
+def _part(archive: Archive, cache: Cache, *, checksums: bool) -> IndexPart:
     index, path = found_or_made(archive, cache, checksums=checksums)
-    load = partial(_same, index) if path is None else partial(_again, archive, path)
-    return part_of_index(index, load, checksums=checksums)
-
-
-def _same(index: Index) -> Index:
-    """Gives an index that is only in memory."""
-    return index
+    # Only one that lies in no file is held.
+    load = (lambda: index) if path is None else partial(_again, archive, path)
+    return IndexPart.of(index, load, checksums=checksums)
 
 
 def _again(archive: Archive, path: Path) -> Index:

@@ -29,7 +29,7 @@ from samplerkit.storage.tar.index.arrays import (
     unsound,
     write_arrays,
 )
-from samplerkit.storage.tar.index.joining import joined, part_of_index, without_split_samples
+from samplerkit.storage.tar.index.joining import IndexPart, joined, without_split_samples
 from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.tar.index.sound import check_joint_meta
 from samplerkit.storage.tar.read.contents import Contents, told_contents
@@ -237,7 +237,7 @@ def _joined(opener: ShardOpener, progress: Progress) -> tuple[dict[str, Any], di
         found[shard] = made
         progress("indexing archive", len(found), number)
     parts = [
-        part_of_index(found[shard], partial(found.__getitem__, shard), checksums=checksums)
+        IndexPart.of(found[shard], partial(found.__getitem__, shard), checksums=checksums)
         for shard in range(number)
     ]
     meta, columns = joined(parts, checksums=checksums)
