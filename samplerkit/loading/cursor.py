@@ -66,6 +66,11 @@ class Cursor:
         waits: whether `set_epoch` during an iteration waits for its end, else ends it.
         goes_on: whether an epoch that was left early goes on where it was left, else begins anew.
 
+    Attributes:
+        at: the iteration under way, or the last one: what it has taken is what counts.
+        asked: the epoch that waits for the end of the iteration.
+        is_told: whether an epoch was ever set.
+
     Example:
         >>> cursor = Cursor(lambda epoch, start, taken: (start + taken, start + taken == 5))
         >>> iteration = cursor.begin()
@@ -84,7 +89,7 @@ class Cursor:
         self._advances: Final = advances
         self._waits: Final = waits
         self._goes_on: Final = goes_on
-        self._asked: int | None = None
+        self.asked: int | None = None
         self.is_told = False
         self.at = Iteration(0)
 
@@ -146,7 +151,7 @@ class Cursor:
         self.is_told = True
         at = self.at
         if self._waits and at.is_open:
-            self._asked = epoch
+            self.asked = epoch
         elif epoch != at.epoch or at.is_finished or self._is_over:
             self._move(Iteration(epoch))
 
@@ -155,7 +160,7 @@ class Cursor:
         self._move(Iteration(epoch, position))
 
     def _move(self, iteration: Iteration) -> None:
-        left, self.at, self._asked = self.at, iteration, None
+        left, self.at, self.asked = self.at, iteration, None
         if left is not iteration:
             left.is_open = False
 
@@ -164,8 +169,8 @@ class Cursor:
         at = self.at
         if at_its_end or self._is_over:
             return Iteration(self._following) if self._advances else Iteration(at.epoch, is_finished=True)
-        if self._asked is not None and self._asked != at.epoch:
-            return Iteration(self._asked)
+        if self.asked is not None and self.asked != at.epoch:
+            return Iteration(self.asked)
         return None
 
     @property
@@ -176,6 +181,6 @@ class Cursor:
 
     @property
     def _following(self) -> int:
-        if self._asked is not None:
-            return self._asked
+        if self.asked is not None:
+            return self.asked
         return self.at.epoch + (self._advances or self.is_told)

@@ -84,7 +84,7 @@ BUGS = [
     Bug(
         "a break forgets the epoch that was set",
         "Cursor._beyond",
-        "self._asked is not None and self._asked != at.epoch",
+        "self.asked is not None and self.asked != at.epoch",
         "False",
         LOADERS,
     ),

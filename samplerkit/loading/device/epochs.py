@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, final
 
 from samplerkit.errors import StateError
+from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.device.kinds import StageMaker, known_epoch, tell_epoch
 from samplerkit.loading.device.producer import EpochEnd
 from samplerkit.loading.device.progress import WrappedProgress, progress_of
@@ -37,21 +38,18 @@ class Epochs:
     def __init__(self, loader: Iterable[Any]) -> None:
         self._loader: Final = loader
         self._progress: Final[WrappedProgress] = progress_of(loader)
+        self._cursor: Final = Cursor(self._progress.reached, waits=True)
         self._stage: DeviceStage | None = None
         self._late_stage: DeviceStage | None = None
-        self._iteration: object | None = None
-        self._epoch = 0
-        self._next_epoch: int | None = None
         # The sampler may stand elsewhere: it was read ahead of the loop, or a state was loaded.
         self._must_tell = False
 
     def iterate_on(self, stage: StageMaker, *, run_ahead: bool) -> Iterator[Any]:
         """Begins an epoch, or goes on with the one that was run into ahead; ends the iteration before."""
-        self._end_iteration()
+        self._end(self._cursor.at)
         if self._stage is None:
             self._stage = stage(self._begin(run_ahead=run_ahead))
-        iteration = self._iteration = object()
-        return self._deliver(iteration, self._stage, run_ahead=run_ahead)
+        return self._deliver(self._cursor.begin(), self._stage, run_ahead=run_ahead)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads; while one is under way, at its end.
@@ -63,16 +61,14 @@ class Epochs:
             ArgumentTypeError: no integer.
             ArgumentValueError: negative.
         """
-        epoch = arguments.epoch(epoch)
-        if self._iteration is not None:
-            self._next_epoch = epoch
-        elif epoch != self._epoch or self._stage is None:
-            self._go_to(epoch)
+        epoch, before = arguments.epoch(epoch), self._cursor.epoch
+        self._cursor.set_epoch(epoch)
+        if not self._cursor.at.is_open and (epoch != before or self._stage is None):
+            self._tell()
 
     def state_dict(self) -> dict[str, Any]:
         """Gives the state after the batches handed out."""
-        following = self._epoch + 1 if self._next_epoch is None else self._next_epoch
-        return self._progress.state(self._epoch, following)
+        return self._progress.state(self._cursor.place())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin where a state stands.
@@ -80,18 +76,19 @@ class Epochs:
         Raises:
             StateError: it cannot be read, or an iteration is under way.
         """
-        if self._iteration is not None:
+        if self._cursor.at.is_open:
             raise StateError(
                 "state", "cannot be loaded while an iteration is under way", mend="load before iterating"
             )
         self._drop_stage()
-        epoch = self._progress.load(state)
-        self._must_tell = epoch is not None
-        self._epoch = self._epoch if epoch is None else epoch
+        place = self._progress.load(state)
+        self._must_tell = place is not None
+        if place is not None:
+            self._cursor.go_to(*place)
 
     def close(self) -> None:
         """Ends the thread, and the iteration under way."""
-        self._end_iteration()
+        self._end(self._cursor.at)
         self._drop_stage()
 
     def _begin(self, *, run_ahead: bool) -> Iterator[Any]:
@@ -99,66 +96,63 @@ class Epochs:
             # Two threads must not read from one loader.
             self._late_stage.close(None)
             self._late_stage = None
+        epoch, skipped = self._cursor.upcoming
         if self._must_tell:
-            tell_epoch(self._loader, self._epoch)
-            self._must_tell = False
-        else:
-            known = known_epoch(self._loader)
-            self._epoch = self._epoch if known is None else known
+            self._tell()
+        elif (known := known_epoch(self._loader)) is not None and known != epoch:
+            # Somebody told the sampler, and not us.
+            epoch = known
+            self._cursor.go_to(epoch, skipped)
         # Worker processes are started by the thread that trains, as without a device loader.
         batches = iter(self._loader)
-        skipped = self._progress.begin()
-        return _read(self._loader, batches, self._epoch, skipped, self._progress.note, run_ahead=run_ahead)
+        self._progress.count(self._progress.note())
+        return _read(self._loader, batches, epoch, skipped, self._progress.note, run_ahead=run_ahead)
 
-    def _deliver(self, iteration: object, stage: DeviceStage, *, run_ahead: bool) -> Iterator[Any]:
+    def _deliver(self, iteration: Iteration, stage: DeviceStage, *, run_ahead: bool) -> Iterator[Any]:
         try:
             while True:
-                if self._iteration is not iteration:
+                if not iteration.is_open:
                     raise StateError("iteration", "was ended by a newer one or by close()")
                 item = next(stage)
                 if isinstance(item, EpochEnd):
-                    self._end_epoch(item.note, run_ahead=run_ahead)
+                    self._progress.count(item.note)
+                    self._end_epoch(iteration, run_ahead=run_ahead)
                     return
                 *batch, noted = item
                 self._progress.count(noted.note)
                 # Nothing here refers to the batch while the loop has it: it may be done with it early.
                 del item, noted
+                iteration.taken += 1
                 yield batch.pop()
         finally:
-            if self._iteration is iteration:
-                self._end_iteration()
+            self._end(iteration)
 
-    def _end_epoch(self, note: Any, *, run_ahead: bool) -> None:
-        self._iteration = None
-        self._epoch += 1
-        self._progress.end_epoch(note)
-        if not run_ahead:
-            self._drop_stage()
-            self._must_tell = False
-        self._go_to_next()
-
-    def _end_iteration(self) -> None:
-        """Ends an iteration that did not reach its end: what was read ahead is of no use."""
-        if self._iteration is not None:
-            self._iteration = None
-            self._drop_stage()
-            self._go_to_next()
-
-    def _go_to_next(self) -> None:
-        epoch, self._next_epoch = self._next_epoch, None
-        if epoch is not None and epoch != self._epoch:
-            self._go_to(epoch)
-
-    def _go_to(self, epoch: int) -> None:
+    def _end_epoch(self, iteration: Iteration, *, run_ahead: bool) -> None:
+        following, asked = iteration.epoch + 1, self._cursor.asked
+        self._cursor.end(iteration, at_its_end=True)
+        if run_ahead and asked in {None, following}:
+            return  # the thread has told the sampler, and reads there already
         self._drop_stage()
-        if epoch != self._epoch:
-            self._progress.forget()
-        self._epoch, self._must_tell = epoch, False
-        tell_epoch(self._loader, epoch)
+        self._must_tell = False
+        if asked is not None:
+            self._tell()
+
+    def _end(self, iteration: Iteration) -> None:
+        """Ends an iteration that did not reach its end: what was read ahead is of no use."""
+        if iteration.is_open:
+            self._cursor.end(iteration)
+            self._drop_stage()
+
+    def _tell(self) -> None:
+        """Tells the sampler the epoch; what was read ahead of it is of another one."""
+        self._drop_stage()
+        self._must_tell = False
+        tell_epoch(self._loader, self._cursor.epoch)
 
     def _drop_stage(self) -> None:
         stage, self._stage = self._stage, None
         if stage is not None:
+            # A load that outlasts the end goes on in its thread; the next iteration waits for it.
             self._late_stage = None if stage.close() else stage
             self._must_tell = True
 

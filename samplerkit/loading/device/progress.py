@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol, final
 
 from samplerkit.errors import ArgumentTypeError, SamplerkitError, StateError
+from samplerkit.loading.cursor import Place
 from samplerkit.loading.device.kinds import is_stateful
 from samplerkit.order import arguments
 
@@ -21,33 +22,20 @@ class WrappedProgress(Protocol):
         """Says, in the loading thread, what is to be known of the batch just loaded."""
         ...
 
-    def begin(self) -> int:
-        """An epoch begins to be read; gives the number of batches to skip."""
-        ...
-
     def count(self, note: Any) -> None:
-        """A batch is handed out."""
+        """Takes the note of a batch that is handed out, of the end of an epoch, or of its beginning."""
         ...
 
-    def end_epoch(self, note: Any) -> None:
-        """The loop has seen the end of an epoch."""
+    def reached(self, epoch: int, start: int, taken: int) -> tuple[int, bool]:
+        """The arithmetic of the cursor."""
         ...
 
-    def forget(self) -> None:
-        """The next iteration begins another epoch."""
+    def state(self, place: Place) -> dict[str, Any]:
+        """Gives the state after the batches handed out, which is where the cursor says."""
         ...
 
-    def state(self, epoch: int, following: int) -> dict[str, Any]:
-        """Gives the state after the batches handed out.
-
-        Args:
-            epoch: the epoch that is being read, or is next.
-            following: the one after it.
-        """
-        ...
-
-    def load(self, state: Mapping[str, Any]) -> int | None:
-        """Takes a state; gives its epoch if it says one."""
+    def load(self, state: Mapping[str, Any]) -> Place | None:
+        """Takes a state; gives its place if it says one."""
         ...
 
 
@@ -59,6 +47,8 @@ def progress_of(loader: Any) -> WrappedProgress:
 @final
 class Snapshots:
     """Progress of a loader that has a state: a snapshot of it is taken after each batch, and travels with it.
+
+    The cursor then knows the epoch alone: what a state means is the loader's own affair.
 
     Args:
         loader: has `state_dict` and `load_state_dict`.
@@ -73,23 +63,15 @@ class Snapshots:
         state: dict[str, Any] = copy.deepcopy(self._loader.state_dict())
         return state
 
-    def begin(self) -> int:
-        """The loader itself begins where its state stands."""
-        self._state = self.note()
-        return 0
-
     def count(self, note: Any) -> None:
         """Keeps the snapshot."""
         self._state = note
 
-    def end_epoch(self, note: Any) -> None:
-        """Keeps the snapshot."""
-        self._state = note
+    def reached(self, epoch: int, start: int, taken: int) -> tuple[int, bool]:
+        """Nothing is skipped, and an end is only seen."""
+        return 0, False
 
-    def forget(self) -> None:
-        """Nothing: what the loader makes of the epoch that its sampler is told is its own affair."""
-
-    def state(self, epoch: int, following: int) -> dict[str, Any]:
+    def state(self, place: Place) -> dict[str, Any]:
         """The snapshot of the batch handed out last; before the first one, the loader's own state."""
         return self.note() if self._state is None else copy.deepcopy(self._state)
 
@@ -111,37 +93,23 @@ class Steps:
 
     def __init__(self, loader: Any) -> None:
         self._loader: Final = loader
-        self._step = 0
-        self._skipped = 0
 
     def note(self) -> None:
         """Nothing."""
 
-    def begin(self) -> int:
-        """As many as the state says."""
-        self._step, self._skipped = self._skipped, 0
-        return self._step
-
     def count(self, note: Any) -> None:
-        """Counts."""
-        self._step += 1
+        """Nothing: the cursor counts."""
 
-    def end_epoch(self, note: Any) -> None:
-        """The next epoch begins with its first batch."""
-        self._step = 0
+    def reached(self, epoch: int, start: int, taken: int) -> tuple[int, bool]:
+        """The batches, and whether they are all. A stream may go on beyond the length that it claims."""
+        step = start + taken
+        return step, 0 < step == self._length()
 
-    def forget(self) -> None:
-        """The next epoch begins with its first batch."""
-        self._step = self._skipped = 0
-
-    def state(self, epoch: int, following: int) -> dict[str, Any]:
+    def state(self, place: Place) -> dict[str, Any]:
         """The epoch and the step; at the end of an epoch the next one and 0."""
-        step = self._step or self._skipped
-        if step and step == self._length():
-            return {"schema": SCHEMA, "epoch": following, "step": 0}
-        return {"schema": SCHEMA, "epoch": epoch, "step": step}
+        return {"schema": SCHEMA, "epoch": place.epoch, "step": place.position}
 
-    def load(self, state: Mapping[str, Any]) -> int:
+    def load(self, state: Mapping[str, Any]) -> Place:
         """Takes the epoch and the step.
 
         Raises:
@@ -151,9 +119,7 @@ class Steps:
             raise StateError("state", "must be a mapping", state)
         if (schema := _field(state, "schema")) != SCHEMA:
             raise StateError("schema", "is not known to this version", schema, SCHEMA)
-        epoch, step = _field(state, "epoch"), _field(state, "step")
-        self._step, self._skipped = 0, step
-        return epoch
+        return Place(_field(state, "epoch"), _field(state, "step"))
 
     def _length(self) -> int | None:
         try:
