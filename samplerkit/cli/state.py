@@ -30,7 +30,7 @@ def state(
     for number, one in enumerate([] if as_json else shown):
         if number:
             typer.echo()
-        print_facts([(name, str(value)) for name, value in one.items() if name != "problem"])
+        print_facts([(name, _shown(name, value)) for name, value in one.items() if name != "problem"])
     problems = [f"{one['place']}: {one['problem']}" for one in shown if one["problem"]]
     if not found:
         problems = ["holds no state of a samplerkit loader; save loader.state_dict()"]
@@ -56,3 +56,9 @@ def _looked_at(place: str, saved: dict[str, Any], loader: Loader | None) -> dict
         except SamplerkitError as error:
             verdict, problem = "whole, but does not fit the config", str(error)
     return {**told, "verdict": verdict, "problem": problem}
+
+
+def _shown(name: str, value: Any) -> str:
+    if name != "sections":
+        return str(value)
+    return ", ".join(f"{name} (version {section['version']})" for name, section in value.items()) or "none"

@@ -1,23 +1,32 @@
-"""The state of a delivery: where a run stands, as a small JSON value that is the same on every rank."""
+"""The state of a delivery: where a run stands, as a small JSON value that is the same on every rank.
+
+Schema 2 added the unit of the position and named sections. A state of schema 1 counts samples and has no
+sections; it loads for ever (`tests/data/states_1.json`).
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from samplerkit.errors import ArgumentValueError, StateError
 from samplerkit.loading.identity import BEHIND, digest, fingerprint
+from samplerkit.loading.sections import Section, require_known, require_sections
 from samplerkit.order.arguments import INT64_MAX, MOST_LANES
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of the state's fields; a newer one is refused."""
+
+UNITS = ("samples",)
+"""What a position may count."""
 
 COMPARED = ("algorithm", "seed", "dataset", "sampler", "tail", "num_shards")
 """The fields that must be the same in the run that loads a state; each can be allowed to differ."""
 
 _KEYWORD = "samplerkit"
+_SINCE_2 = {"unit", "sections"}
 
 # A position is held against the order that it is of.
 _INTEGERS = {
@@ -38,13 +47,15 @@ class State:
         algorithm: the id of the algorithm.
         seed: the seeds along the chain, outermost first.
         epoch: the epoch, from 0.
-        position: how many samples of the epoch's order all ranks together have received, pads not counted.
+        position: how many units of the epoch's order all ranks together have received, pads not counted.
         lanes: the number of lanes that the first start fixed.
         limit: the limit of samples that the first start fixed; None for all.
         tail: the loader's tail.
         dataset: the dataset in words, with a digest.
         sampler: the chain in words.
         num_shards: the number of shards of a distributed sampler below the root; None where there is none.
+        unit: what the position counts.
+        sections: what else a run has to know, by name: see `sections.py`.
     """
 
     algorithm: str
@@ -57,6 +68,8 @@ class State:
     dataset: str
     sampler: str
     num_shards: int | None
+    unit: str = "samples"
+    sections: Mapping[str, Section] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
@@ -81,7 +94,7 @@ class State:
 
         Raises:
             StateError: it is no state of a loader, damaged, or of a newer schema; or a field holds what no
-                run saves.
+                run saves; or it depends on a section that this version does not know.
         """
         if not isinstance(saved, Mapping) or not _is_text(saved.get(_KEYWORD), "loader"):
             raise StateError("state", "is not the state of a samplerkit loader", saved)
@@ -91,9 +104,10 @@ class State:
             raise StateError(
                 "schema", "is newer than this version reads", schema, SCHEMA, mend="update samplerkit"
             )
-        if type(schema) is not int or schema != SCHEMA:
+        if type(schema) is not int or schema < 1:
             raise StateError("schema", "is not known", schema, SCHEMA)
-        if set(values) != {"schema", *(field.name for field in fields(cls))}:
+        expected = {"schema", *(named.name for named in fields(cls))}
+        if set(values) != (expected - _SINCE_2 if schema == 1 else expected):
             raise StateError("state", "has missing or unknown fields", sorted(map(str, values)))
         for name, value in values.items():
             _require_plausible(name, value)
@@ -104,6 +118,7 @@ class State:
                 saved.get("checksum"),
                 mend="take an older checkpoint",
             )
+        require_known(values.get("sections", {}))
         del values["schema"]
         return cls(**{**values, "seed": tuple(values["seed"])})
 
@@ -135,6 +150,9 @@ class State:
                     here,
                     mend=f'if this is meant, say allow={{"{name}"}}',
                 )
+        if self.unit != current.unit:  # never allowed: a position in other units is another place
+            mend = "make the batches as they were made when the state was saved"
+            raise StateError("unit", "is another one in the saved state", self.unit, current.unit, mend=mend)
 
 
 def _require_plausible(name: str, value: Any) -> None:
@@ -148,10 +166,18 @@ def _require_plausible(name: str, value: Any) -> None:
         if not least <= value <= most:
             raise StateError(name, f"must be in [{least}, {most}]", value)
     elif name == "seed":
-        if not isinstance(value, list | tuple) or any(type(seed) is not int for seed in value):
-            raise StateError(name, "must be a list of integers", value)
+        _require_seeds(value)
+    elif name == "sections":
+        require_sections(value)
     elif name != "schema" and not isinstance(value, str):
         raise StateError(name, "must be a text", value)
+    elif name == "unit" and value not in UNITS:
+        raise StateError(name, "is not known to this version", value, UNITS[0], mend="update samplerkit")
+
+
+def _require_seeds(value: Any) -> None:
+    if not isinstance(value, list | tuple) or any(type(seed) is not int for seed in value):
+        raise StateError("seed", "must be a list of integers", value)
 
 
 def _is_text(value: Any, text: str) -> bool:

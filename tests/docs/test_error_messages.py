@@ -16,6 +16,7 @@ import torch
 
 import samplerkit as sk
 from samplerkit.loading.agreement import Agreement
+from samplerkit.loading.state import _checksum
 from samplerkit.loading.world import detect_world
 from samplerkit.storage.tar.index.arrays import Column, read_arrays, write_arrays
 
@@ -179,6 +180,12 @@ def config(**sections):
     return sk.load_config({"dataset": {"kind": "layout", "sizes": [10, 10]}, **sections})
 
 
+def newer(**fields):
+    """A state as a newer version might save it: whole, its checksum fits."""
+    body = {name: value for name, value in saved().items() if name not in {"samplerkit", "checksum"}} | fields
+    return {"samplerkit": "loader", **body, "checksum": _checksum(body)}
+
+
 MINE = {
     "state: dataset": lambda _: loader(41).load_state_dict(saved()),
     "state: sampler": lambda _: loader(sampler=sk.SequentialSampler()).load_state_dict(
@@ -189,6 +196,8 @@ MINE = {
     "state: num_shards": lambda _: loader(**chain(ONE)).load_state_dict(saved(**chain(sk.World(2, 0)))),
     "state: checksum": lambda _: loader().load_state_dict({**saved(), "position": 8}),
     "state: schema": lambda _: loader().load_state_dict({**saved(), "schema": 99}),
+    "state: ledger": lambda _: loader().load_state_dict(newer(sections={"ledger": {"version": 1}})),
+    "state: unit": lambda _: loader().load_state_dict(newer(unit="tokens")),
     "state: state: is not": lambda _: loader().load_state_dict({"loader": saved()}),
     "state: position": lambda _: loader(20).load_state_dict(saved(step=9), allow={"dataset"}),
     "state: state: cannot": lambda _: in_the_loop(),

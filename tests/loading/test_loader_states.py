@@ -15,7 +15,7 @@ import torch.distributed.checkpoint
 import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
 from samplerkit.compat.torch import DistributedSampler
-from samplerkit.loading.state import _checksum
+from samplerkit.loading.state import State, _checksum
 from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
 
 
@@ -112,7 +112,8 @@ def test_a_state_of_another_run_is_refused_by_field_and_can_be_allowed(field):
         (lambda state: {**state, "checksum": None}, "checksum"),
         (lambda state: {k: v for k, v in state.items() if k != "lanes"}, "missing or unknown"),
         (lambda state: {**state, "more": 1}, "missing or unknown"),
-        (lambda state: changed(state, schema=2), "newer"),
+        (lambda state: changed(state, schema=3), "newer"),
+        (lambda state: changed(state, schema=1), "missing or unknown"),
         (lambda state: changed(state, schema=0), "not known"),
         (lambda state: changed(state, position=11), "outside of an order of 10"),
         (lambda state: changed(state, position=-1), "outside of an order of 10"),
@@ -162,6 +163,59 @@ def test_a_state_of_wrong_values_with_a_fitting_checksum_is_refused_by_field(tmp
     assert fields == set(state)
 
 
+DAMAGED_SECTIONS = {
+    "no mapping": ["ledger"],
+    "a section that is no mapping": {"ledger": [1]},
+    "a number for a name": {3: {"version": 1}},
+    "no version": {"ledger": {"edits": []}},
+    "a version of 0": {"ledger": {"version": 0}},
+    "a bool for a version": {"ledger": {"version": True}},
+    "a text for optional": {"ledger": {"version": 1, "optional": "no"}},
+}
+
+
+@pytest.mark.parametrize("sections", DAMAGED_SECTIONS.values(), ids=DAMAGED_SECTIONS.keys())
+def test_damaged_sections_are_refused(sections):
+    with pytest.raises(sk.StateError) as caught:
+        numbers_loader().load_state_dict(changed(numbers_loader().state_dict(step=1), sections=sections))
+    assert caught.value.field == "sections"
+
+
+def test_a_section_that_is_not_known_is_refused_by_name_but_where_it_is_optional():
+    state = numbers_loader().state_dict(step=1)
+    ledger = {"version": 1, "edits": [[3, "web", 0.5]]}
+    with pytest.raises(sk.StateError, match="update samplerkit") as caught:
+        numbers_loader().load_state_dict(changed(state, sections={"ledger": ledger}))
+    assert caught.value.field == "ledger"
+    resumed = numbers_loader()
+    resumed.load_state_dict(changed(state, sections={"ledger": {**ledger, "optional": True}}))
+    assert resumed.state_dict() == state
+
+
+def test_a_section_of_a_newer_version_is_refused_and_an_older_one_is_read(monkeypatch):
+    monkeypatch.setattr("samplerkit.loading.sections.KNOWN", {"ledger": 2})
+    state = numbers_loader().state_dict(step=1)
+    for version in (1, 2):
+        saved = State.from_dict(changed(state, sections={"ledger": {"version": version}}))
+        assert saved.sections == {"ledger": {"version": version}}
+        assert State.from_dict(saved.to_dict()) == saved
+    with pytest.raises(sk.StateError, match="ledger"):
+        State.from_dict(changed(state, sections={"ledger": {"version": 3}}))
+
+
+def test_a_position_in_another_unit_is_refused_and_cannot_be_allowed(monkeypatch):
+    state = changed(numbers_loader().state_dict(step=1), unit="batches")
+    with pytest.raises(sk.StateError, match="not known") as caught:
+        numbers_loader().load_state_dict(state)
+    assert caught.value.field == "unit"
+    monkeypatch.setattr("samplerkit.loading.state.UNITS", ("samples", "batches"))
+    with pytest.raises(sk.StateError, match="another one in the saved state") as caught:
+        numbers_loader().load_state_dict(state)
+    assert (caught.value.field, caught.value.saved, caught.value.current) == ("unit", "batches", "samples")
+    with pytest.raises(sk.ArgumentValueError):
+        numbers_loader().load_state_dict(state, allow={"unit"})
+
+
 def test_a_shard_that_is_dealt_below_the_root_is_not_in_the_state():
     def loader(rank):
         chain = sk.SequentialSampler()
@@ -173,7 +227,8 @@ def test_a_shard_that_is_dealt_below_the_root_is_not_in_the_state():
     assert len({loader(rank).fingerprint for rank in range(3)}) == 1
     # So it was saved before, by rank 1 for itself.
     named = {**states[0], "sampler": states[0]["sampler"].replace("shard_id=null", "shard_id=1")}
-    saved = {**named, "checksum": "b7aea6ad13426322"}
+    body = {name: value for name, value in named.items() if name not in ("unit", "sections")}
+    saved = {**body, "schema": 1, "checksum": "b7aea6ad13426322"}
     resumed = loader(1)
     resumed.load_state_dict(saved)
     assert resumed.state_dict() == states[0]
