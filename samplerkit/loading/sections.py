@@ -1,8 +1,8 @@
 """The named sections of a state: what a run has to know beside its position, such as how batches are made.
 
-A section is a mapping of JSON values with a `version` of its own. Where there is none, all is as it was before
-there were sections. One that says `"optional": true` may be passed over by a version that does not know it; on
-any other one the position depends, so that a state with it is refused by name.
+A section is a mapping of JSON values with a `version` of its own. Where there is none, all is as it was
+before there were sections. One that says `"optional": true` may be passed over by a version that does not
+know it. On any other one the position depends, so that a state with it is refused by name.
 """
 
 from __future__ import annotations

@@ -1,0 +1,301 @@
+"""One machine drives the one cursor through all of its users, by the same rules, beside one model.
+
+The law: what was handed out is what a state counts; what comes after it is the rest of the order, and then
+the next epoch; and every rank says the same state. More of it:
+`pytest -m campaign tests/loading/test_cursor_machine.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+from samplerkit.compat.torch import DistributedSampler, distributed
+from samplerkit.loading.device.loader import DeviceLoader
+from tests.compat.partially_shuffle_files import make_dataset, make_sampler
+from tests.loading.saved_states import as_list, taken
+
+SIZE = 13
+
+
+class Numbers:
+    def __len__(self):
+        return SIZE
+
+    def __getitem__(self, index):
+        return index
+
+
+class User(NamedTuple):
+    """One reader of epochs, and which of the three choices it made.
+
+    Args:
+        make: of the rank of two ranks, and the files of the machine.
+        ranks: how many there are; 1 where a user knows no ranks.
+        stays: whether its epoch stays until it is set.
+        waits: whether `set_epoch` in a loop waits for its end, and a second iterator ends the first.
+        goes_on: whether a loop that was left goes on.
+        closes: whether it has `close`.
+    """
+
+    make: Any
+    ranks: int = 2
+    stays: bool = False
+    waits: bool = False
+    goes_on: bool = False
+    closes: bool = False
+
+
+def loader(rank, **options):
+    options = {"batch_size": 2, "world": sk.World(2, rank), "collate_fn": as_list, **options}
+    return sk.Loader(Numbers(), sk.RandomSampler(seed=3), **options)
+
+
+def torch_sampler(rank, ranks=2):
+    return sk.TorchSampler(sk.RandomSampler(seed=3), SIZE, sk.World(ranks, rank))
+
+
+USERS = {
+    "Loader": User(lambda rank, _: loader(rank), waits=True, closes=True),
+    "Loader that goes on": User(
+        lambda rank, _: loader(rank, after_break="continue"), waits=True, goes_on=True, closes=True
+    ),
+    "Loader that drops": User(lambda rank, _: loader(rank, tail="drop"), waits=True, closes=True),
+    "Loader that runs ahead": User(lambda rank, _: loader(rank, run_ahead=True), waits=True, closes=True),
+    "TorchSampler": User(lambda rank, _: torch_sampler(rank)),
+    "TorchBatchSampler": User(lambda rank, _: sk.TorchBatchSampler(torch_sampler(rank), 2)),
+    "torch's DistributedSampler": User(lambda rank, _: DistributedSampler(range(SIZE), 2, rank), stays=True),
+    "torch's, with drop_last": User(
+        lambda rank, _: DistributedSampler(range(SIZE), 2, rank, drop_last=True), stays=True
+    ),
+    "torch's, our order": User(
+        lambda rank, _: DistributedSampler(range(SIZE), 2, rank, algorithm="samplerkit-1"), stays=True
+    ),
+    "any torch sampler": User(lambda rank, _: distributed(list(range(SIZE)), 2, rank), stays=True),
+    "PartiallyShuffle": User(
+        lambda rank, files: make_sampler(files, 2, rank, shuffle_buffer=4, batch_size=2), closes=True
+    ),
+    "DeviceLoader over Loader": User(
+        lambda rank, _: DeviceLoader(loader(rank), "cpu"), waits=True, closes=True
+    ),
+    "DeviceLoader over DataLoader": User(
+        lambda _, __: DeviceLoader(
+            DataLoader(range(SIZE), 2, sampler=torch_sampler(0, 1), collate_fn=as_list), "cpu"
+        ),
+        ranks=1,
+        waits=True,
+        closes=True,
+    ),
+}
+
+
+class CursorMachine(RuleBasedStateMachine):
+    """The ranks of a job in lock step, beside an epoch, the items read of it, and what was asked for."""
+
+    files: Any = None
+
+    @initialize(name=st.sampled_from(sorted(USERS)))
+    def start(self, name):
+        self.user = USERS[name]
+        self.epochs: dict[int, list[Any]] = {}
+        self.saved: list[Any] = []
+        self.is_told = False
+        self.stand(0, 0)
+        self.readers = self.made()
+
+    def made(self):
+        return [self.user.make(rank, self.files) for rank in range(self.user.ranks)]
+
+    def items(self, epoch):
+        """What each rank gets in an epoch, from readers of which nothing else was ever asked."""
+        if epoch not in self.epochs:
+            fresh = self.made()
+            for reader in fresh:
+                reader.set_epoch(epoch)
+            self.epochs[epoch] = [[taken(item) for item in reader] for reader in fresh]
+            for reader in fresh:
+                self.close(reader)
+        return self.epochs[epoch]
+
+    def close(self, reader):
+        if self.user.closes:
+            reader.close()
+
+    def stand(self, epoch, at):
+        """The model: an epoch, and how many items of it were read; no iteration is under way."""
+        self.epoch, self.at = epoch, at
+        self.start_at, self.is_finished = at, False
+        self.iterators: list[Any] | None = None
+        self.asked: int | None = None
+
+    @property
+    def following(self):
+        if self.asked is not None:
+            return self.asked
+        return self.epoch + (self.is_told or not self.user.stays)
+
+    @property
+    def is_over(self):
+        return self.at == len(self.items(self.epoch)[0]) > 0
+
+    @property
+    def place(self):
+        return (self.following, 0) if self.is_over or self.is_finished else (self.epoch, self.at)
+
+    def leave(self, *, at_its_end=False):
+        """An iteration is over, whichever way."""
+        if at_its_end or (self.is_over and self.at > self.start_at):
+            if self.user.stays:
+                self.stand(self.epoch, 0)
+                self.is_finished = True
+            else:
+                self.stand(self.following, 0)
+        elif self.asked not in {None, self.epoch}:
+            self.stand(self.asked, 0)
+        else:
+            self.iterators, self.asked = None, None
+
+    def begin(self):
+        self.leave()
+        if self.at > self.start_at and not self.user.goes_on:
+            self.at = 0
+        self.start_at, self.is_finished = self.at, False
+        self.iterators = [iter(reader) for reader in self.readers]
+
+    def read(self, count):
+        """Reads some items of every rank; tells whether the epoch went on for so many."""
+        for _ in range(count):
+            received = [next(iterator, None) for iterator in self.iterators]
+            expected = [items[self.at : self.at + 1] for items in self.items(self.epoch)]
+            if received == [None] * len(received):
+                assert expected == [[]] * len(received)
+                return False
+            assert [[taken(item)] for item in received] == expected
+            self.at += 1
+        return True
+
+    @rule(count=st.integers(1, 4))
+    def take(self, count):
+        if self.iterators is None:
+            self.begin()
+        if not self.read(count):
+            self.leave(at_its_end=True)
+
+    @rule()
+    def take_to_the_last(self):
+        """A reader that counts, and does not ask for the end."""
+        if self.iterators is None:
+            self.begin()
+        assert self.read(len(self.items(self.epoch)[0]) - self.at)
+
+    @rule()
+    def finish(self):
+        if self.iterators is None:
+            self.begin()
+        assert not self.read(SIZE + 1)
+        self.leave(at_its_end=True)
+
+    @precondition(lambda self: self.iterators is not None)
+    @rule()
+    def leave_early(self):
+        iterators, before = self.iterators, self.place
+        for iterator in iterators:
+            iterator.close()
+        if self.user.waits:
+            self.leave()
+        else:
+            self.iterators = None
+        # A sampler whose epoch is over by counting moves when it is asked next; what it says is the same.
+        assert self.user.waits or self.place == before
+
+    @precondition(lambda self: self.iterators is not None)
+    @rule()
+    def a_second_iterator(self):
+        old = self.iterators
+        self.begin()
+        assert self.read(1)
+        before = self.at
+        for iterator in old:
+            if self.user.waits:
+                with pytest.raises((sk.StateError, StopIteration)):
+                    next(iterator)
+            else:
+                next(iterator, None)
+        assert self.at == before  # and `save` finds that it counted for nobody
+        self.save()
+
+    @precondition(lambda self: self.user.closes)
+    @rule()
+    def close_all(self):
+        for reader in self.readers:
+            reader.close()
+        if self.iterators is not None:
+            if self.user.waits:
+                self.leave()
+            else:
+                self.iterators = None
+
+    @rule(epoch=st.integers(0, 2))
+    def set_epoch(self, epoch):
+        for reader in self.readers:
+            reader.set_epoch(epoch)
+        self.is_told = True
+        if self.user.waits and self.iterators is not None:
+            self.asked = epoch
+        elif epoch != self.epoch or self.is_finished or (self.is_over and self.at > self.start_at):
+            self.stand(epoch, 0)
+
+    @rule()
+    def save(self):
+        states = [reader.state_dict() for reader in self.readers]
+        assert states == [states[0]] * len(states)
+        text = json.dumps(states[0])
+        assert len(text) < 4096
+        assert states[0]["epoch"] == self.place[0]
+        self.saved.append((text, *self.place, self.is_told))
+
+    @precondition(lambda self: self.saved)
+    @rule(which=st.integers(0, 9))
+    def load_into_fresh_ones(self, which):
+        text, epoch, at, _ = self.saved[which % len(self.saved)]
+        for reader in self.readers:
+            self.close(reader)
+        self.readers, self.is_told = self.made(), False
+        for reader in self.readers:
+            reader.load_state_dict(json.loads(text))
+        self.stand(epoch, at)
+        self.save()
+        assert self.saved.pop()[0] == text
+
+    def teardown(self):
+        for reader in getattr(self, "readers", ()):
+            self.close(reader)
+
+
+COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
+
+# What stays until it is set warns where nobody sets it.
+pytestmark = pytest.mark.filterwarnings("ignore:.*set_epoch")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _files(tmp_path_factory):
+    CursorMachine.files = make_dataset(tmp_path_factory.mktemp("files"), [5, SIZE - 5])
+
+
+TestCursorMachine = CursorMachine.TestCase
+TestCursorMachine.settings = settings(max_examples=25, stateful_step_count=20, **COMMON)
+
+
+@pytest.mark.campaign
+class TestCursorMachineAtLength(CursorMachine.TestCase):
+    """The same, with more examples of more calls."""
+
+    settings = settings(max_examples=600, stateful_step_count=40, **COMMON)
