@@ -11,18 +11,27 @@ import random
 import shutil
 import signal
 import struct
+import tempfile
 import threading
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
 
-from samplerkit.errors import ArgumentValueError
+from samplerkit.errors import ArgumentValueError, WorkerError
 from samplerkit.order import arguments
 
 _PERSON = b"samplerkit"
 
 _FOLDER_OF = "samplerkit_tempdir_of"
+
+_PREFIX = "pymp-"
+_LONGEST_BASE = 107 - len(f"/{_PREFIX}01234567/listener-01234567")
+"""Bytes of a folder in which the sockets of `multiprocessing` can be: the path of one has 107 at most."""
+
+_SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # each process makes a folder of its own there
+"""Where such a folder is made when that for temporary files has too long a name."""
 
 
 def sample_rng(seed: int, epoch: int, sample: int) -> np.random.Generator:
@@ -74,11 +83,31 @@ def prepare_for_workers() -> None:
 
     A worker's own would stay behind when the worker is killed. One that a process has from the one that
     started it is not its own: what is left of the job goes on using it.
+
+    Raises:
+        WorkerError: the temporary folder has too long a name for sockets, and there is no other one.
     """
     config = _process_config()
     if config.get("tempdir") is None:
-        multiprocessing.util.get_temp_dir()
+        config["tempdir"] = _made_for_sockets()
         config[_FOLDER_OF] = os.getpid()
+        multiprocessing.util.Finalize(None, _remove_folder, (config["tempdir"],), exitpriority=-100)
+
+
+def _made_for_sockets() -> str:
+    # Workers that meet a longer name end in the middle of a batch, and the loop waits for them.
+    wanted = tempfile.gettempdir()
+    for base in (wanted, *_SHORT_FOLDERS):
+        if len(os.fsencode(base)) <= _LONGEST_BASE:
+            with suppress(OSError):
+                return tempfile.mkdtemp(prefix=_PREFIX, dir=base)
+    problem = f"is no folder for the sockets of workers, whose path may have {_LONGEST_BASE} bytes"
+    raise WorkerError("TMPDIR", problem, wanted, mend="set TMPDIR to a shorter one that can be written to")
+
+
+def _remove_folder(folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    _process_config()["tempdir"] = None
 
 
 def _process_config() -> dict[str, Any]:

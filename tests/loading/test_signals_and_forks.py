@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import samplerkit as sk
+from tests.jobs import ended
 
 ROOT = Path(__file__).parents[2]
 
@@ -173,6 +174,33 @@ def test_nothing_is_left_in_the_temporary_folder(tmp_path, end, options):
             time.sleep(0.01)
     assert workers
     assert list(tmp_path.iterdir()) == []
+
+
+TENSORS = """
+import torch, samplerkit as sk
+from samplerkit.loading import worker
+if {has_none}:
+    worker._SHORT_FOLDERS = ()
+try:
+    with sk.Loader(torch.arange(100.0), sk.SequentialSampler(), batch_size=10, num_workers=2) as loader:
+        print(sum(float(batch.sum()) for batch in loader))
+except sk.WorkerError as error:
+    print(error.place, error.mend)
+"""
+
+
+@pytest.mark.parametrize(
+    ("has_none", "printed"),
+    [(False, "4950.0\n"), (True, "TMPDIR set TMPDIR to a shorter one that can be written to\n")],
+    ids=["a short folder is there", "no short folder is there"],
+)
+def test_a_long_name_of_the_temporary_folder_hangs_no_loop(tmp_path, has_none, printed):
+    folder = tmp_path / ("x" * max(1, 93 - len(str(tmp_path))))
+    folder.mkdir()
+    script = TENSORS.format(has_none=has_none)
+    code, told, errors = ended("-c", script, seconds=60, TMPDIR=str(folder))
+    assert (code, told) == (0, printed), errors
+    assert list(folder.iterdir()) == []
 
 
 REQUEUED = """
