@@ -6,7 +6,7 @@ import math
 import os
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, BinaryIO, Final, final
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.paths import opened
+from samplerkit.storage.unpacking import most_unpacked
 
 _CHUNK_BYTES = 1 << 20
 _MOST_DEFLATED = 1032
@@ -29,6 +30,8 @@ class NpzReader:
 
     Args:
         keys: the arrays to read; None for all.
+        max_unpacked_bytes: what the arrays of a file may unpack to, in all. None for 200 times its size, or
+            1 GiB if that is more.
 
     Example:
         >>> import os, tempfile
@@ -39,6 +42,7 @@ class NpzReader:
     """
 
     keys: tuple[str, ...] | None = None
+    max_unpacked_bytes: int | None = field(default=None, repr=False)
 
     def __call__(self, path: str) -> dict[str, Array]:
         """Reads the arrays of a file."""
@@ -46,7 +50,11 @@ class NpzReader:
             with opened(path) as file, np.load(file, allow_pickle=False) as arrays:
                 if not isinstance(arrays, np.lib.npyio.NpzFile):
                     raise DatasetError(path, "is no npz file", mend="read it with 'npy'")
-                return {key: arrays[key] for key in self._chosen(arrays.files, path)}
+                chosen = self._chosen(arrays.files, path)
+                entries = [] if arrays.zip is None else arrays.zip.infolist()
+                members = {entry.filename.removesuffix(".npy"): entry for entry in entries}
+                self._check_size([members[key] for key in chosen], os.fstat(file.fileno()).st_size, path)
+                return {key: arrays[key] for key in chosen}
         except MemoryError:
             self.count(path)  # says so if the file claims more than it holds
             raise
@@ -63,6 +71,17 @@ class NpzReader:
         if len(set(lengths.values())) != 1:
             raise DatasetError(path, "must hold arrays of one length", lengths)
         return next(iter(lengths.values()))
+
+    def _check_size(self, members: list[zipfile.ZipInfo], packed: int, path: str) -> None:
+        """Looks before anything is unpacked: zipfile gives no more of a member than its entry says."""
+        most = most_unpacked(packed, self.max_unpacked_bytes)
+        if sum(map(_most_bytes, members)) > most:
+            raise DatasetError(
+                path,
+                f"unpacks to more than {most} bytes (max_unpacked_bytes), as a file does that is made to "
+                "fill memory",
+                mend="if you trust it, say NpzReader(max_unpacked_bytes=...), or store it uncompressed",
+            )
 
     def _chosen(self, there: list[str], path: str) -> list[str]:
         missing = sorted(set(self.keys or ()) - set(there))

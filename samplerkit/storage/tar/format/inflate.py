@@ -5,13 +5,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 
+from samplerkit.storage.unpacking import most_unpacked
+
 _PIECE = 1 << 20
-
-RATIO = 200
-"""How many times as large as what is packed may be what it unpacks to, unless a limit is said,"""
-
-FLOOR = 1 << 30
-"""and the bytes that it may be in any case: zeros alone shrink a thousandfold, and no data do."""
 
 _FIELD_FLOOR = 1 << 28
 
@@ -50,7 +46,7 @@ def most_in_memory(packed: int) -> int:
         >>> most_in_memory(1000), most_in_memory(10_000_000)
         (268435456, 2000000000)
     """
-    return max(_FIELD_FLOOR, RATIO * packed)
+    return most_unpacked(packed, floor=_FIELD_FLOOR)
 
 
 def inflated(read: Callable[[int], bytes], most: int | None = None) -> Iterator[bytes]:
@@ -91,7 +87,7 @@ def inflated(read: Callable[[int], bytes], most: int | None = None) -> Iterator[
             offset += len(piece) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
             piece = unpacker.unconsumed_tail
             unpacked += len(data)
-            limit = max(FLOOR, RATIO * offset) if most is None else most
+            limit = most_unpacked(offset, most)
             if unpacked > limit:
                 raise TooLargeError(limit)
             if data:
