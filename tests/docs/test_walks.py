@@ -1,0 +1,77 @@
+"""The walks of the contributing page are gone: each file is entered, in the order that the page tells."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import samplerkit as sk
+
+PACKAGE = Path(sk.__file__).parent
+PAGE = (PACKAGE.parent / "docs" / "contributing.md").read_text(encoding="utf-8")
+
+
+def told(title):
+    """The files of a walk, as the page numbers them."""
+    section = PAGE.partition(f"### {title}\n")[2].partition("\n#")[0]
+    return re.findall(r"^\d+\. `([\w/]+\.py)`", section, re.MULTILINE)
+
+
+def entered(run):
+    """The files of the package whose functions are called meanwhile, each once, in the order of the calls."""
+    files = {}
+
+    def note(frame, event, _):
+        if event == "call":
+            files.setdefault(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    paths = [Path(file) for file in files if Path(file).is_relative_to(PACKAGE)]
+    return [path.relative_to(PACKAGE).as_posix() for path in paths]
+
+
+def loader():
+    return sk.Loader(range(100), sk.RandomSampler(seed=7), batch_size=4)
+
+
+def from_a_key():
+    return lambda: sk.Config.from_yaml("sampler: {kind: random, seed: 7}")
+
+
+def from_an_epoch():
+    batches = loader()
+    return lambda: next(iter(batches))
+
+
+def from_a_state():
+    batches, state = loader(), loader().state_dict(step=3)
+    return lambda: batches.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("title", "begin", "most"),
+    [
+        ("From a config key to its constructor", from_a_key, 8),
+        ("From an epoch to a batch", from_an_epoch, 12),
+        ("From a saved state to the next batch", from_a_state, 4),
+    ],
+)
+def test_a_walk_enters_its_files_in_the_order_that_is_told(title, begin, most):
+    begin()()  # what is imported or computed once is not on the way
+    walk, way = told(title), entered(begin())
+    assert 4 <= len(walk) <= most
+    assert walk == [file for file in way if file in walk]
+
+
+def test_a_walk_in_another_order_is_noticed():
+    walk = told("From a config key to its constructor")
+    swapped = [walk[1], walk[0], *walk[2:]]
+    assert swapped != [file for file in entered(from_a_key()) if file in swapped]
