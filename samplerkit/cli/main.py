@@ -14,7 +14,7 @@ from samplerkit import __version__
 from samplerkit.cli.at import at
 from samplerkit.cli.check import check
 from samplerkit.cli.demo.command import demo
-from samplerkit.cli.demo.errors import LaunchError
+from samplerkit.cli.demo.launch import LaunchError
 from samplerkit.cli.plan import plan
 from samplerkit.cli.plot import plot
 from samplerkit.cli.schema import schema

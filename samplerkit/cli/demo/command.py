@@ -15,14 +15,12 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from samplerkit.cli.demo.configs import MODES, config_path, write_configs
-from samplerkit.cli.demo.data import write_digits
-from samplerkit.cli.demo.events import Training
+from samplerkit.cli.demo import ledger
+from samplerkit.cli.demo.data import EPOCHS, MODES, config_path, write_configs, write_digits
 from samplerkit.cli.demo.launch import run_job
 from samplerkit.cli.demo.resume import resume_demo
 from samplerkit.cli.demo.rows import Row, explain, verdict
-from samplerkit.cli.demo.train import EPOCHS
-from samplerkit.cli.demo.view import DemoView, JsonView, LiveView, PlainView
+from samplerkit.cli.demo.view import DemoView, JsonView, LiveView
 from samplerkit.config.config import load_config
 from samplerkit.order.shuffle import Shuffle
 
@@ -68,8 +66,8 @@ def demo(
                 "a temporary folder." if keep is None else str(folder),
                 num_samples,
             )
-            rows, device = _trained(folder, scratch, seeds, view)
-            view.end(explain(rows), rows, device, time.monotonic() - started)
+            rows, device = _trained(folder, scratch, seeds, num_samples, view)
+            view.end(explain(rows), [*rows.values()], device, time.monotonic() - started)
     failed = verdict(rows)
     if failed:
         typer.echo(f"samplerkit demo: {failed}", err=True)
@@ -90,24 +88,34 @@ def _view(as_json: bool, seeds: int) -> DemoView:
     if as_json:
         return JsonView()
     console = Console()
-    return LiveView(console, EPOCHS * seeds * len(MODES)) if console.is_terminal else PlainView()
+    return LiveView(console, EPOCHS * seeds * len(MODES)) if console.is_terminal else DemoView()
 
 
-def _trained(folder: Path, scratch: Path, seeds: int, view: DemoView) -> tuple[dict[str, Row], str]:
+def _trained(
+    folder: Path, scratch: Path, seeds: int, num_samples: int, view: DemoView
+) -> tuple[dict[str, Row], str]:
+    """Runs the job; gives the rows by mode, and the device."""
     rows: dict[str, Row] = {}
-    trainings: list[Training] = []
-    program = ["samplerkit.cli.demo.rank", str(folder), str(seeds)]
-    with closing(run_job(program, NUM_RANKS, scratch)) as events:
+    accuracies: list[float] = []
+    device = ""
+    job = run_job(NUM_RANKS, scratch, folder, "modes", scratch, seeds)
+    with closing(job) as events:
         for event in events:
             if event["event"] == "epoch":
                 view.epoch(event["mode"])
                 continue
-            trainings.append(Training.from_event(event))
-            mine = [training for training in trainings if training.mode == trainings[-1].mode]
-            if len(mine) == seeds:
-                rows[mine[0].mode] = Row.of(mine)
-                view.row(rows[mine[0].mode])
-    return rows, trainings[0].device
+            accuracies.append(event["accuracy"])
+            device = event["device"]
+            if len(accuracies) == seeds:
+                mode = Shuffle(event["mode"])
+                received = [
+                    [ledger.lines(scratch, f"{mode.value}-{seed}", rank) for rank in range(NUM_RANKS)]
+                    for seed in range(seeds)
+                ]
+                rows[mode.value] = Row.of(mode, accuracies, received, num_samples)
+                view.row(rows[mode.value])
+                accuracies.clear()
+    return rows, device
 
 
 @contextmanager

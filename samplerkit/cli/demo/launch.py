@@ -12,22 +12,35 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
-from samplerkit.cli.demo.errors import LaunchError
+from samplerkit.errors import SamplerkitError
 
 _SECONDS_TO_END = 5
 _LOG_LINES = 30
 
 
-def run_job(program: list[str], num_ranks: int, scratch: Path) -> Generator[dict[str, Any]]:
+class LaunchError(SamplerkitError, RuntimeError):
+    """The job that a command launched failed; `report` is what the job said of it."""
+
+    def __init__(self, place: str, problem: str, *, report: str, mend: str = "") -> None:
+        super().__init__(place, problem, mend=mend)
+        self.report = report
+
+
+def tell(**event: Any) -> None:
+    """Says something to the command that launched this job, as rank 0 does: one JSON object a line."""
+    # One call, so that the line arrives in one piece; flushed, so that it arrives now.
+    print(json.dumps(event), flush=True)  # noqa: T201  # stdout is the channel here, not a screen
+
+
+def run_job(num_ranks: int, scratch: Path, *arguments: Any) -> Generator[dict[str, Any]]:
     """Runs a job and yields what rank 0 tells, as it tells it.
 
     Closing the iterator ends the job, so close it (`contextlib.closing`) where an exception may come between.
 
     Args:
-        program: the module that each rank runs, and its arguments; the first is a folder for the traceback
-            of a rank that fails, which is added here.
         num_ranks: processes of the job.
         scratch: for logs and reports; whoever gives it deletes it.
+        arguments: of each rank: the folder, and its work.
 
     Raises:
         LaunchError: a rank or torchrun failed.
@@ -35,14 +48,20 @@ def run_job(program: list[str], num_ranks: int, scratch: Path) -> Generator[dict
     reports, temporary, log_path = scratch / "reports", scratch / "temporary", scratch / "torchrun.log"
     reports.mkdir(parents=True)
     temporary.mkdir()
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+    launcher += ["--nproc-per-node", str(num_ranks)]
+    # Ranks of one thread each; gloo on loopback, which works without a network and a resolvable host
+    # name; torchrun's temporary files where we delete them.
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    ours = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": loopback, "TMPDIR": str(temporary)}
     with log_path.open("w", encoding="utf-8") as log:
         process = subprocess.Popen(  # noqa: S603  # our own program, without a shell
-            _command(program, num_ranks, reports),
+            [*launcher, "-m", "samplerkit.cli.demo.rank", str(reports), *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env=_environment(temporary),
+            env={**os.environ, **ours},
             start_new_session=True,  # Ctrl-C reaches the command alone, which ends the job in order
         )
     try:
@@ -52,21 +71,6 @@ def run_job(program: list[str], num_ranks: int, scratch: Path) -> Generator[dict
         _end(process)
     if code:
         raise _failure(code, reports, log_path)
-
-
-def _command(program: list[str], num_ranks: int, reports: Path) -> list[str]:
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-    module, *arguments = program
-    ranks = ["--nproc-per-node", str(num_ranks)]
-    return [sys.executable, *launcher, *ranks, "-m", module, str(reports), *arguments]
-
-
-def _environment(temporary: Path) -> dict[str, str]:
-    # Ranks of one thread each; gloo on loopback, which works without a network and a resolvable host
-    # name; torchrun's temporary files where we delete them.
-    loopback = "lo0" if sys.platform == "darwin" else "lo"
-    ours = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": loopback, "TMPDIR": str(temporary)}
-    return {**os.environ, **ours}
 
 
 def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:

@@ -8,17 +8,16 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from samplerkit.cli.demo.data import write_digits
-from samplerkit.cli.demo.errors import LaunchError
-from samplerkit.cli.demo.launch import run_job
-from samplerkit.cli.demo.resume_rank import EPOCHS, GLOBAL_BATCH, SAVED_EVERY
+from samplerkit.cli.demo import ledger
+from samplerkit.cli.demo.data import GLOBAL_BATCH, SAVED_EVERY, write_digits
+from samplerkit.cli.demo.data import RESUMED_EPOCHS as EPOCHS
+from samplerkit.cli.demo.launch import LaunchError, run_job
 
 FIRST_RANKS, SECOND_RANKS = 3, 2
 KILLED_IN = 43
@@ -27,13 +26,7 @@ KILLED_IN = 43
 
 @dataclass(frozen=True)
 class RunCounts:
-    """What the training loops of one run received.
-
-    Args:
-        ranks: processes of the run.
-        received: samples, pads not counted.
-        replayed: how many of those came after the last checkpoint and so came again in the next run.
-    """
+    """What one run received; what is `replayed` came after the last checkpoint, and so came again."""
 
     ranks: int
     received: int
@@ -42,14 +35,7 @@ class RunCounts:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What both runs together delivered, relative to the checkpoint between them.
-
-    Args:
-        runs: each run.
-        delivered: samples up to the checkpoint and from it on.
-        lost: samples of an epoch that were not delivered.
-        repeated: samples that were delivered more than once in an epoch.
-    """
+    """What both runs together delivered, relative to the checkpoint between them."""
 
     runs: tuple[RunCounts, ...]
     delivered: int
@@ -60,11 +46,6 @@ class Ledger:
 def resume_demo(folder: Path, scratch: Path, *, as_json: bool) -> None:
     """Runs the job twice, and prints what was delivered, lost and repeated.
 
-    Args:
-        folder: for data, ledgers and the checkpoint.
-        scratch: for logs.
-        as_json: print one JSON object in place of the table.
-
     Raises:
         LaunchError: a run failed in another way than by the kill.
     """
@@ -72,11 +53,10 @@ def resume_demo(folder: Path, scratch: Path, *, as_json: bool) -> None:
     (folder / "data").mkdir(parents=True, exist_ok=True)
     for left in (*folder.glob("*.jsonl"), *folder.glob("checkpoint.*")):
         left.unlink()
-    sizes = write_digits(folder / "data")
-    (folder / "sizes.json").write_text(json.dumps(sizes), encoding="utf-8")
+    total = sum(write_digits(folder / "data"))
     console = Console(stderr=as_json)
     console.print(
-        f"Handwritten digits: {sum(sizes):,} samples, {EPOCHS} epochs, {GLOBAL_BATCH} samples a step, a "
+        f"Handwritten digits: {total:,} samples, {EPOCHS} epochs, {GLOBAL_BATCH} samples a step, a "
         f"checkpoint of network, optimizer and loader every {SAVED_EVERY} steps."
     )
     console.print(f"Run 1: {FIRST_RANKS} ranks. In step {KILLED_IN} the last one is killed by SIGKILL ...")
@@ -89,31 +69,23 @@ def resume_demo(folder: Path, scratch: Path, *, as_json: bool) -> None:
     )
     console.print(f"Run 2: {SECOND_RANKS} ranks go on from it ...")
     accuracy = _run(folder, scratch / "second", SECOND_RANKS, "second", 0)
-    ledger = counted(folder, saved["step"], sum(sizes))
+    counts = counted(folder, saved["step"], total)
     if as_json:
-        typer.echo(json.dumps({"event": "ledger", **asdict(ledger), "accuracy": accuracy}))
+        typer.echo(json.dumps({"event": "ledger", **asdict(counts), "accuracy": accuracy}))
     else:
-        _show(console, ledger, sum(sizes), accuracy, time.monotonic() - started)
-    if ledger.lost or ledger.repeated:
+        _show(console, counts, total, accuracy, time.monotonic() - started)
+    if counts.lost or counts.repeated:
         raise typer.Exit(1)
 
 
 def counted(folder: Path, saved_step: int, num_samples: int) -> Ledger:
-    """Counts the ledgers that the ranks wrote.
-
-    Args:
-        folder: holds them.
-        saved_step: the step of the first run after which the last checkpoint was saved.
-        num_samples: samples of an epoch.
-    """
+    """Counts the ledgers in a folder; after `saved_step` of the first run is the last checkpoint."""
     delivered: Counter[tuple[int, int]] = Counter()
     runs = []
     for run, ranks, kept_steps in (("first", FIRST_RANKS, saved_step), ("second", SECOND_RANKS, None)):
         received = replayed = 0
         for rank in range(ranks):
-            lines = (folder / f"{run}.{rank}.jsonl").read_text(encoding="utf-8").splitlines()
-            for step, line in enumerate(lines):
-                batch = json.loads(line)
+            for step, batch in enumerate(ledger.lines(folder, run, rank)):
                 received += len(batch["ids"])
                 if kept_steps is None or step < kept_steps:
                     delivered.update((batch["epoch"], sample) for sample in batch["ids"])
@@ -136,24 +108,22 @@ def _killed_run(folder: Path, scratch: Path) -> None:
 
 
 def _run(folder: Path, scratch: Path, ranks: int, run: str, killed_in: int) -> float:
-    program = ["samplerkit.cli.demo.resume_rank", str(folder), run, str(killed_in)]
-    told: list[dict[str, Any]] = []
-    with closing(run_job(program, ranks, scratch)) as events:
-        told.extend(events)
+    with closing(run_job(ranks, scratch, folder, run, killed_in)) as events:
+        told = list(events)
     return float(told[-1]["accuracy"]) if told else 0.0
 
 
-def _show(console: Console, ledger: Ledger, num_samples: int, accuracy: float, seconds: float) -> None:
+def _show(console: Console, counts: Ledger, num_samples: int, accuracy: float, seconds: float) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("run", "ranks", "samples received", "after the checkpoint, so replayed"):
         table.add_column(heading, justify="right")
-    for number, run in enumerate(ledger.runs, start=1):
+    for number, run in enumerate(counts.runs, start=1):
         table.add_row(str(number), str(run.ranks), f"{run.received:,}", f"{run.replayed:,}")
     console.print()
     console.print(table)
     console.print(
-        f"\nRelative to the checkpoint: {ledger.delivered:,} delivered ({EPOCHS} epochs of "
-        f"{num_samples:,} samples), {ledger.lost:,} lost, {ledger.repeated:,} repeated."
+        f"\nRelative to the checkpoint: {counts.delivered:,} delivered ({EPOCHS} epochs of "
+        f"{num_samples:,} samples), {counts.lost:,} lost, {counts.repeated:,} repeated."
     )
     console.print(
         "What came after the checkpoint was lost with the network's weights, and both read it again.\n"

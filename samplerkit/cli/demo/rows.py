@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from hashlib import blake2b
 from statistics import median
 from typing import Any
 
-from samplerkit.cli.demo.events import Training
+import numpy as np
+
 from samplerkit.order.shuffle import Shuffle
 
 LEAST_ACCURACY = 95.0
 """What GLOBAL must reach on the test set, in percent."""
+
+
+Received = Sequence[Sequence[Sequence[Mapping[str, Any]]]]
+"""Lines of ledgers: of each training, each rank, each epoch."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +44,7 @@ class CountRange:
 
 @dataclass(frozen=True)
 class Row:
-    """What a shuffle mode did, over all seeds; the counts are those of an epoch.
-
-    Args:
-        mode: the value of the mode.
-        accuracy: the median over the seeds, in percent.
-        accuracies: of each seed.
-        seen: samples that reached a training loop.
-        repeated: how many of those came again.
-        missing: samples that reached no rank.
-        files_opened: by each rank.
-        orders: a digest of each seed's order.
-    """
+    """What a shuffle mode did, over all seeds; the counts are those of an epoch, the files of each rank."""
 
     mode: str
     accuracy: float
@@ -61,25 +56,39 @@ class Row:
     orders: tuple[str, ...]
 
     @classmethod
-    def of(cls, trainings: Sequence[Training]) -> Row:
-        """Sums up the trainings with one mode."""
-        epochs = [epoch for training in trainings for epoch in training.epochs]
-        ranks = range(len(epochs[0].files_opened))
-        accuracies = tuple(round(training.accuracy, 2) for training in trainings)
+    def of(cls, mode: Shuffle, accuracies: Sequence[float], received: Received, num_samples: int) -> Row:
+        """Sums up the trainings with one mode.
+
+        Args:
+            mode: the mode.
+            accuracies: of each training, in percent.
+            received: what each rank wrote of each epoch, for each training.
+            num_samples: of the training part.
+        """
+        epochs = [epoch for ranks in received for epoch in zip(*ranks, strict=True)]
+        seen = [np.concatenate([rank["ids"] for rank in epoch]) for epoch in epochs]
+        distinct = [np.unique(ids).size for ids in seen]
+        rounded = tuple(round(accuracy, 2) for accuracy in accuracies)
         return cls(
-            mode=trainings[0].mode,
-            accuracy=median(accuracies),
-            accuracies=accuracies,
-            seen=CountRange.of(epoch.seen for epoch in epochs),
-            repeated=CountRange.of(epoch.repeated for epoch in epochs),
-            missing=CountRange.of(epoch.missing for epoch in epochs),
-            files_opened=tuple(CountRange.of(epoch.files_opened[rank] for epoch in epochs) for rank in ranks),
-            orders=tuple(training.order for training in trainings),
+            mode.value,
+            median(rounded),
+            rounded,
+            seen=CountRange.of(ids.size for ids in seen),
+            repeated=CountRange.of(ids.size - count for ids, count in zip(seen, distinct, strict=True)),
+            missing=CountRange.of(num_samples - count for count in distinct),
+            files_opened=tuple(
+                CountRange.of(epoch["files_opened"] for epoch in rank) for rank in zip(*epochs, strict=True)
+            ),
+            orders=tuple(_digest(ranks) for ranks in received),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Gives the row as plain values."""
-        return asdict(self)
+
+def _digest(ranks: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    digest = blake2b(digest_size=8)
+    for epoch in zip(*ranks, strict=True):
+        for rank in epoch:
+            digest.update(np.array(rank["ids"], dtype="<i8").tobytes())
+    return digest.hexdigest()
 
 
 def explain(rows: Mapping[str, Row]) -> list[str]:

@@ -1,12 +1,11 @@
-"""How the demo shows itself: a live table on a terminal, lines elsewhere, or JSON."""
+"""How the demo shows itself: lines in a pipe or a log, a live table on a terminal, or JSON."""
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from types import TracebackType
-from typing import Self, final
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Self, final
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -30,32 +29,39 @@ _HEADINGS = (
 _PLAIN = "{:<8}{:>9}{:>9}{:>10}{:>9}{:>14}{:>14}"
 
 
-class DemoView(ABC):
-    """What the command tells the user while the demo runs."""
+class DemoView:
+    """What the command tells the user while the demo runs; here lines of at most 80 columns."""
 
-    @abstractmethod
+    def __init__(self) -> None:
+        self._console = Console(width=80, highlight=False, soft_wrap=False, markup=False)
+
     def start(self, config: str, place: str, num_samples: int) -> None:
         """Shows the config, where the data and configs are, and how many samples there are to train on."""
+        for line in (*_opening(place, num_samples), "", config.rstrip(), ""):
+            self._console.print(line)
+        for words in zip(*_HEADINGS, strict=True):
+            self._console.print(_PLAIN.format(*words))
 
-    @abstractmethod
     def epoch(self, mode: str) -> None:
-        """Shows that one more epoch of a training is done."""
+        """Shows that one more epoch of a training is done; here the rows are the progress."""
 
-    @abstractmethod
     def row(self, row: Row) -> None:
         """Shows the row of a mode."""
+        self._console.print(_PLAIN.format(*_cells(row)))
 
-    @abstractmethod
-    def end(self, sentences: list[str], rows: Mapping[str, Row], device: str, seconds: float) -> None:
+    def end(self, sentences: list[str], rows: Sequence[Row], device: str, seconds: float) -> None:
         """Shows what the table means."""
+        self._console.print()
+        self._say(sentences, rows, device, seconds)
+
+    def _say(self, sentences: list[str], rows: Sequence[Row], device: str, seconds: float) -> None:
+        for sentence in (*sentences, _note(rows, device, seconds)):
+            self._console.print(Text(sentence))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
+    def __exit__(self, *error: object) -> None: ...
 
 
 @final
@@ -63,56 +69,19 @@ class JsonView(DemoView):
     """One JSON object a line."""
 
     def start(self, config: str, place: str, num_samples: int) -> None:
-        self._write({"event": "start", "config": config, "folder": place, "samples": num_samples})
-
-    def epoch(self, mode: str) -> None:
-        """Says nothing: the rows are the lines."""
+        _write(event="start", config=config, folder=place, samples=num_samples)
 
     def row(self, row: Row) -> None:
-        self._write({"event": "row", **row.to_json()})
+        _write(event="row", **asdict(row))
 
-    def end(self, sentences: list[str], rows: Mapping[str, Row], device: str, seconds: float) -> None:
-        event = {"event": "end", "modes": list(rows), "device": device, "seconds": round(seconds, 1)}
-        self._write({**event, "sentences": sentences})
-
-    @staticmethod
-    def _write(event: Mapping[str, object]) -> None:
-        typer.echo(json.dumps(event))
-
-
-@final
-class PlainView(DemoView):
-    """Lines of at most 80 columns, for a file, a pipe or a log."""
-
-    def __init__(self) -> None:
-        self._console = Console(width=80, highlight=False, soft_wrap=False, markup=False)
-
-    def start(self, config: str, place: str, num_samples: int) -> None:
-        for line in (*_opening(place, num_samples), "", config.rstrip(), ""):
-            self._console.print(line)
-        for words in zip(*_HEADINGS, strict=True):
-            self._console.print(_PLAIN.format(*words))
-
-    def epoch(self, mode: str) -> None:
-        """Says nothing: the rows are the progress."""
-
-    def row(self, row: Row) -> None:
-        self._console.print(_PLAIN.format(*_cells(row)))
-
-    def end(self, sentences: list[str], rows: Mapping[str, Row], device: str, seconds: float) -> None:
-        self._console.print()
-        for sentence in _closing(sentences, rows, device, seconds):
-            self._console.print(sentence)
+    def end(self, sentences: list[str], rows: Sequence[Row], device: str, seconds: float) -> None:
+        modes = [row.mode for row in rows]
+        _write(event="end", modes=modes, device=device, seconds=round(seconds, 1), sentences=sentences)
 
 
 @final
 class LiveView(DemoView):
-    """A table that grows, with a bar below it.
-
-    Args:
-        console: the terminal.
-        num_epochs: epochs of all trainings together; the bar is full then.
-    """
+    """A table that grows, with a bar below it, which is full after `num_epochs` of all trainings together."""
 
     def __init__(self, console: Console, num_epochs: int) -> None:
         self._console = console
@@ -124,9 +93,7 @@ class LiveView(DemoView):
         self._bar = self._progress.add_task("starting torchrun, 2 processes", total=num_epochs)
         self._live = Live(Group(self._table, self._progress), console=console, refresh_per_second=8)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._live.stop()
 
     def start(self, config: str, place: str, num_samples: int) -> None:
@@ -141,11 +108,14 @@ class LiveView(DemoView):
     def row(self, row: Row) -> None:
         self._table.add_row(*_cells(row))
 
-    def end(self, sentences: list[str], rows: Mapping[str, Row], device: str, seconds: float) -> None:
+    def end(self, sentences: list[str], rows: Sequence[Row], device: str, seconds: float) -> None:
         self._live.update(self._table)
         self._live.stop()
-        for sentence in _closing(sentences, rows, device, seconds):
-            self._console.print(Text(sentence))
+        self._say(sentences, rows, device, seconds)
+
+
+def _write(**event: Any) -> None:
+    typer.echo(json.dumps(event))
 
 
 def _opening(place: str, num_samples: int) -> list[str]:
@@ -158,11 +128,10 @@ def _opening(place: str, num_samples: int) -> list[str]:
 
 def _cells(row: Row) -> list[str]:
     counts = (row.seen, row.repeated, row.missing, *row.files_opened)
-    return [row.mode, f"{row.accuracy:.1f}%", *(str(count) for count in counts)]
+    return [row.mode, f"{row.accuracy:.1f}%", *map(str, counts)]
 
 
-def _closing(sentences: list[str], rows: Mapping[str, Row], device: str, seconds: float) -> list[str]:
-    seeds = len(next(iter(rows.values())).accuracies)
+def _note(rows: Sequence[Row], device: str, seconds: float) -> str:
+    seeds = len(rows[0].accuracies)
     trainings = f"the median of {seeds} seeds" if seeds > 1 else "one seed"
-    note = f"(Accuracy: {trainings}. Counts: of an epoch. Device: {device}. {seconds:.0f} s.)"
-    return [*sentences, note]
+    return f"(Accuracy: {trainings}. Counts: of an epoch. Device: {device}. {seconds:.0f} s.)"
