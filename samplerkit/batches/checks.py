@@ -9,7 +9,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
 from samplerkit.order import arguments
-from samplerkit.order.permutation import LARGEST
+from samplerkit.order.arguments import LARGEST
 
 
 def fill_in(recipe: Any, name: str, largest: int = LARGEST, *, is_optional: bool = False) -> None:

@@ -12,9 +12,8 @@ import numpy as np
 
 from samplerkit.batches.measure import Measure
 from samplerkit.errors import OutOfDatasetError
-from samplerkit.order.arguments import integer, integers
+from samplerkit.order.arguments import LARGEST, integer, integers
 from samplerkit.order.order import Located
-from samplerkit.order.permutation import LARGEST
 from samplerkit.order.typing import Ids
 
 _BATCHES_AT_ONCE = 1024

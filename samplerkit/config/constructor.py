@@ -11,9 +11,9 @@ import numpy as np
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
-from samplerkit.config.derive import argument_names, arguments_of, default_of, derived_model, refuse
+from samplerkit.config.derive import argument_names, arguments_of, default_of, derived_model
 from samplerkit.config.folder import Folder, joined
-from samplerkit.config.mistakes import from_constructor, from_pydantic, require_mapping, unknown_key
+from samplerkit.config.mistakes import from_constructor, from_pydantic, refuse, require_mapping, unknown_key
 from samplerkit.config.private import below, meant, resembling, scrubbed
 from samplerkit.errors import ArgumentValueError, ConfigError, SamplerkitError
 from samplerkit.order import arguments

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePath
 from types import GenericAlias, NoneType, UnionType
-from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from pydantic import (
@@ -29,9 +29,10 @@ from pydantic import (
     create_model,
 )
 from pydantic.errors import PydanticUserError
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, core_schema
 
 from samplerkit.config.folder import array_at, joined
+from samplerkit.config.mistakes import refuse
 from samplerkit.config.private import meant
 from samplerkit.errors import ArgumentTypeError, ConfigError, SamplerkitError
 from samplerkit.order.shuffle import Shuffle
@@ -153,10 +154,6 @@ def _relaxed(hint: Any) -> Any:
     return Annotated[hint, Strict(strict=False)] if relaxed else hint
 
 
-REFUSED = "samplerkit"
-"""The type of the pydantic errors that are raised here; their context holds problem and mend."""
-
-
 _DTYPES = ((int, "iu", "integers"), (float, "iuf", "numbers"), (str, "U", "strings"))
 """Types of entries, the kinds of dtypes that hold them, and what they are called."""
 
@@ -240,8 +237,3 @@ class Auto:
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"anyOf": [handler(schema), {"const": "auto"}]}
-
-
-def refuse(problem: str, mend: str = "") -> NoReturn:
-    """Refuses the value that pydantic is looking at."""
-    raise PydanticCustomError(REFUSED, "refused", {"problem": problem, "mend": mend})

@@ -6,15 +6,15 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
 
-from samplerkit.config.derive import REFUSED
 from samplerkit.config.private import below, meant, public, resembling, scrubbed
 from samplerkit.errors import ConfigError, SamplerkitError
 
-_EXTRA, _MISSING = "extra_forbidden", "missing"
+_EXTRA, _MISSING, _REFUSED = "extra_forbidden", "missing", "samplerkit"
 _LONGEST_PROBLEM = 120
 _MOST_MEMBERS = 20
 
@@ -29,6 +29,11 @@ def require_mapping(section: Any, place: str, example: str) -> dict[str, Any]:
         shown = public(place, section)
         raise ConfigError(place, "must be a mapping", shown, mend=f"write for instance {example}")
     return section
+
+
+def refuse(problem: str, mend: str = "") -> NoReturn:
+    """Refuses the value that pydantic is looking at: `from_pydantic` says so."""
+    raise PydanticCustomError(_REFUSED, "refused", {"problem": problem, "mend": mend})
 
 
 def unknown_key(place: str, section: dict[str, Any], known: Collection[str], of: str) -> ConfigError:
@@ -56,7 +61,7 @@ def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], o
     where = below(place, *path)
     if first["type"] == _MISSING:
         return ConfigError(where, f"is missing, and {of} needs it", mend=f"add {path[-1]}: ...")
-    if first["type"] == REFUSED:
+    if first["type"] == _REFUSED:
         mend = first["ctx"]["mend"]
         shown = resembling(where, first["input"], mend)
         return ConfigError(where, first["ctx"]["problem"], shown, mend=mend)

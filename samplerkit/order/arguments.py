@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
-from samplerkit.order.permutation import LARGEST
 from samplerkit.order.typing import Ids
+
+LARGEST: Final = 1 << 62
+"""The largest number of samples."""
 
 INT64_MAX = 2**63 - 1
 MOST_LANES = 2**24

@@ -14,9 +14,8 @@ from samplerkit.errors import (
     DatasetError,
     OutOfDatasetError,
 )
-from samplerkit.order.arguments import holds_bool, integers
+from samplerkit.order.arguments import LARGEST, holds_bool, integers
 from samplerkit.order.once import once
-from samplerkit.order.permutation import LARGEST
 from samplerkit.order.typing import Ids
 
 

@@ -9,8 +9,8 @@ from typing import Any, final, overload
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError
-from samplerkit.order.arguments import integer, integers
-from samplerkit.order.permutation import CHUNK, LARGEST
+from samplerkit.order.arguments import LARGEST, integer, integers
+from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 
 Located = tuple[Ids, Ids]

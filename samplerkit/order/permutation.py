@@ -28,9 +28,6 @@ from samplerkit.order.keys import Key, keyed_hash
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids, Words
 
-LARGEST: Final = 1 << 62
-"""The largest number of samples."""
-
 TABLE_LIMIT: Final = 4096
 """Domains up to this size are permuted by a table."""
 

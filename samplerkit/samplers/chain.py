@@ -10,10 +10,10 @@ import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, OutOfDatasetError
 from samplerkit.order.algebra import Weave, compose
+from samplerkit.order.arguments import LARGEST
 from samplerkit.order.deal import Deal, limited
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.permutation import LARGEST
 from samplerkit.order.sequences import Table
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids

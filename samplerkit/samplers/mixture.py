@@ -11,12 +11,12 @@ import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, DatasetError, NotSupportedError
 from samplerkit.order import arguments
+from samplerkit.order.arguments import LARGEST
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixture import Mixed, Stop, mixture_length
 from samplerkit.order.once import once
 from samplerkit.order.order import Order
-from samplerkit.order.permutation import LARGEST
 from samplerkit.order.schedule import LONGEST_PERIOD, Schedule, schedule_of
 from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler

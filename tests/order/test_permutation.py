@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from samplerkit.order import permutation
+from samplerkit.order.arguments import LARGEST
 from samplerkit.order.keys import Key
 from samplerkit.order.permutation import (
     NARROW_LIMIT,
@@ -215,7 +216,7 @@ def test_a_table_is_a_permutation_whatever_sorting_algorithm_numpy_picks():
 @pytest.mark.parametrize("exponent", range(12, 63))
 def test_the_domain_exceeds_no_size_by_more_than_two_square_roots(exponent):
     for n in (2**exponent - 1, 2**exponent, 2**exponent + 1, 3 * 2**exponent // 2 + 1):
-        if n <= permutation.LARGEST:
+        if n <= LARGEST:
             left, bits = half_modular_domain(n)
             excess = left * 2**bits - n
             assert 0 <= excess < 2**bits <= 2 * math.isqrt(n) + 2
