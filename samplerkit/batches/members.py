@@ -44,7 +44,7 @@ class SortedMembers:
         self._values = histogram.values
         self.starts: Final[Ids] = np.append(0, np.cumsum(histogram.counts))
         self.size: Final = int(self.starts[-1])
-        dtype = np.dtype("<u4" if lengths.size <= 1 << 32 else "<i8")
+        dtype = self.dtype = np.dtype("<u4" if lengths.size <= 1 << 32 else "<i8")
         fill = partial(self._fill, ids)
         if self.size < KEPT_FROM:
             self._table: np.ndarray[Any, Any] = np.empty(self.size, dtype=dtype)

@@ -13,8 +13,12 @@ from samplerkit.batches.members import SortedMembers
 from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.order.files import BlockShuffle
 from samplerkit.order.keys import Key
+from samplerkit.order.layout import interval_of
 from samplerkit.order.order import Located
 from samplerkit.order.typing import Ids
+
+KEPT_UP_TO = 1 << 22
+"""Sets up to this size keep the samples at the places of an epoch: 16 MiB at most."""
 
 
 @final
@@ -47,6 +51,10 @@ class StaticPlan(BatchPlan):
         starts = buckets.starts - self._first
         self._cuts = Cuts(starts, buckets.sizes, short)
         self._shuffle = BlockShuffle(starts, None, keys[0])
+        self._starts = starts
+        is_small = members.size <= KEPT_UP_TO and starts.size > 1
+        self._kept = np.empty(int(starts[-1]), dtype=members.dtype) if is_small else None
+        self._is_kept = np.zeros(buckets.sizes.size, dtype=bool)
         self._groups = Groups(self._cuts.count, abreast, keys[1])
         self._length = self._cuts.count if num_batches is None else min(num_batches, self._cuts.count)
         self._dropped = members.size - self._cuts.placed
@@ -66,8 +74,21 @@ class StaticPlan(BatchPlan):
         sizes = end - begin
         edges = np.append(0, np.cumsum(sizes))
         places = np.repeat(begin - edges[:-1], sizes) + np.arange(int(edges[-1]))
-        ids = self._members.at(self._shuffle.ids_at(places) + self._first)
-        return BatchSamples(ids, places, edges)
+        return BatchSamples(self._ids_at(places, begin, end), places, edges)
+
+    def _ids_at(self, places: Ids, begin: Ids, end: Ids) -> Ids:
+        """Gives the samples at places; those of small sets are kept, a bucket at a time."""
+        if self._kept is None:
+            return self._members.at(self._shuffle.ids_at(places) + self._first)
+        touched = np.zeros(self._is_kept.size + 1, dtype=np.int64)
+        np.add.at(touched, interval_of(self._starts, begin), 1)
+        np.add.at(touched, interval_of(self._starts, end - 1) + 1, -1)
+        for bucket in np.flatnonzero((np.cumsum(touched[:-1]) > 0) & ~self._is_kept).tolist():
+            inside = np.arange(self._starts[bucket], self._starts[bucket + 1])
+            self._kept[inside] = self._members.at(self._shuffle.ids_at(inside) + self._first)
+            # Last: another thread may look at the same moment.
+            self._is_kept[bucket] = True
+        return self._kept[places].astype(np.int64)
 
     def locate(self, ids: Ids) -> Located:
         which, rows = self._members.places_of(ids)
