@@ -35,6 +35,7 @@ _MOST_QUADRATIC = 1 << 30
 _MOST_MULTIPLE = 1 << 20
 _SMALLEST_WINDOW, _LARGEST_WINDOW = 1 << 12, 1 << 20
 _GROUPS_IN_A_WINDOW = 16
+_PARTS = 1 << 20
 
 
 @final
@@ -159,15 +160,16 @@ class TokenBatches(BatchRecipe):
         )
         if _lengths(measure).are_pairs or not histogram.total:
             return _LARGEST_WINDOW >> 4
-        batches = float((histogram.counts / sizes).sum())
-        wanted = int(_GROUPS_IN_A_WINDOW * abreast * histogram.total / batches)
+        # In integers, whose sums are the same in every version of numpy.
+        parts = int((histogram.counts * (_PARTS // sizes)).sum())
+        wanted = _GROUPS_IN_A_WINDOW * abreast * histogram.total * _PARTS // max(1, parts)
         return min(max(1 << wanted.bit_length(), _SMALLEST_WINDOW), _LARGEST_WINDOW)
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Cuts a window that is sorted by length, the longest first; repeats of a sample are dealt apart."""
         repeats = repeats_in(ids)
         sizes = self.budget.sizes(lengths)
-        batches_of = float((1 / np.maximum(sizes, 1)).sum()) if lengths.ndim == 2 else 0.0
+        batches_of = int((_PARTS // np.maximum(sizes, 1)).sum()) // _PARTS
         places = _by_length(lengths, repeats, batches_of)
         sizes = sizes[places]
         if lengths.ndim == 2:
@@ -196,7 +198,7 @@ def _upper(uppers: Ids, lengths: Ids) -> Ids:
     return found
 
 
-def _by_length(lengths: Ids, repeats: Repeats | None, batches: float) -> Ids:
+def _by_length(lengths: Ids, repeats: Repeats | None, batches: int) -> Ids:
     """Sorts places, the longest first; samples of one length as they come, repeats together."""
     if lengths.ndim == 2:
         strip = _strips(lengths, batches)
@@ -209,11 +211,11 @@ def _by_length(lengths: Ids, repeats: Repeats | None, batches: float) -> Ids:
     return np.argsort(down.astype(np.uint16) if down.max(initial=0) < 1 << 16 else down, kind="stable")
 
 
-def _strips(lengths: Ids, batches: float) -> Ids:
+def _strips(lengths: Ids, batches: int) -> Ids:
     """Cuts pairs of about so many batches into strips by their first length: in each, by the second one."""
     by_first = np.argsort(-lengths[:, 0], kind="stable")
     strips = np.empty(by_first.size, dtype=np.int64)
-    strips[by_first] = np.arange(by_first.size) * math.isqrt(max(1, int(batches))) // by_first.size
+    strips[by_first] = np.arange(by_first.size) * math.isqrt(max(1, batches)) // by_first.size
     return strips
 
 
