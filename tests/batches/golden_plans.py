@@ -3,7 +3,7 @@
 A saved state names a batch by its number, so a plan must stay as it is under every version of samplerkit,
 Python, numpy and torch. `tests/data/golden_plans.json` holds plans as they were when the rule was released,
 and never changes: a change of any plan, an improvement included, is a new rule id with plans of its own,
-and the old one stays. `python -m tests.batches.golden_plans` writes the file where there is none, and overwrites nothing.
+and the old one stays. `python -m tests.batches.golden_plans` writes the file where there is none.
 """
 
 from __future__ import annotations

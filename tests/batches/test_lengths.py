@@ -1,0 +1,184 @@
+"""Lengths are read once: counted, told by a digest, sorted into a table that processes share."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.batches import members
+from samplerkit.batches.kept import KeptArrays
+from samplerkit.batches.lengths import SampleLengths, histogram_of
+from samplerkit.batches.members import SortedMembers
+from tests.batches import laws
+
+LENGTHS = np.random.default_rng(3).integers(0, 60, 500)
+
+
+@pytest.fixture
+def path(tmp_path):
+    np.save(tmp_path / "lengths.npy", LENGTHS.astype(np.uint16))
+    return tmp_path / "lengths.npy"
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(members, "KEPT_FROM", 100)
+    return KeptArrays(tmp_path / "kept")
+
+
+class Data:
+    """A dataset with lengths."""
+
+    def __len__(self):
+        return 500
+
+
+@pytest.mark.parametrize("name", ["lengths", "length"])
+@pytest.mark.parametrize("kind", ["attribute", "column"])
+def test_lengths_are_found_in_the_dataset(name, kind):
+    data = Data()
+    if kind == "attribute":
+        setattr(data, name, LENGTHS)
+    else:
+        data.column_names = [name]
+        type(data).__getitem__ = lambda self, column: LENGTHS if column == name else None
+    plan = sk.TokenBatches(200).plan(sk.RandomSampler(seed=1), data)
+    assert laws.read(plan) == laws.read(
+        sk.TokenBatches(200, lengths=LENGTHS).plan(sk.RandomSampler(seed=1), 500)
+    )
+
+
+def test_an_array_a_list_and_a_file_of_other_integers_have_one_digest_and_one_plan(path):
+    given = [LENGTHS, LENGTHS.tolist(), LENGTHS.astype(np.int8), path, str(path)]
+    assert len({SampleLengths(lengths).digest for lengths in given}) == 1
+    plans = [sk.TokenBatches(200, lengths=lengths).plan(sk.RandomSampler(seed=1), 500) for lengths in given]
+    assert len({str(laws.read(plan)) for plan in plans}) == 1
+    changed = LENGTHS.copy()
+    changed[[3, 4]] = changed[[4, 3]]
+    assert SampleLengths(changed).digest != SampleLengths(LENGTHS).digest
+
+
+@pytest.mark.parametrize("most", [50, 1 << 30])
+def test_lengths_are_counted_in_chunks_whether_they_are_small_or_large(most, monkeypatch):
+    monkeypatch.setattr("samplerkit.batches.lengths.CHUNK", 37)
+    lengths = np.random.default_rng(5).integers(0, most, 300)
+    values, counts = np.unique(lengths, return_counts=True)
+    found = SampleLengths(lengths).histogram
+    assert (found.values[::-1].tolist(), found.counts[::-1].tolist()) == (values.tolist(), counts.tolist())
+    some = np.arange(0, 300, 7)
+    part = histogram_of(SampleLengths(lengths), some.size, some)
+    assert part.total == some.size
+    assert set(part.values.tolist()) == set(lengths[some].tolist())
+    assert histogram_of(SampleLengths(lengths), 40).total == 40
+
+
+@pytest.mark.parametrize("most", [50, 1 << 30])
+def test_members_are_sorted_by_length_in_chunks_and_found_again(most, kept, monkeypatch):
+    monkeypatch.setattr("samplerkit.batches.lengths.CHUNK", 37)
+    monkeypatch.setattr(members, "CHUNK", 37)
+    lengths = SampleLengths(np.random.default_rng(5).integers(0, most, 300))
+    for ids in (None, np.arange(0, 300, 2)):
+        histogram = histogram_of(lengths, 300 if ids is None else ids.size, ids)
+        table = SortedMembers(lengths, ids, histogram, kept)
+        found = table.at(np.arange(table.size))
+        expected = np.arange(300) if ids is None else ids
+        assert found.tolist() == sorted(
+            expected.tolist(), key=lambda one: (-lengths.at(np.array([one]))[0], one)
+        )
+        which, places = table.places_of(np.arange(-2, 303))
+        assert (np.arange(-2, 303)[which]).tolist() == expected.tolist()
+        assert found[places].tolist() == expected.tolist()
+
+
+def test_what_was_counted_and_sorted_is_found_again(path, kept, monkeypatch):
+    recipe = sk.TokenBatches(200, lengths=path)
+    first = laws.read(recipe.over(sk.RandomSampler(seed=1), 500, folder=kept.folder).plan(0))
+    assert sorted(file.suffix for file in kept.folder.iterdir()) == [".npy", ".npz"]
+
+    def again(*_):
+        raise AssertionError("is made again")
+
+    monkeypatch.setattr(SampleLengths, "_pass", again)
+    monkeypatch.setattr(SortedMembers, "_fill", again)
+    assert laws.read(recipe.over(sk.RandomSampler(seed=1), 500, folder=kept.folder).plan(0)) == first
+    # Another seed, epoch, budget and policy read the same table.
+    other = sk.TokenBatches(300, lengths=path, waste=0.2, short="keep")
+    assert len(other.over(sk.RandomSampler(seed=2), 500, folder=kept.folder).plan(9))
+
+
+def test_a_file_of_lengths_that_was_written_anew_is_counted_anew(path, kept):
+    recipe = sk.TokenBatches(200, lengths=path)
+    before = recipe.over(sk.RandomSampler(), 500, folder=kept.folder)
+    status = path.stat()
+    np.save(path, LENGTHS[::-1].astype(np.uint16))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    after = recipe.over(sk.RandomSampler(), 500, folder=kept.folder)
+    assert after.digest != before.digest
+    assert after.digest == SampleLengths(LENGTHS[::-1]).digest
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x93NUMPY", b"no table at all" * 9])
+def test_a_damaged_table_is_made_again(damage, path, kept):
+    recipe = sk.TokenBatches(200, lengths=path)
+    first = laws.read(recipe.over(sk.RandomSampler(seed=1), 500, folder=kept.folder).plan(0))
+    for file in kept.folder.iterdir():
+        file.write_bytes(damage)
+    assert laws.read(recipe.over(sk.RandomSampler(seed=1), 500, folder=kept.folder).plan(0)) == first
+    assert all(file.stat().st_size > 100 for file in kept.folder.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_to_costs_nothing_but_time(path, tmp_path, kept):
+    (tmp_path / "file").write_text("no folder")
+    recipe = sk.TokenBatches(200, lengths=path)
+    plan = recipe.over(sk.RandomSampler(seed=1), 500, folder=tmp_path / "file").plan(0)
+    assert laws.read(plan) == laws.read(
+        recipe.over(sk.RandomSampler(seed=1), 500, folder=kept.folder).plan(0)
+    )
+
+
+@pytest.mark.usefixtures("kept")
+def test_tables_lie_in_the_users_cache_folder_where_nothing_is_said(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    sk.TokenBatches(200, lengths=path).plan(sk.RandomSampler(), 500)
+    assert len(list((tmp_path / "cache" / "samplerkit" / "batches").iterdir())) == 2
+
+
+def test_another_process_gets_the_path_of_lengths_and_not_the_lengths(path):
+    lengths = SampleLengths(path)
+    sent = pickle.dumps(lengths)
+    assert len(sent) < 2000
+    assert pickle.loads(sent).at(np.arange(500)).tolist() == LENGTHS.tolist()  # noqa: S301  # our own bytes
+
+
+PROGRAM = """
+import sys
+import samplerkit as sk
+from samplerkit.batches import members
+members.KEPT_FROM = 100
+plans = sk.TokenBatches(200, lengths=sys.argv[1]).over(sk.RandomSampler(seed=1), 500, folder=sys.argv[2])
+print([batch.tolist() for batch in plans.plan(0)])
+"""
+
+
+def test_processes_that_make_a_table_at_once_find_one(path, kept):
+    command = [sys.executable, "-c", PROGRAM, str(path), str(kept.folder)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    shown = {process.communicate(timeout=100)[0] for process in running}
+    assert [process.returncode for process in running] == [0] * 3
+    assert len(shown) == 1
+    assert sorted(file.suffix for file in kept.folder.iterdir()) == [".npy", ".npz"]
+
+
+@pytest.mark.parametrize("window", [None, 64])
+def test_a_plan_of_nothing_is_empty(window):
+    plan = sk.TokenBatches(200, lengths=[], window=window).plan(sk.RandomSampler(), 0)
+    assert len(plan) == 0
+    assert list(plan) == []
+    assert plan.efficiency() == 1
+    assert plan.batch_of(0).tolist() == []
