@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from samplerkit.errors import ShuffleModeError
 from samplerkit.order.algebra import compose
@@ -33,6 +33,7 @@ class Mode:
         lanes: the number of lanes; None for the run's number of shards in the file-aware modes, else 1.
         pools: the passes of PARTIAL. With 2, blocks have twice the size, and a second pass is shifted by half
             a block, so that samples cross the borders of blocks.
+        owner: the sampler whose mode it is, as errors name it.
     """
 
     shuffle: Shuffle
@@ -40,6 +41,7 @@ class Mode:
     adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD
     lanes: int | None = None
     pools: int = 1
+    owner: str = field(default="the sampler", compare=False, repr=False)
 
     def resolve(self, layout: Layout) -> Shuffle:
         """Tells which mode is meant for this layout: ADAPTIVE becomes GLOBAL or PARTIAL.
@@ -59,7 +61,7 @@ class Mode:
                 "shuffle",
                 "not supported with this dataset: it has no files",
                 self.shuffle.value,
-                mend="use GLOBAL or PARTIAL, or a dataset whose layout names its files",
+                mend=f"give {self.owner} GLOBAL or PARTIAL, or a dataset whose layout names its files",
             )
         return self.shuffle
 

@@ -42,7 +42,12 @@ class ModedSampler(Sampler):
         self.partial_size: Final = arguments.positive("partial_size", partial_size)
         self.lanes: Final = arguments.lanes(lanes)
         self.mode: Final = Mode(
-            self.shuffle, self.partial_size, self.adaptive_threshold, self.lanes, self.pools
+            self.shuffle,
+            self.partial_size,
+            self.adaptive_threshold,
+            self.lanes,
+            self.pools,
+            owner=type(self).__name__,
         )
         self.seed: Final = arguments.seed(seed)
 

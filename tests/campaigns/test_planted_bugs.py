@@ -22,7 +22,7 @@ LOADER, STATES = "tests/loading/test_loader.py", "tests/loading/test_exactly_onc
 LOADERS = f"{LOADER} tests/loading/test_loader_states.py tests/loading/test_loader_workers.py"
 LAWS, BRIDGE = "tests/samplers/test_laws.py", "tests/loading/test_torch_sampler.py"
 AGREEMENT, DRAWS = "tests/loading/test_agreement.py", "tests/loading/test_draws.py"
-UNEVEN = "tests/loading/test_uneven_ranks.py"
+UNEVEN, CURSOR = "tests/loading/test_uneven_ranks.py", "tests/loading/test_cursor_machine.py"
 
 
 MOST_SECONDS = 240
@@ -184,6 +184,55 @@ BUGS = [
         "Cursor._move",
         "left.is_open = False",
         "pass",
+        LOADERS,
+    ),
+    Bug(
+        "an epoch that stays is passed over",
+        "Cursor._beyond",
+        "Iteration(at.epoch, is_finished=True)",
+        "Iteration(at.epoch + 1)",
+        CURSOR,
+    ),
+    Bug(
+        "a finished epoch that stays has no end in its state",
+        "Cursor.place",
+        "is_over or at.is_finished",
+        "is_over",
+        CURSOR,
+    ),
+    Bug(
+        "what is left early counts from its start",
+        "Cursor.end",
+        "self._move(iteration if beyond is None else beyond)",
+        "self._move(Iteration(iteration.epoch, iteration.start) if beyond is None else beyond)",
+        CURSOR,
+    ),
+    Bug(
+        "an epoch that is set in a loop holds at once",
+        "Cursor.set_epoch",
+        "self._waits and at.is_open",
+        "False",
+        CURSOR,
+    ),
+    Bug(
+        "a device loader counts what is loaded",
+        "Steps.reached",
+        "start + taken",
+        "taken",
+        CURSOR,
+    ),
+    Bug(
+        "an iteration that was made for another epoch counts",
+        "Cursor.begin",
+        "made_for is None or made_for == upcoming",
+        "True",
+        "tests/compat/test_torch.py::test_an_iteration_that_was_made_for_another_epoch_counts_for_nobody",
+    ),
+    Bug(
+        "a section that is not known is passed over",
+        "require_known",
+        "section['version'] > known and not section.get('optional', False)",
+        "section['version'] > known and section.get('optional', False)",
         LOADERS,
     ),
     Bug(

@@ -67,6 +67,16 @@ def test_an_epoch_that_is_set_again_after_its_last_item_has_a_state_at_its_begin
     assert items_of(sampler) == whole
 
 
+def test_a_reader_that_counts_the_items_goes_on_with_the_epoch_of_the_state(dataset):
+    sampler, other = make_sampler(dataset), make_sampler(dataset)
+    items = iter(sampler)
+    for _ in items_of(make_sampler(dataset)):
+        next(items)  # no StopIteration
+    other.load_state_dict(sampler.state_dict())
+    assert items_of(sampler) == items_of(other)
+    assert (sampler.epoch, other.epoch) == (2, 2)
+
+
 @pytest.mark.parametrize("calls", ["epoch, step", "step, epoch"])
 def test_the_step_holds_for_the_epoch_that_is_set_before_or_after_it(dataset, calls):
     whole, sampler = make_sampler(dataset), make_sampler(dataset)

@@ -129,6 +129,20 @@ def test_an_iteration_belongs_to_the_epoch_that_was_set_when_it_was_made():
         assert list(mine) == list(theirs)
 
 
+def test_an_iteration_that_was_made_for_another_epoch_counts_for_nobody():
+    sampler = DistributedSampler(range(20), 2, 0)
+    early = iter(sampler)
+    sampler.set_epoch(1)
+    state = sampler.state_dict()
+    assert (next(early), sampler.epoch) == (next(iter(DistributedSampler(range(20), 2, 0))), 1)
+    assert sampler.state_dict() == state
+    loaded = DistributedSampler(range(20), 2, 0)
+    early = iter(loaded)
+    loaded.load_state_dict(state)
+    next(early)
+    assert loaded.state_dict() == state
+
+
 @pytest.mark.parametrize(("drop_last", "size"), [(False, 7), (True, 7), (False, 2), (True, 13), (False, 10)])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_a_dataset_that_changes_its_length_is_read_as_torch_does(drop_last, size, shuffle):

@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
@@ -38,6 +44,7 @@ class User(NamedTuple):
 
     Args:
         make: of the rank of two ranks, and the files of the machine.
+        stride: by how much one item of each rank moves the position.
         ranks: how many there are; 1 where a user knows no ranks.
         stays: whether its epoch stays until it is set.
         waits: whether `set_epoch` in a loop waits for its end, and a second iterator ends the first.
@@ -46,6 +53,7 @@ class User(NamedTuple):
     """
 
     make: Any
+    stride: int
     ranks: int = 2
     stays: bool = False
     waits: bool = False
@@ -63,32 +71,35 @@ def torch_sampler(rank, ranks=2):
 
 
 USERS = {
-    "Loader": User(lambda rank, _: loader(rank), waits=True, closes=True),
+    "Loader": User(lambda rank, _: loader(rank), 4, waits=True, closes=True),
     "Loader that goes on": User(
-        lambda rank, _: loader(rank, after_break="continue"), waits=True, goes_on=True, closes=True
+        lambda rank, _: loader(rank, after_break="continue"), 4, waits=True, goes_on=True, closes=True
     ),
-    "Loader that drops": User(lambda rank, _: loader(rank, tail="drop"), waits=True, closes=True),
-    "Loader that runs ahead": User(lambda rank, _: loader(rank, run_ahead=True), waits=True, closes=True),
-    "TorchSampler": User(lambda rank, _: torch_sampler(rank)),
-    "TorchBatchSampler": User(lambda rank, _: sk.TorchBatchSampler(torch_sampler(rank), 2)),
-    "torch's DistributedSampler": User(lambda rank, _: DistributedSampler(range(SIZE), 2, rank), stays=True),
+    "Loader that drops": User(lambda rank, _: loader(rank, tail="drop"), 4, waits=True, closes=True),
+    "Loader that runs ahead": User(lambda rank, _: loader(rank, run_ahead=True), 4, waits=True, closes=True),
+    "TorchSampler": User(lambda rank, _: torch_sampler(rank), 2),
+    "TorchBatchSampler": User(lambda rank, _: sk.TorchBatchSampler(torch_sampler(rank), 2), 4),
+    "torch's DistributedSampler": User(
+        lambda rank, _: DistributedSampler(range(SIZE), 2, rank), 2, stays=True
+    ),
     "torch's, with drop_last": User(
-        lambda rank, _: DistributedSampler(range(SIZE), 2, rank, drop_last=True), stays=True
+        lambda rank, _: DistributedSampler(range(SIZE), 2, rank, drop_last=True), 2, stays=True
     ),
     "torch's, our order": User(
-        lambda rank, _: DistributedSampler(range(SIZE), 2, rank, algorithm="samplerkit-1"), stays=True
+        lambda rank, _: DistributedSampler(range(SIZE), 2, rank, algorithm="samplerkit-1"), 2, stays=True
     ),
-    "any torch sampler": User(lambda rank, _: distributed(list(range(SIZE)), 2, rank), stays=True),
+    "any torch sampler": User(lambda rank, _: distributed(list(range(SIZE)), 2, rank), 2, stays=True),
     "PartiallyShuffle": User(
-        lambda rank, files: make_sampler(files, 2, rank, shuffle_buffer=4, batch_size=2), closes=True
+        lambda rank, files: make_sampler(files, 2, rank, shuffle_buffer=4, batch_size=2), 4, closes=True
     ),
     "DeviceLoader over Loader": User(
-        lambda rank, _: DeviceLoader(loader(rank), "cpu"), waits=True, closes=True
+        lambda rank, _: DeviceLoader(loader(rank), "cpu"), 4, waits=True, closes=True
     ),
     "DeviceLoader over DataLoader": User(
         lambda _, __: DeviceLoader(
             DataLoader(range(SIZE), 2, sampler=torch_sampler(0, 1), collate_fn=as_list), "cpu"
         ),
+        stride=1,
         ranks=1,
         waits=True,
         closes=True,
@@ -100,10 +111,10 @@ class CursorMachine(RuleBasedStateMachine):
     """The ranks of a job in lock step, beside an epoch, the items read of it, and what was asked for."""
 
     files: Any = None
+    user: User
 
-    @initialize(name=st.sampled_from(sorted(USERS)))
-    def start(self, name):
-        self.user = USERS[name]
+    @initialize()
+    def start(self):
         self.epochs: dict[int, list[Any]] = {}
         self.saved: list[Any] = []
         self.is_told = False
@@ -258,7 +269,8 @@ class CursorMachine(RuleBasedStateMachine):
         assert states == [states[0]] * len(states)
         text = json.dumps(states[0])
         assert len(text) < 4096
-        assert states[0]["epoch"] == self.place[0]
+        said = states[0].get("position", states[0].get("step"))
+        assert (states[0]["epoch"], said) == (self.place[0], self.place[1] * self.user.stride)
         self.saved.append((text, *self.place, self.is_told))
 
     @precondition(lambda self: self.saved)
@@ -290,12 +302,17 @@ def _files(tmp_path_factory):
     CursorMachine.files = make_dataset(tmp_path_factory.mktemp("files"), [5, SIZE - 5])
 
 
-TestCursorMachine = CursorMachine.TestCase
-TestCursorMachine.settings = settings(max_examples=25, stateful_step_count=20, **COMMON)
+def run(name, **chosen):
+    machine = type("OneUser", (CursorMachine,), {"user": USERS[name]})
+    run_state_machine_as_test(machine, settings=settings(**chosen, **COMMON))
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_each_user_of_the_cursor_keeps_to_the_model(name):
+    run(name, max_examples=8, stateful_step_count=20)
 
 
 @pytest.mark.campaign
-class TestCursorMachineAtLength(CursorMachine.TestCase):
-    """The same, with more examples of more calls."""
-
-    settings = settings(max_examples=600, stateful_step_count=40, **COMMON)
+@pytest.mark.parametrize("name", USERS)
+def test_each_user_of_the_cursor_keeps_to_the_model_at_length(name):
+    run(name, max_examples=100, stateful_step_count=50)

@@ -58,6 +58,16 @@ def test_a_reader_that_counts_the_ids_reads_the_next_epoch_next():
         assert read == list(sk.RandomSampler(seed=7).order(10, epoch))
 
 
+def test_an_older_iteration_does_not_count_for_a_newer_one():
+    sampler = sk.TorchSampler(sk.RandomSampler(seed=7), 10)
+    older = iter(sampler)
+    next(older)
+    newer = iter(sampler)
+    next(newer)
+    next(older)
+    assert sampler.state_dict()["position"] == 1
+
+
 def test_set_epoch_holds_for_the_next_iteration():
     sampler = sk.TorchSampler(sk.RandomSampler(seed=3), 10)
     sampler.set_epoch(7)

@@ -207,6 +207,8 @@ def test_modes_of_files_are_refused_over_a_dataset_without_files(mode):
         with pytest.raises(RuntimeError, match="not supported with this dataset: it has no files") as caught:
             sampler.order(10)
         assert isinstance(caught.value, sk.ShuffleModeError)
+        # A loader has several samplers: the error says whose mode it is.
+        assert f"give {type(sampler).__name__} GLOBAL" in str(caught.value)
 
 
 @pytest.mark.parametrize("size", [99, 100, 101])

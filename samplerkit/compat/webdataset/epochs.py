@@ -114,6 +114,8 @@ class EpochLedger:
         said, self._said = self._said, None
         epoch = said if epoch is None else epoch
         note = self._note(UNSAID if epoch is None else epoch)
+        # First written, then read: whichever sibling was first, all find its note before their own. Nobody
+        # has to wait for anybody, and there is no lock that a killed worker could leave behind.
         os.write(file, _NOTE.pack(*astuple(note)))
         return _replayed(self._notes(), self._first)[0][_key(note)]
 
@@ -135,10 +137,12 @@ class EpochLedger:
     def _opened(self) -> int:
         """Gives the file: of this process, and in a worker that of the process which made it."""
         is_mine = self._owner == os.getpid()
+        # A process that was forked and is no worker goes its own way: it takes a file of its own below.
         if self._file is not None and (is_mine or get_worker_info() is not None):
             return self._file
         if self._problem and get_worker_info() is not None:
             raise WorkerError("epoch", self._problem, mend=_MEND)
+        # Where the old file stood is where the new one begins, so what follows reads the old one first.
         first, file = self.next, _nameless_file()
         self._take(file, os.getpid())
         self._first, self._problem = first, ""
@@ -152,9 +156,11 @@ class EpochLedger:
 
     def _note(self, epoch: int) -> Note:
         worker, pid = get_worker_info(), os.getpid()
+        # torch draws one base seed for workers that start together, and adds to it the number of each.
         seed, number = (MAIN, MAIN) if worker is None else (worker.seed - worker.id, worker.id)
         birth = 0 if worker is None else process.current_process()._identity[-1] - number
         if self._begun[0] != pid:
+            # Asked once a process: later notes of the same workers would look like an older start.
             start = 0 if worker is None else _start(self._notes(), seed, number, birth)
             self._begun = (pid, start, 0)
         _, start, iteration = self._begun
@@ -169,7 +175,7 @@ class EpochLedger:
 
     def __getstate__(self) -> dict[str, Any]:
         if context.get_spawning_popen() is None or os.name != "posix":
-            # A copy that goes its own way.
+            # A copy that goes its own way: a pickle, a deepcopy, or one on a system without file descriptors.
             return {"first": self.next}
         return {"first": self._first, "file": reduction.DupFd(self._opened()), "owner": self._owner}
 

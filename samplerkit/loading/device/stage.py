@@ -120,13 +120,16 @@ class DeviceStage(Iterator[Any]):
             raise StopIteration
         asked = time.perf_counter()
         self._require_usable()
+        # To ask for a batch is to be done with the one before: now its memory can be fenced and reused.
         self._receiver.release()
+        # Before the wait: afterwards there is always one, and the figure would say nothing.
         queued = len(self._channel)
         item = self._channel.get()
         if not isinstance(item, Batch):
             return self._border_or_end(item)
         wait = time.perf_counter() - asked
         value, room = self._receiver.receive(item.sent)
+        # Room is given back with a batch and not after it, so that the thread loads while the loop trains.
         self._channel.give_room(room)
         if self._begins_epoch:
             self._count, self._begins_epoch = Count(), False
@@ -152,12 +155,15 @@ class DeviceStage(Iterator[Any]):
         self._receiver.release()
         thread, producer = self._thread, self._producer
         if thread is None:
+            # It never started, so nobody else will close the source.
             self._producer = None
             if producer is not None:
                 producer.end()
             return True
+        # A finalizer, or a source that closes its stage, may run in the loading thread itself.
         if thread is not threading.current_thread():
             thread.join(seconds)
+        # What waits holds device memory, and would hold it for as long as somebody keeps the stage.
         self._channel.drop_items()
         return not thread.is_alive()
 
@@ -169,6 +175,8 @@ class DeviceStage(Iterator[Any]):
         if self._channel.is_closed:
             raise StateError("iteration", "was ended by a newer one or by close()")
         if self._producer is not None:
+            # At the first `next`, not before: what is made and never read starts no thread. The stage lets go
+            # of the producer, and so of the source: garbage of the one must not wait for the other.
             producer, self._producer = self._producer, None
             self._thread = start(producer, self._channel)
 
@@ -179,6 +187,7 @@ class DeviceStage(Iterator[Any]):
                 self._channel.give_room(item.room)
             return item.end
         if isinstance(item, Closed):
+            # Somebody closed it while the loop waited: that is an error there, and no quiet end.
             self._require_usable()
         self._is_over = True
         self.close()

@@ -282,6 +282,25 @@ def test_set_epoch_during_an_iteration_holds_at_its_end():
     loader.close()
 
 
+@pytest.mark.parametrize("run_ahead", [False, True])
+@pytest.mark.parametrize("epoch", [0, 1, 2])
+def test_an_epoch_that_is_set_during_an_iteration_reaches_the_sampler(epoch, run_ahead):
+    with DeviceLoader(plain(), "cpu", run_ahead=run_ahead) as loader:
+        for _ in loader:
+            loader.set_epoch(epoch)
+        assert loader.state_dict() == {"schema": 1, "epoch": epoch, "step": 0}
+        assert read(loader) == epoch_order(epoch)
+
+
+def test_a_loop_that_is_left_at_its_last_batch_goes_on_as_its_state_says():
+    with DeviceLoader(plain(), "cpu") as loader:
+        for number, _ in enumerate(loader, 1):
+            if number == BATCHES:
+                break
+        assert loader.state_dict() == {"schema": 1, "epoch": 1, "step": 0}
+        assert read(loader) == epoch_order(1)
+
+
 def test_a_break_while_running_ahead_goes_back_to_the_epoch():
     loader = DeviceLoader(plain(), "cpu", run_ahead=True, depth=4)
     assert read(loader) == epoch_order(0)
