@@ -27,6 +27,7 @@ from samplerkit.inspect.doctor.finding import Finding
 from samplerkit.inspect.doctor.patient import Patient
 from samplerkit.inspect.doctor.probe import appearance
 from samplerkit.inspect.view import loader_of
+from samplerkit.loading.generators import kept_generators
 from samplerkit.order import arguments
 from samplerkit.order.world import World
 
@@ -140,13 +141,8 @@ def _called_twice(make: Callable[[], Any]) -> tuple[Any, Any]:
     """Calls a function twice, the second time with other process-wide random states, as another rank has."""
     first = loader_of(make(), None)
     # What the caller draws next must not depend on whether the doctor was here.
-    states = random.getstate(), np.random.get_state(), torch.random.get_rng_state()  # noqa: NPY002  # theirs
-    try:
+    with kept_generators():
         random.seed()
-        np.random.seed()  # noqa: NPY002  # as above
+        np.random.seed()  # noqa: NPY002  # the legacy state is what other people's code draws from
         torch.default_generator.seed()
         return first, loader_of(make(), None)
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002  # as above
-        torch.random.set_rng_state(states[2])

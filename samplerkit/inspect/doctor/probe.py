@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from samplerkit.inspect.doctor.patient import Patient
+from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.identity import digest, seeds_of
 from samplerkit.samplers.base import Sampler
 
@@ -80,16 +81,11 @@ def appearance(patient: Patient) -> dict[str, str]:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    states = random.getstate(), np.random.get_state(), torch.random.get_rng_state()  # noqa: NPY002  # theirs
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002  # the legacy state is what other people's code draws from
-    torch.default_generator.manual_seed(seed)
-    try:
+    with kept_generators():
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002  # the legacy state is what other people's code draws from
+        torch.default_generator.manual_seed(seed)
         yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002  # as above
-        torch.random.set_rng_state(states[2])
 
 
 def _plain(entry: Any) -> Any:

@@ -27,6 +27,14 @@ def _powers(run: Any, window: float, lanes: int) -> tuple[Numbers, Numbers, Numb
     return count, first, first * (2 * count + 1) / 3, first * first
 
 
+def _weighed(power: int, run: Any, window: float, lanes: int) -> Numbers:
+    """Sums weight times distance to a power, 0 or 1, over all pairs of rows in a run."""
+    run = np.asarray(run, dtype=np.float64)
+    low, middle, high = _powers(run, window, lanes)[power : power + 3]
+    summed: Numbers = run * window * low - (window + lanes * run) * middle + lanes * high
+    return summed
+
+
 def pair_weight(run: Any, window: float, lanes: int = 1) -> Numbers:
     """Sums the weights of all pairs of rows in a run.
 
@@ -42,10 +50,7 @@ def pair_weight(run: Any, window: float, lanes: int = 1) -> Numbers:
         >>> pair_weight([1, 2, 5], 3).tolist()  # 5: four pairs at distance 1, three at distance 2
         [0.0, 2.0, 11.0]
     """
-    run = np.asarray(run, dtype=np.float64)
-    count, first, second, _ = _powers(run, window, lanes)
-    weight: Numbers = run * window * count - (window + lanes * run) * first + lanes * second
-    return weight
+    return _weighed(0, run, window, lanes)
 
 
 def pair_distance(run: Any, window: float, lanes: int = 1) -> Numbers:
@@ -55,10 +60,7 @@ def pair_distance(run: Any, window: float, lanes: int = 1) -> Numbers:
         >>> pair_distance([1, 2, 5], 3).tolist()
         [0.0, 2.0, 14.0]
     """
-    run = np.asarray(run, dtype=np.float64)
-    _, first, second, third = _powers(run, window, lanes)
-    distance: Numbers = run * window * first - (window + lanes * run) * second + lanes * third
-    return distance
+    return _weighed(1, run, window, lanes)
 
 
 def cross_weight(left: Any, gap: Any, right: Any, window: float, lanes: int = 1) -> Numbers:
