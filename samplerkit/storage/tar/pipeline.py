@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -34,13 +35,7 @@ AT_ONCE = 256
 @final
 @dataclass(frozen=True)
 class View:
-    """Some samples of a source, each taken through some steps.
-
-    Args:
-        source: the archives.
-        steps: what is done to each sample, first things first.
-        selection: which samples; None for all.
-    """
+    """Some samples of a source, each taken through some steps."""
 
     source: ArchiveSource
     steps: tuple[Step, ...] = ()
@@ -240,6 +235,4 @@ def failure(sample: dict[str, Any], id: int, step: str, error: Exception) -> Dat
 def _described(step: Step) -> str:
     if isinstance(step, Map):
         return f"map({getattr(step.function, '__name__', type(step.function).__name__)})"
-    return {"MapDict": "map_dict", "ToTuple": "to_tuple"}.get(
-        type(step).__name__, type(step).__name__.lower()
-    )
+    return re.sub(r"\B(?=[A-Z])", "_", type(step).__name__).lower()  # as the method that adds it

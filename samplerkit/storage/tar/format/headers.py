@@ -58,13 +58,7 @@ class HeaderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What one header says.
-
-    Args:
-        name: the name of the member, as bytes.
-        size: bytes of its data.
-        kind: the type flag, one byte.
-    """
+    """What one header says."""
 
     name: bytes
     size: int
@@ -162,11 +156,8 @@ class Window:
 
     A plain header is a file's, with a size and a checksum written as GNU tar, libarchive and Python write
     them; a pax header that says only when and whose a file is may stand before it. Long runs of these are
-    the usual case; all others are read one by one elsewhere.
-
-    Args:
-        base: where the piece begins in the archive; a multiple of 512.
-        data: its bytes.
+    the usual case; all others are read one by one elsewhere. `base`, where the piece begins, is a multiple
+    of 512.
     """
 
     def __init__(self, base: int, data: bytes) -> None:

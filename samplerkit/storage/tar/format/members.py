@@ -81,6 +81,12 @@ fetch or make the archive anew, or say on_error='skip' to count and skip what is
         return f"{self.reason}{place}: {self.detail}"
 
 
+def damaged_data(archive: str, offset: int, field: str, key: str) -> DatasetError:
+    """Gives the error for a file whose data have another checksum than its index says."""
+    problem = f"damaged data at byte {offset}: {field!r} of {key!r} has another checksum"
+    return DatasetError(archive, problem, mend="fetch or make the archive anew")
+
+
 @dataclass(frozen=True)
 class Skipped:
     """What was skipped of a dataset's archives, and where.

@@ -70,12 +70,6 @@ def is_header_of(block: bytes, key: bytes, field: str, size: int) -> bool:
 
     A name that does not fit into a header stands in another one before it; then the size has to do, and the
     checksum of the header.
-
-    Args:
-        block: the 512 bytes before the data.
-        key: of the sample.
-        field: the extension, in lower case.
-        size: bytes of the data.
     """
     try:
         header = parse(block)

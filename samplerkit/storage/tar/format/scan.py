@@ -200,10 +200,6 @@ class Extensions:
     def add(self, header: Header, data: bytes) -> None:
         """Takes an extended header.
 
-        Args:
-            header: of one of the kinds `EXTENSIONS`.
-            data: what follows it.
-
         Raises:
             HeaderError: its data are damaged.
         """

@@ -16,7 +16,8 @@ from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.storage.absent import AbsentError, unopened
 from samplerkit.storage.remote.flock import unwritable
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.urls import is_remote
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.urls import is_remote, shown
 from samplerkit.storage.user_cache import user_cache_folder
 
 INDEX_SUFFIX = ".skidx"
@@ -64,6 +65,18 @@ class Archive:
         if not stat.S_ISREG(status.st_mode):
             raise AbsentError(url, "is no plain file", mend="give the files themselves")
         return cls(url, status.st_size, status.st_mtime_ns, copy, tag)
+
+    @classmethod
+    def at(cls, url: str, storage: RemoteStorage | None) -> Archive:
+        """Looks at a file, or asks for the size and the version of one that lies elsewhere.
+
+        Raises:
+            DatasetError: it is not there, or the server does not answer.
+        """
+        if storage is None or not is_remote(url):
+            return cls.of(url)
+        version = storage.version(url)
+        return cls(shown(url), version.size, 0, None, version.tag)
 
     @property
     def is_remote(self) -> bool:

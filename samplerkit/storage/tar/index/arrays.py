@@ -7,9 +7,11 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import IO, Any
 
 import numpy as np
@@ -154,6 +156,18 @@ def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dic
 def opened_at_once(path: str, flags: int) -> int:
     """Opens a file without waiting: a pipe of its name may have no writer."""
     return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+
+
+@contextmanager
+def on_disk(data: bytes) -> Iterator[Path]:
+    """Puts the bytes of a file of arrays on disk for a moment; what was mapped of it stays.
+
+    So pages that are not needed take no memory.
+    """
+    with NamedTemporaryFile(prefix="samplerkit-") as file:
+        file.write(data)
+        file.flush()
+        yield Path(file.name)
 
 
 def _described(header: bytes, place: str) -> tuple[dict[str, Any], dict[str, Any], int]:

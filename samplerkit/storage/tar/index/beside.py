@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from pathlib import Path
-from tempfile import NamedTemporaryFile
+from contextlib import suppress
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from samplerkit.storage.tar.format.headers import (
 )
 from samplerkit.storage.tar.format.samples import is_header_of
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
-from samplerkit.storage.tar.index.arrays import UnreadableFileError, read_arrays
+from samplerkit.storage.tar.index.arrays import UnreadableFileError, on_disk, read_arrays
 from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.tar.index.sound import check_index_meta, check_numbers
 from samplerkit.storage.urls import beside
@@ -40,12 +39,6 @@ def index_beside(url: str, archive: Archive, storage: RemoteStorage, *, checksum
     archive are compared before what it says is believed. One of another size, or a damaged one, is left
     aside with a warning.
 
-    Args:
-        url: of the archive.
-        archive: its name, size and tag.
-        storage: asks.
-        checksums: whether one without checksums is of no use.
-
     Raises:
         DatasetError: the server does not answer.
     """
@@ -61,32 +54,21 @@ def index_beside(url: str, archive: Archive, storage: RemoteStorage, *, checksum
             stacklevel=2,
         )
         return None
-    return index if not checksums or "crc" in index.arrays else None
+    return index if index.serves(checksums) else None
 
 
 def _understood(data: bytes, archive: Archive) -> Index | None:
-    # On disk, for then it is mapped: pages that are not needed take no memory.
-    with NamedTemporaryFile(prefix="samplerkit-", suffix=INDEX_SUFFIX) as file:
-        file.write(data)
-        file.flush()
-        try:
-            meta, arrays = read_arrays(Path(file.name))
-            check_index_meta(file.name, meta)
-            if meta["size"] != archive.size:
-                return None
-            check_numbers(file.name, archive, meta, arrays)
-        except (UnreadableFileError, DatasetError):
-            return None
-        return Index.of_file(archive, meta, arrays, is_certain=False)
+    with on_disk(data) as path, suppress(UnreadableFileError, DatasetError):
+        meta, arrays = read_arrays(path)
+        check_index_meta(str(path), meta)
+        if meta["size"] == archive.size:
+            check_numbers(str(path), archive, meta, arrays)
+            return Index.of_file(archive, meta, arrays, is_certain=False)
+    return None
 
 
 def agrees(descriptor: int, index: Index) -> bool:
-    """Whether all headers of an archive on disk are what its index says.
-
-    Args:
-        descriptor: of the plain tar file.
-        index: of an archive of the same size.
-    """
+    """Whether all headers of an archive on disk are what its index says."""
     offsets, sizes = index.arrays["offset"], index.arrays["size"]
     names = [
         (index.key(sample), field)

@@ -31,7 +31,7 @@ def find_index(archive: Archive, cache: Cache, *, checksums: bool) -> tuple[Inde
     beside = [] if archive.is_remote else [Path(archive.url + INDEX_SUFFIX)]
     for path in (*beside, cache.index_path(archive.url)):
         index = read_index(path, archive)
-        if index is not None and (not checksums or "crc" in index.arrays):
+        if index is not None and index.serves(checksums):
             return index, path
     return None
 
@@ -39,10 +39,7 @@ def find_index(archive: Archive, cache: Cache, *, checksums: bool) -> tuple[Inde
 def read_index(path: Path, archive: Archive, *, verify: bool = True) -> Index | None:
     """Reads an index; None if it is not there, is damaged, or of another state of the archive.
 
-    Args:
-        path: of the index.
-        archive: as it is now.
-        verify: whether its digest and all its numbers are looked at; else it was found right a moment ago.
+    Without `verify` neither its digest nor its numbers are looked at: it was found right a moment ago.
 
     Raises:
         DatasetError: it is whole, and yet no index of such an archive.
@@ -93,12 +90,7 @@ def kept(index: Index, path: Path) -> bool:
 
 
 def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
-    """Makes the index of an archive by walking through it.
-
-    Args:
-        archive: to be walked through.
-        cache: where a compressed archive is unpacked.
-        checksums: whether all data are read as well, for a CRC-32 of each member.
+    """Makes the index of an archive by walking through it; for checksums all data are read as well.
 
     Raises:
         DatasetError: the archive cannot be read, or changes meanwhile. Flaws are no errors: they stand in
@@ -152,15 +144,14 @@ def _of_samples(archive: Archive, unpacked_size: int | None, samples: Samples, c
     }
     if crc is not None:
         arrays["crc"] = crc
-    counts: Counter[str] = Counter(flaw.reason for flaw in samples.flaws)
-    seen: Counter[str] = Counter()
-    kept = []
+    counts: Counter[str] = Counter()
+    places = []
     for flaw in samples.flaws:
-        seen[flaw.reason] += 1
-        if seen[flaw.reason] <= MOST_PLACES:
-            kept.append(flaw)
+        counts[flaw.reason] += 1
+        if counts[flaw.reason] <= MOST_PLACES:
+            places.append(flaw)
     return Index(
-        archive, unpacked_size, tuple(samples.fields), tuple(kept), dict(counts), samples.ignored, arrays
+        archive, unpacked_size, tuple(samples.fields), tuple(places), dict(counts), samples.ignored, arrays
     )
 
 

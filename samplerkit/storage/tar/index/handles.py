@@ -124,10 +124,6 @@ def open_plain(archive: Archive, unpacked_size: int | None, cache: Cache) -> Han
 def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
     """Unpacks a gzip archive into the cache of copies, once a machine; gzip's own CRC and length are checked.
 
-    Args:
-        archive: to be unpacked.
-        cache: takes the copy.
-
     Returns:
         The plain tar file, in use until it is closed; or what is wrong with the archive.
 

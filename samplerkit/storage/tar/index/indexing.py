@@ -23,6 +23,7 @@ from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.remote.store import Uploads
 from samplerkit.storage.tar.format.members import Flaw
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
+from samplerkit.storage.tar.index.arrays import on_disk
 from samplerkit.storage.tar.index.beside import MOST_BYTES
 from samplerkit.storage.tar.index.finding import find_index, kept, make_index, read_index
 from samplerkit.storage.tar.index.one import Index
@@ -201,11 +202,7 @@ def _indexed(
 ) -> tuple[Index, bool]:
     """Gives the index of a shard, and whether it was made now."""
     name, target = names[number], targets[number]
-    if is_remote(name):
-        version = storage.version(name)
-        archive = Archive(shown(name), version.size, 0, None, version.tag)
-    else:
-        archive = Archive.of(name)
+    archive = Archive.at(name, storage)
     found = _there(target, archive, place, checksums=checksums)
     if found is not None:
         return found, False
@@ -222,13 +219,10 @@ def _there(target: str, archive: Archive, place: _Place, *, checksums: bool) -> 
     data = None if archive.size == UNKNOWN_SIZE else place.read(target)
     if data is None:
         return None
-    with TemporaryDirectory(prefix="samplerkit-") as folder:
-        path = Path(folder) / "index"
-        path.write_bytes(data)
-        with suppress(DatasetError):  # what nobody can use is made anew
-            found = read_index(path, archive)
-            if found is not None and found.is_certain and (not checksums or "crc" in found.arrays):
-                return found
+    with on_disk(data) as path, suppress(DatasetError):  # what nobody can use is made anew
+        found = read_index(path, archive)
+        if found is not None and found.is_certain and found.serves(checksums):
+            return found
     return None
 
 

@@ -82,6 +82,10 @@ class Index:
         """Whether it stands for an archive that is not there, or may not be read."""
         return any(flaw.reason == "unreadable" for flaw in self.flaws)
 
+    def serves(self, checksums: bool) -> bool:
+        """Whether it has checksums, if they are asked for."""
+        return not checksums or "crc" in self.arrays
+
     def key(self, sample: int) -> bytes:
         """Gives the key of a sample."""
         begin, end = self.arrays["key_end"][sample : sample + 2].tolist()

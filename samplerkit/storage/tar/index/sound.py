@@ -20,6 +20,39 @@ MOST = 1 << 62
 AT_ONCE = 1 << 20
 """Numbers that are looked at in one go."""
 
+Check = Callable[[Any], bool]
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MOST
+
+
+def _is_size(value: Any) -> bool:
+    return value is None or _is_number(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _list_of(kind: Check, least: int = 0) -> Check:
+    return lambda value: isinstance(value, list) and len(value) >= least and all(map(kind, value))
+
+
+def _row_of(*kinds: Check) -> Check:
+    return lambda value: (
+        isinstance(value, list)
+        and len(value) == len(kinds)
+        and all(kind(one) for kind, one in zip(kinds, value, strict=True))
+    )
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(_is_number(count) and count > 0 for count in value.values())
+
+
+_SAMPLES: Mapping[str, Check] = {"fields": _list_of(_list_of(_is_text, 1)), "ignored": _is_number}
+
 
 def check_index_meta(place: str, meta: Mapping[str, Any]) -> None:
     """Looks at the values of an index that are no arrays.
@@ -27,40 +60,15 @@ def check_index_meta(place: str, meta: Mapping[str, Any]) -> None:
     Raises:
         DatasetError: one of them is not what it must be; `place` is the file's name.
     """
-    _require(place, meta, "size", _is_number)
-    _require(place, meta, "mtime_ns", lambda value: type(value) in {int, str})
-    _require(place, meta, "unpacked_size", lambda value: value is None or _is_number(value))
-    if "is_certain" in meta:
-        _require(place, meta, "is_certain", lambda value: isinstance(value, bool))
-    _require(place, meta, "flaws", lambda value: _are_rows(value, (_is_number, _is_text, _is_text)))
-    _check_common(place, meta)
-
-
-def check_catalogue(
-    place: str, archives: Sequence[Archive], meta: Mapping[str, Any], arrays: Mapping[str, Array]
-) -> None:
-    """Looks at all of the joint index of some archives, numbers too.
-
-    Raises:
-        DatasetError: something is not what it must be; `place` is the file's name.
-    """
-    number = len(archives)
-    _require(
-        place,
-        meta,
-        "unpacked",
-        lambda value: _is_list(value, number) and all(one is None or _is_number(one) for one in value),
-    )
-    check_joint_meta(place, meta, number)
-    _check_common(place, meta)
-    sizes = [
-        archive.size if unpacked is None else unpacked
-        for archive, unpacked in zip(archives, meta["unpacked"], strict=True)
-    ]
-    samples = arrays.get("samples", np.zeros(0, dtype=np.int64))
-    if samples.size != number:
-        raise unsound(place, f"samples has another length than {number}", samples.size)
-    _check_samples(place, meta, arrays, samples, sizes)
+    kinds: dict[str, Check] = {
+        "size": _is_number,
+        "mtime_ns": lambda value: type(value) in {int, str},
+        "unpacked_size": _is_size,
+        # Files of before it was kept are certain.
+        **({"is_certain": lambda value: isinstance(value, bool)} if "is_certain" in meta else {}),
+        "flaws": _list_of(_row_of(_is_number, _is_text, _is_text)),
+    }
+    _check_meta(place, meta, {**kinds, **_SAMPLES})
 
 
 def check_joint_meta(place: str, meta: Mapping[str, Any], archives: int) -> None:
@@ -73,11 +81,39 @@ def check_joint_meta(place: str, meta: Mapping[str, Any], archives: int) -> None
     def is_archive(value: Any) -> bool:
         return _is_number(value) and value < archives
 
-    _require(
-        place, meta, "flaws", lambda value: _are_rows(value, (is_archive, _is_number, _is_text, _is_text))
-    )
-    _require(place, meta, "fingerprint", _is_text)
-    _check_counts(place, meta)
+    flaws = _list_of(_row_of(is_archive, _is_number, _is_text, _is_text))
+    _check_meta(place, meta, {"flaws": flaws, "fingerprint": _is_text})
+
+
+def check_catalogue(
+    place: str, archives: Sequence[Archive], meta: Mapping[str, Any], arrays: Mapping[str, Array]
+) -> None:
+    """Looks at all of the joint index of some archives, numbers too.
+
+    Raises:
+        DatasetError: something is not what it must be; `place` is the file's name.
+    """
+    number = len(archives)
+    check_joint_meta(place, meta, number)
+    _check_meta(place, meta, {"unpacked": _row_of(*[_is_size] * number), **_SAMPLES})
+    sizes = [
+        archive.size if unpacked is None else unpacked
+        for archive, unpacked in zip(archives, meta["unpacked"], strict=True)
+    ]
+    samples = arrays.get("samples", np.zeros(0, dtype=np.int64))
+    if samples.size != number:
+        raise unsound(place, f"samples has another length than {number}", samples.size)
+    _check_samples(place, meta, arrays, samples, sizes)
+
+
+def _check_meta(place: str, meta: Mapping[str, Any], kinds: Mapping[str, Check]) -> None:
+    for name, is_right in {**kinds, "counts": _are_counts}.items():
+        if name not in meta:
+            raise unsound(place, "a value is missing", name)
+        if not is_right(meta[name]):
+            raise unsound(place, f"{name} cannot be what it says", meta[name])
+    if bool(meta["counts"]) != bool(meta["flaws"]):
+        raise unsound(place, "counts are not those of its flaws", meta["counts"])
 
 
 def check_numbers(place: str, archive: Archive, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
@@ -174,49 +210,3 @@ def _check_places(place: str, arrays: Mapping[str, Array], bounds: Array, ends: 
             number = int(np.argmax(wrong))
             found = (int(offset[number]), int(size[number]))
             raise unsound(place, f"offset and size of file {at + number} cannot be", found)
-
-
-def _check_common(place: str, meta: Mapping[str, Any]) -> None:
-    _require(place, meta, "fields", lambda value: _is_list(value) and all(map(_are_fields, value)))
-    _require(place, meta, "ignored", _is_number)
-    _check_counts(place, meta)
-
-
-def _check_counts(place: str, meta: Mapping[str, Any]) -> None:
-    _require(place, meta, "counts", _are_counts)
-    if bool(meta["counts"]) != bool(meta["flaws"]):
-        raise unsound(place, "counts are not those of its flaws", meta["counts"])
-
-
-def _require(place: str, meta: Mapping[str, Any], name: str, is_right: Callable[[Any], bool]) -> None:
-    if name not in meta:
-        raise unsound(place, "a value is missing", name)
-    if not is_right(meta[name]):
-        raise unsound(place, f"{name} cannot be what it says", meta[name])
-
-
-def _are_rows(value: Any, kinds: tuple[Callable[[Any], bool], ...]) -> bool:
-    return _is_list(value) and all(
-        _is_list(row, len(kinds)) and all(kind(one) for kind, one in zip(kinds, row, strict=True))
-        for row in value
-    )
-
-
-def _are_counts(value: Any) -> bool:
-    return isinstance(value, dict) and all(_is_number(count) and count > 0 for count in value.values())
-
-
-def _are_fields(value: Any) -> bool:
-    return _is_list(value) and len(value) > 0 and all(map(_is_text, value))
-
-
-def _is_list(value: Any, size: int | None = None) -> bool:
-    return isinstance(value, list) and (size is None or len(value) == size)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) is int and 0 <= value < MOST
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)

@@ -74,11 +74,6 @@ class MetIndexes:
 
     It can be used by several threads. Where flaws are skipped, a shard may have fewer samples than were told:
     those that are there are the first ones, and the others are missing.
-
-    Args:
-        names: of the shards.
-        contents: what lies in them, as it was told or indexed.
-        skips: whether flaws are skipped.
     """
 
     def __init__(self, names: tuple[str, ...], contents: Contents, *, skips: bool) -> None:

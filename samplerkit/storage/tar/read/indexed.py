@@ -37,13 +37,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @final
 class IndexedSource(ArchiveSource):
-    """Archives on disk, indexed at first use.
-
-    Args:
-        names: their paths.
-        options: how they are read.
-        progress: what tells how far the first pass is.
-    """
+    """Archives on disk, indexed at first use."""
 
     is_indexed = True
     is_remote = False

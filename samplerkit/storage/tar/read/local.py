@@ -17,6 +17,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.layout import interval_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.remote.storage import LocalFile
+from samplerkit.storage.tar.format.members import damaged_data
 from samplerkit.storage.tar.index.archive import Cache
 from samplerkit.storage.tar.index.arrays import Array
 from samplerkit.storage.tar.index.handles import Handle, Handles, open_plain
@@ -34,13 +35,7 @@ IN_ONE_READ = 64
 
 @final
 class Reader:
-    """Reads the samples of a catalogue.
-
-    Args:
-        catalogue: where they lie.
-        cache: where compressed archives are unpacked.
-        max_handles: archives that are open at a time; None for what the system allows.
-    """
+    """Reads the samples of a catalogue."""
 
     def __init__(self, catalogue: Catalogue, cache: Cache, max_handles: int | None) -> None:
         self._catalogue = catalogue
@@ -189,23 +184,13 @@ class Reader:
             for number, name in zip(numbers, names, strict=True):
                 if zlib.crc32(sample[name]) != crc[number]:
                     offset = int(self._catalogue.arrays["offset"][number])
-                    shown = f"{name!r} of {sample['__key__']!r}"
-                    problem = f"damaged data at byte {offset}: {shown} has another checksum"
-                    raise DatasetError(sample["__url__"], problem, mend="fetch or make the archive anew")
+                    raise damaged_data(sample["__url__"], offset, name, sample["__key__"])
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class OpenShard:
-    """A shard on a disk of this machine, ready to be read; a copy is not evicted while anybody holds this.
-
-    Args:
-        path: its name.
-        num_bytes: its size.
-        index: where its samples lie.
-        reader: reads them, by their numbers in the shard.
-        copy: the copy of a remote one.
-    """
+    """A shard on a disk of this machine, ready to be read; a copy is not evicted while anybody holds this."""
 
     path: str
     num_bytes: int

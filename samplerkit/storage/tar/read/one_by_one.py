@@ -47,11 +47,6 @@ class ShardSource(ArchiveSource):
 
     Each process has its own threads and open shards; what is fetched lies in a cache on disk that all
     processes of the machine share.
-
-    Args:
-        shards: which ones.
-        lengths: the samples in each; None indexes all at first use.
-        progress: what tells how far the indexing is.
     """
 
     is_indexed = False

@@ -10,7 +10,6 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.shelf import CacheLimits
@@ -18,6 +17,7 @@ from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.format.members import damaged_data
 from samplerkit.storage.tar.format.samples import is_header_of
 from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.threads import weakly
@@ -56,12 +56,7 @@ class WantedRows:
 
 @dataclass(frozen=True)
 class Read:
-    """What was read.
-
-    Args:
-        requests: how many parts of shards.
-        bytes: of all parts.
-    """
+    """What was read."""
 
     requests: int
     bytes: int
@@ -87,11 +82,6 @@ def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: li
 
     Each file is read with its header, which must be what the index says: so an index of another state of the
     shard is noticed, whatever its size.
-
-    Args:
-        parts: what is wanted.
-        storage: reads the parts of shards, several at a time.
-        samples: takes the samples.
 
     Raises:
         DatasetError: a part cannot be read, a shard was changed, its index is not its own, or a file fails
@@ -150,9 +140,7 @@ def _sample(index: Index, row: int, data: bytes, start: int) -> dict[str, Any]:
             raise index.stale()
         content = data[at : at + size]
         if "crc" in arrays and zlib.crc32(content) != arrays["crc"][first + number]:
-            shown = f"{field!r} of {sample['__key__']!r}"
-            problem = f"damaged data at byte {begin}: {shown} has another checksum"
-            raise DatasetError(index.archive.url, problem, mend="fetch or make the archive anew")
+            raise damaged_data(index.archive.url, begin, field, sample["__key__"])
         sample[field] = content
     return sample
 

@@ -41,15 +41,7 @@ class Opens(Protocol):
 
 @final
 class ShardReading:
-    """Reads samples in one process; it has threads and open shards.
-
-    Args:
-        shards: to read.
-        opener: brings them here.
-        contents: what lies in them.
-        limits: how many may be at hand.
-        stats: the figures to begin with.
-    """
+    """Reads samples in one process; it has threads and open shards."""
 
     def __init__(
         self, shards: Shards, opener: Opens, contents: Contents, limits: CacheLimits, stats: FileStats

@@ -29,11 +29,7 @@ FETCHED_AT_A_TIME = 2
 class Shards:
     """The shards of a dataset, as every process sees them: nothing is open.
 
-    Args:
-        urls: of the shards: paths and URLs.
-        names: the same without what is private.
-        storage: reads remote ones; None where there are none.
-        options: how they are read.
+    `names` are the `urls` without what is private; where none is remote, there is no `storage`.
     """
 
     urls: tuple[str, ...]
@@ -51,11 +47,7 @@ class Shards:
         Raises:
             DatasetError: it is not there, or the server does not answer.
         """
-        url = self.urls[number]
-        if self.storage is None or not is_remote(url):
-            return Archive.of(url)
-        version = self.storage.version(url)
-        return Archive(self.names[number], version.size, 0, None, version.tag)
+        return Archive.at(self.urls[number], self.storage)
 
     def archives(self) -> tuple[Archive, ...]:
         """Asks for the size and the version of each shard, several at the same time.
