@@ -113,14 +113,17 @@ def index_shards(
     short = short_names(names)
     with closing(RemoteStorage(options)) as storage:
         place = _in_bucket(storage, options) if upload else _ON_DISK
-        goal = lengths or _beside_all(names, short, targets, out)
+        goal = lengths or _beside_all(names[0], short[0], out)
         if is_remote(goal) and not upload:
             raise ArgumentValueError("--lengths", "lies elsewhere", shown(goal), mend="say --upload as well")
         place_of_lengths = place if is_remote(goal) else _ON_DISK
         before = _lengths_before(goal, set(short), place_of_lengths)
         found: dict[int, tuple[Index, bool]] = {}
         progress("indexing shard", 0, len(names))
-        work = partial(_indexed, names, targets, place, storage, checksums=checksums)
+
+        def work(number: int) -> tuple[Index, bool]:
+            return _indexed(names[number], targets[number], place, storage, checksums=checksums)
+
         for number, made in in_threads(work, range(len(names)), threads, "samplerkit-index"):
             found[number] = made
             progress("indexing shard", len(found), len(names))
@@ -165,14 +168,12 @@ def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[st
     return targets
 
 
-def _beside_all(names: Sequence[str], short: Sequence[str], targets: Sequence[str], out: Path | None) -> str:
+def _beside_all(name: str, short: str, out: Path | None) -> str:
     """Gives the place of the lengths in the folder that all shards share: where names are counted from."""
     if out is not None:
         return os.fspath(out / LENGTHS)
-    first = targets[0].removesuffix(INDEX_SUFFIX) if not is_remote(names[0]) else shown(names[0])
-    if not is_remote(first):
-        first = os.fspath(Path(first).absolute())
-    return first.removesuffix(short[0]) + LENGTHS
+    first = shown(name) if is_remote(name) else os.fspath(Path(name).absolute())
+    return first.removesuffix(short) + LENGTHS
 
 
 def _lengths_before(goal: str, names: set[str], place: _Place) -> Mapping[str, Any]:
@@ -192,16 +193,9 @@ def _lengths_before(goal: str, names: set[str], place: _Place) -> Mapping[str, A
 
 
 def _indexed(
-    names: Sequence[str],
-    targets: Sequence[str],
-    place: _Place,
-    storage: RemoteStorage,
-    number: int,
-    *,
-    checksums: bool,
+    name: str, target: str, place: _Place, storage: RemoteStorage, *, checksums: bool
 ) -> tuple[Index, bool]:
     """Gives the index of a shard, and whether it was made now."""
-    name, target = names[number], targets[number]
     archive = Archive.at(name, storage)
     found = _there(target, archive, place, checksums=checksums)
     if found is not None:

@@ -20,6 +20,7 @@ from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.format.members import damaged_data
 from samplerkit.storage.tar.format.samples import is_header_of
 from samplerkit.storage.tar.index.one import Index
+from samplerkit.storage.tar.read.costs import FetchCosts
 from samplerkit.storage.threads import weakly
 
 NEAR = 64 << 10
@@ -54,14 +55,6 @@ class WantedRows:
     places: Ids
 
 
-@dataclass(frozen=True)
-class Read:
-    """What was read."""
-
-    requests: int
-    bytes: int
-
-
 @dataclass(frozen=True, eq=False)
 class SampleBatch:
     """Samples that were read together.
@@ -77,7 +70,7 @@ class SampleBatch:
     path: str = ""
 
 
-def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: list[Any]) -> Read:
+def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: list[Any]) -> FetchCosts:
     """Reads samples of remote shards, and puts each into its place.
 
     Each file is read with its header, which must be what the index says: so an index of another state of the
@@ -100,7 +93,7 @@ def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: li
     for (part, start, chosen), data in zip(jobs, storage.read(spans), strict=True):
         for number in chosen.tolist():
             samples[part.places[number]] = _sample(part.index, int(part.rows[number]), data, start)
-    return Read(len(spans), sum(span.length for span in spans))
+    return FetchCosts(len(spans), sum(span.length for span in spans))
 
 
 def _extents(part: WantedRows) -> tuple[Ids, Ids]:

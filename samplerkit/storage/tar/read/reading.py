@@ -20,7 +20,7 @@ from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.tar.read.contents import Contents, MetIndexes
 from samplerkit.storage.tar.read.costs import EpochCosts, FetchCosts, Stretch, stretch_of
 from samplerkit.storage.tar.read.local import OpenShard
-from samplerkit.storage.tar.read.ranges import Batches, Read, SampleBatch, WantedRows, read_ranges
+from samplerkit.storage.tar.read.ranges import Batches, SampleBatch, WantedRows, read_ranges
 from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, Shards
 from samplerkit.storage.threads import in_threads, weakly
 from samplerkit.storage.workers import this_worker
@@ -190,7 +190,7 @@ class ShardReading:
                     self._put(number, opened, rows, places, samples)
             else:
                 wanted.append(WantedRows(number, self._shards.urls[number], index, rows, places))
-        read = Read(0, 0)
+        read = FetchCosts(0, 0)
         if wanted and self._shards.storage is not None:
             read = self._read_ranges(wanted, self._shards.storage, samples)
             self._note_costs(read, sum(part.rows.size for part in wanted), wanted)
@@ -224,23 +224,25 @@ class ShardReading:
         for place, sample in zip(places.tolist(), read, strict=True):
             samples[place] = sample
 
-    def _read_ranges(self, wanted: list[WantedRows], storage: RemoteStorage, samples: list[Any]) -> Read:
+    def _read_ranges(
+        self, wanted: list[WantedRows], storage: RemoteStorage, samples: list[Any]
+    ) -> FetchCosts:
         """Reads parts of shards; one that is gone fails alone, if flaws are skipped."""
         try:
             return read_ranges(wanted, storage, samples)
         except AbsentError as error:
             if len(wanted) > 1 and self._shards.options.skips:
                 parts = [self._read_ranges([part], storage, samples) for part in wanted]
-                return Read(sum(part.requests for part in parts), sum(part.bytes for part in parts))
+                return FetchCosts(sum(part.requests for part in parts), sum(part.bytes for part in parts))
             part = wanted[0]
             self._met.add(part.number, self._opener.lost(part.number, error).index)
             self._met.present(part.number, part.rows, part.places, samples)
-            return Read(0, 0)
+            return FetchCosts(0, 0)
 
     def _new_cache(self, stats: FileStats) -> ReadAheadCache[OpenShard]:
         return ReadAheadCache(weakly(self._opened), len(self._shards.urls), self._limits, stats)
 
-    def _note_costs(self, read: Read, samples: int, parts: list[WantedRows]) -> None:
+    def _note_costs(self, read: FetchCosts, samples: int, parts: list[WantedRows]) -> None:
         """Keeps what an epoch like this batch would cost, for a warning."""
         layout = self._contents.layout
         scale = self._epoch_samples / samples
