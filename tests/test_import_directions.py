@@ -188,7 +188,7 @@ def upwards(modules: Mapping[str, str]) -> set[tuple[str, str]]:
 
 def test_the_rooms_of_storage_import_one_way():
     assert upwards(sources()) == set()
-    assert upwards({"storage.files.paths": "from samplerkit.storage.tar.names import archive_names"})
+    assert upwards({"storage.files.paths": "from samplerkit.storage.tar.archive_names import archive_names"})
     assert upwards({"storage.remote.http": "from samplerkit.storage.ahead.stats import FileStats"})
 
 

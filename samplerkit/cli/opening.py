@@ -17,7 +17,7 @@ from samplerkit.inspect.uncounted import is_counted, require_counted
 from samplerkit.inspect.view import loader_of
 from samplerkit.loading.loader import Loader
 from samplerkit.order.world import World
-from samplerkit.storage.tar.names import archive_names
+from samplerkit.storage.tar.archive_names import archive_names
 
 ConfigPath = Annotated[str, typer.Argument(metavar="CONFIG", help="The config, a YAML file or its URL.")]
 NumRanks = Annotated[

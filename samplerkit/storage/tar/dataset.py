@@ -14,9 +14,9 @@ from samplerkit.storage.lengths import fetched_lengths, given_lengths, save_leng
 from samplerkit.storage.names import short_names
 from samplerkit.storage.progress import Progress, progress_of
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.tar.archive_names import archive_names
 from samplerkit.storage.tar.fluent import Pipeline
 from samplerkit.storage.tar.format.members import Skipped
-from samplerkit.storage.tar.names import archive_names
 from samplerkit.storage.tar.pipeline import View
 from samplerkit.storage.tar.read.indexed import IndexedSource
 from samplerkit.storage.tar.read.one_by_one import ShardSource

@@ -10,8 +10,8 @@ from typing import Any
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.progress import Progress, silence
+from samplerkit.storage.tar.archive_names import DEFAULT_BYTES
 from samplerkit.storage.tar.format.samples import is_meta, split_name
-from samplerkit.storage.tar.names import DEFAULT_BYTES
 from samplerkit.storage.tar.writer import TarWriter
 
 

@@ -12,12 +12,12 @@ from typing import IO, Any, Self, final
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import atomic
+from samplerkit.storage.tar.archive_names import DEFAULT_BYTES, Numbering
 from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.format.headers import BLOCK, padded
 from samplerkit.storage.tar.format.samples import is_meta, is_unsafe, split_name
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
 from samplerkit.storage.tar.index.finding import make_index
-from samplerkit.storage.tar.names import DEFAULT_BYTES, Numbering
 
 
 class TarWriter:

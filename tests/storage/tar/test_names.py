@@ -7,8 +7,8 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.names import expand_braces
+from samplerkit.storage.tar.archive_names import archive_names
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.names import archive_names
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,13 @@ from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.remote.store import Uploads
+from samplerkit.storage.tar.archive_names import archive_names
 from samplerkit.storage.tar.format.members import Flaw
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
 from samplerkit.storage.tar.index.arrays import on_disk
 from samplerkit.storage.tar.index.beside import MOST_BYTES
 from samplerkit.storage.tar.index.finding import find_index, kept, make_index, read_index
 from samplerkit.storage.tar.index.one import Index
-from samplerkit.storage.tar.names import archive_names
 from samplerkit.storage.threads import in_threads
 from samplerkit.storage.urls import beside, is_remote, shown
 

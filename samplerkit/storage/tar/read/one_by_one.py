@@ -33,8 +33,8 @@ from samplerkit.storage.tar.index.joining import IndexPart, joined, without_spli
 from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.tar.index.sound import check_joint_meta
 from samplerkit.storage.tar.read.contents import Contents, told_contents
-from samplerkit.storage.tar.read.opening import ShardOpener
-from samplerkit.storage.tar.read.reading import ShardReading
+from samplerkit.storage.tar.read.shard_opener import ShardOpener
+from samplerkit.storage.tar.read.shard_reading import ShardReading
 from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, FETCHED_AT_A_TIME, Shards
 from samplerkit.storage.tar.read.source import ArchiveSource, sizes_of, warn_of_skipped
 from samplerkit.storage.threads import in_threads
