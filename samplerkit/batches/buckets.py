@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Final, Literal, final, get_args
 
@@ -95,17 +96,18 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
         values = np.minimum(values, longest)
         sizes = budget.sizes(values)
         first = 0
-    padded = budget.padded(values)
+    padded = budget.padded(values).tolist()
+    down, sums = [-length for length in padded], before.tolist()
     at = first
     while at < values.size:
-        upper, size = int(padded[at]), int(sizes[at])
+        upper, size = padded[at], int(sizes[at])
         least = upper - waste * upper
         # What is padded to the same length wastes nothing.
-        by_waste = np.searchsorted(-padded, -least, side="left" if least < upper else "right")
-        by_pool = np.searchsorted(before, before[at] + pool * size)
+        by_waste = bisect_left(down, -least) if least < upper else bisect_right(down, -upper)
+        by_pool = bisect_left(sums, sums[at] + pool * size)
         starts.append(int(before[at]))
         uppers.append(int(values[at]))
         chosen.append(size)
-        at = max(at + 1, int(by_waste), min(int(by_pool), values.size))
+        at = max(at + 1, by_waste, min(by_pool, values.size))
     ends = np.array([*starts, int(before[-1])], dtype=np.int64)
     return Buckets(ends, np.array(uppers, dtype=np.int64), np.array(chosen, dtype=np.int64))

@@ -73,13 +73,19 @@ class StaticPlan(BatchPlan):
         begin, end = self._cuts.edges(self._groups.forward(numbers))
         sizes = end - begin
         edges = np.append(0, np.cumsum(sizes))
-        places = np.repeat(begin - edges[:-1], sizes) + np.arange(int(edges[-1]))
+        places = _joined(begin, sizes)
         return BatchSamples(self._ids_at(places, begin, end), places, edges)
 
     def _ids_at(self, places: Ids, begin: Ids, end: Ids) -> Ids:
         """Gives the samples at places; those of small sets are kept, a bucket at a time."""
         if self._kept is None:
-            return self._members.at(self._shuffle.ids_at(places) + self._first)
+            # In the order of places, batches of a bucket stand together, and are looked up together.
+            by_place = np.argsort(begin, kind="stable")
+            sizes = end - begin
+            at = _joined((np.cumsum(sizes) - sizes)[by_place], sizes[by_place])
+            ids = np.empty(places.size, dtype=np.int64)
+            ids[at] = self._members.at(self._shuffle.ids_at(places[at]) + self._first)
+            return ids
         touched = np.zeros(self._is_kept.size + 1, dtype=np.int64)
         np.add.at(touched, interval_of(self._starts, begin), 1)
         np.add.at(touched, interval_of(self._starts, end - 1) + 1, -1)
@@ -102,3 +108,9 @@ class StaticPlan(BatchPlan):
         which, numbers = which[found[is_placed]], self._groups.backward(batches[is_placed])
         is_there = numbers < self._length
         return which[is_there], numbers[is_there]
+
+
+def _joined(begins: Ids, sizes: Ids) -> Ids:
+    """Gives the numbers of several runs, one run after another."""
+    ends = np.cumsum(sizes)
+    return np.repeat(begins - ends + sizes, sizes) + np.arange(int(ends[-1]) if ends.size else 0)

@@ -20,13 +20,18 @@ def groups(labels: Ids) -> Iterator[tuple[int, Ids]]:
         >>> [(label, at.tolist()) for label, at in groups(np.array([5, 3, 5]))]
         [(3, [1]), (5, [0, 2])]
     """
-    if labels.size and labels.min() >= 0 and labels.max() < 1 << 16:
+    if not labels.size:
+        return
+    if (labels[1:] >= labels[:-1]).all():
+        by_label = np.arange(labels.size)
+    elif labels.min() >= 0 and labels.max() < 1 << 16:
         # numpy sorts 16-bit integers by radix, which is several times as fast.
         by_label = np.argsort(labels.astype(np.uint16), kind="stable")
     else:
         by_label = np.argsort(labels, kind="stable")
-    distinct, first = np.unique(labels[by_label], return_index=True)
-    yield from zip(distinct.tolist(), np.split(by_label, first[1:]), strict=False)
+    ascending = labels[by_label]
+    first = np.flatnonzero(np.diff(ascending, prepend=ascending[0] - 1))
+    yield from zip(ascending[first].tolist(), np.split(by_label, first[1:]), strict=True)
 
 
 def compose(outer: Order, inner: Order) -> Order:
