@@ -1,13 +1,19 @@
-"""The order of the drop-in: shuffled files, a contiguous run of rows a rank, blocks shuffled within a run."""
+"""The order of the drop-in, and where an epoch of it stands: files, a run of rows a rank, blocks in it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from samplerkit.compat.partially_shuffle.files import FileTable
 from samplerkit.compat.torch.part import Cycled
+from samplerkit.loading.agreement import job_agreement
+from samplerkit.loading.state import State
 from samplerkit.order.algebra import compose
+from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
+from samplerkit.order.world import World
 from samplerkit.samplers.distributed import DistributedSampler as Recipe
 
 
@@ -87,3 +93,52 @@ def block_within(layout: Layout, room: int, pools: int) -> int:
     """Gives the largest block for which this many files in memory are enough, and at least some of a file."""
     files = max(1, room - 2)
     return max(1, files * len(layout) // max(1, layout.num_files) // (4 if pools == 2 else 1))
+
+
+AGREEMENT_SECONDS: Final = 10.0
+"""How long the ranks of a job wait for one another when an epoch begins."""
+
+
+def state_of(table: FileTable, shuffled: LocalShuffle, lanes: int, epoch: int, position: int) -> State:
+    """Describes a place in an epoch.
+
+    Args:
+        table: the files.
+        shuffled: what is shuffled.
+        lanes: the number of ranks at the first start.
+        epoch: from 0.
+        position: how many samples all ranks together have received.
+    """
+    return State(
+        algorithm=ALGORITHM,
+        seed=(shuffled.seed,),
+        epoch=epoch,
+        position=position,
+        lanes=lanes,
+        limit=None,
+        tail="pad",
+        dataset=table.description,
+        sampler=f"DistributedSamplerViaLocallyShuffle({shuffled})",
+        num_shards=None,
+    )
+
+
+def require_agreement(beginning: State, world: World) -> None:
+    """Compares, through the process group's store, what the ranks of the job begin to read.
+
+    Ranks that list their files in another order would read some samples twice and others never. A rank with
+    numbers of its own reads alone, and is not compared.
+
+    Args:
+        beginning: the place at which this rank begins.
+        world: its rank.
+
+    Raises:
+        DisagreementError: another rank begins something else.
+    """
+    agreement = job_agreement()
+    if agreement is None or World(agreement.ranks, agreement.rank) != world:
+        return
+    names = ("dataset", "sampler", "epoch", "position", "lanes")
+    identity = {"seed": beginning.seed[0], **{name: getattr(beginning, name) for name in names}}
+    agreement.require(identity, AGREEMENT_SECONDS)

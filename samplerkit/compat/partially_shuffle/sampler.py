@@ -10,8 +10,13 @@ import torch.utils.data
 
 from samplerkit.compat.partially_shuffle.batches import BatchReader, Item, batches
 from samplerkit.compat.partially_shuffle.files import DatasetFiles, FileTable
-from samplerkit.compat.partially_shuffle.order import LocalShuffle, block_within, padded
-from samplerkit.compat.partially_shuffle.state import require_agreement, state_of
+from samplerkit.compat.partially_shuffle.order import (
+    LocalShuffle,
+    block_within,
+    padded,
+    require_agreement,
+    state_of,
+)
 from samplerkit.compat.torch.part import Part
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
 from samplerkit.loading.cursor import Cursor, Place

@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
+from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order.draws import in_draws
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
@@ -150,6 +150,20 @@ FilePart = tuple[FileContent, Ids, Ids]
 """A file, rows of it, and the places in the batch to which they belong."""
 
 Array = np.ndarray[Any, Any]
+
+
+def batch_ids(ids: Any) -> Ids:
+    """Takes the ids of a batch.
+
+    Raises:
+        ArgumentTypeError: no flat list of integers.
+    """
+    wanted = np.asarray(ids)
+    if wanted.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if wanted.ndim != 1 or wanted.dtype.kind not in "iu":
+        raise ArgumentTypeError("ids", "must be a flat list of integers", ids)
+    return wanted.astype(np.int64, copy=False)
 
 
 def gathered_samples(parts: Iterable[FilePart], size: int) -> list[Any]:

@@ -17,8 +17,13 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats, tell_of_rereading
-from samplerkit.storage.files.arguments import checked_ids, checked_remote
-from samplerkit.storage.files.content import FileCache, FilePart, gathered_columns, gathered_samples
+from samplerkit.storage.files.content import (
+    FileCache,
+    FilePart,
+    batch_ids,
+    gathered_columns,
+    gathered_samples,
+)
 from samplerkit.storage.files.paths import file_paths, short_names
 from samplerkit.storage.files.reader import FileReader, file_reader, read_file
 from samplerkit.storage.files.remote import RemoteReader, sizes_of, storage_for, with_requests
@@ -119,7 +124,7 @@ class FileDataset:
         self._reader: FileReader = file_reader(reader)
         self._as_columns: Final = arguments.boolean("as_columns", as_columns)
         self._progress: Final = progress_of(progress)
-        options = checked_remote(remote)
+        options = None if remote is False else RemoteOptions.of(remote)
         self.files: Final = file_paths(files, options)
         self._names: Final = short_names(self.files)
         self.is_remote: Final = any(map(is_remote, self.files))
@@ -189,7 +194,7 @@ class FileDataset:
             OutOfDatasetError: there is no such sample.
             DatasetError: a file cannot be read; also if that was found out ahead.
         """
-        wanted = checked_ids(ids)
+        wanted = batch_ids(ids)
         cache = self._cache()
         cache.begin(wanted)
         with closing(self._parts(wanted)) as parts:

@@ -15,9 +15,8 @@ from typing import Any, final
 import requests
 import requests.adapters
 import urllib3
-import urllib3.connection
-import urllib3.connectionpool
 import urllib3.exceptions
+import urllib3.poolmanager
 
 from samplerkit.storage.remote.attempt import Refused, Transient, in_other_words
 from samplerkit.storage.remote.http_rules import MOST_HOPS, is_same_place, target_of
@@ -166,24 +165,13 @@ class _UnredirectedSession(requests.Session):
         return dict(self._settings[host])
 
 
-@final
-class _Connection(urllib3.connection.HTTPConnection):
-    response_class = PacedResponse
+def _paced(pool: Any) -> Any:
+    """Gives a pool of urllib3's connections whose answers are read at a pace."""
+    connection = type("_Connection", (pool.ConnectionCls,), {"response_class": PacedResponse})
+    return type("_Pool", (pool,), {"ConnectionCls": connection})
 
 
-@final
-class _SecureConnection(urllib3.connection.HTTPSConnection):
-    response_class = PacedResponse
-
-
-@final
-class _Pool(urllib3.connectionpool.HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-@final
-class _SecurePool(urllib3.connectionpool.HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
+_POOLS = {scheme: _paced(pool) for scheme, pool in urllib3.poolmanager.pool_classes_by_scheme.items()}
 
 
 @final
@@ -192,11 +180,11 @@ class _Adapter(requests.adapters.HTTPAdapter):
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, **options)
-        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+        self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
         manager = super().proxy_manager_for(proxy, **options)
-        manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+        manager.pool_classes_by_scheme = _POOLS
         return manager
 
 
