@@ -19,11 +19,6 @@ MOST_COMPARED = 1 << 20
 def advised(config: Config, layout: Layout, mode: dict[str, Any]) -> dict[str, Any] | None:
     """Gives the sampler section that reads the same samples in a recommended mode.
 
-    Args:
-        config: as it is.
-        layout: of its dataset.
-        mode: the arguments that are recommended: `shuffle`, and `partial_size`.
-
     Returns:
         The section; None where no mode could take the place of the chain without reading other samples.
     """

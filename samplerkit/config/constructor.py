@@ -66,11 +66,6 @@ def _model(make: Callable[..., Any], name: str) -> type[BaseModel]:
 class Constructor:
     """A class or a function, its name in a config, and the model of its arguments.
 
-    Args:
-        name: what errors and the schema call it.
-        make: makes the live object.
-        model: of the arguments.
-
     Example:
         >>> import samplerkit as sk
         >>> from pathlib import Path
@@ -206,10 +201,6 @@ RESERVED = frozenset({"kind", "child", "_target_", "class_path", "init_args"})
 @final
 class Kinds:
     """A table of constructors by the name under which a section's `kind` picks one.
-
-    Args:
-        section: the name of the section.
-        example: how such a section is written, for errors.
 
     Example:
         >>> shapes = Kinds("shape", example="{kind: point}")

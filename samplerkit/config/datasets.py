@@ -20,10 +20,6 @@ from samplerkit.storage.tar.read.source import Fetch, OnError
 def placed(dataset: Any, said: Any) -> Any:
     """Joins a dataset to what a config says of it.
 
-    Args:
-        dataset: what is to be read; None for the dataset in the config.
-        said: the layout or the dataset in the config, or None.
-
     Returns:
         What a sampler draws from: the dataset, with the layout of the config where that tells the files.
 
@@ -59,12 +55,7 @@ def placed(dataset: Any, said: Any) -> Any:
 
 @final
 class WithLayout:
-    """A dataset that tells its layout, and all else as before.
-
-    Args:
-        dataset: gives everything but the layout.
-        layout: how many samples lie in which files.
-    """
+    """A dataset that tells its layout, and all else as before."""
 
     def __init__(self, dataset: Any, layout: Layout) -> None:
         self._dataset = dataset

@@ -160,11 +160,7 @@ _DTYPES = ((int, "iu", "integers"), (float, "iuf", "numbers"), (str, "U", "strin
 
 @dataclass(frozen=True)
 class Inline:
-    """Marks an array argument: a list in the config itself, or the path of a `.npy` file.
-
-    Args:
-        entry: the type of the entries.
-    """
+    """Marks an array argument: a list in the config itself, or the path of a `.npy` file."""
 
     entry: Any
 

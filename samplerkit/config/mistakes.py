@@ -46,14 +46,7 @@ def unknown_key(place: str, section: dict[str, Any], known: Collection[str], of:
 
 
 def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], of: str) -> ConfigError:
-    """Makes one error of all that pydantic found: the first, a wrong key before all others.
-
-    Args:
-        place: the path of the section.
-        error: what pydantic found.
-        section: what was validated.
-        of: what the section describes, for messages.
-    """
+    """Makes one error of all that pydantic found: the first, a wrong key before all others."""
     found = error.errors(include_url=False)
     at = next((number for number, mistake in enumerate(found) if mistake["type"] == _EXTRA), 0)
     first = found[at]
@@ -81,15 +74,7 @@ def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], o
 def from_constructor(
     place: str, error: Exception, names: Collection[str], of: str, given: dict[str, Any]
 ) -> ConfigError:
-    """Makes the error of a config from one that a constructor raised.
-
-    Args:
-        place: the path of the section.
-        error: what the constructor raised.
-        names: the constructor's arguments.
-        of: what the section describes, for messages.
-        given: the arguments that it was given.
-    """
+    """Makes the error of a config from one that a constructor raised."""
     if not isinstance(error, SamplerkitError):
         # The text is of whoever wrote the constructor, and may repeat what it was given.
         reason = " ".join(scrubbed(f"{type(error).__name__}: {error}", given).split())[:_LONGEST_PROBLEM]

@@ -157,13 +157,7 @@ def public(place: str, value: Any, *, shows_text: bool = True) -> Any:
 
 
 def resembling(place: str, value: Any, hint: str) -> Any:
-    """Gives what may be shown of a value that was to be one of some names: all, if it resembles one.
-
-    Args:
-        place: the path of its key.
-        value: plain data.
-        hint: what `meant` says of it.
-    """
+    """Gives what may be shown of a value that was to be one of some names: all, if it resembles one."""
     return value if hint.startswith("did you mean") and isinstance(value, str) else public(place, value)
 
 

@@ -136,11 +136,6 @@ def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[
 
     It goes from link to link without recursion, so that a chain may be as deep as the config.
 
-    Args:
-        section: plain data.
-        place: the path of the section.
-        folder: what relative paths start from.
-
     Returns:
         The outermost sampler, the section in its plainest spelling, and the path of each link.
 
@@ -189,12 +184,6 @@ def _mode_key(call: Call) -> str:
 
 def check_order(sampler: Sampler, places: Sequence[str], dataset: Any, constants: RunConstants) -> None:
     """Makes the order of a chain once, as its first epoch would.
-
-    Args:
-        sampler: the chain.
-        places: the path in the config of each link, the outermost first.
-        dataset: what it draws from.
-        constants: of the run.
 
     Raises:
         ConfigError: it cannot be made; the place is the whole path of the key.

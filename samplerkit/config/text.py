@@ -32,10 +32,6 @@ def plain(section: Mapping[Any, Any], place: str = "") -> dict[str, Any]:
     Numpy numbers become Python's, members of an enum their values, paths strings; other sequences lists,
     other mappings dicts. Numpy arrays stay.
 
-    Args:
-        section: a dict, or what is like one, for instance OmegaConf's.
-        place: the path of the mapping.
-
     Raises:
         ConfigError: a key is no string, or the data contains itself, is nested too deeply, or is a few
             lists that repeat one another into something huge.
@@ -125,10 +121,6 @@ _QUOTED = re.compile(r"'([^']*)'")
 
 def parse(text: str, source: str = "config") -> Any:
     """Reads YAML text, safely and strictly.
-
-    Args:
-        text: one YAML document.
-        source: what errors call the text.
 
     Raises:
         ConfigError: a mistake, with line and column: of syntax, a key that comes twice, a tag that is not

@@ -19,11 +19,6 @@ LONGEST_ITERATION = 1 << 28
 def read_ids(ids: Iterable[Any], limit: int | None, place: str) -> Ids:
     """Reads the ids that a user's iterable yields into an array.
 
-    Args:
-        ids: yields integers.
-        limit: how many to read at most; None and 0 mean all.
-        place: who yields them, for errors.
-
     Raises:
         ArgumentTypeError: it yields something else.
         OutOfDatasetError: it yields an integer that can be no id.

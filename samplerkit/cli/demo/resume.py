@@ -34,7 +34,7 @@ class RunCounts:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class ResumeCounts:
     """What both runs together delivered, relative to the checkpoint between them."""
 
     runs: tuple[RunCounts, ...]
@@ -78,7 +78,7 @@ def resume_demo(folder: Path, scratch: Path, *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def counted(folder: Path, saved_step: int, num_samples: int) -> Ledger:
+def counted(folder: Path, saved_step: int, num_samples: int) -> ResumeCounts:
     """Counts the ledgers in a folder; after `saved_step` of the first run is the last checkpoint."""
     delivered: Counter[tuple[int, int]] = Counter()
     runs = []
@@ -93,7 +93,9 @@ def counted(folder: Path, saved_step: int, num_samples: int) -> Ledger:
                     replayed += len(batch["ids"])
         runs.append(RunCounts(ranks, received, replayed))
     wanted = Counter((epoch, sample) for epoch in range(EPOCHS) for sample in range(num_samples))
-    return Ledger(tuple(runs), delivered.total(), (wanted - delivered).total(), (delivered - wanted).total())
+    return ResumeCounts(
+        tuple(runs), delivered.total(), (wanted - delivered).total(), (delivered - wanted).total()
+    )
 
 
 def _killed_run(folder: Path, scratch: Path) -> None:
@@ -113,7 +115,7 @@ def _run(folder: Path, scratch: Path, ranks: int, run: str, killed_in: int) -> f
     return float(told[-1]["accuracy"]) if told else 0.0
 
 
-def _show(console: Console, counts: Ledger, num_samples: int, accuracy: float, seconds: float) -> None:
+def _show(console: Console, counts: ResumeCounts, num_samples: int, accuracy: float, seconds: float) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("run", "ranks", "samples received", "after the checkpoint, so replayed"):
         table.add_column(heading, justify="right")

@@ -54,13 +54,7 @@ def random_from_process(patient: Patient) -> Iterator[Finding]:
 
 
 def disagreement(one: dict[str, str], other: dict[str, str], where: str) -> Iterator[Finding]:
-    """Two appearances of what one function made, which ought to be the same.
-
-    Args:
-        one: from `appearance`.
-        other: likewise.
-        where: whence the other one comes, in words.
-    """
+    """Two appearances of what one function made, which ought to be the same."""
     differs = [name for name in one if one[name] != other.get(name)]
     if differs:
         yield Finding(

@@ -33,13 +33,7 @@ _COMPARED_INDICES = 1024
 @final
 @dataclass(frozen=True)
 class Dealer:
-    """Somebody who deals samples to ranks.
-
-    Args:
-        who: in words.
-        num_shards: to how many.
-        shard: which one is read here; None if that is not known.
-    """
+    """Somebody who deals samples to ranks."""
 
     who: str
     num_shards: int

@@ -58,11 +58,6 @@ DARK = Theme(
 def new_figure(width: float, height: float, theme: Theme) -> Any:
     """Makes a figure of matplotlib.
 
-    Args:
-        width: in inches.
-        height: likewise.
-        theme: its colours.
-
     Raises:
         MissingMatplotlibError: matplotlib is not installed.
     """

@@ -35,13 +35,7 @@ _STEPS = 240
 @final
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A run, and the name by which pictures call it.
-
-    Args:
-        name: in titles and legends.
-        view: the run.
-        epoch: the epoch that is shown.
-    """
+    """A run, and the name by which pictures call it."""
 
     name: str
     view: RunView

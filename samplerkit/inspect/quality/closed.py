@@ -43,13 +43,7 @@ _Sums = list[tuple[Numbers, Numbers]]
 def closed_figures(
     plain: Plain, windows: tuple[int, ...], names: Sequence[str]
 ) -> dict[str, Estimate | None]:
-    """Gives file mixing, spread or both at each window; None where there is no closed form.
-
-    Args:
-        plain: a mode over a layout; of at least two files for the file mixing.
-        windows: their sizes.
-        names: `file_mixing`, `spread`.
-    """
+    """Gives file mixing, spread or both at each window; None where there is no closed form."""
     if plain.shuffle is Shuffle.GLOBAL:
         return dict.fromkeys(names, Estimate(np.ones(len(windows))))
     # Both rest on the pairs that share a file, which take all the time there is.

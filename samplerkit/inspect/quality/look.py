@@ -24,12 +24,7 @@ from samplerkit.samplers.base import Sampler
 @final
 @dataclass(frozen=True)
 class Look:
-    """What is looked at, and how much of it.
-
-    Args:
-        subject: the orders.
-        plan: the windows, and how many of them are read.
-    """
+    """What is looked at, and how much of it."""
 
     subject: Subject
     plan: SamplingPlan

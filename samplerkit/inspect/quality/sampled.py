@@ -64,11 +64,6 @@ def sampled(
 ) -> list[tuple[Estimate, Estimate | None]]:
     """Estimates the mean of statistics over the pairs of samples in a window.
 
-    Args:
-        subject: the orders.
-        plan: how much is read.
-        statistics: what is averaged.
-
     Returns:
         For each statistic, its means in windows of each size, and its mean over the pairs of a whole epoch if
         that is planned.
@@ -150,11 +145,7 @@ def _sorted_within(segment: Ids, values: Any) -> tuple[Ids, Any]:
 
 
 def sharing(group_of: Callable[[Ids], npt.NDArray[Any]]) -> Statistic:
-    """Makes the statistic that is 1 for two samples of one group and 0 for others.
-
-    Args:
-        group_of: gives the group of each sample id.
-    """
+    """Makes the statistic that is 1 for two samples of one group and 0 for others."""
 
     def mean(segment: Ids, ids: Ids, count: int) -> Numbers:
         _, group = _sorted_within(segment, group_of(ids))

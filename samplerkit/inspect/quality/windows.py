@@ -14,10 +14,6 @@ def window_sizes(num_samples: int, batch_size: int) -> tuple[int, ...]:
     They are the batch size times 1, 2, 4, up to 64, as far as they hold at least two samples and at most half
     of the order. Where already a batch holds more than half, half of the order is the only window.
 
-    Args:
-        num_samples: the length of the order.
-        batch_size: samples in a batch of all ranks together.
-
     Raises:
         ArgumentRangeError: the order has fewer than four samples, so that no window tells anything.
 

@@ -49,10 +49,6 @@ def uniform_integers(generator: Engine, ranges: Ids) -> Ids:
 def canonical(generator: Engine, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Draws numbers in [0, 1) from two words each, as `std::generate_canonical<double, 53>` does.
 
-    Args:
-        generator: a generator of words of 32 bits.
-        count: how many numbers.
-
     Returns:
         float64 array of shape (count,).
     """
