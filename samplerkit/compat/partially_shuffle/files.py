@@ -15,7 +15,7 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.storage.ahead.stats import FileStats
-from samplerkit.storage.files.paths import short_names
+from samplerkit.storage.files.paths import distinct_names
 from samplerkit.storage.files.reader import FileReader, LengthReader, file_reader
 from samplerkit.storage.files.remote import RemoteReader, with_requests
 from samplerkit.storage.lengths import COUNTING_THREADS, counted_lengths
@@ -40,7 +40,7 @@ class FileTable:
         self.paths: Final = paths_of(given)
         # A file that is listed twice is read twice as often: that is how some weigh their files.
         distinct = tuple(dict.fromkeys(self.paths))
-        names = dict(zip(distinct, short_names(distinct), strict=True))
+        names = dict(zip(distinct, distinct_names(distinct), strict=True))
         sizes = [lengths[path] for path in self.paths]
         self.layout: Final = Layout(sizes, [names[path] for path in self.paths])
 

@@ -24,7 +24,7 @@ from samplerkit.storage.files.content import (
     gathered_columns,
     gathered_samples,
 )
-from samplerkit.storage.files.paths import file_paths, short_names
+from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.files.reader import FileReader, file_reader, read_file
 from samplerkit.storage.files.remote import RemoteReader, sizes_of, storage_for, with_requests
 from samplerkit.storage.lengths import (
@@ -126,7 +126,7 @@ class FileDataset:
         self._progress: Final = progress_of(progress)
         options = None if remote is False else RemoteOptions.of(remote)
         self.files: Final = file_paths(files, options)
-        self._names: Final = short_names(self.files)
+        self._names: Final = distinct_names(self.files)
         self.is_remote: Final = any(map(is_remote, self.files))
         self._storage: Final = storage_for(self.is_remote, lengths, options)
         self.max_cache_bytes: Final = (

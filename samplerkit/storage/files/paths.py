@@ -6,13 +6,11 @@ import os
 import stat
 from collections.abc import Iterable
 from glob import has_magic
-from itertools import takewhile
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.storage.globs import matching_files
-from samplerkit.storage.names import expand_braces
+from samplerkit.storage.names import expand_braces, short_names
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.store import expand
 from samplerkit.storage.urls import has_pattern, is_remote, local_path, shown
@@ -51,7 +49,7 @@ def file_paths(files: Any, remote: RemoteOptions | None) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def short_names(paths: tuple[str, ...]) -> tuple[str, ...]:
+def distinct_names(paths: tuple[str, ...]) -> tuple[str, ...]:
     """Gives each file's path below the folder that all share, which stays when that folder is moved.
 
     Of URLs neither the query nor credentials are part of a name.
@@ -60,12 +58,12 @@ def short_names(paths: tuple[str, ...]) -> tuple[str, ...]:
         ArgumentValueError: two paths are one.
 
     Example:
-        >>> short_names(("/data/a/0.npz", "/data/b/0.npz")), short_names(("a/only.npz",))
+        >>> distinct_names(("/data/a/0.npz", "/data/b/0.npz")), distinct_names(("a/only.npz",))
         (('a/0.npz', 'b/0.npz'), ('only.npz',))
-        >>> short_names(("https://host/a/0.npz?key=secret", "https://host/b/0.npz"))
+        >>> distinct_names(("https://host/a/0.npz?key=secret", "https://host/b/0.npz"))
         ('a/0.npz', 'b/0.npz')
     """
-    names = _names_of_urls(paths) if any(map(is_remote, paths)) else _names_of_paths(paths)
+    names = short_names(paths) if any(map(is_remote, paths)) else _names_of_paths(paths)
     if len(set(names)) < len(names):
         seen: set[str] = set()
         twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
@@ -94,21 +92,11 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _names_of_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
+    # Of paths that go up and down again this makes other names than `short_names`: saved states have them.
     absolute = [os.path.abspath(path) for path in paths]  # noqa: PTH100  # Path.absolute keeps "..", and is slow
     shared = os.path.commonpath({os.path.dirname(path) for path in absolute})  # noqa: PTH120  # likewise slow
     length = len(shared) + (not shared.endswith(os.sep))
     return tuple(path[length:].replace(os.sep, "/") for path in absolute)
-
-
-def _names_of_urls(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Gives names below the address that all share; local files may be among them."""
-    addresses = [shown(path) if is_remote(path) else Path(path).absolute().as_posix() for path in paths]
-    folders = sorted({address.rpartition("/")[0] for address in addresses}, key=lambda path: path.split("/"))
-    # Of sorted ones, what the first and the last share is what all share.
-    pairs = zip(folders[0].split("/"), folders[-1].split("/"), strict=False)
-    shared = takewhile(lambda pair: pair[0] == pair[1], pairs)
-    length = sum(len(part) + 1 for part, _ in shared)
-    return tuple(address[length:] for address in addresses)
 
 
 def _matches(pattern: Any, given: Any) -> tuple[str, ...]:
