@@ -15,8 +15,7 @@ from typing import Any, final
 from samplerkit.errors import DatasetError, NotSupportedError
 from samplerkit.storage.locks import is_the_file
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
-from samplerkit.storage.remote.entries import Entry, Record, entry_of, is_intact
-from samplerkit.storage.remote.flock import locked, unwritable
+from samplerkit.storage.remote.entries import Entry, Record, entry_of, is_intact, locked, unwritable
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.room import DiskSpace, PartFile
 from samplerkit.storage.threads import TICK, Stop

@@ -14,8 +14,16 @@ from typing import Final, final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import sync_folder
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
-from samplerkit.storage.remote.entries import FOLDER_LOCK, Entry, Kept, Record, kept_in
-from samplerkit.storage.remote.flock import held, locked, unwritable
+from samplerkit.storage.remote.entries import (
+    FOLDER_LOCK,
+    Entry,
+    Kept,
+    Record,
+    held,
+    kept_in,
+    locked,
+    unwritable,
+)
 from samplerkit.storage.threads import TICK, Stop
 
 

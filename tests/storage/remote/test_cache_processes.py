@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from samplerkit.errors import DatasetError, NotSupportedError
-from samplerkit.storage.remote.entries import FOLDER_LOCK, kept_in
-from samplerkit.storage.remote.flock import held
+from samplerkit.storage.remote.entries import FOLDER_LOCK, held, kept_in
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.room import DiskSpace
 from samplerkit.storage.remote.storage import RemoteStorage

@@ -14,7 +14,7 @@ from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.storage.absent import AbsentError, unopened
-from samplerkit.storage.remote.flock import unwritable
+from samplerkit.storage.remote.entries import unwritable
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
