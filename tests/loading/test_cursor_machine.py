@@ -271,12 +271,15 @@ class CursorMachine(RuleBasedStateMachine):
         assert len(text) < 4096
         said = states[0].get("position", states[0].get("step"))
         assert (states[0]["epoch"], said) == (self.place[0], self.place[1] * self.user.stride)
-        self.saved.append((text, *self.place, self.is_told))
+        self.saved.append((text, *self.place))
 
-    @precondition(lambda self: self.saved)
-    @rule(which=st.integers(0, 9))
-    def load_into_fresh_ones(self, which):
-        text, epoch, at, _ = self.saved[which % len(self.saved)]
+    @rule(before=st.integers(0, 3), count=st.integers(0, 2))
+    def load_into_fresh_ones(self, before, count):
+        """The state of now, or one of before; a little is read first, and goes on from there."""
+        if count:
+            self.take(count)
+        self.save()
+        text, epoch, at = self.saved[-1 - before % len(self.saved)]
         for reader in self.readers:
             self.close(reader)
         self.readers, self.is_told = self.made(), False
