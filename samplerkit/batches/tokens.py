@@ -168,12 +168,13 @@ class TokenBatches(BatchRecipe):
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Cuts a window that is sorted by length, the longest first; repeats of a sample are dealt apart."""
         repeats = repeats_in(ids)
-        sizes = self.budget.sizes(lengths)
-        batches_of = int((_PARTS // np.maximum(sizes, 1)).sum()) // _PARTS
-        places = _by_length(lengths, repeats, batches_of)
-        sizes = sizes[places]
         if lengths.ndim == 2:
-            return _cut_pairs(places, lengths, self)
+            return _cut_pairs(_by_strips(lengths, repeats, self.budget), lengths, self)
+        places = _by_length(lengths, repeats)
+        descending = lengths[places]
+        # A size for each length that occurs, not for each sample.
+        first = np.flatnonzero(np.diff(descending, prepend=-1))
+        sizes = np.repeat(self.budget.sizes(descending[first]), np.diff(first, append=places.size))
         above = int(np.count_nonzero(sizes == 0))
         batches = [places[at : at + 1] for at in range(above if self.long == "alone" else 0)]
         batches += spread(places[above:], sizes[above:], repeats)
@@ -198,12 +199,8 @@ def _upper(uppers: Ids, lengths: Ids) -> Ids:
     return found
 
 
-def _by_length(lengths: Ids, repeats: Repeats | None, batches: int) -> Ids:
+def _by_length(lengths: Ids, repeats: Repeats | None) -> Ids:
     """Sorts places, the longest first; samples of one length as they come, repeats together."""
-    if lengths.ndim == 2:
-        strip = _strips(lengths, batches)
-        first = np.arange(strip.size) if repeats is None else repeats.firsts
-        return np.lexsort((first, -lengths[:, 1], strip))
     down = lengths.max(initial=0) - lengths
     if repeats is not None:
         return np.lexsort((repeats.firsts, down))
@@ -211,12 +208,14 @@ def _by_length(lengths: Ids, repeats: Repeats | None, batches: int) -> Ids:
     return np.argsort(down.astype(np.uint16) if down.max(initial=0) < 1 << 16 else down, kind="stable")
 
 
-def _strips(lengths: Ids, batches: int) -> Ids:
-    """Cuts pairs of about so many batches into strips by their first length: in each, by the second one."""
+def _by_strips(lengths: Ids, repeats: Repeats | None, budget: Budget) -> Ids:
+    """Sorts places of pairs: in strips by their first length, within a strip by the second one."""
+    batches = int((_PARTS // np.maximum(budget.sizes(lengths), 1)).sum()) // _PARTS
     by_first = np.argsort(-lengths[:, 0], kind="stable")
     strips = np.empty(by_first.size, dtype=np.int64)
     strips[by_first] = np.arange(by_first.size) * math.isqrt(max(1, batches)) // by_first.size
-    return strips
+    firsts = np.arange(strips.size) if repeats is None else repeats.firsts
+    return np.lexsort((firsts, -lengths[:, 1], strips))
 
 
 def _cut_pairs(places: Ids, lengths: Ids, recipe: TokenBatches) -> list[Ids]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -190,7 +191,7 @@ class WindowPlan(BatchPlan):
         while before[-1] <= number:
             if not self._grow(before, first):
                 return None
-        return first + int(np.searchsorted(before, number, side="right")) - 1
+        return first + bisect_right(before, number) - 1
 
     def _found(self, number: int) -> int:
         window = self._window_of(number)
