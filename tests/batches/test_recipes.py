@@ -113,6 +113,15 @@ def test_the_batches_of_a_group_cost_alike():
     assert padded.max(axis=1).sum() / padded.mean(axis=1).sum() < 1.02
 
 
+def test_windows_but_the_last_hold_whole_groups():
+    plan = sk.TokenBatches(400, lengths=LENGTHS, window=90, abreast=4).plan(sk.RandomSampler(seed=1), 300)
+    firsts = [0] + [
+        number for number in range(1, len(plan)) if plan.window_of(number) != plan.window_of(number - 1)
+    ]
+    assert len(firsts) == 4
+    assert [first % 4 for first in firsts] == [0] * 4
+
+
 def test_companions_change_from_epoch_to_epoch():
     plans = sk.TokenBatches(2000, lengths=np.tile(LENGTHS, 40)).over(sk.RandomSampler(seed=1), 12000)
     met: set[int] = set()

@@ -1,0 +1,96 @@
+"""Whether the tests of plans would notice: bugs in cuts, groups, windows, lengths and recipes.
+
+Run it with `pytest -m campaign tests/campaigns/test_planted_batch_bugs.py`. The golden plans would notice
+most of them too; here it is the laws and promises that must.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.campaigns.planting import Bug
+from tests.campaigns.test_planted_bugs import notices
+
+pytestmark = pytest.mark.campaign
+
+LAWS = "tests/batches/test_laws.py"
+RECIPES = "tests/batches/test_recipes.py"
+LENGTHS = "tests/batches/test_lengths.py"
+
+BUGS = [
+    Bug(
+        "a bucket's last batch is completed from the one that it has taken from before",
+        "Cuts.__init__",
+        "max(bucket_end, cut)",
+        "bucket_end",
+        LAWS,
+    ),
+    Bug(
+        "a batch goes on behind its bucket",
+        "Cuts.edges",
+        "np.minimum(begin + size, self._ends[bucket])",
+        "begin + size",
+        LAWS,
+    ),
+    Bug("what was dropped is found", "Cuts.batch_of", "places < self._ends[piece]", "places >= 0", LAWS),
+    Bug(
+        "the short group is left where it was cut out",
+        "Groups.forward",
+        "batches >= self._cut_out",
+        "batches > self._cut_out",
+        LAWS,
+    ),
+    Bug(
+        "the last batches are always lost",
+        "Groups.__init__",
+        "divmod(count, abreast)",
+        "(count // abreast, 0)",
+        LAWS,
+    ),
+    Bug(
+        "groups come in one order in all epochs",
+        "Plans._key",
+        "epoch",
+        "0",
+        f"{RECIPES}::test_companions_change_from_epoch_to_epoch",
+    ),
+    Bug("lengths are padded after they are counted", "Budget.costs", "self.padded(lengths)", "lengths", LAWS),
+    Bug(
+        "a window gets no whole groups",
+        "WindowPlan._made",
+        "self._key is not None and window < self._windows - 1",
+        "False",
+        f"{RECIPES}::test_windows_but_the_last_hold_whole_groups",
+    ),
+    Bug("what is known of a state is not counted from", "WindowPlan.__init__", "[before]", "[0]", LAWS),
+    Bug(
+        "repeats are dealt to one batch",
+        "spread",
+        "most <= lanes",
+        "True",
+        f"{RECIPES}::test_repeats_within_a_window_stand_apart",
+    ),
+    Bug("halves lose a sample", "halved", "batch[half:]", "batch[half + 1:]", f"{LAWS} {RECIPES}"),
+    Bug("a set is read as if it were all", "SortedMembers._chunks", "ids is None", "True", RECIPES),
+    Bug(
+        "lengths that changed places have one digest",
+        "SampleLengths._pass",
+        "state.update(narrow.tobytes())",
+        "pass",
+        LENGTHS,
+    ),
+    Bug("a file that was written anew is believed", "_stamp", "status.st_ctime_ns", "0", LENGTHS),
+    Bug(
+        "a class comes twice in a batch",
+        "ClassPlan._drawn",
+        "divmod(turn, count // self._each)",
+        "(0, 0)",
+        RECIPES,
+    ),
+    Bug("an order is shuffled against its word", "Plans.plan", "shuffles(self._sampler)", "True", RECIPES),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_tests_of_plans_notice_a_planted_bug(tmp_path, bug):
+    assert notices(tmp_path, bug)
