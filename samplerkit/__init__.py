@@ -31,6 +31,7 @@ if _typing.TYPE_CHECKING:
     )
     from samplerkit.loading.device.loader import DeviceLoader
     from samplerkit.loading.loader import Loader
+    from samplerkit.loading.sample_lengths import compute_lengths
     from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
     from samplerkit.loading.worker import sample_rng
     from samplerkit.order.draws import draw_rng
@@ -101,6 +102,7 @@ __all__ = [
     "WorkerError",
     "World",
     "WorldError",
+    "compute_lengths",
     "draw_rng",
     "sample_rng",
     "load_config",

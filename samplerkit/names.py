@@ -50,6 +50,7 @@ PUBLIC = {
     "WorkerError": "errors",
     "World": "order.world",
     "WorldError": "errors",
+    "compute_lengths": "loading.sample_lengths",
     "draw_rng": "order.draws",
     "load_config": "config.config",
     "register_batches": "config.batches",

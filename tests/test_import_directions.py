@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "__main__": ["cli"],
     "order": ["errors"],
     "samplers": ["errors", "names", "order"],
-    "batches": ["errors", "order", "samplers", "storage.atomic", "storage.user_cache"],
+    "batches": ["errors", "order", "samplers", "storage.atomic", "storage.locks", "storage.user_cache"],
     "loading": ["errors", "order", "samplers", "batches"],
     "storage": [
         "errors",

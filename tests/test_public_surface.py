@@ -66,6 +66,7 @@ PUBLIC = {
     "WorkerError",
     "World",
     "WorldError",
+    "compute_lengths",
     "draw_rng",
     "load_config",
     "register_batches",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+from samplerkit.storage.progress import Progress as Told
 
 
 def print_json(value: Any) -> None:
@@ -42,6 +46,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, lef
     for row in rows:
         table.add_row(*(escape(str(entry)) for entry in row))
     _print(table)
+
+
+@contextmanager
+def progress() -> Iterator[Told]:
+    """A bar on the terminal; nothing where there is none."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+
+        def told(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        yield told
 
 
 def _print(table: Table) -> None:

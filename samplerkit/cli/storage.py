@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from samplerkit.cli.opening import AsJson
+from samplerkit.cli.printing import progress
 from samplerkit.errors import ArgumentValueError
-from samplerkit.storage.progress import Progress as Told
 from samplerkit.storage.tar.index.indexing import THREADS, index_shards
 from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.urls import is_remote, shown
@@ -50,7 +46,7 @@ def index(
     What is there and right stays: who was stopped goes on where it was. Shards at URLs are fetched into the
     user's cache for it.
     """
-    with _progress() as told:
+    with progress() as told:
         found = index_shards(
             urls,
             out=out,
@@ -95,7 +91,7 @@ def pack(
         if is_remote(path):
             mend = "pack from a local folder into a local folder, and upload that"
             raise ArgumentValueError(place, "must be local", shown(path), mend=mend)
-    with _progress() as told:
+    with progress() as told:
         packed = pack_folder(
             source,
             shards,
@@ -119,20 +115,6 @@ def pack(
     if packed.left_out:
         named = ", ".join(packed.left_out[:SHOWN]) + (", ..." if len(packed.left_out) > SHOWN else "")
         typer.echo(f"left out, for they are hidden or have no extension: {named}", err=True)
-
-
-@contextmanager
-def _progress() -> Iterator[Told]:
-    """A bar on the terminal; nothing where there is none."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-
-        def told(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total)
-
-        yield told
 
 
 def _plural(count: int, noun: str) -> str:
