@@ -34,7 +34,7 @@ def expand_braces(pattern: str) -> list[str]:
     for name in _expanded(pattern):
         expanded.append(name)
         if len(expanded) > MOST_NAMES:
-            raise ArgumentValueError("urls", f"means more than {MOST_NAMES} archives", pattern)
+            raise _too_many(pattern)
     return expanded
 
 
@@ -119,4 +119,12 @@ def _range(first: int, last: int, step: str | None, pattern: str) -> range:
     stride = abs(int(step)) if step is not None else 1
     if stride == 0:
         raise ArgumentValueError("urls", "has a step of 0", pattern)
-    return range(first, last + 1, stride) if first <= last else range(first, last - 1, -stride)
+    numbers = range(first, last + 1, stride) if first <= last else range(first, last - 1, -stride)
+    # Told before any is made; of choices and nested braces, `expand_braces` counts what they come to.
+    if len(numbers) > MOST_NAMES:
+        raise _too_many(pattern)
+    return numbers
+
+
+def _too_many(pattern: str) -> ArgumentValueError:
+    return ArgumentValueError("urls", f"means more than {MOST_NAMES} archives", pattern)

@@ -65,9 +65,11 @@ def total(counters):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("tail", ["pad", "drop", "ragged"])
 @pytest.mark.parametrize(
-    "sizes", [range(9), pytest.param(range(9, 13), marks=pytest.mark.campaign)], ids=["to 8", "9 to 12"]
+    ("sizes", "least"),
+    [(range(7), 3_000), pytest.param(range(7, 13), 9_000, marks=pytest.mark.campaign)],
+    ids=["to 6", "7 to 12"],
 )
-def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail, sizes):
+def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail, sizes, least):
     cases = pads_seen = 0
     for size, num_samples, offset in product(sizes, (None, 2), (-1, 1)):
         setting = (size, mode, num_samples, offset, tail)
@@ -91,7 +93,7 @@ def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail, sizes
                     if new_ranks * new_batch == ranks * batch:
                         assert after == delivered[cut:]
     print(f"{mode}, {tail}: {cases} cases, lost 0, repeated 0, pads {pads_seen}")
-    assert cases > 4_000
+    assert cases > least
     assert (pads_seen > 0) == (tail == "pad")
 
 
