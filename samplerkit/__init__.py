@@ -31,6 +31,7 @@ if _typing.TYPE_CHECKING:
     )
     from samplerkit.loading.device.loader import DeviceLoader
     from samplerkit.loading.loader import Loader
+    from samplerkit.loading.pad_collate import PadCollate
     from samplerkit.loading.sample_lengths import compute_lengths
     from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
     from samplerkit.loading.worker import sample_rng
@@ -82,6 +83,7 @@ __all__ = [
     "Order",
     "OutOfDatasetError",
     "PKSampler",
+    "PadCollate",
     "RandomSampler",
     "RemoteOptions",
     "RunConstants",

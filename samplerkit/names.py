@@ -30,6 +30,7 @@ PUBLIC = {
     "Order": "order.order",
     "OutOfDatasetError": "errors",
     "PKSampler": "samplers.pk",
+    "PadCollate": "loading.pad_collate",
     "RandomSampler": "samplers.random",
     "RemoteOptions": "storage.remote.options",
     "RunConstants": "samplers.context",

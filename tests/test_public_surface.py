@@ -46,6 +46,7 @@ PUBLIC = {
     "Order",
     "OutOfDatasetError",
     "PKSampler",
+    "PadCollate",
     "RandomSampler",
     "RemoteOptions",
     "RunConstants",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, final
@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.batches.apart import Repeats, repeats_in, spread
-from samplerkit.batches.buckets import Buckets
+from samplerkit.batches.buckets import Buckets, upper_of
 from samplerkit.batches.checks import fill_in
 from samplerkit.batches.chosen import ChosenSet
 from samplerkit.batches.cuts import SHORTS, Short
@@ -110,7 +110,9 @@ class BucketBatches(BatchRecipe):
             raise ArgumentValueError(
                 "lengths", "are pairs, which have no boundaries", (size, 2), mend="use TokenBatches, or keys="
             )
-        return Measure(lengths, upper=partial(_upper, np.asarray(self.boundaries)))
+        measure, boundaries = Measure(lengths), np.asarray(self.boundaries)
+        most = partial(_most, boundaries, self._sizes(measure))
+        return replace(measure, upper=partial(upper_of, boundaries), most=most)
 
     def prepared(self, measure: Measure, chosen: ChosenSet | None) -> Measure:
         if measure.keys is not None:
@@ -236,7 +238,6 @@ def _boundaries(given: Any) -> tuple[int, ...]:
     return tuple(array.tolist())
 
 
-def _upper(boundaries: Ids, lengths: Ids) -> Ids:
-    """Gives the boundary of the bucket in which each length lies."""
-    uppers: Ids = boundaries[np.searchsorted(boundaries, lengths)]
-    return uppers
+def _most(boundaries: Ids, sizes: Ids, lengths: Ids) -> Ids:
+    at = np.minimum(np.searchsorted(boundaries, lengths), boundaries.size - 1)
+    return np.where(lengths > boundaries[-1], 0, sizes[at])

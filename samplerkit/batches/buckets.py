@@ -111,3 +111,14 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
         at = max(at + 1, by_waste, min(by_pool, values.size))
     ends = np.array([*starts, int(before[-1])], dtype=np.int64)
     return Buckets(ends, np.array(uppers, dtype=np.int64), np.array(chosen, dtype=np.int64))
+
+
+def upper_of(uppers: Ids, lengths: Ids) -> Ids:
+    """Gives the upper end of the bucket in which each length lies; one above all of them stays as it is.
+
+    Example:
+        >>> upper_of(np.array([10, 100]), np.array([3, 11, 101]))
+        array([ 10, 100, 101])
+    """
+    at = np.minimum(np.searchsorted(uppers, lengths), uppers.size - 1)
+    return np.maximum(uppers[at], lengths)

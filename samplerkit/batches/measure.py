@@ -21,7 +21,9 @@ class Measure:
         lengths: of the samples; the numbers of their keys for batches by keys; None where nothing is known.
         padded: rounds lengths up to what they are padded to; None where they are not rounded.
         longest: to which longer samples are truncated; None where none are.
-        upper: gives the upper end of the bucket in which a length lies; None where there are none.
+        upper: gives the upper end of the bucket in which a length lies; None where there are none. What is
+            longer than all of them stays as it is.
+        most: gives how many samples a batch may hold whose longest is so long; None where nothing limits it.
         keys: by their numbers, for batches by keys.
         labels: of the samples, for batches by classes.
     """
@@ -30,6 +32,7 @@ class Measure:
     padded: Callable[[Ids], Ids] | None = None
     longest: int | None = None
     upper: Callable[[Ids], Ids] | None = None
+    most: Callable[[Ids], Ids] | None = None
     keys: tuple[Any, ...] | None = None
     labels: np.ndarray[Any, Any] | None = None
 
@@ -52,7 +55,7 @@ class Measure:
         counts = np.diff(edges)
         if not ids.size or self.lengths is None or self.keys is not None:
             return counts
-        longest = self._rounded(np.maximum.reduceat(self.counted(ids), edges[:-1]))
+        longest = self.rounded(np.maximum.reduceat(self.counted(ids), edges[:-1]))
         return counts * (longest if longest.ndim == 1 else longest.sum(axis=1))
 
     def shape(self, ids: Ids, *, of_bucket: bool = False) -> tuple[Any, ...]:
@@ -65,10 +68,11 @@ class Measure:
         longest = self.counted(ids).max(axis=0, keepdims=True)
         if of_bucket and self.upper is not None:
             longest = self.upper(longest)
-        longest = self._rounded(longest)
+        longest = self.rounded(longest)
         return (ids.size, *longest.reshape(-1).tolist())
 
-    def _rounded(self, lengths: Ids) -> Ids:
+    def rounded(self, lengths: Ids) -> Ids:
+        """Rounds lengths up to what they are padded to."""
         return lengths if self.padded is None else self.padded(lengths)
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.batches.apart import Repeats, repeats_in, spread
-from samplerkit.batches.buckets import LONGS, Long, buckets_of, require_fit
+from samplerkit.batches.buckets import LONGS, Long, buckets_of, require_fit, upper_of
 from samplerkit.batches.budget import Budget, Cost
 from samplerkit.batches.checks import fill_in, fraction
 from samplerkit.batches.chosen import ChosenSet
@@ -125,7 +125,8 @@ class TokenBatches(BatchRecipe):
 
     def measured(self, dataset: Any, kept: KeptArrays) -> Measure:
         lengths = found_lengths(self.lengths, dataset, size_of(dataset), kept)
-        return Measure(lengths, self.budget.padded)
+        most = partial(_most, self.budget, int(self.long == "alone"))
+        return Measure(lengths, self.budget.padded, most=most)
 
     def prepared(self, measure: Measure, chosen: ChosenSet | None) -> Measure:
         lengths = _lengths(measure)
@@ -143,7 +144,7 @@ class TokenBatches(BatchRecipe):
         histogram = _histogram(lengths, chosen)
         buckets = buckets_of(histogram, self.budget, self.waste, self.pool, self.long)
         members = SortedMembers(lengths, chosen.ids, histogram, kept)
-        measure = replace(measure, upper=partial(_upper, buckets.uppers[::-1]))
+        measure = replace(measure, upper=partial(upper_of, buckets.uppers[::-1]))
 
         def planned(of_members: Key, of_groups: Key) -> BatchPlan:
             keys = (of_members, of_groups)
@@ -193,10 +194,8 @@ def _histogram(lengths: SampleLengths, chosen: ChosenSet | None) -> Histogram:
     return lengths.histogram if chosen is None else histogram_of(lengths, chosen.size, chosen.ids)
 
 
-def _upper(uppers: Ids, lengths: Ids) -> Ids:
-    """Gives the upper end of the bucket in which each length lies."""
-    found: Ids = uppers[np.searchsorted(uppers, lengths)]
-    return found
+def _most(budget: Budget, least: int, lengths: Ids) -> Ids:
+    return np.maximum(budget.sizes(lengths), least)
 
 
 def _by_length(lengths: Ids, repeats: Repeats | None) -> Ids:

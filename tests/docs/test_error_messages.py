@@ -56,6 +56,13 @@ def two_loops():
     next(first)
 
 
+def longer_than_said():
+    lengths = np.full(SIZE, 4)
+    plan = sk.TokenBatches(16, lengths=lengths).plan(sk.RandomSampler(), SIZE)
+    ids = plan[0]
+    sk.PadCollate(plan=plan).collated([[0] * (length + 1) for length in lengths[ids]], ids)
+
+
 def two_ranks():
     """Two ranks with different seeds, in two threads."""
     store, errors = torch.distributed.HashStore(), []
@@ -219,6 +226,7 @@ MINE = {
     "draw_rng": lambda _: sk.draw_rng(),
     "place": lambda _: list(loader(DrawsOfWhom())),
     "seed_draws": lambda _: list(loader(seed_draws=True, device="cpu")),
+    "lengths: a batch of": lambda _: longer_than_said(),
     "positions_of": lambda _: sk.RandomSampler(replacement=True).order(2**27).positions_of(0),
     "sampler.sed": lambda _: config(sampler={"kind": "random", "sed": 7}),
     "min_quality": lambda _: config(sampler={"kind": "sequential"}, min_quality=0.9),

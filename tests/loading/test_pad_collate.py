@@ -1,0 +1,254 @@
+"""PadCollate: padded tensors with masks, and batches that are held against the limit of their plan."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+
+Pair = namedtuple("Pair", ["source", "label"])
+
+
+def texts(*lengths):
+    return [{"text": list(range(1, length + 1)), "label": length} for length in lengths]
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 99), max_size=9), min_size=1, max_size=6),
+    st.sampled_from([list, np.array, torch.tensor]),
+    st.integers(1, 5),
+)
+def test_what_the_mask_keeps_is_what_came_in(samples, made, multiple):
+    collate = sk.PadCollate(length_multiple=multiple, value=-1)
+    values, mask = collate([made(sample) for sample in samples])
+    assert [row[keep].tolist() for row, keep in zip(values, mask, strict=True)] == samples
+    assert (values[~mask] == -1).all()
+    longest = max(map(len, samples))
+    assert values.shape == mask.shape == (len(samples), -(-longest // multiple) * multiple)
+    assert mask.dtype == torch.bool
+    # Padding stands behind.
+    assert (mask.int().diff(dim=1) <= 0).all()
+
+
+def test_fields_are_found_in_dicts_tuples_and_named_tuples_however_deep():
+    samples = [
+        {"a": {"b": (torch.ones(size, 2), "x")}, "c": Pair([1.5] * size, size), "n": np.float32(size)}
+        for size in (1, 3)
+    ]
+    batch = sk.PadCollate()(samples)
+    deep, words = batch["a"]["b"]
+    assert deep.values.shape == (2, 3, 2)
+    assert deep.mask.tolist() == [[True, False, False], [True, True, True]]
+    assert words == ["x", "x"]
+    assert isinstance(batch["c"], Pair)
+    assert batch["c"].source.values.dtype == torch.float32
+    assert batch["c"].label.tolist() == batch["n"].tolist() == [1, 3]
+
+
+def test_masks_are_renamed_or_left_out_and_fields_have_values_of_their_own():
+    samples = [{"input_ids": [5] * size, "labels": [7] * size} for size in (1, 2)]
+    collate = sk.PadCollate(value={"labels": -100}, masks={"input_ids": "attention_mask"})
+    batch = collate(samples)
+    assert {key: value.tolist() for key, value in batch.items()} == {
+        "input_ids": [[5, 0], [5, 5]],
+        "attention_mask": [[True, False], [True, True]],
+        "labels": [[7, -100], [7, 7]],
+    }
+    assert sk.PadCollate(masks={})([torch.ones(1), torch.ones(2)]).tolist() == [[1, 0], [1, 1]]
+
+
+def test_fields_that_are_not_named_are_left_to_torch():
+    samples = [{"text": [1] * size, "box": [1, 2]} for size in (2, 3)]
+    batch = sk.PadCollate(fields=["text"])(samples)
+    assert set(batch) == {"text", "text_mask", "box"}
+    assert [column.tolist() for column in batch["box"]] == [[1, 1], [2, 2]]
+
+
+def test_types_stay_and_lists_become_what_torch_makes_of_them():
+    kinds = {"i": [1], "f": [1.0], "b": [True], "h": np.ones(1, np.float16), "t": torch.ones(1).double()}
+    batch = sk.PadCollate(masks={})([kinds, kinds])
+    assert {key: value.dtype for key, value in batch.items()} == {
+        "i": torch.int64,
+        "f": torch.float32,
+        "b": torch.bool,
+        "h": torch.float16,
+        "t": torch.float64,
+    }
+    # A list without entries takes the type and the shape of the others.
+    values, mask = sk.PadCollate()([[], np.ones((2, 3), np.float32)])
+    assert values.shape == (2, 2, 3)
+    assert values.dtype == torch.float32
+    assert mask.sum() == 2
+
+
+LENGTHS = np.random.default_rng(3).integers(1, 60, 400)
+
+
+def plan_of(recipe):
+    return recipe.plan(sk.RandomSampler(seed=7), LENGTHS.size)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        sk.TokenBatches(240, lengths=LENGTHS, length_multiple=4, waste=0.2, pool=1),
+        sk.BucketBatches([16, 32, 64], [16, 8, 4], lengths=LENGTHS),
+    ],
+    ids=["tokens", "buckets"],
+)
+def test_a_batch_has_the_shape_that_the_plan_says(recipe):
+    plan = plan_of(recipe)
+    shapes = set()
+    for number, ids in enumerate(plan):
+        samples = [torch.ones(int(length)) for length in LENGTHS[ids]]
+        assert sk.PadCollate(plan=plan)(samples).values.shape == plan.shape(number)
+        to_bucket = sk.PadCollate("bucket", plan=plan)(samples).values.shape
+        assert to_bucket == plan.shape(number, of_bucket=True)
+        shapes.add(to_bucket[1])
+    # The control: padded to the longest, there are more shapes.
+    assert len(shapes) < len({plan.shape(number)[1] for number in range(len(plan))})
+
+
+@pytest.mark.parametrize(
+    ("recipe", "most"),
+    [
+        (sk.TokenBatches(240, lengths=LENGTHS), 240),
+        (sk.TokenBatches(240, lengths=LENGTHS, window=64), 240),
+        (sk.BucketBatches([16, 32, 64], [16, 8, 4], lengths=LENGTHS), 256),
+    ],
+    ids=["tokens", "windows", "buckets"],
+)
+def test_where_lengths_lied_the_samples_are_named(recipe, most):
+    plan = plan_of(recipe)
+    collate = sk.PadCollate().measured_by(plan.measure)
+    ids = max(plan, key=len)
+    true = [torch.ones(int(length)) for length in LENGTHS[ids]]
+    collate.collated(true, ids)
+    liar = int(ids[1])
+    true[1] = torch.ones(61)
+    with pytest.raises(sk.DatasetError, match=f"{liar}: '61, not {LENGTHS[liar]}'") as caught:
+        collate.collated(true, ids)
+    assert caught.value.place == "lengths"
+    assert list(caught.value.value) == [liar]
+    assert f"a batch of {ids.size}x61" in caught.value.problem
+    assert "count them" in caught.value.mend
+    # A plain DataLoader says no ids: places are named.
+    with pytest.raises(sk.DatasetError, match="'place 1': '61'"):
+        collate(true)
+    assert ids.size * 61 > most
+
+
+def test_a_sample_that_is_shorter_than_said_is_let_through_and_so_is_one_within_the_limit():
+    plan = plan_of(sk.TokenBatches(240, lengths=LENGTHS))
+    collate = sk.PadCollate().measured_by(plan.measure)
+    assert collate.collated([torch.ones(1), torch.ones(3)], np.array([0, 1])).values.shape == (2, 3)
+    assert collate.collated([torch.ones(120), torch.ones(1)], np.array([0, 1])).values.shape == (2, 120)
+
+
+def test_a_multiple_of_its_own_that_breaks_the_limit_is_named_in_place_of_samples():
+    plan = plan_of(sk.TokenBatches(240, lengths=LENGTHS))
+    collate = sk.PadCollate(length_multiple=64).measured_by(plan.measure)
+    ids = max(plan, key=len)
+    with pytest.raises(sk.DatasetError, match=r"length_multiple: a batch of .* say length_multiple= to the"):
+        collate.collated([torch.ones(int(length)) for length in LENGTHS[ids]], ids)
+
+
+def test_one_sample_alone_may_be_above_the_budget_where_the_recipe_says_so_only():
+    alone = sk.TokenBatches(50, lengths=LENGTHS, long="alone").plan(sk.RandomSampler(), LENGTHS.size)
+    longest = [torch.ones(int(LENGTHS.max()))]
+    ids = np.array([LENGTHS.argmax()])
+    assert sk.PadCollate().measured_by(alone.measure).collated(longest, ids).values.shape[1] > 50
+    dropped = sk.TokenBatches(50, lengths=LENGTHS, long="drop").plan(sk.RandomSampler(), LENGTHS.size)
+    with pytest.raises(sk.DatasetError, match="lengths: a batch of 1x59"):
+        sk.PadCollate().measured_by(dropped.measure)(longest)
+
+
+def test_samples_are_truncated_where_the_recipe_truncates():
+    plan = sk.TokenBatches(50, lengths=LENGTHS, long="truncate").plan(sk.RandomSampler(), LENGTHS.size)
+    batch = sk.PadCollate(plan=plan)([{"text": torch.arange(59), "labels": torch.arange(59)}])
+    assert batch["text"].shape == batch["labels"].shape == (1, 50)
+    assert batch["text_mask"].all()
+
+
+def test_pairs_are_held_against_the_limit_on_both_sides():
+    pairs = np.stack([LENGTHS, LENGTHS[::-1]], axis=1)
+    plan = sk.TokenBatches(400, lengths=pairs).plan(sk.RandomSampler(seed=7), LENGTHS.size)
+    collate = sk.PadCollate(fields=["source", "target"]).measured_by(plan.measure)
+    for number, ids in enumerate(plan):
+        samples = [{"source": [1] * a, "target": [2] * b} for a, b in pairs[ids].tolist()]
+        batch = collate.collated(samples, ids)
+        shape = (len(ids), batch["source"].shape[1], batch["target"].shape[1])
+        assert shape == plan.shape(number)
+    samples[0]["target"] = [2] * 400
+    with pytest.raises(sk.DatasetError, match=f"{ids[0]}: '{pairs[ids[0], 0]} and 400, not"):
+        collate.collated(samples, ids)
+    with pytest.raises(sk.ArgumentValueError, match="fewer fields than a sample has lengths"):
+        sk.PadCollate().measured_by(plan.measure).collated([{"source": [1]}], ids[:1])
+
+
+def test_a_plain_data_loader_pads_by_a_plan():
+    plan = plan_of(sk.BucketBatches([32, 64], [8, 4], lengths=LENGTHS))
+    dataset = [torch.ones(int(length)) for length in LENGTHS]
+    loader = DataLoader(dataset, batch_sampler=list(plan), collate_fn=sk.PadCollate("bucket", plan=plan))
+    assert {values.shape[1] for values, _ in loader} == {32, 64}
+
+
+KEYED = sk.BucketBatches(None, 4, keys=[0, 1] * 200)
+BAD = {
+    "pad_to": (lambda: sk.PadCollate("shortest"), sk.ArgumentValueError, "pad_to"),
+    "no plan": (lambda: sk.PadCollate("bucket")([[1]]), sk.ArgumentValueError, "give batches= to the loader"),
+    "windows": (
+        lambda: sk.PadCollate("bucket", plan=plan_of(sk.TokenBatches(240, lengths=LENGTHS, window=64))),
+        sk.ArgumentValueError,
+        "no buckets to pad to",
+    ),
+    "keys": (lambda: sk.PadCollate("bucket", plan=plan_of(KEYED)), sk.ArgumentValueError, "no buckets"),
+    "a recipe": (lambda: sk.PadCollate(plan=KEYED), sk.ArgumentTypeError, "recipe.plan"),
+    "fields": (lambda: sk.PadCollate(fields="text"), sk.ArgumentTypeError, "list of names"),
+    "a field": (lambda: sk.PadCollate(fields=[1]), sk.ArgumentTypeError, "must be names"),
+    "value": (lambda: sk.PadCollate(value="0"), sk.ArgumentTypeError, "value: must be a number"),
+    "a value": (lambda: sk.PadCollate(value={"a": None}), sk.ArgumentTypeError, r"value\['a'\]"),
+    "masks": (lambda: sk.PadCollate(masks="mask"), sk.ArgumentTypeError, "mapping"),
+    "multiple": (lambda: sk.PadCollate(length_multiple=0), sk.ArgumentRangeError, "length_multiple"),
+    "no such field": (lambda: sk.PadCollate(fields=["txt"])(texts(1)), sk.ArgumentValueError, "they have"),
+    "no sequence": (lambda: sk.PadCollate(fields=["label"])(texts(1)), sk.DatasetError, "field label"),
+    "words": (lambda: sk.PadCollate()([["a"], ["b", "c"]]), sk.DatasetError, "by torch"),
+    "mixed": (
+        lambda: sk.PadCollate()([[1], ["b"]]),
+        sk.DatasetError,
+        "place 1 of a batch: must be a sequence",
+    ),
+    "a hole": (lambda: sk.PadCollate()([{"a": [1]}, {"a": None}]), sk.DatasetError, "field a: must be"),
+    "ragged": (lambda: sk.PadCollate()([[[1, 2], [3]]]), sk.DatasetError, "sequence of numbers"),
+    "trails": (
+        lambda: sk.PadCollate()([torch.ones(2, 3), torch.ones(2, 4)]),
+        sk.DatasetError,
+        r"place 1 .* shape \('length', 3\), got \(2, 4\)",
+    ),
+    "scalar": (lambda: sk.PadCollate()([torch.ones(2), torch.tensor(1)]), sk.DatasetError, "place 1"),
+    "keys differ": (
+        lambda: sk.PadCollate()([{"a": [1]}, {"b": [1]}]),
+        sk.DatasetError,
+        "place 1 .* another structure",
+    ),
+    "tuples differ": (lambda: sk.PadCollate()([(1, 2), (1,)]), sk.DatasetError, "got '1 fields'"),
+    "a mask of that name": (
+        lambda: sk.PadCollate()([{"a": [1], "a_mask": [1]}]),
+        sk.ArgumentValueError,
+        "masks={} for no masks",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "error", "words"), BAD.values(), ids=BAD)
+def test_what_cannot_be_padded_is_a_typed_error(call, error, words):
+    with pytest.raises(error, match=words) as caught:
+        call()
+    assert caught.value.place
