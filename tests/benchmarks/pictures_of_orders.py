@@ -149,6 +149,11 @@ def _drawn(width: float, height: float, rows: int, panels: list[Orders]) -> byte
         is_low = number >= len(panels) * (rows - 1) // rows
         _draw(axes, orders, "step" if is_low else "", "sample id" if is_left else "")
     legend(grid[0, -1], LIGHT, title="rank", markerscale=5, loc="upper left", bbox_to_anchor=(1.01, 1.02))
+    return small_png_of(figure)
+
+
+def small_png_of(figure: Any) -> bytes:
+    """Gives a figure in the theme's colours as a small PNG file."""
     image = Image.open(io.BytesIO(png_of(figure))).convert("RGB")
     stream = io.BytesIO()
     image.quantize(palette=_palette(), dither=Image.Dither.NONE).save(stream, "PNG", optimize=True)

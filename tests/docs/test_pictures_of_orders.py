@@ -1,4 +1,4 @@
-"""The pictures of samplers and modes are all there, small, and on a page."""
+"""The pictures of samplers, modes and batches are all there, small, and on a page."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import pytest
 from PIL import Image
 
 import samplerkit as sk
+from tests.benchmarks import pictures_of_batches
 from tests.benchmarks.pictures_of_orders import FOLDER, MODES, SAMPLERS, pictures
 
 PAGES = "".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.parent.glob("*.md")))
 
 
-@pytest.mark.parametrize("name", pictures())
+@pytest.mark.parametrize("name", [*pictures(), pictures_of_batches.NAME])
 def test_a_picture_is_there_and_small_and_on_a_page(name):
     path = FOLDER / name
     assert 5_000 < path.stat().st_size < 60_000
