@@ -29,6 +29,7 @@ from samplerkit.order.typing import Ids
 BUDGET = 32_768
 BATCH_SIZE = 64
 EPOCHS = 12
+HEADER = "| rule | efficiency | fill | over budget | padded 8 / 64 | attention 8 / 64 | mixing | ns |"
 PROBES = 200
 
 Rule = Callable[[int], tuple[Ids, Ids]]
@@ -253,8 +254,7 @@ def main() -> None:
     for name in arguments.lengths:
         lengths = LENGTHS[name](np.random.default_rng(0), arguments.samples)
         print(f"\n{name}, {lengths.size:,} samples, budget {BUDGET:,} tokens, abreast 64\n")
-        print("| rule | efficiency | fill | over budget | padded 8 / 64 | attention 8 / 64 | mixing | ns |")
-        print("|---|---|---|---|---|---|---|---|")
+        print(f"{HEADER}\n|{'---|' * (HEADER.count('|') - 1)}")
         for title, rule in rules(lengths, only_ours=arguments.ours).items():
             print(measured(title, rule, lengths), flush=True)
 
