@@ -201,11 +201,14 @@ def check_order(sampler: Sampler, places: Sequence[str], dataset: Any, constants
 def _first_refusal(
     sampler: Sampler, places: Sequence[str], dataset: Any, constants: RunConstants, error: SamplerkitError
 ) -> tuple[Sampler, str, SamplerkitError]:
-    """Goes from the innermost link outwards, to the first one with which no order can be made."""
+    """Goes from the innermost link outwards, to the first one with which no order can be made.
+
+    Of the outermost one that is known already: by its own refusal.
+    """
     links: list[Sampler] = [sampler]
     while (child := links[-1].get_child()) is not None:
         links.append(child)
-    for link, place in zip(reversed(links), reversed(places), strict=True):
+    for link, place in zip(reversed(links[1:]), reversed(places[1:]), strict=True):
         try:
             link.undealt_order(dataset, constants=constants)
         except SamplerkitError as refused:
