@@ -84,10 +84,11 @@ def test_a_cache_that_holds_all_files_reads_them_in_the_first_epoch_only(paths):
     assert figures[0].files_read == FILES
 
 
-def test_bytes_are_a_limit_as_files_are(paths):
+@pytest.mark.parametrize("more", [0, 1])
+def test_bytes_are_a_limit_as_files_are(paths, more):
     sampler = sk.DistributedSampler(shuffle="partial", partial_size=150, seed=1)
     size = ROWS * 8 * 4
-    figures, seen = epochs_of_ranks(paths, sampler, max_files=64, max_bytes=4 * size + 1)
+    figures, seen = epochs_of_ranks(paths, sampler, max_files=64, max_bytes=4 * size + more)
     assert (seen == 1).all()
     assert sum(stats.files_read for stats in figures) <= FILES + RANKS
     assert all(stats.peak_bytes == 4 * size for stats in figures)

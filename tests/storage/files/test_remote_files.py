@@ -22,7 +22,7 @@ from tests.storage.files.folders import plain, reading_threads, samples_of, writ
 from tests.storage.files.remote_files import NAMES, SECRET, SIZES, urls_of
 from tests.storage.files.web import cluster, serving
 from tests.storage.remote import faults
-from tests.storage.remote.server import served
+from tests.storage.remote.server import right, served
 
 
 def received(loader):
@@ -194,6 +194,22 @@ def test_closing_ends_the_threads_and_the_dataset_can_be_used_again(web, remote)
         assert received(sk.Loader(dataset, sk.SequentialSampler(), batch_size=6))
         dataset.close()
         assert reading_threads() == []
+
+
+def test_the_bytes_of_each_file_are_told_at_its_place_whichever_answer_comes_first(remote, tmp_path):
+    sizes = [5000, 0, 70, 3]
+    local = tmp_path / "local.npz"
+    local.write_bytes(bytes(123))
+    with served() as server:
+        urls = [server.put(f"/{name}", bytes(size)) for name, size in zip(NAMES, sizes, strict=False)]
+        with FileDataset([*urls, local], "npz", [1] * 5, remote=remote) as dataset:
+            # Answers come in any order; here the first one comes last.
+            server.always["HEAD", f"/{NAMES[0]}"] = lambda handler, resource: (
+                time.sleep(0.05),
+                right(handler, resource),
+            )
+            by_path = dict(zip(dataset.files, dataset.shard_bytes().tolist(), strict=True))
+    assert by_path == dict(zip([*urls, str(local)], [*sizes, 123], strict=True))
 
 
 def test_a_size_that_cannot_be_asked_is_an_error_at_once_though_other_answers_stall(remote):

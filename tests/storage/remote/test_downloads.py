@@ -83,6 +83,15 @@ def test_a_server_without_ranges_is_asked_for_the_whole_once(server, storage):
     assert len(server.asked("GET")) == 2  # the one that was noticed, and the one into the cache
 
 
+@pytest.mark.parametrize("head", [faults.status(405), faults.without("Content_Length")])
+def test_the_answer_that_tells_the_version_tells_also_that_there_are_no_ranges(server, storage, head):
+    url = server.put("/a", DATA[:50_000])
+    server.always["GET", "/a"] = faults.ignores_the_range
+    server.always["HEAD", "/a"] = head
+    assert storage().read([Span(url, 40_000, 10)]) == [DATA[40_000:40_010]]
+    assert [request.headers.get("Range") for request in server.asked("GET")] == ["bytes=0-0", None]
+
+
 def test_a_server_that_says_it_has_no_ranges_is_not_asked_for_one(server, storage):
     url = server.put("/a", DATA[:50_000])
     server.always["HEAD", "/a"] = faults.having("Accept_Ranges", "none")

@@ -15,6 +15,8 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index import arrays as files_of_arrays
+from samplerkit.storage.tar.index import sound
+from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.arrays import Column, read_arrays, write_arrays
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.tar.server import Server
@@ -259,6 +261,25 @@ def test_a_joint_index_that_says_what_none_can_say_is_named(tmp_path, made, join
         dataset[3]
     forged.unlink()
     assert dataset[3]["txt"] == b"number 3"
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5, 2 * SAMPLES - 1, 2 * SAMPLES, 2 * SAMPLES + 1])
+def test_in_pieces_of_any_size_the_same_files_are_found_to_lie_wrong(joint, monkeypatch, at_once):
+    monkeypatch.setattr(sound, "AT_ONCE", at_once)
+    meta, arrays = read_arrays(joint)
+    archives = [Archive(f"x-{number}.tar", 1 << 20, 0) for number in range(2)]
+
+    def check(offset):
+        sound.check_catalogue("joint", archives, meta, {**arrays, "offset": offset})
+
+    offsets = np.array(arrays["offset"])
+    check(offsets)  # the files of the second archive begin anew
+    for file in range(offsets.size):
+        if file % (2 * SAMPLES):
+            offset = offsets.copy()
+            offset[file] = offset[file - 1]
+            with pytest.raises(sk.DatasetError, match=f"offset and size of file {file} cannot be"):
+                check(offset)
 
 
 def test_files_of_another_archive_lie_behind_its_own_and_may_begin_anew(tmp_path, made):

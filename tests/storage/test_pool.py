@@ -1,0 +1,34 @@
+"""A pool has as many threads as there is work at the same time, and no more."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from samplerkit.storage.threads import Pool, Stop
+
+MOST = 4
+
+
+def names():
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("pool-of-a-test-")]
+
+
+def test_threads_that_wait_are_used_again_and_others_begin_for_what_they_cannot_do():
+    stop = Stop()
+    pool = Pool(MOST, "pool-of-a-test", stop)
+    try:
+        for number in (1, 1, 2, 3, MOST):
+            # Each call waits for all others, so each has a thread of its own at that moment.
+            met = threading.Barrier(number, timeout=10)
+            assert pool.map(lambda item, _, met=met: (met.wait(), item)[1], range(number)) == [*range(number)]
+            end = time.monotonic() + 10
+            while pool._idle < len(names()) and time.monotonic() < end:
+                time.sleep(0.001)  # who has done its work is about to wait for more
+            assert len(names()) == number
+        pool.map(lambda item, _: item, range(50))
+        assert len(names()) == MOST
+    finally:
+        stop.set()
+        pool.end()
+    assert names() == []
