@@ -162,6 +162,10 @@ class ClassPlan(BatchPlan):
     def dropped(self) -> int:
         return 0
 
+    @property
+    def num_draws(self) -> int:
+        return self._length * self._classes * self._each
+
     def has(self, number: int) -> bool:
         return 0 <= number < self._length
 

@@ -93,6 +93,11 @@ class BatchPlan(ABC):
         """How many samples `long` and `short` leave out, `num_batches` not counted."""
 
     @property
+    @abstractmethod
+    def num_draws(self) -> int:
+        """A number above all draws of the epoch: what comes again is drawn from there on."""
+
+    @property
     def window(self) -> int | None:
         """Samples in a window; None for a plan of one window, the whole set."""
         return None

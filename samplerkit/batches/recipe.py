@@ -32,7 +32,7 @@ RULE: Final = "batches-1"
 DEFAULT_WINDOW: Final = 16_384
 
 _LONGEST_WORDS = 160
-_MOST_ABREAST = 1 << 20
+MOST_ABREAST = 1 << 20
 _BESIDE = frozenset({"lengths", "keys", "labels", "abreast"})
 
 
@@ -156,7 +156,7 @@ class BatchRecipe(ABC):
             raise ArgumentTypeError("sampler", "must be a sampler", sampler)
         constants = sampler.run_constants() if constants is None else constants
         width = constants.lanes if self.abreast is None else self.abreast
-        width = arguments.positive("abreast", width if abreast is None else abreast, _MOST_ABREAST)
+        width = arguments.positive("abreast", width if abreast is None else abreast, MOST_ABREAST)
         return Plans(self, sampler, dataset, constants, width, KeptArrays(folder))
 
     @final

@@ -66,6 +66,10 @@ class StaticPlan(BatchPlan):
     def dropped(self) -> int:
         return self._dropped
 
+    @property
+    def num_draws(self) -> int:
+        return int(self._starts[-1])
+
     def has(self, number: int) -> bool:
         return 0 <= number < self._length
 

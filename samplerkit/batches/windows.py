@@ -106,8 +106,9 @@ class WindowPlan(BatchPlan):
         self._windows = -(-len(order) // size)
         self._first, before = known
         # How many batches come before each window, from the first known one on, as far as one has looked.
-        self._before = [before]
-        self._from_start: list[int] = [0] if self._first else self._before
+        # Two threads may look at the same moment: an entry is set once, and by both to the same.
+        self._before = {self._first: before}
+        self._from_start = {0: 0} if self._first else self._before
         self._kept: dict[int, _CutWindow] = {}
 
     @property
@@ -115,14 +116,19 @@ class WindowPlan(BatchPlan):
         return self._size
 
     def __len__(self) -> int:
-        while self._grow(self._before, self._first):
-            pass
-        return self._limited(self._before[-1])
+        while self._grow(self._before):
+            if self._num_batches is not None and self._last(self._before)[1] >= self._num_batches:
+                break
+        return self._limited(self._last(self._before)[1])
 
     @property
     def dropped(self) -> int:
         placed = sum(int(self._window(window).edges[-1]) for window in range(self._windows))
         return len(self.order) - placed
+
+    @property
+    def num_draws(self) -> int:
+        return len(self.order)
 
     def has(self, number: int) -> bool:
         if number < 0 or number >= self._limited(number + 1):
@@ -133,7 +139,7 @@ class WindowPlan(BatchPlan):
         """Gives the window of a batch and how many batches come before it; at the end, all of both."""
         window = self._window_of(number)
         if window is None:
-            return self._windows, self._before[-1]
+            return self._windows, self._last(self._before)[1]
         return window, self._before_of(window)
 
     def samples(self, numbers: Ids) -> BatchSamples:
@@ -176,22 +182,28 @@ class WindowPlan(BatchPlan):
     def _limited(self, count: int) -> int:
         return count if self._num_batches is None else min(count, self._num_batches)
 
-    def _grow(self, before: list[int], first: int) -> bool:
+    def _last(self, before: dict[int, int]) -> tuple[int, int]:
+        """Gives the last window at whose beginning one has been, and how many batches come before it."""
+        window = (self._first if before is self._before else 0) + len(before) - 1
+        return window, before[window]
+
+    def _grow(self, before: dict[int, int]) -> bool:
         """Looks at one window more; False if there is none."""
-        window = first + len(before) - 1
+        window, count = self._last(before)
         if window >= self._windows:
             return False
-        before.append(before[-1] + self._window(window).count)
+        before.setdefault(window + 1, count + self._window(window).count)
         return True
 
     def _window_of(self, number: int) -> int | None:
         """Finds the window of a batch, None for one behind the last."""
-        is_known = number >= self._before[0]
-        before, first = (self._before, self._first) if is_known else (self._from_start, 0)
-        while before[-1] <= number:
-            if not self._grow(before, first):
+        first = self._first if number >= self._before[self._first] else 0
+        before = self._before if first else self._from_start
+        while self._last(before)[1] <= number:
+            if not self._grow(before):
                 return None
-        return first + bisect_right(before, number) - 1
+        known = range(first, self._last(before)[0] + 1)
+        return first + bisect_right(known, number, key=before.__getitem__) - 1
 
     def _found(self, number: int) -> int:
         window = self._window_of(number)
@@ -199,18 +211,17 @@ class WindowPlan(BatchPlan):
         return window
 
     def _before_of(self, window: int) -> int:
-        is_known = window >= self._first
-        before, first = (self._before, self._first) if is_known else (self._from_start, 0)
-        while len(before) <= window - first:
-            self._grow(before, first)
-        return before[window - first]
+        before = self._before if window >= self._first else self._from_start
+        while window not in before:
+            self._grow(before)
+        return before[window]
 
     def _window(self, window: int) -> _CutWindow:
         kept = self._kept.get(window)
         if kept is None:
             kept = self._made(window)
-            if len(self._kept) >= _KEPT_WINDOWS:
-                self._kept.pop(next(iter(self._kept)), None)
+            for oldest in list(self._kept)[: 1 - _KEPT_WINDOWS]:
+                self._kept.pop(oldest, None)
             self._kept[window] = kept
         return kept
 

@@ -17,7 +17,7 @@ from samplerkit.order import arguments
 
 _Options = TypeVar("_Options")
 
-FROM_PYTHON = frozenset({"dataset", "sampler", "world", "agreement_seconds", "dataloader_options"})
+FROM_PYTHON = frozenset({"dataset", "sampler", "batches", "world", "agreement_seconds", "dataloader_options"})
 """The arguments of `Loader` that a config does not write: it has sections for some, others are for Python."""
 
 OURS_MEND = "use config.make_loader, which gives samplerkit's Loader"

@@ -44,14 +44,14 @@ def pads_of(delivery: Delivery, positions: Ids) -> Ids:
         >>> pads_of(delivery, np.array([0, 1, 2])).tolist()
         [10, 11]
     """
-    left = delivery.total - delivery.start
+    left = delivery.size - delivery.start
     if delivery.tail != "pad" or left == 0:
         return np.zeros(0, dtype=np.int64)
-    end = delivery.total + -left % delivery.num_shards
-    times = np.maximum(0, -((positions - end) // delivery.total) - 1)
+    end = delivery.size + -left % delivery.num_shards
+    times = np.maximum(0, -((positions - end) // delivery.size) - 1)
     # The n-th time that the order wraps around, for each position as often as it fits.
     turns = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times) + 1
-    pads: Ids = np.repeat(positions, times) + turns * delivery.total
+    pads: Ids = np.repeat(positions, times) + turns * delivery.size
     return pads
 
 
@@ -90,13 +90,13 @@ def _samples(delivery: Delivery, seat: Ids) -> Ids:
     most = delivery.samples(first)
     if delivery.tail != "ragged":
         return np.full(seat.shape, most)
-    whole, rest = divmod(delivery.total - delivery.start, delivery.num_shards)
+    whole, rest = divmod(delivery.size - delivery.start, delivery.num_shards)
     return whole + (seat < rest)
 
 
 def _in_lane_order(delivery: Delivery, positions: Ids) -> tuple[Ids, Ids, Ids]:
     """Finds steps, seats and places where each step is dealt in the order of lanes, pads last."""
-    ranks, lanes, total = delivery.num_shards, delivery.lanes, delivery.total
+    ranks, lanes, total = delivery.num_shards, delivery.lanes, delivery.size
     # Pads are dealt in the step of the last sample, wherever their positions lie.
     step = (np.minimum(positions, total - 1) - delivery.start) // delivery.global_batch
     first = delivery.start + step * delivery.global_batch

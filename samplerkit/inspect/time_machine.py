@@ -188,11 +188,11 @@ def when(
 
 def _in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
     delivery = reading.delivery
-    positions = reading.units.order.positions_of(sample)
+    positions = view.run.undealt(reading.epoch).positions_of(sample)
     seats = seats_of(delivery, np.concatenate([positions, pads_of(delivery, positions)]))
     columns = (seats.ranks, seats.steps, seats.places, seats.positions)
     times = [
-        Occurrence(reading.epoch, rank, step, place, position, is_pad=position >= delivery.total)
+        Occurrence(reading.epoch, rank, step, place, position, is_pad=position >= delivery.size)
         for rank, step, place, position in zip(*(column.tolist() for column in columns), strict=True)
     ]
     if view.drops_last:

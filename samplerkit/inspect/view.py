@@ -7,7 +7,13 @@ from typing import Any, final
 
 import torch.utils.data
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
+from samplerkit.errors import (
+    ArgumentRangeError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    CompositionError,
+    NotSupportedError,
+)
 from samplerkit.loading.delivery import Reading, Tail
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
@@ -189,6 +195,9 @@ def _made(config: Any, ranks: int | None) -> Loader:
 
 
 def _of_ours(loader: Loader) -> RunView:
+    if loader.batch_size is None:
+        mend = "loader.plan tells of its batches"
+        raise NotSupportedError("batches", "of unlike samples are not looked at here", mend=mend)
     at = loader.epoch, loader._cursor.at.start
     return RunView(loader._run, loader.batch_size, loader.tail, *at, num_workers=loader.num_workers)
 
@@ -209,6 +218,8 @@ def _of_torch(loader: Any) -> RunView:
         )
     if not isinstance(batches, TorchBatchSampler) and type(batches) is not torch.utils.data.BatchSampler:
         raise ArgumentTypeError("batch_sampler", "makes batches in an unknown way", batches)
+    if sampler.counts_batches:
+        raise NotSupportedError("batches", "of unlike samples are not looked at here")
     tail: Tail = "pad" if sampler._tail == "pad" else "ragged"
     return RunView(
         sampler._run,

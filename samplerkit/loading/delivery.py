@@ -1,25 +1,35 @@
-"""Delivery: which positions of the undealt order each rank reads in each step, and so which ids.
+"""Delivery: which positions of the undealt order, or which batches of a plan, each rank reads in each step.
 
 A value has no state: a resume is a delivery with another start.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from samplerkit.errors import OutOfDatasetError
-from samplerkit.order.order import Order
+from samplerkit.loading.units import BatchUnits, SampleUnits, StepSamples
 from samplerkit.order.typing import Ids
 
-Tail = Literal["pad", "drop", "ragged"]
-"""What becomes of the last samples, which do not fill a global batch."""
+Tail = Literal["pad", "drop", "ragged", "split"]
+"""What becomes of the last samples, which do not fill a global batch, or of the last batches."""
 
 EVALUATED_AT_ONCE = 8192
 """Ids that are computed in one go: a call costs as much for one batch as for some thousand ids."""
+
+
+class Counted(Protocol):
+    """What is dealt, where how much of it there is may take long to find out."""
+
+    def has(self, number: int) -> bool:
+        """Tells whether there is a unit of this number, with no look at those behind it."""
+
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -31,12 +41,14 @@ class Delivery:
     `total`.
 
     Args:
-        total: N, the number of positions of the order.
+        total: N, the number of positions of the order; or what knows it, which is then asked where nothing
+            less will do: no step but the last one needs to know where the epoch ends.
         start: the position at which the delivery begins, in [0, total].
         num_shards: W, the number of ranks.
         batch_size: samples a rank and step.
         tail: `pad`: every rank gets ceil(left / W) samples, the last ones pads. `drop`: only whole global
-            batches. `ragged`: what there is, so that ranks differ by at most one sample.
+            batches. `ragged`: what there is, so that ranks differ by at most one sample. `split`: the same
+            steps as `pad`; what is read in the last one is made smaller there (`Reading`).
         rotation: rank r deals as if it were rank (r - rotation) mod W.
         lanes: the lanes into which the order is woven. Where W and they do not divide one another, the
             positions of a step are dealt in the order of lanes, so that a rank meets fewer files.
@@ -47,7 +59,7 @@ class Delivery:
         [[1, 3, 5], [7, 9]]
     """
 
-    total: int
+    total: int | Counted
     start: int
     num_shards: int
     batch_size: int
@@ -61,13 +73,18 @@ class Delivery:
         return self.num_shards * self.batch_size
 
     @property
+    def size(self) -> int:
+        """N, as a number."""
+        return self.total if isinstance(self.total, int) else len(self.total)
+
+    @property
     def _fits_lanes(self) -> bool:
         return self.lanes % self.num_shards == 0 or self.num_shards % self.lanes == 0
 
     @property
     def left(self) -> int:
         """How many positions there are from the start on."""
-        return self.total - self.start
+        return self.size - self.start
 
     @property
     def job_steps(self) -> int:
@@ -80,52 +97,75 @@ class Delivery:
         left = self.left
         if self.tail == "drop":
             return left // self.global_batch * self.batch_size
-        if self.tail == "pad":
+        if self.tail != "ragged":
             return -(-left // self.num_shards)
         whole, rest = divmod(left, self.num_shards)
-        return whole + (self._seat(shard) < rest)
+        return whole + (self.seat(shard) < rest)
 
     def steps(self, shard: int) -> int:
         """Gives the number of batches that a rank gets: `job_steps`, or with `ragged` perhaps one less."""
         return -(-self.samples(shard) // self.batch_size)
 
+    def has(self, shard: int, step: int) -> bool:
+        """Tells whether a rank has a batch in a step, with no look at the steps behind it."""
+        seat = self.seat(shard) if self.tail == "ragged" else 0
+        return self.is_of_the_job(step, seat)
+
+    def is_of_the_job(self, step: int, seat: int = 0) -> bool:
+        """Tells whether any rank has a batch in a step; or one of those dealt to after some others."""
+        needed = self.global_batch - 1 if self.tail == "drop" else seat
+        return step >= 0 and self._is_there(self.first(step) + needed)
+
+    def is_whole(self, step: int) -> bool:
+        """Tells whether what is left fills a step."""
+        return self._is_there(self.first(step + 1) - 1)
+
     def position_after(self, steps: int) -> int:
         """Gives the position up to which the first steps have consumed the order."""
-        return min(self.start + steps * self.global_batch, self.total)
+        end = self.first(steps)
+        return end if steps == 0 or self._is_there(end - 1) else self.size
 
     def is_over_after(self, steps: int) -> bool:
         """Tells whether the first steps leave nothing to any rank, of an epoch that has begun.
 
         This is a fact of the job: a rank whose own samples are at their end may be one step before it.
         """
-        return steps >= self.job_steps and (steps > 0 or self.start > 0)
+        return (steps > 0 or self.start > 0) and not self.is_of_the_job(steps)
 
     def positions(self, shard: int, step: int) -> Ids:
         """Gives the positions that a rank reads in a step.
 
         Returns:
-            int64 array of shape (samples,), at most `batch_size`; those from `total` on are pads.
+            int64 array of shape (samples,), at most `batch_size`; those from N on are pads.
         """
         dealt = self.dealt(shard, step)
         return np.arange(dealt.start, dealt.stop, dealt.step) if isinstance(dealt, range) else dealt
 
     def dealt(self, shard: int, step: int) -> range | Ids:
         """Gives the same positions, as a range where they lie at even distances."""
-        first = self.start + step * self.global_batch
-        left = self.total - first
-        count = min(self.batch_size, self.samples(shard) - step * self.batch_size)
-        seat = self._seat(shard)
+        first, seat, count = self.first(step), self.seat(shard), self.batch_size
+        covered = self.global_batch
+        if not self.is_whole(step):
+            covered = self.size - first
+            count = min(count, self.samples(shard) - step * self.batch_size)
         if self._fits_lanes:
             begin = first + seat
             return range(begin, begin + count * self.num_shards, self.num_shards)
-        covered = min(left, self.global_batch)
         smaller, larger = divmod(covered, self.num_shards)
         if self.tail == "pad":
             smaller, larger = -(-covered // self.num_shards), 0
         begin = seat * smaller + min(seat, larger)
         return self._in_lane_order(first, covered, np.arange(begin, begin + count))
 
-    def _seat(self, shard: int) -> int:
+    def first(self, step: int) -> int:
+        """Gives the position at which a step begins."""
+        return self.start + step * self.global_batch
+
+    def _is_there(self, position: int) -> bool:
+        return position < self.total if isinstance(self.total, int) else self.total.has(position)
+
+    def seat(self, shard: int) -> int:
+        """Gives the place of a rank among those that a step is dealt to."""
         return (shard - self.rotation) % self.num_shards
 
     def _in_lane_order(self, first: int, covered: int, ranks: Ids) -> Ids:
@@ -135,26 +175,7 @@ class Delivery:
         ends = np.cumsum(counts)
         lane = np.minimum(np.searchsorted(ends, ranks, side="right"), self.lanes - 1)
         in_lane = firsts[lane] + (ranks - ends[lane] + counts[lane]) * self.lanes
-        return np.where(ranks < covered, in_lane, self.total + ranks - covered)
-
-
-@dataclass(frozen=True, eq=False)
-class SampleUnits:
-    """What is dealt: the samples of an order, one a unit. `Reading` asks it for ids, and for no more.
-
-    Args:
-        order: the undealt order of an epoch.
-    """
-
-    order: Order
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    def ids(self, dealt: Sequence[Ids]) -> list[Ids]:
-        """Gives the ids of the units that are dealt in some steps; units from the length on are pads."""
-        ids = self.order.ids_at(np.concatenate(dealt) % max(1, len(self)))
-        return np.split(ids, np.cumsum([units.size for units in dealt])[:-1])
+        return np.where(ranks < covered, in_lane, self.size + ranks - covered)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +190,7 @@ class Reading:
     """
 
     epoch: int
-    units: SampleUnits
+    units: SampleUnits | BatchUnits
     delivery: Delivery
     shard: int
 
@@ -188,31 +209,44 @@ class Reading:
         """The number of batches of this rank in the whole epoch."""
         return replace(self.delivery, start=0).steps(self.shard)
 
+    def has(self, step: int) -> bool:
+        """Tells whether there is a batch in a step, with no look at those behind it."""
+        return self.delivery.has(self.shard, step)
+
     def ids(self, step: int) -> Ids:
         """Gives the ids of one step, pads included.
 
         Raises:
             OutOfDatasetError: there is no such step.
         """
-        return self.units.ids([self.positions(step)])[0]
+        return self._samples_of(step).ids
 
     def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Tells which samples of a step are pads, that repeat another one to fill the batch."""
-        return self.positions(step) >= len(self.units)
+        return self.positions(step) >= self.units.num_draws
 
     def positions(self, step: int) -> Ids:
-        """Gives the positions of one step; those from `len(units)` on are pads.
+        """Gives the draws of one step, one a sample: with samples dealt, their positions.
+
+        Returns:
+            int64 array of shape (samples,); those from `units.num_draws` on are pads.
 
         Raises:
             OutOfDatasetError: there is no such step.
         """
-        if not 0 <= step < self.steps:
-            raise OutOfDatasetError("step", f"must be in [0, {self.steps})", step)
-        return self.delivery.positions(self.shard, step)
+        draws = self._samples_of(step).draws
+        return np.arange(draws.start, draws.stop, draws.step) if isinstance(draws, range) else draws
 
-    def dealt(self, step: int) -> range | Ids:
-        """Gives the positions of a step that there is, as a range where they lie at even distances."""
-        return self.delivery.dealt(self.shard, step)
+    def tokens(self, step: int) -> int:
+        """Gives the tokens of all ranks in a step, pads included; of samples without lengths, their number.
+
+        Raises:
+            OutOfDatasetError: there is no such step.
+        """
+        self._require(step)
+        ranks = range(self.delivery.num_shards)
+        read = self._read([(rank, step) for rank in ranks if self.delivery.has(rank, step)])
+        return sum(self.units.tokens(samples.ids) for samples in read)
 
     def batches(self, first: int = 0, stride: int = 1) -> Iterator[tuple[int, Ids]]:
         """Iterates over the steps and their ids.
@@ -221,8 +255,38 @@ class Reading:
             first: the step to begin with.
             stride: every how many steps; worker w of n reads each n-th step.
         """
-        block = stride * max(1, EVALUATED_AT_ONCE // self.delivery.batch_size)
-        for begin in range(first, self.steps, block):
-            chosen = range(begin, min(begin + block, self.steps), stride)
-            ids = self.units.ids([self.delivery.positions(self.shard, step) for step in chosen])
-            yield from zip(chosen, ids, strict=True)
+        return ((step, samples.ids) for step, samples in self.samples(first, stride))
+
+    def samples(self, first: int = 0, stride: int = 1) -> Iterator[tuple[int, StepSamples]]:
+        """Iterates over the steps and what is read in them; arguments are those of `batches`."""
+        size = self.units.expected_size * self.delivery.batch_size
+        at_once = max(1, EVALUATED_AT_ONCE // size)
+        while True:
+            steps = range(first, first + at_once * stride, stride)
+            steps = steps[: bisect_left(steps, True, key=lambda step: not self.has(step))]
+            if not steps:
+                return
+            read = self._read([(self.shard, step) for step in steps])
+            yield from zip(steps, read, strict=True)
+            # Batches may hold very few samples, or very many: how many shows as one goes.
+            size = max(1, sum(samples.ids.size for samples in read) // len(read))
+            at_once = max(1, min(2 * at_once, EVALUATED_AT_ONCE // size))
+            first = steps[-1] + stride
+
+    def _samples_of(self, step: int) -> StepSamples:
+        self._require(step)
+        return self._read([(self.shard, step)])[0]
+
+    def _require(self, step: int) -> None:
+        if not self.has(step):
+            raise OutOfDatasetError("step", f"must be in [0, {self.steps})", step)
+
+    def _read(self, dealt: Sequence[tuple[int, int]]) -> list[StepSamples]:
+        """Gives what ranks read in steps, those of the last step last."""
+        last = dealt[-1][1]
+        if self.delivery.tail != "split" or self.delivery.is_whole(last):
+            return self.units.samples([self.delivery.dealt(*one) for one in dealt])
+        before = [one for one in dealt if one[1] < last]
+        read = self._read(before) if before else []
+        parts = self.units.parts(self.delivery.first(last), self.delivery.num_shards)
+        return read + [parts[self.delivery.seat(rank)] for rank, step in dealt if step == last]

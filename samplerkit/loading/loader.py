@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from itertools import count, takewhile
 from typing import Any, Final, Literal, final, get_args
 
 import torch
 import torch.utils.data
 
+from samplerkit.batches.plan import BatchPlan
+from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError, StateError
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.stage import DeviceStage, checked_device
-from samplerkit.loading.options import checked_options
+from samplerkit.loading.options import checked_options, checked_tail
 from samplerkit.loading.received import Received
 from samplerkit.loading.request import BadSamples, SkippedSample
 from samplerkit.loading.run import Readings, Run
@@ -44,11 +47,13 @@ class Loader(CountsSteps):
         dataset: a map-style dataset. If it has `__getitems__`, it gets the ids of a batch as an int64 array.
         sampler: the recipe; None for the dataset's own order: that of `.shuffle` on a tar dataset, or as it
             stands.
-        batch_size: samples a rank and step.
+        batch_size: samples a rank and step; or else:
+        batches: a recipe for batches of unlike samples, which are dealt one a rank and step: see `plan`.
         num_workers: worker processes.
         tail: what becomes of the last samples, which do not fill a global batch. `pad`: repeat the first ones
             of the order, so that all ranks get the same number of samples. `drop`: leave them out. `ragged`:
-            hand out each once, so that ranks differ by at most one sample.
+            hand out each once, so that ranks differ by at most one sample. With `batches` all of this holds
+            for batches, and `split` makes as many smaller ones of the last ones as there are ranks.
         world: which rank of how many this process is; None asks the running job at first use. For every
             process to read everything, say World(1, 0).
         after_break: `restart` begins the epoch anew when iteration is left early, as torch does; `continue`
@@ -92,7 +97,8 @@ class Loader(CountsSteps):
         dataset: Any,
         sampler: Sampler | None = None,
         *,
-        batch_size: int,
+        batch_size: int | None = None,
+        batches: BatchRecipe | None = None,
         num_workers: int = 0,
         tail: Tail = "pad",
         world: World | None = None,
@@ -106,16 +112,16 @@ class Loader(CountsSteps):
     ) -> None:
         if isinstance(dataset, torch.utils.data.IterableDataset):
             raise ArgumentTypeError("dataset", "must be map-style, with __getitem__", dataset)
-        self._run: Final = Run(sampler, dataset, world)
+        self._run: Final = Run(sampler, dataset, world, batches)
         drops = arguments.boolean("drop_last", dataloader_options.pop("drop_last", False))
         self.dataset: Final = dataset
         self.sampler: Final = self._run.recipe
-        self.batch_size: Final = arguments.positive("batch_size", batch_size)
+        self.batches: Final = batches
+        self.batch_size: Final = None if batch_size is None else arguments.positive("batch_size", batch_size)
         self.num_workers: Final = arguments.integer("num_workers", num_workers)
         if self.num_workers < 0:
             raise ArgumentValueError("num_workers", "must not be negative", num_workers)
-        named: Any = arguments.choice("tail", tail, get_args(Tail))
-        self.tail: Final[Tail] = "drop" if drops else named
+        self.tail: Final = checked_tail("drop" if drops else tail, batch_size, batches)
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
         goes_on = arguments.choice("after_break", after_break, get_args(AfterBreak)) == "continue"
         skips: Any = arguments.choice("bad_samples", bad_samples, get_args(BadSamples))
@@ -123,7 +129,7 @@ class Loader(CountsSteps):
         if device is not None:
             self._make_stage = partial(DeviceStage, device=checked_device(device))
         self._agreement_seconds = agreement_seconds
-        self._readings = Readings(self._run, self.batch_size, self.tail)
+        self._readings = Readings(self._run, self.batch_size or 1, self.tail)
         self._source: Final = Source(
             self._run,
             self._readings,
@@ -149,6 +155,11 @@ class Loader(CountsSteps):
     def order(self) -> Order:
         """The undealt order of the current epoch."""
         return self._run.undealt(self._cursor.epoch)
+
+    @property
+    def plan(self) -> BatchPlan | None:
+        """The batches of the current epoch of all ranks; None with `batch_size`."""
+        return self._run.plan(self._cursor.epoch)
 
     @property
     def fingerprint(self) -> str:
@@ -214,9 +225,9 @@ class Loader(CountsSteps):
             6
         """
         if step is not None:
-            step, last = arguments.integer("step", step), self._reading.delivery.job_steps
-            if not 0 <= step <= last:
-                raise OutOfDatasetError("step", f"must be in [0, {last}]", step)
+            step, delivery = arguments.integer("step", step), self._reading.delivery
+            if not (step == 0 or delivery.is_of_the_job(step - 1)):
+                raise OutOfDatasetError("step", f"must be in [0, {delivery.job_steps}]", step)
         return self._run.state(*self._cursor.place(step), self.tail).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
@@ -258,14 +269,15 @@ class Loader(CountsSteps):
             run_ahead: as for the loader.
         """
         iteration = self._cursor.begin()
-        reading, is_at_its_end = self._reading, False
+        is_at_its_end = False
         opened: OpenSource | None = None
-        self._received.begin(iteration, self.worker_pids)
         try:
+            reading = self._reading
+            self._received.begin(iteration, self.worker_pids)
             self._run.require_agreement(reading, self.tail, self._agreement_seconds)
-            if reading.steps:  # else nothing is started, and nothing can run ahead
+            if reading.has(0):  # else nothing is started, and nothing can run ahead
                 opened = self._source.open(reading, make_stage, run_ahead=run_ahead)
-                for step in range(reading.steps):
+                for step in takewhile(reading.has, count()):
                     self._received.ask()
                     batch = self._received.take(step, opened.next())
                     # The loop's batch and the number change together: nothing is called between these two

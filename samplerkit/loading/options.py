@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import torch.utils.data
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.loading.delivery import Tail
+from samplerkit.order import arguments
 
 REFUSED = {
     "shuffle": "give the sampler a shuffle mode",
@@ -44,3 +46,22 @@ def checked_options(options: Mapping[str, Any], num_workers: int) -> dict[str, A
     except ValueError as error:
         raise ArgumentValueError("dataloader_options", f"are refused by torch ({error})", taken) from None
     return taken
+
+
+def checked_tail(tail: str, batch_size: int | None, batches: Any) -> Tail:
+    """Takes a tail, where batches have one size or else are made by a recipe.
+
+    Raises:
+        ArgumentTypeError: the tail is no text.
+        ArgumentValueError: the tail is not known, or is one of batches where none are given; or `batch_size`
+            and `batches` are both given, or neither.
+    """
+    named: Any = arguments.choice("tail", tail, get_args(Tail))
+    if (batch_size is None) == (batches is None):
+        mend = "say batch_size for batches of one size, else batches=, a recipe"
+        raise ArgumentValueError("batch_size", "must be said, or batches, not both", batch_size, mend=mend)
+    if tail == "split" and batches is None:
+        mend = 'say "ragged": there each sample comes once'
+        raise ArgumentValueError("tail", "splits batches of a recipe, and none is given", tail, mend=mend)
+    checked: Tail = named
+    return checked

@@ -6,12 +6,16 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final, final
 
+from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import ArgumentTypeError, StateError
 from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.default_order import default_sampler
-from samplerkit.loading.delivery import Delivery, Reading, SampleUnits, Tail
+from samplerkit.loading.delivery import Delivery, Reading, Tail
 from samplerkit.loading.identity import describe_chain, describe_dataset, describe_looks, seeds_of
+from samplerkit.loading.run_batches import RunBatches
+from samplerkit.loading.sections import Section
 from samplerkit.loading.state import State
+from samplerkit.loading.units import BatchUnits, SampleUnits
 from samplerkit.loading.world import detect_world
 from samplerkit.order.once import once
 from samplerkit.order.order import Order
@@ -28,12 +32,13 @@ class Run:
         recipe: the chain of samplers; None for the dataset's own order.
         dataset: what is read; anything that `Sampler.order` takes.
         world: which shard of how many this process reads; None asks the running job at first use.
+        batches: a recipe for batches, which are then dealt in place of samples; None for samples.
 
     Raises:
-        ArgumentTypeError: `recipe` is no samplerkit sampler, or `world` no World.
+        ArgumentTypeError: `recipe` is no samplerkit sampler, `world` no World or `batches` no such recipe.
     """
 
-    def __init__(self, recipe: Any, dataset: Any, world: Any) -> None:
+    def __init__(self, recipe: Any, dataset: Any, world: Any, batches: Any = None) -> None:
         recipe = default_sampler(dataset) if recipe is None else recipe
         if not isinstance(recipe, Sampler):
             raise ArgumentTypeError(
@@ -47,6 +52,7 @@ class Run:
             order_is_given()
         self.recipe: Final[Sampler] = recipe
         self.dataset: Final = dataset
+        self._batches = None if batches is None else RunBatches(batches, recipe, dataset)
         self._given_world = world
         self._constants: RunConstants | None = None
         self._undealt: tuple[tuple[int, RunConstants], Order] | None = None
@@ -79,20 +85,36 @@ class Run:
             self._undealt = (wanted, order)
         return self._undealt[1]
 
+    def plan(self, epoch: int) -> BatchPlan | None:
+        """Gives the plan of an epoch; None where samples are dealt."""
+        return None if self._batches is None else self._batches.plan(epoch, self.constants)
+
     def reading(self, epoch: int, start: int, batch_size: int, tail: Tail) -> Reading:
-        """Gives what this process reads from a position of an epoch on."""
+        """Gives what this process reads from a position of an epoch on.
+
+        Args:
+            epoch: from 0.
+            start: the position.
+            batch_size: units a rank and step: samples, or one batch.
+            tail: what becomes of the last units.
+        """
         deal = self.recipe.root_deal(self.dataset)
-        order = self.undealt(epoch)
+        plan = self.plan(epoch)
+        units: SampleUnits | BatchUnits
+        if plan is None or self._batches is None:
+            units = SampleUnits(self.undealt(epoch))
+        else:
+            units = BatchUnits(plan, self._batches.recipe.count_multiple)
         delivery = Delivery(
-            total=len(order),
+            total=len(units) if isinstance(units, SampleUnits) else units,
             start=start,
             num_shards=self.world.num_shards,
             batch_size=batch_size,
             tail=tail,
             rotation=0 if deal is None else max(0, deal.offset),
-            lanes=self.recipe.woven_lanes(self.dataset, self.constants),
+            lanes=self.recipe.woven_lanes(self.dataset, self.constants) if plan is None else 1,
         )
-        return Reading(epoch, SampleUnits(order), delivery, self.world.shard_id)
+        return Reading(epoch, units, delivery, self.world.shard_id)
 
     def state(self, epoch: int, position: int, tail: str) -> State:
         """Gives the state of this run at a position of an epoch."""
@@ -108,6 +130,8 @@ class Run:
             dataset=dataset,
             sampler=sampler,
             num_shards=self.world.num_shards if self.deals_below_the_root else None,
+            unit="samples" if self._batches is None else "batches",
+            sections=self._sections(epoch, position),
         )
 
     def require_agreement(self, reading: Reading, tail: str, seconds: float) -> None:
@@ -142,12 +166,23 @@ class Run:
         if state.sampler == describe_chain(self.recipe, names_shard=True):
             state = replace(state, sampler=describe_chain(self.recipe))
         state.require_equal(self.state(0, 0, tail), allow)
-        constants, self._constants = self._constants, RunConstants(state.lanes, state.limit)
+        constants = RunConstants(state.lanes, state.limit)
+        if self._batches is not None:
+            section = state.sections["batches"]
+            restored = self._batches.restored(section, state.epoch, state.position, constants)
+            self._batches, self._constants = restored, constants
+            return state
+        before, self._constants = self._constants, constants
         size = len(self.undealt(state.epoch))
         if not 0 <= state.position <= size:
-            self._constants = constants
+            self._constants = before
             raise StateError("position", f"is outside of an order of {size}", state.position)
         return state
+
+    def _sections(self, epoch: int, position: int) -> dict[str, Section]:
+        if self._batches is None:
+            return {}
+        return {"batches": self._batches.section(epoch, position, self.constants)}
 
     def __getstate__(self) -> dict[str, Any]:
         """A worker makes the order again: that is less to send."""
@@ -172,7 +207,7 @@ class Readings:
     def __init__(self, run: Run, batch_size: int, tail: Tail) -> None:
         self._run = run
         self._batch_size = batch_size
-        self._tail: Tail = tail
+        self.tail: Final[Tail] = tail
         self._last: tuple[RunConstants, Reading] | None = None
 
     def __call__(self, epoch: int, start: int) -> Reading:
@@ -181,7 +216,7 @@ class Readings:
             constants, last = self._last
             if (last.epoch, last.start) == (epoch, start) and constants == self._run.constants:
                 return last
-        reading = self._run.reading(epoch, start, self._batch_size, self._tail)
+        reading = self._run.reading(epoch, start, self._batch_size, self.tail)
         self._last = (self._run.constants, reading)
         return reading
 

@@ -233,9 +233,9 @@ def _requests(reading: Reading, after: Callable[[int, int], Reading] | None) -> 
 
     No method: a stage's thread holds it, and must not hold what would end the stage when it is garbage.
     """
-    while reading.steps:
-        for step, ids in reading.batches():
-            yield Request(reading.epoch, reading.start, step, ids, reading.dealt(step))
+    while reading.has(0):
+        for step, samples in reading.samples():
+            yield Request(reading.epoch, reading.start, step, samples.ids, samples.draws)
         if after is None:
             return
         reading = after(reading.epoch + 1, 0)

@@ -19,8 +19,8 @@ from samplerkit.order.arguments import INT64_MAX, MOST_LANES
 SCHEMA = 2
 """The version of the state's fields; a newer one is refused."""
 
-UNITS = ("samples",)
-"""What a position may count."""
+UNITS = ("samples", "batches")
+"""What a position may count; one of batches has a section of that name."""
 
 COMPARED = ("algorithm", "seed", "dataset", "sampler", "tail", "num_shards")
 """The fields that must be the same in the run that loads a state; each can be allowed to differ."""
@@ -119,6 +119,9 @@ class State:
                 mend="take an older checkpoint",
             )
         require_known(values.get("sections", {}))
+        if (values.get("unit") == "batches") != ("batches" in values.get("sections", {})):
+            problem = "must say how batches are made, where the position counts batches, and only there"
+            raise StateError("sections", problem, sorted(values.get("sections", {})))
         del values["schema"]
         return cls(**{**values, "seed": tuple(values["seed"])})
 
@@ -151,7 +154,8 @@ class State:
                     mend=f'if this is meant, say allow={{"{name}"}}',
                 )
         if self.unit != current.unit:  # never allowed: a position in other units is another place
-            mend = "make the batches as they were made when the state was saved"
+            how = "batches" if self.unit == "batches" else "batch_size"
+            mend = f"make the loader with {how}=, as it was made when the state was saved"
             raise StateError("unit", "is another one in the saved state", self.unit, current.unit, mend=mend)
 
 

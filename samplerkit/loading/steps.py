@@ -79,6 +79,32 @@ class CountsSteps(ABC):
         """
         return self._received.pads(self._cursor.at, self._reading, step)
 
+    def tokens(self, step: int) -> int:
+        """Gives the number of tokens that all ranks read in a step, without communication: for the loss.
+
+        Ranks hold different numbers of samples and tokens. The mean of their means would weigh each token
+        by the batch that it came in, so a loss is the sum over all ranks' tokens by this number: of DDP,
+        which takes the mean over ranks, `loss.sum() * ranks / loader.tokens(step)`. Pads count, and samples
+        that were skipped. Where no lengths are known, it is the number of samples.
+
+        Args:
+            step: as for `ids`.
+
+        Raises:
+            OutOfDatasetError: there is no such step.
+
+        Example:
+            >>> import samplerkit as sk
+            >>> recipe = sk.TokenBatches(8, lengths=[4, 1, 2, 8, 3, 1, 4, 2])
+            >>> ranks = [
+            ...     sk.Loader(range(8), sk.RandomSampler(seed=1), batches=recipe, world=sk.World(2, rank))
+            ...     for rank in range(2)
+            ... ]
+            >>> [[sum(recipe.lengths[id] for id in rank.ids(0)) for rank in ranks], ranks[0].tokens(0)]
+            [[8, 2], 10]
+        """
+        return self._reading.tokens(step)
+
     @property
     def _reading(self) -> Reading:
         """What this rank reads from where it began the epoch."""

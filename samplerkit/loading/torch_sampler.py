@@ -8,9 +8,12 @@ from typing import Any, final
 
 import torch.utils.data
 
-from samplerkit.errors import ArgumentTypeError
+from samplerkit.batches.recipe import BatchRecipe
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.loading.cursor import Cursor
-from samplerkit.loading.run import Run
+from samplerkit.loading.delivery import Tail
+from samplerkit.loading.options import checked_tail
+from samplerkit.loading.run import Readings, Run
 from samplerkit.loading.torch_names import EpochByCursor, TorchNames
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard
@@ -56,9 +59,37 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def __init__(self, sampler: Sampler | None, dataset: Any, world: World | None = None) -> None:
         # torch's constructor asks for a process group, and makes plain numbers of what is a property here.
         self._run = Run(sampler, dataset, world)
+        self._given_world = world
         self.recipe = self._run.recipe
         self.dataset = dataset
         self._cursor = Cursor(partial(_reached, self._run))
+        self._batches: Readings | None = None
+
+    def deal_batches(self, batches: BatchRecipe, tail: Tail) -> Readings:
+        """Makes this sampler count batches: a `TorchBatchSampler` hands them out, and shares its epochs.
+
+        Args:
+            batches: a recipe.
+            tail: what becomes of the last batches.
+
+        Raises:
+            ArgumentTypeError: `batches` is no recipe for batches.
+            ArgumentValueError: it has begun to count samples.
+        """
+        at = self._cursor.at
+        if self._batches is not None or at.taken or at.start:
+            mend = "make the batch sampler before reading and loading"
+            raise ArgumentValueError("sampler", "has begun to count other units", self, mend=mend)
+        self._run = Run(self.recipe, self.dataset, self._given_world, batches)
+        self._batches = Readings(self._run, 1, tail)
+        self._cursor = Cursor(self._batches.reached)
+        self._cursor.go_to(at.epoch)
+        return self._batches
+
+    @property
+    def counts_batches(self) -> bool:
+        """Whether a `TorchBatchSampler` hands out batches of a recipe by it, and no samples one by one."""
+        return self._batches is not None
 
     @property
     def world(self) -> World:
@@ -68,9 +99,11 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     @property
     def order(self) -> Order:
         """The order in which this process reads the current epoch, from the position of a loaded state on."""
+        self._require_samples()
         return self._order_from(self.epoch, self._cursor.at.start)
 
     def __iter__(self) -> Iterator[int]:
+        self._require_samples()
         iteration = self._cursor.begin()
         for chunk in self._order_from(iteration.epoch, iteration.start).chunks(CHUNK):
             for index in chunk.tolist():
@@ -89,6 +122,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         self._cursor.end(iteration, at_its_end=True)
 
     def __len__(self) -> int:
+        self._require_samples()
         return len(self._order_from(self.epoch, 0))
 
     def state_dict(self) -> dict[str, Any]:
@@ -110,8 +144,15 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     @property
     def _tail(self) -> str:
+        if self._batches is not None:
+            return self._batches.tail
         deal = self.recipe.root_deal(self.dataset)
         return "pad" if deal is None or deal.offset < 0 else "ragged"
+
+    def _require_samples(self) -> None:
+        if self.counts_batches:
+            problem = "counts batches, and hands out no samples"
+            raise CompositionError("sampler", problem, self.recipe, mend="iterate over its TorchBatchSampler")
 
     def _order_from(self, epoch: int, position: int) -> Order:
         if not self._run.deals_below_the_root:
@@ -138,11 +179,16 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
 
     Args:
         sampler: gives the order.
-        batch_size: samples in a batch.
-        drop_last: whether a last, smaller batch is left out.
+        batch_size: samples in a batch; or else `batches`.
+        drop_last: whether a last, smaller batch is left out; with `batches` it means `tail="drop"`.
+        batches: a recipe for batches of unlike samples, dealt one a rank and step. The sampler then counts
+            batches, and so do its states.
+        tail: what becomes of the last of these batches, as in a `Loader`.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: `batch_size` and `batches` are both given, or neither; the tail is not known, or
+            says something of samples; or the sampler counts other units already.
         ArgumentRangeError: `batch_size` is not positive.
 
     Example:
@@ -154,22 +200,49 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
         [['a', 'b'], ['c', 'd'], ['e']]
     """
 
-    def __init__(self, sampler: TorchSampler, batch_size: int, drop_last: bool = False) -> None:
+    def __init__(
+        self,
+        sampler: TorchSampler,
+        batch_size: int | None = None,
+        drop_last: bool = False,
+        *,
+        batches: BatchRecipe | None = None,
+        tail: Tail = "pad",
+    ) -> None:
         if not isinstance(sampler, TorchSampler):
             raise ArgumentTypeError("sampler", "must be a TorchSampler", sampler)
         self.sampler: TorchSampler = sampler
-        self.batch_size = arguments.positive("batch_size", batch_size)
         self.drop_last = arguments.boolean("drop_last", drop_last)
+        tail = checked_tail("drop" if self.drop_last else tail, batch_size, batches)
+        # None where there are batches, as torch has it for a batch sampler of one's own.
+        self.batch_size: Any = None if batch_size is None else arguments.positive("batch_size", batch_size)
+        self._readings: Readings | None = None
+        if batches is not None:
+            self._readings = sampler.deal_batches(batches, tail)
 
     def __iter__(self) -> Iterator[Any]:
         as_arrays = callable(getattr(self.sampler.dataset, "__getitems__", None))
+        if self._readings is not None:
+            for ids in self._dealt(self._readings):
+                yield ids if as_arrays else ids.tolist()
+            return
         for batch in self.sampler.batches(self.batch_size):
             if batch.size == self.batch_size or not self.drop_last:
                 yield batch if as_arrays else batch.tolist()
 
+    def _dealt(self, readings: Readings) -> Iterator[Ids]:
+        cursor = self.sampler._cursor
+        iteration = cursor.begin()
+        for _, ids in readings(iteration.epoch, iteration.start).batches():
+            iteration.taken += 1
+            yield ids
+        cursor.end(iteration, at_its_end=True)
+
     def __len__(self) -> int:
-        count = len(self.sampler)
-        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+        if self._readings is not None:
+            return self._readings(self.sampler.epoch, 0).epoch_steps
+        count, size = len(self.sampler), int(self.batch_size)
+        return count // size if self.drop_last else -(-count // size)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads."""

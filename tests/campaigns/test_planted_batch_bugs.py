@@ -62,7 +62,13 @@ BUGS = [
         "False",
         f"{RECIPES}::test_windows_but_the_last_hold_whole_groups",
     ),
-    Bug("what is known of a state is not counted from", "WindowPlan.__init__", "[before]", "[0]", LAWS),
+    Bug(
+        "what is known of a state is not counted from",
+        "WindowPlan.__init__",
+        "{self._first: before}",
+        "{self._first: 0}",
+        LAWS,
+    ),
     Bug(
         "repeats are dealt to one batch",
         "spread",

@@ -33,15 +33,15 @@ BUGS = [
     Bug(
         "the position counts one rank's samples",
         "Delivery.position_after",
-        "self.start + steps * self.global_batch",
+        "self.first(steps)",
         "self.start + steps * self.batch_size",
         STATES,
     ),
     Bug(
         "the end of an epoch is not seen",
         "Delivery.is_over_after",
-        "steps >= self.job_steps",
-        "steps > self.job_steps",
+        "not self.is_of_the_job(steps)",
+        "not self.is_of_the_job(steps - 1)",
         STATES,
     ),
     Bug(
@@ -54,15 +54,15 @@ BUGS = [
     Bug(
         "any step has a state",
         "Loader.state_dict",
-        "not 0 <= step <= last",
+        "not (step == 0 or delivery.is_of_the_job(step - 1))",
         "step < 0",
         UNEVEN,
     ),
     Bug(
         "a step before the first one has a state",
         "Loader.state_dict",
-        "not 0 <= step <= last",
-        "step > last",
+        "not (step == 0 or delivery.is_of_the_job(step - 1))",
+        "not (step <= 0 or delivery.is_of_the_job(step - 1))",
         LOADERS,
     ),
     Bug(
@@ -112,8 +112,8 @@ BUGS = [
     Bug(
         "ragged ranks get one sample too many",
         "Delivery.samples",
-        "self._seat(shard) < rest",
-        "self._seat(shard) <= rest",
+        "self.seat(shard) < rest",
+        "self.seat(shard) <= rest",
         STATES,
     ),
     Bug(
@@ -126,8 +126,8 @@ BUGS = [
     Bug(
         "the first position of a step is off by one",
         "Delivery.dealt",
-        "first = self.start + step * self.global_batch",
-        "first = self.start + step * self.global_batch + (step > 1)",
+        "first, seat, count = self.first(step), self.seat(shard), self.batch_size",
+        "first, seat, count = self.first(step) + (step > 1), self.seat(shard), self.batch_size",
         STATES,
     ),
     Bug(
@@ -329,8 +329,8 @@ BUGS = [
     Bug(
         "draws are counted in their batch",
         "_requests",
-        "reading.dealt(step)",
-        "range(len(ids))",
+        "samples.draws",
+        "range(len(samples.ids))",
         DRAWS,
     ),
     Bug(

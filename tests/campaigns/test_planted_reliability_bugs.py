@@ -57,14 +57,14 @@ BUGS = [
         "padded ranks are uneven",
         "Delivery.samples",
         "-(-left // self.num_shards)",
-        "left // self.num_shards + (self._seat(shard) < left % self.num_shards)",
+        "left // self.num_shards + (self.seat(shard) < left % self.num_shards)",
         "tests/loading/test_uneven_ranks.py",
     ),
     Bug(
         "the first pad is taken for a sample",
         "Reading.pads",
-        "self.positions(step) >= len(self.units)",
-        "self.positions(step) > len(self.units)",
+        "self.positions(step) >= self.units.num_draws",
+        "self.positions(step) > self.units.num_draws",
         "tests/loading/test_uneven_ranks.py",
     ),
     Bug(
@@ -111,9 +111,9 @@ BUGS = [
     ),
     Bug(
         "ids travel in 32 bits",
-        "SampleUnits.ids",
-        "np.concatenate(dealt) % max(1, len(self))",
-        "(np.concatenate(dealt) % max(1, len(self))).astype(np.int32).astype(np.int64)",
+        "SampleUnits.samples",
+        "np.concatenate(arrays) % max(1, len(self))",
+        "(np.concatenate(arrays) % max(1, len(self))).astype(np.int32).astype(np.int64)",
         "tests/loading/test_huge_datasets.py",
     ),
     Bug(

@@ -122,7 +122,7 @@ def test_an_argument_that_the_loader_gets_is_a_config_key_by_itself():
     assert written <= {*LOADER.names}
 
     class Newer:
-        def __init__(self, dataset, *, batch_size: int, batches: int | None = None, **dataloader_options): ...
+        def __init__(self, dataset, *, batch_size: int, rounds: int | None = None, **dataloader_options): ...
 
     @dataclass(frozen=True)
     @with_arguments_of(Newer)
@@ -130,7 +130,7 @@ def test_an_argument_that_the_loader_gets_is_a_config_key_by_itself():
         batch_size: int = 1
 
     newer = Constructor.of("loader", Options)
-    assert newer.names == ["batch_size", "batches"]
-    assert asdict(newer.read({"batches": 3}, "loader", Path()).make()) == {"batch_size": 1, "batches": 3}
-    with pytest.raises(sk.ConfigError, match=r"loader.batches: must be a valid integer, got 'x'"):
-        newer.read({"batches": "x"}, "loader", Path())
+    assert newer.names == ["batch_size", "rounds"]
+    assert asdict(newer.read({"rounds": 3}, "loader", Path()).make()) == {"batch_size": 1, "rounds": 3}
+    with pytest.raises(sk.ConfigError, match=r"loader.rounds: must be a valid integer, got 'x'"):
+        newer.read({"rounds": "x"}, "loader", Path())

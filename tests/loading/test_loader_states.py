@@ -204,14 +204,14 @@ def test_a_section_of_a_newer_version_is_refused_and_an_older_one_is_read(monkey
 
 
 def test_a_position_in_another_unit_is_refused_and_cannot_be_allowed(monkeypatch):
-    state = changed(numbers_loader().state_dict(step=1), unit="batches")
+    state = changed(numbers_loader().state_dict(step=1), unit="tokens")
     with pytest.raises(sk.StateError, match="not known") as caught:
         numbers_loader().load_state_dict(state)
     assert caught.value.field == "unit"
-    monkeypatch.setattr("samplerkit.loading.state.UNITS", ("samples", "batches"))
+    monkeypatch.setattr("samplerkit.loading.state.UNITS", ("samples", "tokens"))
     with pytest.raises(sk.StateError, match="another one in the saved state") as caught:
         numbers_loader().load_state_dict(state)
-    assert (caught.value.field, caught.value.saved, caught.value.current) == ("unit", "batches", "samples")
+    assert (caught.value.field, caught.value.saved, caught.value.current) == ("unit", "tokens", "samples")
     with pytest.raises(sk.ArgumentValueError):
         numbers_loader().load_state_dict(state, allow={"unit"})
 

@@ -1,0 +1,135 @@
+"""What is dealt to ranks: the samples of an order one by one, or the batches of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from samplerkit.batches.halves import halved
+from samplerkit.batches.plan import BatchPlan
+from samplerkit.errors import NotSupportedError
+from samplerkit.order.order import Order
+from samplerkit.order.typing import Ids
+
+
+class StepSamples(NamedTuple):
+    """What a rank reads in a step.
+
+    Args:
+        ids: of the samples, int64.
+        draws: the draw of each, as a range where they lie at even distances; pads have draws of their own,
+            from the epoch's number of draws on.
+    """
+
+    ids: Ids
+    draws: range | Ids
+
+
+@dataclass(frozen=True, eq=False)
+class SampleUnits:
+    """The samples of an order, one a unit: its draw is its position.
+
+    Args:
+        order: the undealt order of an epoch.
+    """
+
+    expected_size: ClassVar[int] = 1
+    """Samples of a unit, as far as one knows before any was looked at."""
+
+    order: Order
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @property
+    def num_draws(self) -> int:
+        """How many draws there are in the epoch, pads not counted."""
+        return len(self.order)
+
+    def samples(self, dealt: Sequence[range | Ids]) -> list[StepSamples]:
+        """Gives what is read in some steps; units from the length on are pads.
+
+        Args:
+            dealt: the numbers of the units of each step.
+        """
+        arrays = [np.arange(u.start, u.stop, u.step) if isinstance(u, range) else u for u in dealt]
+        ids = self.order.ids_at(np.concatenate(arrays) % max(1, len(self)))
+        parts = np.split(ids, np.cumsum([units.size for units in arrays])[:-1])
+        return [StepSamples(*one) for one in zip(parts, dealt, strict=True)]
+
+    def parts(self, first: int, count: int) -> list[StepSamples]:
+        """Refuses: a sample has no parts."""
+        raise NotSupportedError("tail", "splits batches, and these are samples", "split")
+
+    def tokens(self, ids: Ids) -> int:
+        """Gives the number of samples: how long they are is not known."""
+        return ids.size
+
+
+@dataclass(frozen=True, eq=False)
+class BatchUnits:
+    """The batches of a plan, one a unit, and one a rank and step.
+
+    Args:
+        plan: of an epoch.
+        multiple: the number of samples stays a multiple of it where a batch is made smaller.
+    """
+
+    expected_size: ClassVar[int] = 1 << 20
+    """Nobody knows before: so the first batch is looked up alone."""
+
+    plan: BatchPlan
+    multiple: int = 1
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def has(self, number: int) -> bool:
+        """Tells whether there is a batch of this number, with no look at those behind it."""
+        return self.plan.has(number)
+
+    @property
+    def num_draws(self) -> int:
+        """How many draws there are in the epoch, pads not counted."""
+        return self.plan.num_draws
+
+    def samples(self, dealt: Sequence[range | Ids]) -> list[StepSamples]:
+        """Gives what is read in some steps; a unit from the length on repeats a whole batch.
+
+        Args:
+            dealt: the number of the one unit of each step.
+        """
+        numbers = np.array([units[0] for units in dealt], dtype=np.int64)
+        again = np.zeros_like(numbers)
+        if not self.plan.has(int(numbers.max())):
+            again, numbers = np.divmod(numbers, len(self))
+        found = self.plan.samples(numbers)
+        draws = found.positions + np.repeat(again * self.num_draws, np.diff(found.edges))
+        return [StepSamples(found.ids[a:b], draws[a:b]) for a, b in pairwise(found.edges.tolist())]
+
+    def parts(self, first: int, count: int) -> list[StepSamples]:
+        """Makes smaller batches of all those from a number on.
+
+        Args:
+            first: the number.
+            count: how many are wanted.
+
+        Returns:
+            As many. Where there are fewer samples, the last ones are pads that repeat the first ones.
+        """
+        found = self.plan.samples(np.arange(first, len(self)))
+        places = np.split(np.arange(found.ids.size), found.edges[1:-1])
+        parts = halved(places, count, self.multiple)
+        turns = [divmod(number, len(parts)) for number in range(count)]
+        return [
+            StepSamples(found.ids[parts[part]], found.positions[parts[part]] + turn * self.num_draws)
+            for turn, part in turns
+        ]
+
+    def tokens(self, ids: Ids) -> int:
+        """Gives the number of tokens of samples."""
+        return int(self.plan.measure.tokens(ids).sum())
