@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Literal, final
 
+import numpy as np
 import torch.utils.data
 from torch.utils.data import StackDataset, Subset
 from torch.utils.data._utils.pin_memory import pin_memory
@@ -14,6 +15,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from samplerkit.errors import DatasetError
 from samplerkit.loading.delivery import Reading
 from samplerkit.loading.generators import seed_generators
+from samplerkit.loading.pad_collate import PadCollate
 from samplerkit.loading.worker import seed_worker
 from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
@@ -82,12 +84,14 @@ class Answer:
         skipped: what was left out.
         report: the figures of the worker's dataset, if it has any.
         stand_in: the sample that the batch is made of, where all of its own were left out.
+        ids: of the samples, for a collate that names them; None once the batch is made.
     """
 
     batch: Any
     skipped: tuple[SkippedSample, ...] = ()
     report: Report | None = None
     stand_in: int | None = None
+    ids: Ids | None = None
 
     def pin_memory(self) -> Answer:
         """Pins the batch: what torch's DataLoader asks of batches that are no tensors."""
@@ -141,6 +145,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         bad_samples: `skip` leaves out what cannot be read.
         reports: whether to report the figures of the dataset. Then, and with `skip`, batches are an `Answer`,
             for `AnswerCollate`.
+        tells_ids: whether the collate wants the ids of the samples. Batches are an `Answer` then, too.
         reading: gives the reading from a position of an epoch on, for `expect`; None where the dataset
             does not want to know.
         seed_draws: whether to seed the process-wide generators before each sample. Then a dataset is read one
@@ -160,6 +165,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         reading: Callable[[int, int], Reading] | None = None,
         *,
         reports: bool = False,
+        tells_ids: bool = False,
         seed_draws: bool = False,
     ) -> None:
         self.dataset = dataset
@@ -167,6 +173,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         self._rank = rank
         self._skips = bad_samples == "skip"
         self._reports = reports
+        self._tells_ids = tells_ids
         self._reading = reading
         self._last: Request | None = None
         self._seeds_draws = seed_draws
@@ -181,10 +188,12 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         if self._seeds_draws:
             # What `collate_fn` draws belongs to the batch, and follows from its first draw.
             seed_generators(self._draws(request).draw(0), "batch")
-        if not (self._skips or self._reports or self._present is not None):
+        if not (self._skips or self._reports or self._tells_ids or self._present is not None):
             return samples
         report = Report(os.getpid(), self.dataset.stats) if self._reports else None
-        return Answer(samples, skipped, report, getattr(samples, "stand_in", None))
+        stand_in = getattr(samples, "stand_in", None)
+        there = np.delete(request.ids, [one.place for one in skipped]) if stand_in is None else [stand_in]
+        return Answer(samples, skipped, report, stand_in, np.asarray(there) if self._tells_ids else None)
 
     def __getitem__(self, index: int) -> Any:
         return self.dataset[index]
@@ -277,6 +286,8 @@ class AnswerCollate:
         self._collate = collate
 
     def __call__(self, answer: Answer) -> Answer:
+        if isinstance(self._collate, PadCollate):
+            return replace(answer, batch=self._collate.collated(answer.batch, answer.ids), ids=None)
         return replace(answer, batch=self._collate(answer.batch))
 
 
