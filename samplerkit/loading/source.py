@@ -11,12 +11,12 @@ import torch
 import torch.utils.data
 
 from samplerkit.errors import ArgumentValueError
+from samplerkit.loading.answer import AnswerCollate
 from samplerkit.loading.delivery import Reading
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.identity import seed_of_draws
 from samplerkit.loading.pad_collate import PadCollate
 from samplerkit.loading.request import (
-    AnswerCollate,
     BadSamples,
     Request,
     RequestedDataset,
