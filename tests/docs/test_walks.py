@@ -51,6 +51,11 @@ def from_an_epoch():
     return lambda: next(iter(batches))
 
 
+def from_a_recipe():
+    recipe, sampler = sk.TokenBatches(64, lengths=[8, 2, 7, 2]), sk.RandomSampler(seed=7)
+    return lambda: recipe.plan(sampler, 4)[0]
+
+
 def from_a_state():
     batches, state = loader(), loader().state_dict(step=3)
     return lambda: batches.load_state_dict(state)
@@ -61,6 +66,7 @@ def from_a_state():
     [
         ("From a config key to its constructor", from_a_key, 8),
         ("From an epoch to a batch", from_an_epoch, 12),
+        ("From a recipe to a batch", from_a_recipe, 8),
         ("From a saved state to the next batch", from_a_state, 4),
     ],
 )

@@ -58,8 +58,8 @@ class TarDataset(Pipeline):
             indexes all at first use.
         remote: how remote shards are reached and kept: `RemoteOptions`, or a mapping of these.
         fetch: `shards` fetches whole remote shards, `ranges` reads single samples of them. `auto` chooses by
-            what a `Loader` says comes next (`samplerkit.storage.tar.costs.fetches_whole` is the rule): file-
-            aware orders fetch shards, GLOBAL reads samples. Where nobody says, it reads samples.
+            what a `Loader` says comes next (`samplerkit.storage.tar.read.costs.fetches_whole` is the rule):
+            file-aware orders fetch shards, GLOBAL reads samples. Where nobody says, it reads samples.
         max_shards: fetched shards that a process holds open at most, those fetched ahead included.
         read_ahead: how many shards are fetched before they are needed; 0 for none.
 
