@@ -21,13 +21,12 @@ from samplerkit.batches.keys import SampleKeys
 from samplerkit.batches.lengths import found_lengths, histogram_of
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.members import SortedMembers
-from samplerkit.batches.plan import BatchPlan
-from samplerkit.batches.recipe import BatchRecipe, size_of
+from samplerkit.batches.recipe import BatchRecipe, PlanOfKeys
 from samplerkit.batches.static import StaticPlan
 from samplerkit.batches.windows import WindowContext
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.order.keys import Key
+from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
 _MOST_SAMPLES = 1 << 31
@@ -97,7 +96,7 @@ class BucketBatches(BatchRecipe):
         object.__setattr__(self, "batch_size", self._checked_sizes())
 
     def measured(self, dataset: Any, kept: KeptArrays) -> Measure:
-        size = size_of(dataset)
+        size = len(Layout.of(dataset))
         if self.keys is not None:
             keys = SampleKeys(self.keys)
             if keys.numbers.size != size:
@@ -133,7 +132,7 @@ class BucketBatches(BatchRecipe):
             )
         return measure
 
-    def whole_set(self, measure: Measure, chosen: ChosenSet, abreast: int, kept: KeptArrays) -> Any:
+    def whole_set(self, measure: Measure, chosen: ChosenSet, abreast: int, kept: KeptArrays) -> PlanOfKeys:
         lengths = measure.lengths
         assert lengths is not None  # noqa: S101  # `measured` has found them
         histogram = histogram_of(lengths, chosen.size, chosen.ids)
@@ -146,12 +145,7 @@ class BucketBatches(BatchRecipe):
             self._sizes(measure)[number[first]],
         )
         members = SortedMembers(lengths, chosen.ids, histogram, kept)
-
-        def planned(of_members: Key, of_groups: Key) -> BatchPlan:
-            keys = (of_members, of_groups)
-            return StaticPlan(members, buckets, self._short, abreast, keys, measure, self.num_batches)
-
-        return planned
+        return partial(StaticPlan, members, buckets, self._short, abreast, measure, self.num_batches)
 
     def cutter(self, measure: Measure) -> Any:
         return partial(self._cut, measure)

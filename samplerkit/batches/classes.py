@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -13,11 +14,12 @@ from samplerkit.batches.chosen import ChosenSet
 from samplerkit.batches.kept import KeptArrays
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan, BatchSamples
-from samplerkit.batches.recipe import BatchRecipe, size_of
+from samplerkit.batches.recipe import BatchRecipe, PlanOfKeys
 from samplerkit.batches.windows import WindowContext
 from samplerkit.errors import CompositionError, DatasetError, NotSupportedError
 from samplerkit.order.blocks import Block, KeptBlocks
 from samplerkit.order.keys import Key
+from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.pk import DEFAULT_COLUMN, PKSampler
@@ -74,10 +76,9 @@ class ClassBatches(BatchRecipe):
     def measured(self, dataset: Any, kept: KeptArrays) -> Measure:
         finder = self._finder()
         labels = finder.labels if finder.labels is not None else finder.looks_at(dataset)[self.class_column]
-        if labels.size != size_of(dataset):
-            raise DatasetError(
-                "labels", f"must be one for each of the {size_of(dataset)} samples", labels.size
-            )
+        size = len(Layout.of(dataset))
+        if labels.size != size:
+            raise DatasetError("labels", f"must be one for each of the {size} samples", labels.size)
         return Measure(labels=labels)
 
     def prepared(self, measure: Measure, chosen: ChosenSet | None) -> Measure:
@@ -89,7 +90,7 @@ class ClassBatches(BatchRecipe):
             )
         return measure
 
-    def whole_set(self, measure: Measure, chosen: ChosenSet, abreast: int, kept: KeptArrays) -> Any:
+    def whole_set(self, measure: Measure, chosen: ChosenSet, abreast: int, kept: KeptArrays) -> PlanOfKeys:
         ids = np.arange(chosen.size) if chosen.ids is None else chosen.ids
         labels = measure.labels
         assert labels is not None  # noqa: S101  # `measured` has found them
@@ -108,12 +109,7 @@ class ClassBatches(BatchRecipe):
             )
         members = ids[np.argsort(numbers, kind="stable")]
         length = self.num_batches or max(1, ids.size // (self.num_class * self.num_val))
-
-        def planned(of_members: Key, of_groups: Key) -> BatchPlan:
-            keys = (of_members, of_groups)
-            return ClassPlan(members, counts, (self.num_class, self.num_val), length, abreast, keys)
-
-        return planned
+        return partial(ClassPlan, members, counts, (self.num_class, self.num_val), length, abreast)
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Refuses windows: a few samples in their order need not hold P classes."""

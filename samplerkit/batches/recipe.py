@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, Final, final
@@ -21,7 +21,6 @@ from samplerkit.batches.windows import Cut, WindowContext, WindowPlan
 from samplerkit.errors import ArgumentTypeError, StateError
 from samplerkit.order import arguments
 from samplerkit.order.keys import Key
-from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import RunConstants
@@ -34,6 +33,9 @@ DEFAULT_WINDOW: Final = 16_384
 _LONGEST_WORDS = 160
 MOST_ABREAST = 1 << 20
 _BESIDE = frozenset({"lengths", "keys", "labels", "abreast"})
+
+PlanOfKeys = Callable[[tuple[Key, Key]], BatchPlan]
+"""Makes the plan of an epoch from two keys: of the members of buckets, and of the groups of batches."""
 
 
 class BatchRecipe(ABC):
@@ -86,7 +88,7 @@ class BatchRecipe(ABC):
 
     def whole_set(
         self, measure: Measure, chosen: ChosenSet, abreast: int, kept: KeptArrays
-    ) -> Any:  # a function of two keys that gives a plan, or None
+    ) -> PlanOfKeys | None:
         """Prepares the plans of a set as one window; None if the recipe cuts windows of an order only."""
         return None
 
@@ -208,11 +210,11 @@ class Plans:
         self._seed = seed_of(sampler)
         chosen = chosen_set(sampler, dataset)
         self.measure: Final = recipe.prepared(recipe.measured(dataset, kept), chosen)
-        self._static = None
+        self._static: PlanOfKeys | None = None
         if chosen is not None and recipe.window is None:
             self._static = recipe.whole_set(self.measure, chosen, abreast, kept)
-        if self._static is not None and chosen is not None:
-            require_whole(sampler, chosen.size)
+            if self._static is not None:
+                require_whole(sampler, chosen.size)
         self.window: Final = None if self._static else recipe.window_size(self.measure, abreast)
 
     @property
@@ -239,10 +241,7 @@ class Plans:
         """
         epoch = arguments.epoch(epoch)
         if self._static is not None:
-            plan: BatchPlan = self._static(
-                self._key(epoch, "batch members"), self._key(epoch, "batch groups")
-            )
-            return plan
+            return self._static((self._key(epoch, "batch members"), self._key(epoch, "batch groups")))
         order = self._sampler.undealt_order(self._dataset, epoch, constants=self._constants)
         size = self.window or DEFAULT_WINDOW
         window, before = known
@@ -265,11 +264,6 @@ class Plans:
 
     def _key(self, epoch: int, role: str) -> Key:
         return Key(self._seed, epoch, 0, role)
-
-
-def size_of(dataset: Any) -> int:
-    """Gives the number of samples of a dataset."""
-    return len(Layout.of(dataset))
 
 
 def _is_same(value: Any, default: Any) -> bool:

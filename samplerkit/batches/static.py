@@ -30,9 +30,9 @@ class StaticPlan(BatchPlan):
         buckets: its buckets.
         short: what becomes of the last batch of a bucket.
         abreast: batches in a group.
-        keys: of the members and of the groups.
         measure: how long samples are.
         num_batches: how many batches, from the first; None for all.
+        keys: of the members and of the groups.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class StaticPlan(BatchPlan):
         buckets: Buckets,
         short: Short,
         abreast: int,
-        keys: tuple[Key, Key],
         measure: Measure,
         num_batches: int | None,
+        keys: tuple[Key, Key],
     ) -> None:
         super().__init__(measure, abreast)
         self._members = members

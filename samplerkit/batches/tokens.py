@@ -21,13 +21,12 @@ from samplerkit.batches.kept import KeptArrays
 from samplerkit.batches.lengths import Histogram, SampleLengths, found_lengths, histogram_of
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.members import SortedMembers
-from samplerkit.batches.plan import BatchPlan
-from samplerkit.batches.recipe import BatchRecipe, size_of
+from samplerkit.batches.recipe import BatchRecipe, PlanOfKeys
 from samplerkit.batches.static import StaticPlan
 from samplerkit.batches.windows import WindowContext
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
 from samplerkit.order import arguments
-from samplerkit.order.keys import Key
+from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
 _MOST_TOKENS = 1 << 32
@@ -124,7 +123,7 @@ class TokenBatches(BatchRecipe):
         )
 
     def measured(self, dataset: Any, kept: KeptArrays) -> Measure:
-        lengths = found_lengths(self.lengths, dataset, size_of(dataset), kept)
+        lengths = found_lengths(self.lengths, dataset, len(Layout.of(dataset)), kept)
         most = partial(_most, self.budget, int(self.long == "alone"))
         return Measure(lengths, self.budget.padded, most=most)
 
@@ -137,7 +136,9 @@ class TokenBatches(BatchRecipe):
         require_fit(histogram, self.budget, self.long)
         return replace(measure, longest=self.budget.longest()) if self.long == "truncate" else measure
 
-    def whole_set(self, measure: Measure, chosen: ChosenSet, abreast: int, kept: KeptArrays) -> Any:
+    def whole_set(
+        self, measure: Measure, chosen: ChosenSet, abreast: int, kept: KeptArrays
+    ) -> PlanOfKeys | None:
         lengths = _lengths(measure)
         if lengths.are_pairs:
             return None
@@ -145,12 +146,7 @@ class TokenBatches(BatchRecipe):
         buckets = buckets_of(histogram, self.budget, self.waste, self.pool, self.long)
         members = SortedMembers(lengths, chosen.ids, histogram, kept)
         measure = replace(measure, upper=partial(upper_of, buckets.uppers[::-1]))
-
-        def planned(of_members: Key, of_groups: Key) -> BatchPlan:
-            keys = (of_members, of_groups)
-            return StaticPlan(members, buckets, self.short, abreast, keys, measure, self.num_batches)
-
-        return planned
+        return partial(StaticPlan, members, buckets, self.short, abreast, measure, self.num_batches)
 
     def window_size(self, measure: Measure, abreast: int) -> int:
         if self.window is not None:
