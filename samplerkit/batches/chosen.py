@@ -43,7 +43,7 @@ def seed_of(sampler: Sampler) -> int:
         >>> seed_of(sk.RandomSampler(seed=7)), seed_of(sk.SequentialSampler())
         (7, 0)
     """
-    seeds = (getattr(link, "seed", None) for link in links_of(sampler))
+    seeds = (getattr(link, "seed", None) for link in sampler._links())
     numbers = (seed for seed in seeds if isinstance(seed, int | np.integer))
     return next((int(seed) for seed in numbers if 0 <= seed < 2**64), 0)
 
@@ -56,7 +56,7 @@ def shuffles(sampler: Sampler) -> bool:
         >>> shuffles(sk.DistributedSampler(2, 0, shuffle=False)), shuffles(sk.RandomSampler())
         (False, True)
     """
-    return any(_shuffles_itself(link) for link in links_of(sampler))
+    return any(_shuffles_itself(link) for link in sampler._links())
 
 
 def chosen_set(sampler: Sampler, dataset: Any) -> ChosenSet | None:
@@ -71,7 +71,7 @@ def chosen_set(sampler: Sampler, dataset: Any) -> ChosenSet | None:
     """
     if sampler.chain_algorithm != ALGORITHM:
         return None
-    links = links_of(sampler)[::-1]
+    links = sampler._links()[::-1]
     listed = 0
     while listed < len(links) and isinstance(links[listed], SequentialSampler | SubsetSampler):
         listed += 1
@@ -93,23 +93,13 @@ def chosen_set(sampler: Sampler, dataset: Any) -> ChosenSet | None:
     return chosen if chosen.ids is None else ChosenSet(chosen.size, np.sort(chosen.ids))
 
 
-def links_of(sampler: Sampler) -> list[Sampler]:
-    """Gives the samplers of a chain, outermost first."""
-    links: list[Sampler] = []
-    link: Sampler | None = sampler
-    while link is not None:
-        links.append(link)
-        link = link.get_child()
-    return links
-
-
 def require_whole(sampler: Sampler, size: int) -> None:
     """Refuses `num_samples` where it would cut the order: a set has no first samples.
 
     Raises:
         ArgumentRangeError: a random or distributed sampler of the chain has one.
     """
-    for link in links_of(sampler):
+    for link in sampler._links():
         if isinstance(link, RandomSampler | DistributedSampler) and _cuts(link, size):
             raise ArgumentRangeError(
                 "num_samples",
