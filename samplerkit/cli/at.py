@@ -9,6 +9,7 @@ import typer
 
 from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, StatePath, opened
 from samplerkit.cli.printing import counted, print_facts, print_json, print_table
+from samplerkit.inspect.time_machine import BatchRead, StepRead
 from samplerkit.inspect.time_machine import at as read_at
 from samplerkit.order.typing import Ids
 
@@ -30,6 +31,9 @@ def at(
     if as_json:
         print_json(read.to_dict())
         return
+    if read.batch is not None:
+        _print_batch(read, read.batch)
+        return
     positions = read.positions
     between = f"{positions.min():,} to {positions.max():,}" if positions.size > 1 else f"{positions[0]:,}"
     pads = int(read.pads.sum())
@@ -45,6 +49,29 @@ def at(
     ]
     if pads:
         facts.append(("pads", _listed(read.ids[read.pads])))
+    print_facts(facts)
+    if read.files is not None:
+        _print_files(read.files, read.names)
+
+
+def _print_batch(read: StepRead, batch: BatchRead) -> None:
+    """Says of a batch of unlike samples which one it is, and what it costs."""
+    first, *others = batch.numbers
+    which = (
+        f"{first:,}" if not others else f"a part of {first:,} to {others[-1]:,}, which tail split cuts anew"
+    )
+    count, *longest = batch.shape
+    padded = f", padded to {' x '.join(map(str, longest))}" if longest else ""
+    pads = f", {counted(int(read.pads.sum()), 'pad')} among them" if read.pads.any() else ""
+    step = f"epoch {read.epoch}, step {read.step:,} of {read.num_steps:,}"
+    facts = [
+        ("read", f"{step}, rank {read.rank} of {read.num_ranks}"),
+        ("order", read.fingerprint),
+        ("batch", which),
+        ("samples", f"{counted(count, 'sample')}{padded}{pads}"),
+        ("tokens", f"{batch.tokens:,} of this rank, {batch.step_tokens:,} of all ranks in this step"),
+        ("ids", _listed(read.ids)),
+    ]
     print_facts(facts)
     if read.files is not None:
         _print_files(read.files, read.names)

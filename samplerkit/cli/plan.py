@@ -10,6 +10,7 @@ import typer
 from samplerkit.cli.advice import advised, in_yaml, why_none
 from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, opened
 from samplerkit.cli.printing import counted, print_facts, print_json, seconds_of, size_of
+from samplerkit.inspect.batches import BatchFigures
 from samplerkit.inspect.plan import Plan
 from samplerkit.inspect.plan import plan as planned
 from samplerkit.inspect.quality.figure import shown
@@ -47,6 +48,11 @@ def plan(
         _print_what_is_known(loader, as_json=as_json)
         return
     found, mode = planned(loader, ranks_per_machine=ranks_per_machine), RunView.of(loader).mode
+    if found.batches is not None:
+        # A shuffle mode to advise there is none: batches over a whole set are mixed by themselves.
+        facts = [*_facts(found), *_batches(found.batches), *_transfers(found)]
+        print_json({**found.to_dict(), "recommendation": None}) if as_json else print_facts(facts)
+        return
     is_remote = samples_per_file is not None or (found.transfers is not None and found.transfers.is_remote)
     advice = recommend(
         loader.dataset,
@@ -86,11 +92,11 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         ("epoch", counted(plan.epoch_samples, "sample") + _tail(plan)),
         (
             "ranks",
-            f"{plan.num_ranks}, batches of {plan.batch_size:,}, {plan.global_batch:,} samples a step"
+            f"{plan.num_ranks}, {_dealt(plan)}, {plan.global_batch:,} samples a step"
             + (f", {plan.lanes} lanes" if plan.lanes > 1 else ""),
         ),
         ("steps", steps),
-        ("pads", f"{plan.pads}" + (f", at most {plan.most_pads_of_a_rank} a rank" if plan.pads else "")),
+        ("pads", _pads(plan)),
     ]
     if plan.files_of_a_rank is not None:
         least = "" if plan.is_counted else "at least "
@@ -105,6 +111,48 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
             f"{size_of(plan.order_bytes)}; a list of all ids would take {size_of(plan.list_bytes)} a rank",
         ),
     ]
+
+
+def _dealt(plan: Plan) -> str:
+    if plan.batches is None:
+        return f"batches of {plan.batch_size:,}"
+    sizes = f"{plan.batches.smallest:,} to {plan.batches.largest:,}, {plan.batches.mean:,.1f} on average"
+    return f"a batch each, of {sizes}"
+
+
+def _pads(plan: Plan) -> str:
+    if plan.batches is not None:
+        return counted(plan.pads, "whole batch").replace("batchs", "batches") if plan.pads else "0"
+    return f"{plan.pads}" + (f", at most {plan.most_pads_of_a_rank} a rank" if plan.pads else "")
+
+
+def _batches(figures: BatchFigures) -> list[tuple[str, str]]:
+    """Says what the batches of unlike samples cost."""
+    about = "" if figures.is_counted else "about "
+    window = "over the whole set" if figures.window is None else f"in windows of {figures.window:,} samples"
+    left_out = f"; {counted(figures.dropped, 'sample')} left out" if figures.dropped else ""
+    facts = [
+        ("batches", f"{figures.batches:,}, {window}, {figures.abreast:,} abreast{left_out}"),
+        ("recipe", figures.recipe),
+    ]
+    if figures.efficiency is not None and figures.plain_efficiency is not None:
+        saved = (
+            f"; random batches of {round(figures.mean):,} would have {shown(figures.plain_efficiency)}: "
+            f"{100 * max(0.0, figures.saved or 0.0):.0f} % of their padded tokens are saved"
+        )
+        facts.append(
+            ("padding", f"{about}{shown(figures.efficiency)} of the padded tokens are tokens{saved}")
+        )
+    if figures.fill is not None:
+        facts.append(("fill", f"{about}{shown(figures.fill)} of the budget is tokens"))
+    facts.append(
+        ("imbalance", f"{about}{figures.imbalance:.3f}: the most expensive rank of a step, to the mean one")
+    )
+    if figures.mixing is not None:
+        facts.append(
+            ("mixing", f"{shown(figures.mixing)} of those in a sample's batches are new ones, in 6 epochs")
+        )
+    return facts
 
 
 def _quality(plan: Plan) -> list[tuple[str, str]]:
@@ -171,7 +219,12 @@ def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:
                 "dataset",
                 ("remote files" if files is None else counted(files, "remote file")) + ", not counted",
             ),
-            ("ranks", f"{view.num_ranks}, batches of {view.batch_size:,}"),
+            (
+                "ranks",
+                f"{view.num_ranks}, batches of {view.batch_size:,}"
+                if view.recipe is None
+                else f"{view.num_ranks}, a batch of a plan each",
+            ),
             ("unknown", problem),
             ("mend", mend),
         ]
@@ -180,5 +233,6 @@ def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:
 
 def _tail(plan: Plan) -> str:
     if plan.tail == "drop":
-        return f", {plan.dropped:,} dropped by tail drop"
+        what = "" if plan.batches is None else " batches"
+        return f", {plan.dropped:,}{what} dropped by tail drop"
     return f", tail {plan.tail}"

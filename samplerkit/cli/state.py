@@ -61,4 +61,9 @@ def _looked_at(place: str, saved: dict[str, Any], loader: Loader | None) -> dict
 def _shown(name: str, value: Any) -> str:
     if name != "sections":
         return str(value)
-    return ", ".join(f"{name} (version {section['version']})" for name, section in value.items()) or "none"
+    return "; ".join(map(_section, value, value.values())) or "none"
+
+
+def _section(name: str, section: dict[str, Any]) -> str:
+    said = ", ".join(f"{key} {value}" for key, value in section.items() if key != "version")
+    return f"{name} (version {section['version']})" + (f": {said}" if said else "")

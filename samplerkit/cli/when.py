@@ -44,7 +44,8 @@ def when(
         facts.append(("file", f"{file}, {view.layout.names[file]}" if view.layout.names else str(file)))
     print_facts([*facts, ("order", view.fingerprint), ("ranks", str(view.num_ranks))])
     typer.echo()
-    columns = ("epoch", "rank", "step", "place", "position", "note")
+    position = "position" if view.recipe is None else "batch"
+    columns = ("epoch", "rank", "step", "place", position, "note")
     print_table(columns, [row for epoch in found for row in _rows(epoch)], left=1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 from samplerkit.batches.bucket import BucketBatches
@@ -10,7 +11,13 @@ from samplerkit.batches.classes import ClassBatches
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.batches.tokens import TokenBatches
 from samplerkit.config.constructor import Kinds
-from samplerkit.errors import ArgumentTypeError
+from samplerkit.config.folder import Folder
+from samplerkit.config.loader import LoaderOptions
+from samplerkit.config.mistakes import from_constructor
+from samplerkit.config.quality import SECTION
+from samplerkit.errors import ArgumentTypeError, ConfigError, SamplerkitError
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.context import RunConstants
 
 _AnyRecipe = TypeVar("_AnyRecipe", bound=BatchRecipe)
 
@@ -70,3 +77,66 @@ def _registered(kind: str, recipe: Any) -> Any:
         )
     BATCHES.add(kind, recipe)
     return recipe
+
+
+def read_batches(section: Any, folder: Folder) -> tuple[BatchRecipe, dict[str, Any]]:
+    """Builds the recipe that a section describes.
+
+    Returns:
+        The recipe, and the section in its plainest spelling.
+
+    Raises:
+        ConfigError: a key, a type or a value is wrong.
+
+    Example:
+        >>> from pathlib import Path
+        >>> read_batches({"kind": "bucket", "boundaries": [4, 8], "batch_size": 2}, Path())[1]
+        {'kind': 'bucket', 'boundaries': [4, 8], 'batch_size': 2}
+    """
+    call = BATCHES.read(section, BATCHES.section, folder)
+    keys = call.arguments.get("keys")
+    if isinstance(keys, list):
+        # YAML has no tuples, and lists are no keys.
+        keys = [tuple(key) if isinstance(key, list) else key for key in keys]
+        call = replace(call, arguments={**call.arguments, "keys": keys})
+    return call.make(), call.section
+
+
+def check_plan(recipe: BatchRecipe, sampler: Sampler, dataset: Any, constants: RunConstants) -> None:
+    """Makes the plan of a first epoch, and its first batch.
+
+    Raises:
+        ConfigError: it cannot be made; the place is the whole path of the key.
+    """
+    try:
+        recipe.plan(sampler, dataset, constants=constants).has(0)
+    except SamplerkitError as error:
+        names = [
+            name for kind in BATCHES if BATCHES[kind].make is type(recipe) for name in BATCHES[kind].names
+        ]
+        given = {name: getattr(recipe, name, None) for name in names}
+        raise from_constructor(BATCHES.section, error, names, type(recipe).__name__, given) from None
+
+
+def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, options: LoaderOptions) -> None:
+    """Refuses what means batches of one size where a recipe makes them, and the other way round.
+
+    Args:
+        sections: of the config.
+        recipe: from the section `batches`; None without.
+        options: from the section `loader`.
+
+    Raises:
+        ConfigError: both are said, or `loader.tail` splits batches, and there is no recipe.
+    """
+    if recipe is None:
+        if getattr(options, "tail", None) == "split":
+            mend = f"write for instance batches: {BATCHES.example}, or tail: ragged"
+            raise ConfigError("loader.tail", "splits batches of unlike samples", "split", mend=mend)
+        return
+    if "batch_size" in (sections.get("loader") or {}):
+        mend = "leave out one of the two: batches says how many samples a batch holds"
+        raise ConfigError("loader.batch_size", "stands beside batches", options.batch_size, mend=mend)
+    if sections.get(SECTION) is not None:
+        mend = "leave it out: plans of batches are mixed by themselves, and samplerkit plan shows how well"
+        raise ConfigError(SECTION, "stands beside batches, whose mixing it cannot measure", mend=mend)

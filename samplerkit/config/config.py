@@ -13,12 +13,14 @@ from typing import Any, final
 
 import torch.utils.data
 
+from samplerkit.batches.recipe import BatchRecipe
+from samplerkit.config.batches import check_plan, read_batches, require_one_size
 from samplerkit.config.datasets import DATASETS, placed
 from samplerkit.config.folder import Folder, folder_of, text_at, text_of
-from samplerkit.config.loader import LOADER, LoaderOptions
+from samplerkit.config.loader import LoaderOptions, read_loader
 from samplerkit.config.mistakes import require_mapping, unknown_key
 from samplerkit.config.private import public
-from samplerkit.config.quality import SECTION, MinQuality, read_min_quality
+from samplerkit.config.quality import SECTION, MinQuality, asks_samples, read_min_quality
 from samplerkit.config.registry import SAMPLERS, check_order, read_chain
 from samplerkit.config.schema import json_schema
 from samplerkit.config.text import parse, plain
@@ -30,12 +32,11 @@ from samplerkit.loading.world import detect_world
 from samplerkit.order.layout import Layout
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.pk import PKSampler
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.urls import is_remote, shown
 
-_SECTIONS = ("dataset", "sampler", "loader", SECTION)
+_SECTIONS = ("dataset", "sampler", "loader", "batches", SECTION)
 _EXAMPLE = f"sampler: {SAMPLERS.example}"
 
 
@@ -52,6 +53,7 @@ class Config:
         sampler: the chain of samplers.
         loader: the options of the DataLoader.
         min_quality: what the order must reach; None for anything.
+        batches: the recipe for batches of unlike samples; None for batches of `loader.batch_size`.
 
     Example:
         >>> config = Config.from_yaml('''
@@ -73,6 +75,7 @@ class Config:
     loader: LoaderOptions
     _written: dict[str, Any] = field(repr=False)
     min_quality: MinQuality | None = None
+    batches: BatchRecipe | None = None
     _checks_quality: bool = field(default=True, repr=False)
     _places: tuple[str, ...] = field(default=(), repr=False)
 
@@ -120,7 +123,8 @@ class Config:
         options = self.loader.of_torch()
         joined = self._placed(dataset, world, self.loader.batch_size)
         sampler = TorchSampler(self.sampler, joined, world)
-        batches = TorchBatchSampler(sampler, options.pop("batch_size"), options.pop("drop_last"))
+        batches = TorchBatchSampler(sampler, drop_last=options.pop("drop_last"), **self._dealt)
+        del options["batch_size"]
         read = joined if dataset is None else dataset
         return torch.utils.data.DataLoader(read, batch_sampler=batches, **options)
 
@@ -140,8 +144,10 @@ class Config:
             >>> config.make_loader(["a", "b", "c"]).state_dict(step=1)["position"]
             2
         """
-        given = {**self.loader.of_ours(), **options}
-        return Loader(self._placed(dataset, world, given["batch_size"]), self.sampler, world=world, **given)
+        said = self.loader.of_ours()
+        size = options.get("batch_size") or said.pop("batch_size")
+        given = {**said, **({} if {"batch_size", "batches"} & {*options} else self._dealt), **options}
+        return Loader(self._placed(dataset, world, size), self.sampler, world=world, **given)
 
     def check_quality(self, dataset: Any = None, world: World | None = None) -> list[Figure]:
         """Compares the order with `min_quality`, as loading the config and making a loader do by themselves.
@@ -167,14 +173,15 @@ class Config:
         return self._figures(drawn, world, self.loader.batch_size)
 
     def check_order(self, dataset: Any = None, world: World | None = None) -> None:
-        """Makes the order once, from the sizes of files, and for `pk` from labels.
+        """Makes the order once, from the sizes of files, and for `pk` from labels; then the first batches.
 
         Args:
             dataset: as for `check_quality`.
             world: likewise.
 
         Raises:
-            ConfigError: the sampler does not go with the dataset; the place is the whole path of the key.
+            ConfigError: the sampler, or the recipe for batches, does not go with the dataset; the place is
+                the whole path of the key.
 
         Example:
             >>> load_config({"sampler": {"kind": "weighted_random", "weights": [1, 2]}}).check_order([0])
@@ -182,7 +189,15 @@ class Config:
             samplerkit.errors.ConfigError: sampler.weights: are more than the 1 samples of the dataset, got 2
         """
         drawn = self.dataset if dataset is None else dataset
-        check_order(self.sampler, self._places, drawn, self.sampler.run_constants(world))
+        constants = self.sampler.run_constants(world)
+        check_order(self.sampler, self._places, drawn, constants)
+        if self.batches is not None:
+            check_plan(self.batches, self.sampler, drawn, constants)
+
+    @property
+    def _dealt(self) -> dict[str, Any]:
+        """What a rank reads in a step: so many samples, or a batch of the recipe."""
+        return {"batch_size": self.loader.batch_size} if self.batches is None else {"batches": self.batches}
 
     def _placed(self, dataset: Any, world: World | None, batch_size: int) -> Any:
         """Joins the dataset to the layout of the config, and looks whether its order is good enough."""
@@ -264,30 +279,29 @@ def _built(document: Any, folder: Folder) -> Config:
     written: dict[str, Any] = {}
     layout = None
     if sections.get("dataset") is not None:
-        constructor, given = DATASETS.choose(sections["dataset"], "dataset")
-        dataset = constructor.read(given, "dataset", folder, also=("kind",))
-        layout = dataset.make()
-        written["dataset"] = {"kind": constructor.name, **dataset.written}
+        dataset = DATASETS.read(sections["dataset"], "dataset", folder)
+        layout, written["dataset"] = dataset.make(), dataset.section
     sampler, written["sampler"], places = read_chain(sections["sampler"], "sampler", folder)
-    options = {} if sections.get("loader") is None else sections["loader"]
-    loader = LOADER.read(require_mapping(options, "loader", "loader: {batch_size: 256}"), "loader", folder)
+    batches = None
+    if sections.get("batches") is not None:
+        batches, written["batches"] = read_batches(sections["batches"], folder)
+    loader = read_loader(sections.get("loader"), folder)
     if loader.written:
         written["loader"] = loader.written
+    options = loader.make()
+    require_one_size(sections, batches, options)
     quality = None
     if sections.get(SECTION) is not None:
         asked = read_min_quality(sections[SECTION], folder)
         quality, written[SECTION] = asked.make(), asked.written
-    return Config(layout, sampler, loader.make(), written, quality, _places=tuple(places))
+    return Config(layout, sampler, options, written, quality, batches, _places=tuple(places))
 
 
 def _checked(config: Config, check_quality: bool) -> Config:
     if not check_quality:
         return replace(config, _checks_quality=False)
-    # A sampler that asks the samples themselves, as for labels, waits for the dataset.
-    if config.dataset is not None and not (isinstance(config.dataset, Layout) and _asks(config.sampler)):
+    if config.dataset is not None and not (
+        isinstance(config.dataset, Layout) and asks_samples(config.sampler)
+    ):
         config.check_quality()
     return config
-
-
-def _asks(sampler: Sampler) -> bool:
-    return any(isinstance(link, PKSampler) and link.labels is None for link in sampler._links())

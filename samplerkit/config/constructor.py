@@ -159,6 +159,11 @@ class Call:
     arguments: dict[str, Any]
     written: dict[str, Any]
 
+    @property
+    def section(self) -> dict[str, Any]:
+        """The section of a config that says the same, with its kind."""
+        return {"kind": self.constructor.name, **self.written}
+
     def make(self) -> Any:
         """Calls the constructor.
 
@@ -265,6 +270,15 @@ class Kinds:
                 where, f"is no kind of {self.section}", resembling(where, kind, hint), mend=hint
             )
         return self[kind], given
+
+    def read(self, section: Any, place: str, folder: Folder) -> Call:
+        """Picks the constructor of a section, and reads its arguments.
+
+        Raises:
+            ConfigError: the section is no mapping, its `kind` is not known, or an argument is wrong.
+        """
+        constructor, given = self.choose(section, place)
+        return constructor.read(given, place, folder, also=("kind",))
 
     def __getitem__(self, name: str) -> Constructor:
         return self._constructors[name]

@@ -36,6 +36,7 @@ from samplerkit.config.mistakes import refuse
 from samplerkit.config.private import meant
 from samplerkit.errors import ArgumentTypeError, ConfigError, SamplerkitError
 from samplerkit.order.shuffle import Shuffle
+from samplerkit.storage.urls import is_remote
 
 LEFT_TO_THE_JOB = frozenset({"num_shards", "shard_id"})
 """Arguments whose None means that the running job is asked; a config writes `auto`."""
@@ -127,23 +128,26 @@ def _written_as(name: str, hint: Any) -> Any:
     if Shuffle in members:
         mode: Any = Annotated[Any, ShuffleArgument()]
         return mode | None if NoneType in members else mode
-    if any(os.PathLike in (member, get_origin(member)) for member in members):
+    is_path = any(os.PathLike in (member, get_origin(member)) for member in members)
+    is_mapped = is_path and any(np.ndarray in (member, get_origin(member)) for member in members)
+    if is_path and not is_mapped:
         path: Any = Annotated[str | None if NoneType in members else str, Under()]
         return path
     arrays = [member for member in members if get_origin(member) in _LISTS or member in _LISTS]
     arrays += [member for member in members if np.ndarray in (member, get_origin(member))]
-    rest = [_relaxed(member) for member in members if member not in arrays]
+    left = [member for member in members if member is not str] if is_mapped else members
+    rest = [_relaxed(one) for one in left if one not in arrays and get_origin(one) is not os.PathLike]
     if arrays:
         # The list comes before the array in `arrays`: it tells the type of the entries.
         entries = get_args(arrays[0]) if get_origin(arrays[0]) in _LISTS else ()
-        rest.insert(0, _listed(entries[0] if entries else Any))
+        rest.insert(0, _listed(entries[0] if entries else Any, is_mapped=is_mapped))
     written: Any = Union[tuple(rest)]  # noqa: UP007  # `|` takes no tuple
     return Annotated[written, Auto()] if name in LEFT_TO_THE_JOB and NoneType in members else written
 
 
-def _listed(entry: Any) -> Any:
+def _listed(entry: Any, *, is_mapped: bool) -> Any:
     inline: Any = GenericAlias(list, (_relaxed(entry),))
-    marked: Any = Annotated[inline, Inline(entry)]
+    marked: Any = Annotated[inline, Inline(entry, is_mapped)]
     return marked
 
 
@@ -160,21 +164,32 @@ _DTYPES = ((int, "iu", "integers"), (float, "iuf", "numbers"), (str, "U", "strin
 
 @dataclass(frozen=True)
 class Inline:
-    """Marks an array argument: a list in the config itself, or the path of a `.npy` file."""
+    """Marks an array argument: a list in the config itself, or the path of a `.npy` file.
+
+    Args:
+        entry: the type of an entry.
+        is_mapped: whether the constructor takes the path of a local file itself, and maps that.
+    """
 
     entry: Any
+    is_mapped: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_info_wrap_validator_function(self._read, handler(source))
 
     def _read(self, value: Any, inline: Any, info: ValidationInfo) -> Any:
         if isinstance(value, str):
+            path = joined((info.context or {}).get("folder", Path()), value)
+            if self.is_mapped and not is_remote(path):
+                return path
             try:
-                value = array_at(joined((info.context or {}).get("folder", Path()), value))
+                value = array_at(path)
             except ConfigError as error:
                 refuse(error.problem, error.mend)
         if not isinstance(value, np.ndarray):
             return inline(value)
+        if self.is_mapped:
+            return value  # pairs are for the constructor to judge, too
         for entry, kinds, called in _DTYPES:
             if entry is self.entry and value.ndim != 1:
                 refuse(f"must be a flat array, and has the shape {value.shape}")

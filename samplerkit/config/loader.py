@@ -10,7 +10,9 @@ from typing import Any, TypeVar, Union, final, get_args, get_origin, get_type_hi
 
 import torch
 
-from samplerkit.config.constructor import Constructor
+from samplerkit.config.constructor import Call, Constructor
+from samplerkit.config.folder import Folder
+from samplerkit.config.mistakes import require_mapping
 from samplerkit.errors import ArgumentValueError
 from samplerkit.loading.loader import Loader
 from samplerkit.order import arguments
@@ -91,8 +93,10 @@ class LoaderOptions:
         if self.prefetch_factor is not None:
             arguments.positive("prefetch_factor", self.prefetch_factor)
         arguments.seconds("timeout", self.timeout)
-        # Over nothing, a loader starts nothing: it only looks at its arguments.
-        Loader((), **{name: value for name, value in asdict(self).items() if name not in _NEED_WORKERS})
+        # Over nothing, a loader starts nothing: it only looks at its arguments. Whether there are batches to
+        # split stands in another section.
+        looked_at = {name: value for name, value in asdict(self).items() if name not in _NEED_WORKERS}
+        Loader((), **(looked_at | ({"tail": "ragged"} if looked_at["tail"] == "split" else {})))
         for name in () if self.num_workers else _NEED_WORKERS:
             # Torch refuses these too, some of them only at the first batch.
             if value := getattr(self, name):
@@ -133,3 +137,13 @@ FOR_OURS = tuple(
 
 LOADER = Constructor.of("loader", LoaderOptions)
 """How a config writes them."""
+
+
+def read_loader(section: Any, folder: Folder) -> Call:
+    """Reads the section of a config; None for one that is left out.
+
+    Raises:
+        ConfigError: it is no mapping, or a key or a type is wrong.
+    """
+    given = {} if section is None else require_mapping(section, "loader", "loader: {batch_size: 256}")
+    return LOADER.read(given, "loader", folder)

@@ -113,6 +113,9 @@ _SECRETS = re.compile(
 )
 """Names of what is private, wherever it stands."""
 
+_NO_SECRETS = re.compile(r"batches\.(max_tokens|keys)(\[|$)")
+"""Places of the config that are called like a secret, and hold none."""
+
 _SECTIONS = ("remote",)
 """Sections that hold what is private: a text in place of one is likely to be it."""
 
@@ -151,7 +154,7 @@ def public(place: str, value: Any, *, shows_text: bool = True) -> Any:
         (..., -1)
     """
     keys = [key for key in re.split(r"[.\[\]']+", place) if key]
-    if any(_is_private(key) for key in keys):
+    if any(_is_private(key) for key in keys) and not _NO_SECRETS.match(place):
         return HIDDEN
     return _shown(value, shows_text and keys[-1:] != [*_SECTIONS])
 

@@ -20,6 +20,7 @@ from samplerkit.inspect.quality.whole import chooses
 from samplerkit.order import arguments
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.pk import PKSampler
 
 SECTION = "min_quality"
 EXAMPLE = "min_quality: {mixing: 0.5}"
@@ -163,3 +164,8 @@ def _labels_of(dataset: Any) -> Any:
             if array.ndim == 1 and array.dtype.kind in "iubUS":
                 return array
     return None
+
+
+def asks_samples(sampler: Sampler) -> bool:
+    """Tells whether a chain asks the samples themselves, as for labels: then it waits for the dataset."""
+    return any(isinstance(link, PKSampler) and link.labels is None for link in sampler._links())

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 
+from samplerkit.config.batches import BATCHES
 from samplerkit.config.constructor import Kinds
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.loader import LOADER
@@ -16,13 +17,19 @@ _SAMPLER = {"$ref": "#/$defs/$sampler"}
 _CHILD = {"anyOf": [_SAMPLER, {"type": "null"}], "default": None}
 
 
-class _Generator(GenerateJsonSchema):
+class OpenSchema(GenerateJsonSchema):
     """Leaves open what JSON cannot say, for instance a user's argument of a class of theirs."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
+        """Leaves titles out: they would repeat the names."""
         return False
 
+    def callable_schema(self, schema: Any) -> JsonSchemaValue:
+        """Takes nothing: a config has no functions; from Python one may be given."""
+        return {"not": {}}
+
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:
+        """Takes anything."""
         return {}
 
 
@@ -34,12 +41,12 @@ def json_schema() -> dict[str, Any]:
 
     Example:
         >>> sorted(json_schema()["properties"])
-        ['dataset', 'loader', 'min_quality', 'sampler']
+        ['batches', 'dataset', 'loader', 'min_quality', 'sampler']
     """
-    constructors = [*_all(SAMPLERS), *_all(DATASETS), LOADER, MIN_QUALITY]
+    constructors = [*_all(SAMPLERS), *_all(DATASETS), *_all(BATCHES), LOADER, MIN_QUALITY]
     references, generated = models_json_schema(
         [(constructor.model, "validation") for constructor in constructors],
-        schema_generator=_Generator,
+        schema_generator=OpenSchema,
         ref_template="#/$defs/{model}",
     )
     definitions = generated["$defs"]
@@ -63,6 +70,7 @@ def json_schema() -> dict[str, Any]:
         "properties": {
             "dataset": {"oneOf": [*discriminated(DATASETS, {}), {"type": "null"}]},
             "sampler": _SAMPLER,
+            "batches": {"oneOf": [*discriminated(BATCHES, {}), {"type": "null"}]},
             "loader": {"anyOf": [references[LOADER.model, "validation"], {"type": "null"}]},
             SECTION: {
                 "anyOf": [references[MIN_QUALITY.model, "validation"], {"type": "number"}, {"type": "null"}]

@@ -44,6 +44,10 @@ def cost_of_a_start(view: RunView, epoch: int) -> tuple[float, int]:
 
 def _first_ids(view: RunView, epoch: int) -> None:
     run = view.run
+    if view.recipe is not None:
+        plan = view.recipe.plan(run.recipe, run.dataset, epoch, constants=run.constants)
+        next(iter(plan), None)
+        return
     order = run.recipe.undealt_order(run.dataset, epoch, constants=run.constants)
     order[: min(len(order), view.batch_size * view.num_ranks) : view.num_ranks]
 
@@ -81,7 +85,7 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
     for rank in ranks:
         reading = view.reading(epoch, rank)
         looked_at = _IDS_LOOKED_AT * every * (1 if is_counted else len(ranks))
-        apart = 1 if is_counted else max(1, reading.steps * view.batch_size // looked_at)
+        apart = 1 if is_counted else max(1, reading.steps * view.samples_a_batch // looked_at)
         for _, ids in reading.batches(0, every * apart):
             seen[view.layout.file_of(ids)] = True
     return seen
@@ -110,7 +114,7 @@ def files_needed_at_once(view: RunView, epoch: int, workers: int = 1) -> int:
         workers: how many processes share the batches of the rank, each with files of its own.
     """
     reading = view.reading(epoch)
-    most = min(MOST_BATCHES, max(1, COUNTED_SAMPLES // (4 * view.batch_size)))
+    most = min(MOST_BATCHES, max(1, COUNTED_SAMPLES // (4 * view.samples_a_batch)))
     first = np.full(view.layout.num_files, -1)
     last = first.copy()
     looked_at = 0

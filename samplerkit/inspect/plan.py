@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, DatasetError
+from samplerkit.inspect.batches import BatchFigures, batch_figures
 from samplerkit.inspect.costs import cost_of_a_start, files_of_a_worker
 from samplerkit.inspect.costs import files_of_a_batch as mean_files
 from samplerkit.inspect.costs import files_of_a_rank as most_files
@@ -42,15 +43,15 @@ class Plan:
         num_files: files in the dataset; 0 without.
         epoch_samples: samples that all ranks read in an epoch, pads not counted.
         num_ranks: of the job.
-        batch_size: samples a rank and step.
+        batch_size: samples a rank and step; of batches of unlike samples, their mean.
         global_batch: samples a step.
         tail: what becomes of the last samples.
         lanes: into how many lanes the order is woven.
         steps: batches a rank; the largest number, where ranks differ.
         fewest_steps: the smallest.
-        pads: samples read twice to fill the last batches, of all ranks together.
+        pads: samples read twice to fill the last batches, of all ranks together; or whole batches.
         most_pads_of_a_rank: the most that one rank reads.
-        dropped: samples that the tail leaves out.
+        dropped: samples that the tail leaves out; or batches.
         files_of_a_rank: the most files that a rank reads in an epoch; None without files.
         files_of_a_worker: how many of them the first worker of rank 0 reads; None without files or workers.
         files_of_a_batch: the mean number of files in a rank's batch; None without files.
@@ -63,6 +64,8 @@ class Plan:
             of a file were alike; None without files.
         transfers: what an epoch asks of remote storage, or of tar shards that are read sample by sample;
             None of other datasets.
+        batches: the figures of batches of unlike samples, for which there is no `mixing` of an order; None
+            where batches are of one size.
     """
 
     fingerprint: str
@@ -92,13 +95,17 @@ class Plan:
     mixing: Figure | None
     effective_batch: Figure | None
     transfers: Transfers | None
+    batches: BatchFigures | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain data, for JSON."""
         figures = {"mixing": self.mixing, "effective_batch": self.effective_batch}
         told = {name: None if figure is None else figure.to_dict() for name, figure in figures.items()}
         moved = None if self.transfers is None else self.transfers.to_dict()
-        return {**asdict(self), **told, "transfers": moved}
+        values = {**asdict(self), **told, "transfers": moved}
+        if self.batches is None:
+            del values["batches"]
+        return values
 
 
 def plan(
@@ -138,6 +145,10 @@ def plan(
     whole = total // delivery.global_batch * delivery.global_batch
     files_of_a_rank, is_counted = most_files(view, epoch)
     layout, mode = view.layout, view.mode
+    figures = batch_figures(view, epoch)
+    samples = total if delivery.tail != "drop" else whole
+    if figures is not None:
+        samples = round(samples * figures.mean)
     return Plan(
         fingerprint=view.fingerprint,
         chain=_in_words(view.run.recipe),
@@ -145,10 +156,10 @@ def plan(
         reason=_reason(mode, view),
         num_samples=layout.num_samples,
         num_files=layout.num_files,
-        epoch_samples=total if delivery.tail != "drop" else whole,
+        epoch_samples=samples,
         num_ranks=view.num_ranks,
-        batch_size=view.batch_size,
-        global_batch=delivery.global_batch,
+        batch_size=view.samples_a_batch if figures is None else round(figures.mean),
+        global_batch=delivery.global_batch if figures is None else round(view.num_ranks * figures.mean),
         tail=delivery.tail,
         lanes=view.lanes,
         steps=max(steps),
@@ -166,12 +177,13 @@ def plan(
         mixing=_quality(mixing, view, delivery.global_batch),
         effective_batch=_quality(effective_batch, view, delivery.global_batch),
         transfers=transfers(view, epoch, ranks_per_machine),
+        batches=figures,
     )
 
 
 def _quality(figure: Callable[..., Figure], view: RunView, global_batch: int) -> Figure | None:
     """Gives a figure, where this dataset has enough samples, or files, for it."""
-    if global_batch > view.layout.num_samples:
+    if view.recipe is not None or global_batch > view.layout.num_samples:
         return None
     try:
         return figure(view.run.recipe, view.run.dataset, global_batch, world=view.run.world)

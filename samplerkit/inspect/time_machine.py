@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
 import numpy as np
 
+from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.inspect.seats import pads_of, seats_of
 from samplerkit.inspect.view import RunView
-from samplerkit.loading.delivery import Reading
+from samplerkit.loading.delivery import Delivery, Reading
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
+
+
+@final
+@dataclass(frozen=True)
+class BatchRead:
+    """The batch of unlike samples that one rank reads in one step.
+
+    Args:
+        numbers: of the batches of the plan from which it is: one, or those that `tail="split"` makes smaller
+            ones of.
+        shape: the number of samples, and what they are padded to.
+        tokens: of this rank; the number of samples where no lengths are known.
+        step_tokens: of all ranks in this step.
+    """
+
+    numbers: tuple[int, ...]
+    shape: tuple[Any, ...]
+    tokens: int
+    step_tokens: int
 
 
 @final
@@ -28,11 +48,13 @@ class StepRead:
         num_ranks: of how many.
         num_steps: the steps of this rank in this epoch.
         ids: the samples, int64 of shape (samples,), in the order of the batch.
-        positions: where they stand in the order of all ranks, int64 of the same shape.
+        positions: where they stand in the order of all ranks, int64 of the same shape; of batches of unlike
+            samples, their draws.
         pads: which of them repeat another sample to fill the batch, bool of the same shape.
         files: the number of the file in which each lies, int64 of the same shape; None without files.
         fingerprint: the short name of the run's orders.
         names: the names of all files; None without.
+        batch: what is known of a batch of unlike samples; None where batches are of one size.
     """
 
     epoch: int
@@ -46,10 +68,13 @@ class StepRead:
     files: Ids | None
     fingerprint: str
     names: tuple[str, ...] | None = None
+    batch: BatchRead | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain data, for JSON; of the files, the names where they have some."""
-        values = {name: value for name, value in vars(self).items() if name != "names"}
+        values = {name: value for name, value in vars(self).items() if name not in ("names", "batch")}
+        if self.batch is not None:
+            values["batch"] = asdict(self.batch)
         for name in ("ids", "positions", "pads"):
             values[name] = values[name].tolist()
         if self.files is not None:
@@ -67,7 +92,8 @@ class Occurrence:
         rank: who reads it.
         step: in which step, from 0.
         place: at which place of the batch, from 0.
-        position: where it stands in the order of all ranks.
+        position: where it stands in the order of all ranks; of batches of unlike samples, the number of the
+            batch in the plan.
         is_pad: whether it is read once more to fill a batch.
     """
 
@@ -143,7 +169,27 @@ def at(
         files=layout.file_of(ids) if layout.has_files else None,
         fingerprint=view.fingerprint,
         names=layout.names,
+        batch=_batch_of(view, reading, step, ids),
     )
+
+
+def _batch_of(view: RunView, reading: Reading, step: int, ids: Ids) -> BatchRead | None:
+    plan = view.run.plan(reading.epoch)
+    if plan is None:
+        return None
+    delivery = reading.delivery
+    dealt = delivery.positions(reading.shard, step).tolist()
+    numbers = [number if plan.has(number) else number % len(plan) for number in dealt]
+    if _is_split(delivery, step):
+        numbers = [*range(delivery.first(step), len(plan))]
+    measure = plan.measure
+    tokens = int(measure.tokens(ids).sum())
+    return BatchRead(tuple(numbers), measure.shape(ids), tokens, reading.tokens(step))
+
+
+def _is_split(delivery: Delivery, step: int) -> bool:
+    """Whether the batches of a step are made smaller ones."""
+    return delivery.tail == "split" and not delivery.is_whole(step)
 
 
 def when(
@@ -187,6 +233,9 @@ def when(
 
 
 def _in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
+    plan = view.run.plan(reading.epoch)
+    if plan is not None:
+        return _in_plan(reading, plan, sample)
     delivery = reading.delivery
     positions = view.run.undealt(reading.epoch).positions_of(sample)
     seats = seats_of(delivery, np.concatenate([positions, pads_of(delivery, positions)]))
@@ -205,3 +254,36 @@ def _in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
 
 def _steps_of(view: RunView, reading: Reading, rank: int) -> int:
     return reading.delivery.samples(rank) // view.batch_size
+
+
+def _in_plan(reading: Reading, plan: BatchPlan, sample: int) -> EpochOfSample:
+    """Finds a sample in the batches of a plan, and then those batches in the deal."""
+    delivery = reading.delivery
+    numbers = np.unique(plan.batch_of(sample))
+    seats = seats_of(delivery, np.concatenate([numbers, pads_of(delivery, numbers)]))
+    seen = {
+        (rank, step): number
+        for rank, step, number in zip(*map(_listed, (seats.ranks, seats.steps, seats.positions)), strict=True)
+    }
+    last = next((step for _, step in seen if _is_split(delivery, step)), None)
+    if last is not None:
+        # Any rank may have it: all that is left was put together and cut anew.
+        first = min(number for (_, step), number in seen.items() if step == last)
+        seen |= {(rank, last): first for rank in range(delivery.num_shards)}
+    times = []
+    for (rank, step), number in seen.items():
+        read = replace(reading, shard=rank)
+        places = np.flatnonzero(read.ids(step) == sample)
+        pads = read.pads(step)
+        times += [
+            Occurrence(reading.epoch, rank, step, place, number, is_pad=bool(pads[place]))
+            for place in places.tolist()
+        ]
+    times.sort(key=lambda time: (time.step, time.position, time.rank, time.place))
+    unread = tuple(number for number in numbers.tolist() if number not in seats.positions)
+    return EpochOfSample(reading.epoch, tuple(times), unread)
+
+
+def _listed(column: Ids) -> list[int]:
+    listed: list[int] = column.tolist()
+    return listed

@@ -157,8 +157,8 @@ def _of_machines(
     """Counts the requests of all machines; of a long epoch those of the first one, which stands for all."""
     ranks = range(view.num_ranks)
     machines = [ranks[first : first + per_machine] for first in ranks[::per_machine]]
-    batches = min(COUNTED_SAMPLES // view.batch_size, COUNTED_BATCHES)
-    if len(view.run.undealt(epoch)) <= batches * view.batch_size:
+    batches = min(COUNTED_SAMPLES // view.samples_a_batch, COUNTED_BATCHES)
+    if len(view.run.undealt(epoch)) <= batches * view.samples_a_batch:
         each = [
             epoch_costs(view.layout, _batches(view, epoch, machine), shard_bytes=sizes, cached_shards=cached)
             for machine in machines
@@ -189,7 +189,7 @@ def _estimated(
     half = max(1, batches // 2)
     whole, first = counted(2 * half), counted(half)
     share = len(view.run.undealt(epoch)) * len(machine) / view.num_ranks
-    scale = share / (half * view.batch_size)
+    scale = share / (half * view.samples_a_batch)
     # An epoch fetches each file, and if all stay in the cache, none twice.
     files = np.ones(view.layout.num_files, dtype=bool)
     if len(machine) < view.num_ranks:

@@ -7,13 +7,8 @@ from typing import Any, final
 
 import torch.utils.data
 
-from samplerkit.errors import (
-    ArgumentRangeError,
-    ArgumentTypeError,
-    ArgumentValueError,
-    CompositionError,
-    NotSupportedError,
-)
+from samplerkit.batches.recipe import BatchRecipe
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.loading.delivery import Reading, Tail
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
@@ -22,11 +17,14 @@ from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Mode
+from samplerkit.order.once import once
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.sequential import SequentialSampler
 from samplerkit.samplers.subset import SubsetSampler
+
+_FIRST_BATCHES = 64
 
 
 @final
@@ -36,8 +34,8 @@ class RunView:
 
     Args:
         run: the recipe over the dataset, with the constants of the first start.
-        batch_size: samples a rank and step.
-        tail: what becomes of the last samples.
+        batch_size: units a rank and step: samples, or one batch of a plan.
+        tail: what becomes of the last units.
         epoch: the epoch at which the run stands.
         start: the position at which it began that epoch.
         deals_in_lanes: whether a step is dealt in the order of lanes, as a `Loader` does.
@@ -114,13 +112,30 @@ class RunView:
         if start is None:
             start = self.start if epoch == self.epoch else 0
         start = arguments.integer("start", start)
-        size = len(self.run.undealt(epoch))
-        if not 0 <= start <= size:
-            raise ArgumentRangeError("start", f"must be in [0, {size}]", start)
+        if start:  # how many batches there are may take long to find out
+            plan = self.run.plan(epoch)
+            size = len(self.run.undealt(epoch)) if plan is None else len(plan)
+            if not 0 <= start <= size:
+                raise ArgumentRangeError("start", f"must be in [0, {size}]", start)
         reading = self.run.reading(epoch, start, self.batch_size, self.tail)
         if not self.deals_in_lanes:
             reading = replace(reading, delivery=replace(reading.delivery, lanes=1))
         return replace(reading, shard=rank)
+
+    @property
+    def recipe(self) -> BatchRecipe | None:
+        """The recipe for batches of unlike samples, which are dealt then; None where samples are dealt."""
+        return None if self.run._batches is None else self.run._batches.recipe
+
+    @once
+    def samples_a_batch(self) -> int:
+        """The samples a rank and step; of batches of unlike samples, the mean of the first ones."""
+        plan = self.run.plan(self.epoch)
+        if plan is None:
+            return self.batch_size
+        numbers = [number for number in range(_FIRST_BATCHES) if plan.has(number)]
+        sizes = [batch.size for batch in plan.batches(numbers)] if numbers else [1]
+        return max(1, round(sum(sizes) / len(sizes)))
 
     @property
     def mode(self) -> Mode | None:
@@ -195,11 +210,14 @@ def _made(config: Any, ranks: int | None) -> Loader:
 
 
 def _of_ours(loader: Loader) -> RunView:
-    if loader.batch_size is None:
-        mend = "loader.plan tells of its batches"
-        raise NotSupportedError("batches", "of unlike samples are not looked at here", mend=mend)
     at = loader.epoch, loader._cursor.at.start
-    return RunView(loader._run, loader.batch_size, loader.tail, *at, num_workers=loader.num_workers)
+    return RunView(
+        loader._run,
+        loader.batch_size or 1,
+        loader.tail,
+        *at,
+        num_workers=loader.num_workers,
+    )
 
 
 def _of_torch(loader: Any) -> RunView:
@@ -218,16 +236,15 @@ def _of_torch(loader: Any) -> RunView:
         )
     if not isinstance(batches, TorchBatchSampler) and type(batches) is not torch.utils.data.BatchSampler:
         raise ArgumentTypeError("batch_sampler", "makes batches in an unknown way", batches)
-    if sampler.counts_batches:
-        raise NotSupportedError("batches", "of unlike samples are not looked at here")
-    tail: Tail = "pad" if sampler._tail == "pad" else "ragged"
+    deals_batches = sampler.counts_batches
+    tail: Any = sampler._tail if deals_batches or sampler._tail == "pad" else "ragged"
     return RunView(
         sampler._run,
-        batches.batch_size,
+        batches.batch_size or 1,
         tail,
         sampler.epoch,
         sampler._cursor.at.start,
         deals_in_lanes=False,
-        drops_last=batches.drop_last,
+        drops_last=batches.drop_last and not deals_batches,
         num_workers=loader.num_workers,
     )

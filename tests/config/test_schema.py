@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import samplerkit as sk
+from samplerkit.config.batches import BATCHES
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.loader import LOADER
 from samplerkit.config.registry import SAMPLERS
@@ -18,7 +19,7 @@ from tests.config.links import LINKS
 def test_the_schema_is_plain_json_and_follows_the_constructors():
     schema = sk.Config.json_schema()
     assert json.loads(json.dumps(schema)) == schema
-    for kinds in (SAMPLERS, DATASETS):
+    for kinds in (SAMPLERS, DATASETS, BATCHES):
         for kind in kinds:
             described = schema["$defs"][kind]
             assert described["properties"].keys() - {"child"} == {"kind", *kinds[kind].names}

@@ -14,6 +14,7 @@ import yaml
 import samplerkit as sk
 from samplerkit.cli.main import main
 from samplerkit.config import private
+from samplerkit.config.batches import BATCHES
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY
@@ -56,6 +57,9 @@ VALID = {
     "weighted_random": {"weights": [1]},
     "pk": {"num_val": 1, "labels": [0, 1]},
     "iter": {"sampler": [1]},
+    "tokens": {"max_tokens": 8},
+    "bucket": {"boundaries": [8], "batch_size": 2},
+    "classes": {"num_class": 1, "num_val": 1, "labels": [0]},
 }
 UNKNOWN = ("storage_option", "storage_options", "url", "headers", "seeds", TOKEN, CAPITALS, URL, "two words")
 
@@ -92,6 +96,13 @@ def sections():
                     "sampler": {"kind": "sequential", "child": {**valid, key: value}}
                 },
             )
+    for kind in ("tokens", "bucket", "classes"):
+        valid = {"kind": kind, **VALID[kind]}
+        yield (
+            f"batches {kind}",
+            BATCHES[kind].names,
+            lambda key, value, valid=valid: {"sampler": {"kind": "random"}, "batches": {**valid, key: value}},
+        )
     for spelling in ("_target_", "class_path"):
         yield (
             spelling,
@@ -112,7 +123,7 @@ def sections():
     )
     yield (
         "the document",
-        ["dataset", "sampler", "loader", "min_quality"],
+        ["dataset", "sampler", "batches", "loader", "min_quality"],
         lambda key, value: {
             "sampler": {"kind": "random"},
             key: value,

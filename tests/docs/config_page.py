@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, get_type_hints
 
+from samplerkit.config.batches import BATCHES
 from samplerkit.config.constructor import Constructor, Kinds, Section
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.derive import default_of
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY
 from samplerkit.config.registry import SAMPLERS
+from samplerkit.config.schema import OpenSchema
 from samplerkit.loading.loader import Loader
 from tests.docs.docstring import arguments, in_a_cell, summary
 
@@ -39,7 +41,8 @@ min_quality: 0.5
 |---|---|---|
 | `dataset` | what is read, or how many samples lie in which files | pass your dataset from Python |
 | `sampler` | the order | an error: each config has one |
-| `loader` | how batches are made | batches of one, no workers |
+| `batches` | which samples stand together, where they are unlike | batches of `loader.batch_size` |
+| `loader` | how batches are handed over | batches of one, no workers |
 | `min_quality` | how well the order must mix | any order will do |
 
 Relative paths start from the folder of the config. A key that is not known, comes twice or has a value of the
@@ -62,6 +65,12 @@ _OF_DATASETS = """
 that you give from Python, or from nowhere, for `samplerkit plan`.
 """
 
+_OF_BATCHES = """
+`kind` picks one; recipes of your own are kinds too, after `register_batches`. Beside it, `loader.batch_size`
+and `min_quality` are refused. The file of `lengths` may be made later, by `samplerkit lengths`: it is mapped
+when the first batch is made. What is a function is given from Python. See [batches](../batches.md).
+"""
+
 _OF_LOADERS = """
 Options of a loader. Those from `tail` on are for `config.make_loader`, which makes a samplerkit `Loader`;
 `config.dataloader`, which makes torch's, refuses them.
@@ -76,7 +85,11 @@ is loaded. See [quality](../quality.md).
 def page() -> str:
     """Writes the page."""
     parts = [_HEAD]
-    for title, note, kinds in (("sampler", _OF_SAMPLERS, SAMPLERS), ("dataset", _OF_DATASETS, DATASETS)):
+    for title, note, kinds in (
+        ("sampler", _OF_SAMPLERS, SAMPLERS),
+        ("dataset", _OF_DATASETS, DATASETS),
+        ("batches", _OF_BATCHES, BATCHES),
+    ):
         parts += [f"\n## {title}\n", note, *_kinds(kinds), *_sections(kinds)]
     for title, note, constructor in (
         ("loader", _OF_LOADERS, LOADER),
@@ -113,7 +126,7 @@ def _sections(kinds: Kinds) -> Iterator[str]:
 
 
 def _table(constructor: Constructor) -> Iterator[str]:
-    schema = constructor.model.model_json_schema(mode="validation")
+    schema = constructor.model.model_json_schema(mode="validation", schema_generator=OpenSchema)
     of_ours = arguments(Loader) if constructor is LOADER else {}
     said = {**of_ours, **_of_the_class(constructor.make), **arguments(constructor.make)}
     yield "\n| key | value | default | meaning |\n|---|---|---|---|\n"
@@ -144,6 +157,8 @@ def _default(name: str, default: Any) -> str:
 def _written(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
     """Says in words what a JSON Schema allows."""
     kind = schema.get("type", "any")
+    if "not" in schema:
+        return "function, from Python"
     if "$ref" in schema:
         return _written(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     if "anyOf" in schema:

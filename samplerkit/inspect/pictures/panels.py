@@ -1,4 +1,4 @@
-"""The four pictures of a run: its order, its files side by side, its mixing, the files of a batch.
+"""The pictures of a run: its order, its batches by length, its files side by side, mixing, files of a batch.
 
 Each function draws on a figure, and gives the heading for whoever places it.
 """
@@ -50,6 +50,31 @@ def draw_orders(figure: Any, runs: list[Shown], theme: Theme) -> str:
             handletextpad=0.2,
         )
     return f"Which samples are read when (epoch {runs[0].epoch}; lines: borders of files)"
+
+
+def draw_batches(figure: Any, runs: list[Shown], theme: Theme) -> str:
+    """Draws each batch of unlike samples from shortest to longest, coloured by rank; a run a column."""
+    with_lengths = [run for run in runs if run.has_lengths]
+    for axes, run in zip(_columns(figure, len(with_lengths)), with_lengths, strict=True):
+        steps, ranks, low, high = run.batches
+        many = run.view.num_ranks
+        for rank in range(min(many, _MOST_RANKS)):
+            mine = ranks * _MOST_RANKS // many == rank if many > _MOST_RANKS else ranks == rank
+            # Neighbours stand beside one another, and not one behind the other.
+            aside = steps[mine] + 0.7 * (ranks[mine] / many - 0.5)
+            axes.vlines(aside, low[mine], high[mine], color=theme.lines[rank], linewidth=1.1, alpha=0.8)
+            axes.scatter(aside, high[mine], s=3, color=theme.lines[rank], linewidths=0)
+        axes.set_yscale("log", base=2)
+        axes.xaxis.set_major_formatter(_thousands)
+        axes.yaxis.set_major_formatter(_thousands)
+        axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6, axis="y")
+        efficiency = (
+            ""
+            if run.figures is None or run.figures.efficiency is None
+            else (f"{run.figures.efficiency:.3f} of the padded tokens are tokens")
+        )
+        dress(axes, theme, f"{run.name}: {efficiency}", "step", "length, shortest to longest")
+    return f"Batches by length (epoch {runs[0].epoch}; dots: what samples are padded to; colours: ranks)"
 
 
 def draw_together(figure: Any, runs: list[Shown], theme: Theme) -> str:

@@ -22,6 +22,11 @@ Draw = Callable[[Any, list[Shown], Theme], str]
 """Draws on a figure, and gives the heading."""
 
 
+def _of_any(_: Shown) -> bool:
+    """Whatever the run, there is something to show."""
+    return True
+
+
 @dataclass(frozen=True)
 class Panel:
     """One of the pictures.
@@ -31,14 +36,14 @@ class Panel:
         height: in inches.
         caption: what there is to see, a sentence or two.
         by_column: whether each run has a column of its own, so that more runs need more width.
-        needs_files: whether a run without files has nothing to show.
+        is_shown: whether a run has anything to show in it.
     """
 
     draw: Draw
     height: float
     caption: str
     by_column: bool
-    needs_files: bool = False
+    is_shown: Callable[[Shown], bool] = _of_any
 
 
 PANELS = (
@@ -62,16 +67,27 @@ PANELS = (
         "The curve to look at: where it is low, samples of such a window resemble one another as they do in "
         "storage.",
         by_column=False,
+        is_shown=lambda run: run.view.recipe is None,
     ),
     Panel(
         panels.draw_files_of_batches,
         3.0,
         "What reading costs: each file of a batch has to be open, or in the cache.",
         by_column=False,
-        needs_files=True,
+        is_shown=lambda run: run.view.layout.has_files,
     ),
 )
 """From the top to the bottom."""
+
+OF_BATCHES = Panel(
+    panels.draw_batches,
+    3.9,
+    "Each line is a batch, from its shortest to its longest sample: short lines waste little padding. "
+    "Lines of one step that stand at one height cost alike on all ranks.",
+    by_column=True,
+    is_shown=lambda run: run.has_lengths,
+)
+"""Below the first one, where there are batches of unlike samples."""
 
 
 def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
@@ -99,8 +115,7 @@ def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
 
 
 def _panels_of(runs: list[Shown]) -> list[Panel]:
-    has_files = any(run.view.layout.has_files for run in runs)
-    return [panel for panel in PANELS if has_files or not panel.needs_files]
+    return [panel for panel in (PANELS[0], OF_BATCHES, *PANELS[1:]) if any(map(panel.is_shown, runs))]
 
 
 def _width(runs: list[Shown]) -> float:
@@ -147,7 +162,7 @@ def _row(run: Shown) -> str:
         f"{layout.num_samples:,}",
         f"{layout.num_files:,}",
         f"{run.view.num_ranks:,}",
-        f"{run.view.batch_size:,}",
+        f"{run.view.batch_size:,}" if run.figures is None else f"{run.figures.mean:,.1f}",
         f"{run.view.steps(reading):,}",
         "" if run.mixing is None else f"{run.mixing.value:.3f}",
     )

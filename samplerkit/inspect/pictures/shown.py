@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from samplerkit.inspect.batches import BatchFigures, batch_figures
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.mixing import mixing
 from samplerkit.inspect.view import RunView
@@ -29,6 +30,8 @@ EPOCHS = 32
 
 _PARTS_WITHOUT_FILES = 32
 _WINDOWS = 512
+_MOST_BATCHES = 1_200
+_MOST_STEPS = 120
 _STEPS = 240
 
 
@@ -84,11 +87,14 @@ class Shown:
         pairs = np.zeros((parts, parts))
         places = np.random.default_rng(self.epoch)
         for epoch in range(self.epoch, self.epoch + EPOCHS):
-            order = self.view.run.undealt(epoch)
-            window = min(WINDOW_BATCHES * self.view.reading(epoch).delivery.global_batch, len(order))
+            plan = self.view.run.plan(epoch)
+            units: Any = self.view.run.undealt(epoch) if plan is None else plan
+            window = min(WINDOW_BATCHES * self.view.reading(epoch).delivery.global_batch, len(units))
             # Elsewhere in each epoch, or files that are always read between two windows would be missed.
-            for start in places.integers(0, len(order) - window + 1, _WINDOWS // EPOCHS).tolist():
-                seen = group[layout.file_of(order[start : start + window])]
+            for start in places.integers(0, len(units) - window + 1, _WINDOWS // EPOCHS).tolist():
+                end = start + window
+                ids = units[start:end] if plan is None else plan.samples(np.arange(start, end)).ids
+                seen = group[layout.file_of(ids)]
                 counts = np.bincount(seen, minlength=parts).astype(np.float64)
                 pairs += np.outer(counts, counts) - np.diag(counts)
         sizes = np.bincount(group, weights=layout.sizes, minlength=parts)
@@ -99,9 +105,9 @@ class Shown:
 
     @once
     def mixing(self) -> Figure | None:
-        """The mixing and its curve over windows; None of a dataset of less than a few batches."""
+        """The mixing and its curve over windows; None of less than a few batches, or of unlike samples."""
         batch = self.view.num_ranks * self.view.batch_size
-        if self.view.layout.num_samples < 4 * batch:
+        if self.view.recipe is not None or self.view.layout.num_samples < 4 * batch:
             return None
         return mixing(self.view.run.recipe, self.view.run.dataset, batch, world=self.view.run.world)
 
@@ -119,10 +125,36 @@ class Shown:
         return steps, np.array(counts, dtype=np.float64).reshape(steps.size, -1).mean(axis=1)
 
     @property
+    def has_lengths(self) -> bool:
+        """Whether it has batches of unlike samples whose lengths are known."""
+        plan = self.view.run.plan(self.epoch)
+        return plan is not None and plan.measure.lengths is not None and plan.measure.keys is None
+
+    @once
+    def batches(self) -> tuple[Ids, Ids, Ids, Ids]:
+        """Steps, ranks, and the shortest and the longest sample of the batch of each; whole steps."""
+        plan = self.view.run.plan(self.epoch)
+        ranks = self.view.num_ranks
+        if plan is None or not self.has_lengths or len(plan) < ranks:
+            return (np.zeros(0, dtype=np.int64),) * 4
+        steps = _spread_over(len(plan) // ranks, max(1, min(_MOST_STEPS, _MOST_BATCHES // ranks)))
+        numbers = (steps[:, None] * ranks + np.arange(ranks)).reshape(-1)
+        found = plan.samples(numbers)
+        lengths = plan.measure.counted(found.ids)
+        lengths = lengths if lengths.ndim == 1 else lengths.sum(axis=1)
+        low, high = (bound.reduceat(lengths, found.edges[:-1]) for bound in (np.minimum, np.maximum))
+        return np.repeat(steps, ranks), np.tile(np.arange(ranks), steps.size), low, high
+
+    @once
+    def figures(self) -> BatchFigures | None:
+        """The figures of batches of unlike samples; None where batches are of one size."""
+        return batch_figures(self.view, self.epoch, with_mixing=False)
+
+    @property
     def files_of_a_shuffled_batch(self) -> float:
         """The number of files in a batch that is expected of a full shuffle."""
         share = self.view.layout.sizes / max(1, self.view.layout.num_samples)
-        return float((1 - (1 - share) ** self.view.batch_size).sum())
+        return float((1 - (1 - share) ** self.view.samples_a_batch).sum())
 
 
 def shown_all(runs: dict[str, Any], epoch: int = 0) -> list[Shown]:

@@ -1,0 +1,162 @@
+"""What batches of unlike samples cost: padding, fill, how much ranks differ, whether companions are new."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.batches.plan import BatchPlan
+from samplerkit.inspect.view import RunView
+from samplerkit.order.typing import Ids
+
+COUNTED_BATCHES = 1 << 14
+"""Up to this many batches an epoch all are looked at; of more, so many, in steps at even distances."""
+
+_AT_ONCE = 256
+_COMPARED_SAMPLES = 1 << 20
+_PROBES = 48
+_EPOCHS = 6
+_SEARCHED_SAMPLES = 1 << 21
+
+
+@final
+@dataclass(frozen=True)
+class BatchFigures:
+    """The batches of an epoch, in numbers. Tokens are counted with the padding of their batch, where said.
+
+    Args:
+        recipe: in words.
+        batches: of all ranks.
+        window: samples of a window; None where the whole set is one.
+        abreast: batches that cost alike.
+        dropped: samples that `long` and `short` leave out.
+        smallest: samples of the smallest batch.
+        mean: samples of a batch.
+        largest: samples of the largest batch.
+        tokens: of an epoch, without padding; None where no lengths are known.
+        efficiency: the part of the padded tokens that are tokens; None likewise.
+        plain_efficiency: the same of random batches of `mean` samples each.
+        saved: the part of the padded tokens of these that is saved.
+        fill: tokens over batches times the budget; None without a budget.
+        imbalance: padded tokens of the most expensive rank of each step, over those of the mean rank.
+        mixing: distinct companions over companions met by a sample in 6 epochs: 1 means new ones in each;
+            None where looking would take long.
+        is_counted: whether all batches were looked at.
+    """
+
+    recipe: str
+    batches: int
+    window: int | None
+    abreast: int
+    dropped: int
+    smallest: int
+    mean: float
+    largest: int
+    tokens: int | None
+    efficiency: float | None
+    plain_efficiency: float | None
+    saved: float | None
+    fill: float | None
+    imbalance: float
+    mixing: float | None
+    is_counted: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives plain data, for JSON."""
+        return asdict(self)
+
+
+def batch_figures(view: RunView, epoch: int, *, with_mixing: bool = True) -> BatchFigures | None:
+    """Looks at the batches of an epoch; None where samples are dealt, in batches of one size.
+
+    Args:
+        view: a run.
+        epoch: which one.
+        with_mixing: whether the companions of other epochs are looked at, too.
+    """
+    plan = view.run.plan(epoch)
+    if plan is None or view.recipe is None:
+        return None
+    count = len(plan)
+    sizes, tokens, padded, ids = _looked_at(plan, view.num_ranks, count)
+    has_lengths = plan.measure.lengths is not None and plan.measure.keys is None
+    total, mean = int(tokens.sum()), float(sizes.mean()) if sizes.size else 0.0
+    efficiency = total / max(1, int(padded.sum())) if has_lengths and sizes.size else None
+    plain = _plain_efficiency(plan, ids, max(1, round(mean))) if efficiency is not None else None
+    budget = getattr(view.recipe, "max_tokens", None)
+    is_counted = sizes.size == count
+    return BatchFigures(
+        recipe=view.recipe.words.partition(": ")[2],
+        batches=count,
+        window=plan.window,
+        abreast=plan.abreast,
+        dropped=plan.dropped,
+        smallest=int(sizes.min(initial=0 if not sizes.size else int(sizes[0]))),
+        mean=mean,
+        largest=int(sizes.max(initial=0)),
+        tokens=None if not has_lengths else round(total * count / max(1, sizes.size)),
+        efficiency=efficiency,
+        plain_efficiency=plain,
+        saved=None if plain is None or not efficiency else 1 - plain / efficiency,
+        fill=total / (sizes.size * budget) if budget and sizes.size else None,
+        imbalance=_imbalance(padded, view.num_ranks),
+        mixing=_mixing(view, epoch) if with_mixing else None,
+        is_counted=is_counted,
+    )
+
+
+def _looked_at(plan: BatchPlan, ranks: int, count: int) -> tuple[Ids, Ids, Ids, Ids]:
+    """Gives samples, tokens and padded tokens of batches, whole steps first, and the ids of some of them."""
+    numbers = np.arange(count)
+    if count > COUNTED_BATCHES:
+        steps = np.linspace(0, count // ranks - 1, max(1, COUNTED_BATCHES // ranks)).astype(np.int64)
+        numbers = (np.unique(steps)[:, None] * ranks + np.arange(ranks)).reshape(-1)
+    parts: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
+    kept: list[Ids] = [np.zeros(0, dtype=np.int64)]
+    seen = 0
+    for begin in range(0, numbers.size, _AT_ONCE):
+        found = plan.samples(numbers[begin : begin + _AT_ONCE])
+        tokens = np.add.reduceat(plan.measure.tokens(found.ids), found.edges[:-1])
+        padded = plan.measure.padded_tokens(found.ids, found.edges)
+        parts.append((np.diff(found.edges), tokens, padded))
+        if seen < _COMPARED_SAMPLES:
+            kept.append(found.ids)
+            seen += found.ids.size
+    sizes, real, full = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return sizes, real, full, np.concatenate(kept)
+
+
+def _plain_efficiency(plan: BatchPlan, ids: Ids, size: int) -> float:
+    """Gives the efficiency of batches of one size that are drawn at random from some samples."""
+    shuffled = np.random.default_rng(0).permutation(ids)
+    edges = np.append(np.arange(0, shuffled.size, size), shuffled.size)
+    padded = int(plan.measure.padded_tokens(shuffled, edges).sum())
+    return int(plan.measure.tokens(shuffled).sum()) / max(1, padded)
+
+
+def _imbalance(padded: Ids, ranks: int) -> float:
+    steps = padded[: padded.size // ranks * ranks].reshape(-1, ranks).astype(np.float64)
+    mean = steps.mean(axis=1).sum() if steps.size else 0.0
+    return float(steps.max(axis=1).sum() / mean) if mean else 1.0
+
+
+def _mixing(view: RunView, epoch: int) -> float | None:
+    """Looks at whom some samples meet in several epochs."""
+    size = view.layout.num_samples
+    plan = view.run.plan(epoch)
+    if plan is None or (plan.window is not None and size > _SEARCHED_SAMPLES) or size < 2:
+        return None
+    probes = np.random.default_rng(1).choice(size, min(_PROBES, size), replace=False)
+    met: list[list[Ids]] = [[np.zeros(0, dtype=np.int64)] for _ in probes]
+    for one in range(epoch, epoch + _EPOCHS):
+        plan = view.run.plan(one)
+        if plan is None:
+            return None
+        which, numbers = plan.batch_of(probes)
+        for probe, batch in zip(which.tolist(), plan.batches(numbers) if numbers.size else [], strict=True):
+            met[probe].append(batch[batch != probes[probe]])
+    companions = [np.concatenate(several) for several in met]
+    shares = [np.unique(one).size / one.size for one in companions if one.size]
+    return float(np.mean(shares)) if shares else None

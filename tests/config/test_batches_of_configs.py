@@ -1,0 +1,241 @@
+"""The section `batches`: what it takes, what it refuses and where, and the loaders that it makes."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import yaml
+
+import samplerkit as sk
+from samplerkit.cli.main import main
+from samplerkit.config.batches import BATCHES
+from tests.config.json_schema import valid
+
+LENGTHS = [1 + number * 7 % 30 for number in range(60)]
+SIXTY = {"kind": "size", "size": 60}
+RANDOM = {"kind": "random", "seed": 7}
+SHAPES = [[64, 64], [64, 96], [96, 64]] * 20
+
+SECTIONS = {
+    "tokens": (
+        {"kind": "tokens", "max_tokens": 90, "lengths": LENGTHS},
+        sk.TokenBatches(90, lengths=LENGTHS),
+    ),
+    "tokens, all said": (
+        {"kind": "tokens", "max_tokens": 90, "lengths": LENGTHS, "waste": 0.2, "short": "keep", "abreast": 2},
+        sk.TokenBatches(90, lengths=LENGTHS, waste=0.2, short="keep", abreast=2),
+    ),
+    "bucket": (
+        {"kind": "bucket", "boundaries": [10, 30], "batch_size": [6, 2], "lengths": LENGTHS},
+        sk.BucketBatches([10, 30], [6, 2], lengths=LENGTHS),
+    ),
+    "shapes": (
+        {"kind": "bucket", "boundaries": None, "batch_size": 4, "keys": SHAPES},
+        sk.BucketBatches(None, 4, keys=[tuple(shape) for shape in SHAPES]),
+    ),
+    "classes": (
+        {"kind": "classes", "num_class": 2, "num_val": 3, "labels": ["a", "b", "c"] * 20},
+        sk.ClassBatches(2, 3, labels=["a", "b", "c"] * 20),
+    ),
+}
+
+
+@pytest.mark.parametrize(("section", "recipe"), SECTIONS.values(), ids=SECTIONS.keys())
+def test_a_config_makes_the_batches_that_a_recipe_makes_and_says_them_again(section, recipe):
+    config = sk.load_config({"dataset": SIXTY, "sampler": RANDOM, "batches": section})
+    assert sk.load_config(config.to_dict()) == config
+    assert sk.Config.from_yaml(yaml.safe_dump(config.to_dict())) == config
+    assert valid(config.to_dict(), sk.Config.json_schema(), sk.Config.json_schema())
+    config.check_order()
+    world = sk.World(2, 1)
+    made = config.make_loader(range(60), world)
+    by_hand = sk.Loader(range(60), sk.RandomSampler(seed=7), batches=recipe, world=world)
+    bridge = config.dataloader(range(60), world)
+    expected = [batch.tolist() for batch in by_hand]
+    assert [batch.tolist() for batch in made] == expected
+    assert [batch.tolist() for batch in bridge] == expected
+    assert len(expected) > 2
+    assert made.state_dict() == by_hand.state_dict()
+
+
+def test_lengths_lie_beside_the_config_and_are_mapped_only_for_the_first_batch(tmp_path, monkeypatch):
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        "dataset: {kind: size, size: 60}\nsampler: {kind: random}\n"
+        "batches: {kind: tokens, max_tokens: 90, lengths: lengths.npy}"
+    )
+    config = sk.load_config(path)
+    with pytest.raises(sk.ConfigError, match=r"batches.lengths: the file is not there, got '.*lengths.npy'"):
+        config.check_order()
+    np.save(tmp_path / "lengths.npy", LENGTHS)
+    monkeypatch.chdir("/")
+    config.check_order()
+    assert config.to_dict()["batches"]["lengths"] == str(tmp_path / "lengths.npy")
+    assert config.make_loader(range(60), sk.World(1, 0)).plan[0].size > 1
+
+
+def test_pairs_come_from_a_file_or_from_python(tmp_path):
+    pairs = np.array([LENGTHS, LENGTHS[::-1]]).T
+    np.save(tmp_path / "pairs.npy", pairs)
+    for lengths in (pairs, str(tmp_path / "pairs.npy")):
+        section = {"kind": "tokens", "max_tokens": 200, "lengths": lengths}
+        config = sk.load_config({"dataset": SIXTY, "sampler": RANDOM, "batches": section})
+        assert len(config.make_loader(range(60), sk.World(1, 0)).plan.shape(0)) == 3
+
+
+def test_what_python_gives_takes_precedence():
+    config = sk.load_config({"sampler": RANDOM, "batches": SECTIONS["tokens"][0]})
+    assert config.make_loader(range(60), sk.World(1, 0), batch_size=5).batch_size == 5
+    other = sk.ClassBatches(1, 2, labels=[0] * 60)
+    assert config.make_loader(range(60), sk.World(1, 0), batches=other).batches is other
+    plain = sk.load_config({"sampler": RANDOM, "loader": {"batch_size": 3}})
+    assert plain.make_loader(range(60), sk.World(1, 0), batches=other).batches is other
+
+
+def test_a_recipe_of_ones_own_is_a_kind_with_places_for_its_mistakes():
+    if "threes" not in BATCHES:
+
+        @sk.register_batches("threes")
+        class Threes(sk.BatchRecipe):
+            window = 12
+
+            def __init__(self, by: int = 3) -> None:
+                if by < 1:
+                    raise sk.ArgumentRangeError("by", "must be positive", by)
+                self.by = by
+
+            def cut(self, ids, lengths, context):
+                return np.split(np.argsort(ids), range(self.by, ids.size, self.by))
+
+    config = sk.load_config({"sampler": RANDOM, "batches": {"kind": "threes", "by": 4}})
+    assert {batch.size for batch in config.make_loader(range(60), sk.World(1, 0)).plan} == {4}
+    with pytest.raises(sk.ConfigError, match=r"batches.by: must be positive, got 0"):
+        sk.load_config({"sampler": RANDOM, "batches": {"kind": "threes", "by": 0}})
+    assert "threes" in {entry["$ref"].rpartition("/")[2] for entry in schema_of_batches()}
+
+
+def schema_of_batches():
+    return [one for one in sk.Config.json_schema()["properties"]["batches"]["oneOf"] if "$ref" in one]
+
+
+def tokens(**more):
+    return {"batches": {"kind": "tokens", "max_tokens": 90, **more}}
+
+
+def bucket(**more):
+    return {"batches": {"kind": "bucket", "boundaries": [10, 30], "batch_size": 4, **more}}
+
+
+def classes(**more):
+    return {"batches": {"kind": "classes", "num_class": 2, "num_val": 2, **more}}
+
+
+AT_LOAD = [
+    ({"batches": "tokens"}, "batches", "write for instance {kind: tokens, max_tokens: 32768}"),
+    ({"batches": [1]}, "batches", "must be a mapping"),
+    ({"batches": {}}, "batches.kind", "is missing"),
+    ({"batches": {"kind": "token"}}, "batches.kind", "did you mean tokens?"),
+    ({"batches": {"kind": "tokens"}}, "batches.max_tokens", "is missing, and tokens needs it"),
+    (tokens(max_token=3), "batches.max_token", "did you mean max_tokens?"),
+    (tokens(max_tokens=-3), "batches.max_tokens", "must be positive, got -3"),
+    (tokens(max_tokens="3e4"), "batches.max_tokens", "write 30000"),
+    (tokens(max_tokens=True), "batches.max_tokens", "must be a valid integer, got True"),
+    (tokens(short="mrge"), "batches.short", "must be 'merge', 'keep' or 'drop'"),
+    (tokens(long="split"), "batches.long", "must be 'raise', 'drop', 'truncate' or 'alone'"),
+    (tokens(waste=2), "batches.waste", "must be in [0, 1)"),
+    (tokens(window=0), "batches.window", "must be positive"),
+    (tokens(abreast=0), "batches.abreast", "must be positive"),
+    (tokens(cost="len"), "batches.cost", "must be callable, got 'len'"),
+    (tokens(lengths=3), "batches.lengths", "must be a valid list, got 3"),
+    (tokens(lengths=[1.5]), "batches.lengths[0]", "must be a valid integer, got 1.5"),
+    (tokens(lengths=[[1, 2]]), "batches.lengths[0]", "must be a valid integer"),
+    (bucket(boundaries=[30, 10]), "batches.boundaries", "must ascend"),
+    (bucket(boundaries=None), "batches.boundaries", "or keys must be given"),
+    (bucket(boundaries="b.npy"), "batches.boundaries", "there is no such file"),
+    (bucket(batch_size=[4]), "batches.batch_size", "one for each of the 2 boundaries"),
+    (bucket(batch_size={"a": 4}), "batches.batch_size", "must be a number, or one for each boundary"),
+    (bucket(keys=["a"]), "batches.boundaries", "and not both"),
+    (classes(num_val=0), "batches.num_val", "must be positive"),
+    (classes(labels=[]), "batches.labels", "must not be empty"),
+    ({**tokens(), "loader": {"batch_size": 3}}, "loader.batch_size", "stands beside batches, got 3"),
+    ({**tokens(), "min_quality": 0.5}, "min_quality", "stands beside batches"),
+    ({"loader": {"tail": "split"}}, "loader.tail", "write for instance batches: {kind: tokens"),
+    ({**tokens(), "loader": {"tail": "splits"}}, "loader.tail", "must be 'pad', 'drop', 'ragged' or 'split'"),
+    ({"loader": {"batches": {"kind": "tokens"}}}, "loader.batches", "is no key of loader"),
+]
+
+AT_THE_PLAN = [
+    (tokens(), "batches.lengths", "has no attribute or column lengths"),
+    (
+        tokens(lengths=LENGTHS[:-1]),
+        "batches.lengths",
+        "one for each of the 60 samples of the dataset, got 59",
+    ),
+    (tokens(lengths=[-1] * 60), "batches.lengths[0]", "must not be negative, got -1"),
+    (tokens(lengths="lengths.txt"), "batches.lengths", "must be the path of an .npy file"),
+    (tokens(lengths="lengths.npy"), "batches.lengths", "the file is not there"),
+    (
+        tokens(lengths=LENGTHS, max_tokens=20),
+        "batches.max_tokens",
+        "is below the longest sample, of length 30",
+    ),
+    (bucket(lengths=LENGTHS, boundaries=[10, 20]), "batches.boundaries", "end before the longest sample"),
+    (bucket(boundaries=None, keys=SHAPES[:9]), "batches.keys", "one for each of the 60 samples"),
+    (bucket(boundaries=None, keys=[{"a": 1}] * 60), "batches.keys[0]", "cannot be hashed"),
+    (
+        bucket(boundaries=None, keys=["a", "b"] * 30, batch_size={"a": 4}),
+        "batches.batch_size",
+        "has no number for a key, got 'b'",
+    ),
+    (classes(labels=[1] * 60), "batches.num_class", "is more than the 1 classes"),
+    (classes(labels=[1] * 59 + [2]), "batches.num_val", "class"),
+    (classes(labels=[1, 2]), "batches.labels", "one for each of the 60 samples"),
+    (classes(), "batches.class_column", "the dataset has no attribute or column label"),
+    (
+        {**tokens(lengths=LENGTHS), "sampler": {**RANDOM, "num_samples": 9}},
+        "batches",
+        "num_samples: cuts an order",
+    ),
+]
+
+
+def refused(load):
+    with pytest.raises(sk.ConfigError) as caught:
+        load()
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(("config", "place", "says"), AT_LOAD, ids=lambda value: str(value)[:50])
+def test_a_wrong_section_is_refused_by_the_path_of_its_key(config, place, says):
+    error = refused(lambda: sk.load_config({"dataset": SIXTY, "sampler": RANDOM, **config}))
+    assert error.place == place
+    assert says in str(error)
+
+
+@pytest.mark.parametrize(("config", "place", "says"), AT_THE_PLAN, ids=lambda value: str(value)[:50])
+def test_what_shows_when_the_plan_is_made_has_the_path_too(config, place, says):
+    read = sk.load_config({"dataset": SIXTY, "sampler": RANDOM, **config})
+    error = refused(read.check_order)
+    assert error.place == place
+    assert says in str(error)
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "at", "when", "check", "plot"])
+def test_each_command_says_where_in_the_config_the_mistake_stands(command, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        json.dumps({"dataset": SIXTY, "sampler": RANDOM, **tokens(lengths=LENGTHS, max_tokens=20)})
+    )
+    more = {"at": ["--epoch", "0", "--step", "0"], "when": ["--sample", "3"], "plot": ["-o", "a.png"]}
+    monkeypatch.setattr(sys, "argv", ["samplerkit", command, str(path), *more.get(command, [])])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code in (1, 2)
+    printed = capsys.readouterr()
+    told = " ".join((printed.out + printed.err).split())
+    assert "batches.max_tokens: is below the longest sample, of length 30" in told
+    assert "Traceback" not in told

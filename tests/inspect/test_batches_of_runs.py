@@ -1,0 +1,158 @@
+"""Batches of unlike samples, looked at: where each sample is read, what batches cost, what pictures show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch.utils.data
+
+import samplerkit as sk
+from samplerkit.inspect.batches import batch_figures
+from samplerkit.inspect.pictures.canvas import LIGHT, new_figure
+from samplerkit.inspect.pictures.picture import OF_BATCHES, _panels_of
+from samplerkit.inspect.pictures.shown import shown_all
+from samplerkit.inspect.plan import plan
+from samplerkit.inspect.time_machine import at, when
+from samplerkit.inspect.view import RunView
+
+LENGTHS = [1 + number * 7 % 13 for number in range(40)]
+SAMPLERS = {
+    "the whole set": lambda: sk.RandomSampler(seed=3),
+    "windows": sk.SequentialSampler,
+    "repeats": lambda: sk.WeightedRandomSampler([1.0] * 40, 60, seed=2),
+}
+
+
+def loader(sampler, tail="pad", ranks=1, rank=0, **more):
+    recipe = sk.TokenBatches(30, lengths=LENGTHS)
+    world = sk.World(ranks, rank)
+    return sk.Loader(list(range(40)), sampler, batches=recipe, tail=tail, world=world, **more)
+
+
+@pytest.mark.parametrize(
+    ("tail", "ranks"), [("pad", 3), ("drop", 3), ("ragged", 3), ("split", 3), ("split", 16), ("pad", 1)]
+)
+@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS.keys())
+def test_when_and_at_tell_what_the_loaders_of_all_ranks_read(sampler, tail, ranks):
+    one = loader(sampler(), tail, ranks)
+    seen = {sample: set() for sample in range(40)}
+    for rank in range(ranks):
+        for step, batch in enumerate(loader(sampler(), tail, ranks, rank)):
+            told = at(one, 0, step, rank)
+            assert told.ids.tolist() == batch.tolist()
+            assert told.batch.tokens == sum(LENGTHS[sample] for sample in batch.tolist())
+            assert told.batch.step_tokens == one._readings(0, 0).tokens(step)
+            held = [sample for number in told.batch.numbers for sample in one.plan[number].tolist()]
+            assert set(batch.tolist()) <= set(held)
+            for place, sample in enumerate(batch.tolist()):
+                seen[sample].add((rank, step, place, bool(told.pads[place])))
+    for sample in range(40):
+        found = when(one, sample, 0)[0]
+        assert {(time.rank, time.step, time.place, time.is_pad) for time in found.occurrences} == seen[sample]
+        assert not found.unread or tail == "drop"
+
+
+def test_a_resumed_run_is_seen_from_where_it_began():
+    before = loader(sk.RandomSampler(seed=3), ranks=2)
+    after = loader(sk.RandomSampler(seed=3), ranks=3)
+    after.load_state_dict(before.state_dict(step=3))
+    assert at(after, 0, 0, 1).batch.numbers == (7,)
+    first = before.plan[0][0]
+    assert when(after, int(first), 0)[0].unread == (0,)
+
+
+def test_a_torch_loader_with_batches_is_seen_too():
+    sampler = sk.TorchSampler(sk.RandomSampler(seed=3), range(40), sk.World(2, 1))
+    batches = sk.TorchBatchSampler(sampler, batches=sk.TokenBatches(30, lengths=LENGTHS))
+    bridge = torch.utils.data.DataLoader(range(40), batch_sampler=batches)
+    ours = loader(sk.RandomSampler(seed=3), ranks=2)
+    for step in range(4):
+        assert at(bridge, 0, step, 1).ids.tolist() == at(ours, 0, step, 1).ids.tolist()
+
+
+def test_the_figures_of_batches_are_what_the_batches_say():
+    lengths = np.clip(np.random.default_rng(0).lognormal(5, 1, 20_000), 4, 2000).astype(np.int64)
+    recipe = sk.TokenBatches(8000, lengths=lengths)
+    run = sk.Loader(range(20_000), sk.RandomSampler(seed=7), batches=recipe, world=sk.World(4, 0))
+    figures = batch_figures(RunView.of(run), 0)
+    batches = list(run.plan)
+    padded = np.array([batch.size * lengths[batch].max() for batch in batches])
+    steps = padded[: padded.size // 4 * 4].reshape(-1, 4)
+    assert figures.batches == len(batches)
+    assert (figures.smallest, figures.largest) == (min(map(len, batches)), max(map(len, batches)))
+    assert figures.mean == pytest.approx(20_000 / len(batches))
+    assert figures.tokens == lengths.sum()
+    assert (
+        figures.efficiency
+        == pytest.approx(lengths.sum() / padded.sum())
+        == pytest.approx(run.plan.efficiency())
+    )
+    assert figures.fill == pytest.approx(lengths.sum() / (len(batches) * 8000))
+    assert figures.imbalance == pytest.approx(steps.max(axis=1).sum() / steps.mean(axis=1).sum())
+    assert 0.1 < figures.plain_efficiency < 0.4
+    assert figures.saved == pytest.approx(1 - figures.plain_efficiency / figures.efficiency)
+    assert figures.is_counted
+    # Only the order of the same batches is new in each epoch: companions stay, and mixing says so.
+    fixed = sk.BucketBatches(None, 2, keys=np.arange(20_000) // 2)
+    again = sk.Loader(range(20_000), sk.RandomSampler(seed=7), batches=fixed, world=sk.World(4, 0))
+    assert batch_figures(RunView.of(again), 0).mixing == pytest.approx(1 / 6)
+    assert figures.mixing > 0.5
+
+
+def test_a_long_epoch_is_looked_at_in_steps_and_says_so():
+    recipe = sk.TokenBatches(8, lengths=np.tile(np.arange(1, 9), 20_000))
+    run = sk.Loader(range(160_000), sk.RandomSampler(), batches=recipe, world=sk.World(8, 0))
+    figures = batch_figures(RunView.of(run), 0, with_mixing=False)
+    assert not figures.is_counted
+    assert figures.efficiency == pytest.approx(run.plan.efficiency(), abs=0.01)
+    assert figures.tokens == pytest.approx(160_000 * 4.5, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "efficiency"),
+    [
+        (sk.ClassBatches(2, 4, labels=[number % 3 for number in range(40)]), None),
+        (sk.BucketBatches(None, 4, keys=[number % 3 for number in range(40)]), None),
+        (sk.TokenBatches(60, lengths=[[length, 2] for length in LENGTHS]), float),
+        (sk.BucketBatches([5, 13], [6, 2], lengths=LENGTHS), float),
+    ],
+    ids=["classes", "keys", "pairs", "boundaries"],
+)
+def test_every_recipe_has_a_plan_and_what_a_picture_shows(recipe, efficiency):
+    run = sk.Loader(range(40), sk.RandomSampler(seed=1), batches=recipe, world=sk.World(2, 0))
+    planned = plan(run)
+    assert (planned.batches.efficiency is None) == (efficiency is None)
+    assert planned.steps == len(list(run))
+    assert planned.to_dict()["batches"]["batches"] == len(run.plan)
+    shown = shown_all({"run": run})[0]
+    steps, ranks, low, high = shown.batches
+    assert shown.has_lengths == (efficiency is not None)
+    assert steps.size == ranks.size == low.size == high.size == 2 * (len(run.plan) // 2) * shown.has_lengths
+
+
+def test_pictures_show_batches_where_there_are_some():
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    shown = shown_all({"run": loader(sk.RandomSampler(seed=1), ranks=2)})
+    plain = shown_all({"plain": sk.Loader(range(40), batch_size=4, world=sk.World(2, 0))})
+    assert OF_BATCHES in _panels_of(shown)
+    assert OF_BATCHES in _panels_of([*plain, *shown])
+    assert OF_BATCHES not in _panels_of(plain)
+    figure = new_figure(8, 4, LIGHT)
+    assert OF_BATCHES.draw(figure, [*plain, *shown], LIGHT).startswith("Batches by length (epoch 0")
+    (axes,) = figure.axes
+    lines = [part for part in axes.collections if hasattr(part, "get_segments")]
+    assert sum(len(part.get_segments()) for part in lines) == shown[0].batches[0].size > 4
+
+
+def test_a_picture_shows_each_batch_from_its_shortest_to_its_longest():
+    run = loader(sk.RandomSampler(seed=3), ranks=2)
+    steps, ranks, low, high = shown_all({"run": run})[0].batches
+    for step, rank, shortest, longest in zip(steps, ranks, low, high, strict=True):
+        lengths = [LENGTHS[sample] for sample in run.plan[2 * int(step) + int(rank)]]
+        assert (min(lengths), max(lengths)) == (shortest, longest)
+
+
+def test_a_plan_of_one_size_is_as_before():
+    planned = plan(sk.Loader(range(100), sk.RandomSampler(), batch_size=8, world=sk.World(2, 0)))
+    assert planned.batches is None
+    assert "batches" not in planned.to_dict()
