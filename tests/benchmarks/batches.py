@@ -235,6 +235,7 @@ def rules(lengths: Ids, *, only_ours: bool) -> dict[str, Rule]:
         **({} if only_ours else others),
         "static, waste 1 %, pool 16": ours(lengths),
         "static, waste 2 %, pool 16": ours(lengths, waste=0.02),
+        "static, waste 1 %, pool 48": ours(lengths, pool=48),
         "static, waste 1 %, pool 4": ours(lengths, pool=4),
         "static, waste 5 %, pool 16": ours(lengths, waste=0.05),
         "windows of 65,536": ours(lengths, window=65_536),

@@ -17,9 +17,11 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "trainers"))
-from digits import Digits, Ledger  # an example, which is no package
+from digits import SAMPLES, Digits, Ledger  # an example, which is no package
 
 BATCH_SIZE, EPOCHS = 32, 2
+BATCHES = sk.TokenBatches(1000, lengths=[4 + number % 60 for number in range(SAMPLES)], pool=1)
+"""Of images that are called as long as that."""
 
 
 def wired(wiring: str, accelerator: Any) -> Any:
@@ -27,12 +29,18 @@ def wired(wiring: str, accelerator: Any) -> Any:
     digits, recipe = Digits(), sk.RandomSampler(seed=7)
     if wiring == "loader":
         return sk.Loader(digits, recipe, batch_size=BATCH_SIZE)
+    if wiring == "loader_tokens":
+        return sk.Loader(digits, recipe, batches=BATCHES, tail="split")
     everything = sk.World(1, 0)  # Accelerate deals
     if wiring == "prepared":
         sampler = sk.TorchSampler(recipe, digits, world=everything)
         return accelerator.prepare(DataLoader(digits, BATCH_SIZE, sampler=sampler))
     if wiring == "prepared_batches":
         batches = sk.TorchBatchSampler(sk.TorchSampler(recipe, digits, world=everything), BATCH_SIZE)
+        return accelerator.prepare(DataLoader(digits, batch_sampler=batches))
+    if wiring == "prepared_tokens":
+        sampler = sk.TorchSampler(recipe, digits, world=everything)
+        batches = sk.TorchBatchSampler(sampler, batches=BATCHES)
         return accelerator.prepare(DataLoader(digits, batch_sampler=batches))
     return accelerator.prepare(DataLoader(digits, BATCH_SIZE, sampler=sk.TorchSampler(recipe, digits)))
 

@@ -16,9 +16,15 @@ from torch.utils.data import DataLoader, RandomSampler
 import samplerkit as sk
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "trainers"))
-from digits import Digits, Ledger, make_network  # an example, which is no package
+from digits import SAMPLES, Digits, Ledger, make_network  # an example, which is no package
 
 BATCH_SIZE, EPOCHS = 32, 2
+LENGTHS = [4 + number % 60 for number in range(SAMPLES)]
+BATCHES = {
+    "tokens": sk.TokenBatches(1000, lengths=LENGTHS, pool=1),
+    "windows": sk.TokenBatches(1000, lengths=LENGTHS, window=200),
+}
+"""Of images that are called as long as that; by windows, epochs differ in batches."""
 
 
 class Reader(lightning.LightningModule):
@@ -46,7 +52,11 @@ def wired(wiring: str) -> Any:
     digits, recipe = Digits(), sk.RandomSampler(seed=7)
     if wiring == "torchs_random":
         return DataLoader(digits, BATCH_SIZE, sampler=RandomSampler(digits))
+    if wiring in BATCHES:
+        return sk.Loader(digits, recipe, batches=BATCHES[wiring], tail="split")
     sampler = sk.TorchSampler(recipe, digits)
+    if wiring == "tokens_left_alone":
+        return DataLoader(digits, batch_sampler=sk.TorchBatchSampler(sampler, batches=BATCHES["tokens"]))
     if wiring.startswith("sampler"):
         return DataLoader(digits, BATCH_SIZE, sampler=sampler)
     return DataLoader(digits, batch_sampler=sk.TorchBatchSampler(sampler, BATCH_SIZE))

@@ -8,6 +8,8 @@ from tests.trainers.ledgers import Ledger
 from tests.trainers.restarted import SAMPLES, check_exactly_once, check_restarted_in_mid_epoch
 
 NEEDS = ("accelerate", "scikit-learn")
+BATCHES = sk.TokenBatches(1000, lengths=[4 + number % 60 for number in range(SAMPLES)], pool=1)
+"""Those of the job."""
 
 
 def test_a_run_is_restarted_and_goes_on_in_mid_epoch(tmp_path):
@@ -15,7 +17,7 @@ def test_a_run_is_restarted_and_goes_on_in_mid_epoch(tmp_path):
 
 
 def test_prepare_deals_what_nobody_has_dealt_and_deals_again_what_is_dealt(tmp_path):
-    wirings = ("loader", "prepared", "prepared_batches", "dealt_twice")
+    wirings = ("loader", "prepared", "prepared_batches", "dealt_twice", "loader_tokens", "prepared_tokens")
     code, printed = run(tmp_path, *torchrun(2, "-m", "tests.trainers.accelerate_job", tmp_path, *wirings))
     assert code == 0, printed
     ledgers = {wiring: Ledger.read(tmp_path / wiring, SAMPLES) for wiring in wirings}
@@ -27,5 +29,11 @@ def test_prepare_deals_what_nobody_has_dealt_and_deals_again_what_is_dealt(tmp_p
         assert ledger.lost == [0, 0]
         assert ledger.repeated == [35, 35]
         assert [set(ledger.order(epoch)[:64]) for epoch in range(2)] == orders
+    # Of 51 batches of a budget, our loader makes the last one two; Accelerate repeats the first one.
+    first = BATCHES.plan(sk.RandomSampler(seed=7), SAMPLES)
+    assert len(first) == 51
+    assert ledgers["loader_tokens"].lost == ledgers["loader_tokens"].repeated == [0, 0]
+    assert ledgers["prepared_tokens"].lost == [0, 0]
+    assert ledgers["prepared_tokens"].repeated[0] == first[0].size
     # The negative control: a rank's share of a rank's share.
     assert all(lost > SAMPLES // 2 - 40 for lost in ledgers["dealt_twice"].lost)

@@ -47,3 +47,18 @@ def test_our_sampler_is_left_alone_and_set_epoch_reaches_it(tmp_path):
     replaced = ledgers["torchs_random"]
     assert replaced.lost == [0, 0]
     assert replaced.order(0) != ledgers["sampler"].order(0)
+
+
+def test_batches_of_a_budget_are_read_where_every_epoch_has_as_many_of_them(tmp_path):
+    wirings = ("tokens", "tokens_left_alone", "windows")
+    code, printed = run(tmp_path, "-m", "tests.trainers.lightning_job", tmp_path, *wirings)
+    assert code == 0, printed
+    ledgers = {wiring: Ledger.read(tmp_path / wiring, SAMPLES) for wiring in wirings}
+    assert ledgers["tokens"].lost == ledgers["tokens"].repeated == [0, 0]
+    # Of 51 batches, the second rank gets one again.
+    assert ledgers["tokens_left_alone"].lost == [0, 0]
+    assert all(0 < repeated < 260 for repeated in ledgers["tokens_left_alone"].repeated)
+    # The negative control: by windows, the second epoch has a step more than the first, by which Lightning
+    # counts: so it is left early.
+    assert ledgers["windows"].lost[0] == 0
+    assert ledgers["windows"].lost[1] > 0
