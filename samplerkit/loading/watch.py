@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing.connection
 import os
 import signal
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -106,6 +107,10 @@ class Watched(Iterator[Any]):
         """Ends the workers: they may finish the batch that they are at, for `_LAST_BATCH_SECONDS` at most."""
         self.end()
         if not self._workers:
+            return
+        if sys.is_finalizing():
+            # The interpreter ends: a thread that is started now never begins, and is waited for for ever.
+            self._end_by_force()
             return
         late = threading.Timer(_LAST_BATCH_SECONDS, _kill, [self.pids])
         late.daemon = True

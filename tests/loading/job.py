@@ -1,7 +1,9 @@
 """A training job under torchrun, for tests that kill it: each rank writes what its loop received to a ledger.
 
-Run as `torchrun --nproc-per-node RANKS -m tests.loading.job FOLDER RUN [--kill WHO:STEP]`. The folder holds
-the ledgers `RUN.RANK.jsonl`, a line for each batch, and the checkpoint `state.json`, saved every third step.
+Run as `torchrun --nproc-per-node RANKS -m tests.loading.job FOLDER RUN [--kill WHO:STEP]`. It reads by two
+loaders in turn, one of batches of one size and one of batches within a budget of tokens. The folder holds the
+ledgers `RUN.RANK.jsonl` and `RUN-tokens.RANK.jsonl`, a line for each batch, and the checkpoints `state.json`
+and `state-tokens.json`, saved every third step.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import argparse
 import json
 import os
 import signal
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
@@ -32,11 +35,51 @@ class Squares:
         return index, index * index
 
 
-def save(folder: Path, state: dict) -> None:
-    """Replaces the checkpoint at once: a crash leaves the old one or the new one."""
-    temporary = folder / "state.json.new"
-    temporary.write_text(json.dumps(state))
-    temporary.replace(folder / "state.json")
+class Stream:
+    """What is read by one loader, with its ledger and its checkpoint.
+
+    Args:
+        folder: where they are.
+        run: the name of the run.
+        name: of the stream.
+        options: of the loader.
+    """
+
+    def __init__(self, folder: Path, run: str, name: str, **options):
+        sampler = sk.DistributedSampler(shuffle="partial", partial_size=70, seed=11)
+        self.loader = sk.Loader(
+            Squares(), sampler, num_workers=1, persistent_workers=True, collate_fn=list, **options
+        )
+        self.checkpoint = folder / f"state{name}.json"
+        if self.checkpoint.exists():
+            self.loader.load_state_dict(json.loads(self.checkpoint.read_text()))
+        self.saved = folder / f"{run}{name}.saved"
+        self.ledger = (folder / f"{run}{name}.{torch.distributed.get_rank()}.jsonl").open("w")
+        self.step = 0
+
+    def steps(self, epochs):
+        """Reads the rest of the epochs, a batch at a time."""
+        with self.loader, self.ledger:
+            while self.loader.epoch < epochs:
+                for batch in self.loader:
+                    pads = self.loader.pads(self.loader.step - 1).tolist()
+                    received = [index for (index, _), pad in zip(batch, pads, strict=True) if not pad]
+                    self.ledger.write(json.dumps({"epoch": self.loader.epoch, "ids": received}) + "\n")
+                    self.ledger.flush()
+                    torch.distributed.all_reduce(torch.ones(1))
+                    self.step += 1
+                    if self.step % SAVED_EVERY == 0:
+                        self.save()
+                    yield
+
+    def save(self):
+        """Replaces the checkpoint at once: a crash leaves the old one or the new one."""
+        if torch.distributed.get_rank() == 0:
+            temporary = self.checkpoint.with_suffix(".new")
+            temporary.write_text(json.dumps({**self.loader.state_dict()}))
+            temporary.replace(self.checkpoint)
+            self.saved.write_text(str(self.step))
+        torch.distributed.barrier()
 
 
 def strike(kill: str | None, rank: int, step: int, loader: sk.Loader) -> None:
@@ -66,37 +109,14 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     options = parser.parse_args()
     torch.distributed.init_process_group("gloo")
-    rank = torch.distributed.get_rank()
-    batch_size = 24 // torch.distributed.get_world_size()
-    sampler = sk.DistributedSampler(shuffle="partial", partial_size=70, seed=11)
-    loader = sk.Loader(
-        Squares(),
-        sampler,
-        batch_size=batch_size,
-        num_workers=1,
-        persistent_workers=True,
-        tail="pad",
-        collate_fn=list,
-    )
-    checkpoint = options.folder / "state.json"
-    if checkpoint.exists():
-        loader.load_state_dict(json.loads(checkpoint.read_text()))
-    step = 0
-    with loader, (options.folder / f"{options.run}.{rank}.jsonl").open("w") as ledger:
-        while loader.epoch < options.epochs:
-            for batch in loader:
-                pads = loader.pads(loader.step - 1).tolist()
-                received = [index for (index, _), pad in zip(batch, pads, strict=True) if not pad]
-                ledger.write(json.dumps({"epoch": loader.epoch, "ids": received}) + "\n")
-                ledger.flush()
-                torch.distributed.all_reduce(torch.ones(1))
-                step += 1
-                if step % SAVED_EVERY == 0:
-                    if rank == 0:
-                        save(options.folder, {**loader.state_dict()})
-                        (options.folder / f"{options.run}.saved").write_text(str(step))
-                    torch.distributed.barrier()
-                strike(options.kill, rank, step, loader)
+    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    samples = Stream(options.folder, options.run, "", batch_size=24 // ranks, tail="pad")
+    lengths = [5 + 7 * number % 16 for number in range(SAMPLES)]
+    tokens = sk.TokenBatches(80, lengths=lengths, window=150)
+    batches = Stream(options.folder, options.run, "-tokens", batches=tokens, tail="split")
+    streams = [samples.steps(options.epochs), batches.steps(options.epochs)]
+    for _ in zip_longest(*streams):
+        strike(options.kill, rank, samples.step, samples.loader)
     torch.distributed.destroy_process_group()
 
 

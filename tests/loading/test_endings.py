@@ -36,6 +36,7 @@ CASES = [
     ("exception", {"persistent_workers": True}, None),
     ("sys.exit", {"run_ahead": True}, None),
     ("the end of the script", {"persistent_workers": True}, None),
+    ("the end of the script", {}, None),
     ("SIGINT", {}, os.killpg),
     ("SIGINT", {"persistent_workers": True}, os.kill),
     ("SIGTERM", {}, os.kill),

@@ -1,4 +1,4 @@
-"""Real jobs under torchrun that are killed and go on with another number of ranks."""
+"""Real jobs under torchrun, by samples and by batches, are killed and go on with other numbers of ranks."""
 
 from __future__ import annotations
 
@@ -31,8 +31,17 @@ def verified(folder, runs, epochs=EPOCHS):
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+def require_batches_once(folder, runs, epochs):
+    """The same job reads by batches within a budget of tokens, too."""
+    ledger = verified(folder, [f"{run}-tokens" for run in runs], epochs)
+    print(f"by batches of tokens: {ledger}")
+    assert ledger["delivered"] == SAMPLES * epochs
+    assert (ledger["lost"], ledger["repeated"]) == (0, 0)
+    assert ledger["replayed"] > 0
+
+
 @pytest.mark.parametrize(
-    ("ranks", "kill", "new_ranks"), [(4, "rank:17", 2), (2, "job:31", 3), (3, "worker:8", 1)]
+    ("ranks", "kill", "new_ranks"), [(4, "rank:17", 3), (2, "job:31", 3), (3, "worker:8", 1)]
 )
 def test_a_killed_job_goes_on_with_other_ranks_and_loses_and_repeats_nothing(
     tmp_path, ranks, kill, new_ranks
@@ -48,6 +57,7 @@ def test_a_killed_job_goes_on_with_other_ranks_and_loses_and_repeats_nothing(
     assert ledger["delivered"] == SAMPLES * EPOCHS
     assert (ledger["lost"], ledger["repeated"]) == (0, 0)
     assert 0 < ledger["replayed"] < 24 * 4
+    require_batches_once(tmp_path, ["first", "second"], EPOCHS)
 
 
 @pytest.mark.campaign
@@ -68,6 +78,7 @@ def test_a_job_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path
     print(f"{kills} kills: {ledger}")
     assert ledger["delivered"] == SAMPLES * epochs
     assert (ledger["lost"], ledger["repeated"]) == (0, 0)
+    require_batches_once(tmp_path, runs, epochs)
 
 
 def test_the_verifier_finds_what_is_lost_and_what_is_repeated(tmp_path):
