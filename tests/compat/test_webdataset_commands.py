@@ -150,6 +150,14 @@ PROGRAMS = {
         f'pipe:{{python}} -c "{WRITES}); sys.exit(3)" {{shard}}',
         r"failed after \d+ bytes \(exit status 3\)",
     ),
+    "it fails in the middle": (
+        f'pipe:{{python}} -c "{WRITES}[:3000]); sys.exit(3)" {{shard}}',
+        r"failed after \d+ bytes \(exit status 3\)",
+    ),
+    "it fails in the middle of a gzip": (
+        "pipe:sh -c 'gzip -c \"$0\" | head -c 100; exit 3' {shard}",
+        r"failed after 100 bytes \(exit status 3\)",
+    ),
     "it stops in the middle": (
         "pipe:head -c 3000 {shard}",
         "truncated at byte 2048: the archive ends in '00001.txt'",
