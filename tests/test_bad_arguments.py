@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import numpy as np
@@ -227,6 +228,38 @@ def test_a_wrong_argument_is_an_error_of_the_documented_class_that_names_it(call
     assert name in message
     assert "\n" not in message
     assert len(message) < 300
+
+
+REQUIRED = {
+    "DeviceLoader": ([range(3)], {}),
+    "FileDataset": (["a.npz"], {"reader": "npz"}),
+    "Loader": ([range(3)], {"batch_size": 1}),
+    "PKSampler": ([2], {}),
+    "TarDataset": (["a.tar"], {}),
+    "TarWriter": (["out-%d.tar"], {}),
+    "TorchBatchSampler": ([bridge()], {"batch_size": 2}),
+    "WeightedRandomSampler": ([[1, 2]], {}),
+    "load_config": ([{"sampler": {"kind": "random"}}], {}),
+}
+"""What must be given besides, by public name."""
+
+
+def switches():
+    """All public arguments that are a bool."""
+    for name in sk.__all__:
+        found = getattr(sk, name)
+        if (inspect.isclass(found) and not issubclass(found, sk.Config)) or inspect.isfunction(found):
+            for argument, parameter in inspect.signature(found).parameters.items():
+                if parameter.annotation in {"bool", bool}:
+                    yield name, argument
+
+
+@pytest.mark.parametrize("value", [1, "no", None, []])
+@pytest.mark.parametrize(("name", "argument"), [*switches()])
+def test_a_switch_takes_a_bool_and_nothing_that_is_only_like_one(name, argument, value):
+    given, named = REQUIRED.get(name, ([], {}))
+    with pytest.raises(sk.ArgumentTypeError, match=f"^{argument}: must be a bool, got "):
+        getattr(sk, name)(*given, **named, **{argument: value})
 
 
 def test_there_are_at_least_sixty_of_them():

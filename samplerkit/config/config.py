@@ -29,6 +29,7 @@ from samplerkit.inspect.quality.figure import Figure
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.loading.world import detect_world
+from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
@@ -235,6 +236,7 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_qua
         The config, frozen, with a live sampler.
 
     Raises:
+        ArgumentTypeError: `check_quality` is no bool.
         ConfigError: the file cannot be read, or a key, a type, a value or the nesting is wrong, or the order
             falls short of `min_quality`. The error's `place` is the path of the key.
 
@@ -246,6 +248,7 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_qua
         Traceback (most recent call last):
         samplerkit.errors.ConfigError: sampler.sed: is no key of random, got 7; did you mean seed?
     """
+    arguments.boolean("check_quality", check_quality)
     if isinstance(source, Mapping):
         return _checked(_built(source, Path()), check_quality)
     if not isinstance(source, str | os.PathLike) or isinstance(os.fspath(source), bytes):

@@ -75,9 +75,9 @@ class TarWriter:
                     "shards", "is one tar, and no limit goes with it", self._numbering.pattern, mend=mend
                 )
             self._most_bytes = None
-        self._index = index
-        self._checksums = checksums
-        self._overwrite = overwrite
+        self._index = arguments.boolean("index", index)
+        self._checksums = arguments.boolean("checksums", checksums)
+        self._overwrite = arguments.boolean("overwrite", overwrite)
         self._shard: _Shard | None = None
         self._last_key = ""
         self._failure: DatasetError | None = None
