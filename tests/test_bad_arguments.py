@@ -214,6 +214,9 @@ CASES = [
     (lambda: sk.TorchBatchSampler(bridge(), 0), RuntimeError, "batch_size"),
     (lambda: sk.TorchBatchSampler(bridge(), 2.0), TypeError, "batch_size"),
     (lambda: sk.TorchBatchSampler(bridge(), 2, 1), TypeError, "drop_last"),
+    # seconds
+    (lambda: sk.RemoteOptions(timeout=10**400), RuntimeError, "timeout"),
+    (lambda: sk.RemoteOptions(retry_seconds=float("nan")), RuntimeError, "retry_seconds"),
 ]
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
+from samplerkit.errors import ArgumentRangeError
 from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 
@@ -21,9 +18,7 @@ def fill_in(recipe: Any, name: str, largest: int = LARGEST, *, is_optional: bool
 
 def fraction(place: str, value: Any) -> float:
     """Takes a number in [0, 1)."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ArgumentTypeError(place, "must be a number", value)
-    number = float(value)
-    if math.isnan(number) or not 0 <= number < 1:
+    number = arguments.number(place, value)
+    if not 0 <= number < 1:
         raise ArgumentRangeError(place, "must be in [0, 1)", number)
     return number

@@ -125,24 +125,28 @@ def word(place: str, value: Any) -> str:
 
 
 def number(place: str, value: Any, of: str = "") -> float:
-    """Takes an int or a float.
+    """Takes an int or a float, numpy's too.
 
     Args:
         place: the argument.
         value: what was given.
         of: what it counts, such as seconds.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise ArgumentTypeError(place, f"must be a number{of and ' of '}{of}", value)
-    return value
+    try:
+        return float(value)
+    except OverflowError:
+        raise ArgumentRangeError(place, "is larger than any float", value) from None
 
 
 def seconds(place: str, value: Any, *, may_be_zero: bool = True) -> float:
     """Takes a finite number of seconds."""
-    if not math.isfinite(number(place, value, "seconds")) or value < 0 or (value == 0 and not may_be_zero):
+    found = number(place, value, "seconds")
+    if not math.isfinite(found) or found < 0 or (found == 0 and not may_be_zero):
         problem = "must be finite and not negative" if may_be_zero else "must be finite and positive"
         raise ArgumentRangeError(place, problem, value)
-    return float(value)
+    return found
 
 
 def choice(place: str, value: Any, names: Sequence[str]) -> str:

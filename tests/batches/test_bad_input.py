@@ -130,6 +130,7 @@ CASES: dict[str, tuple[type[sk.SamplerkitError], str, Any]] = {
     "an unknown short": (sk.ArgumentValueError, "short: must be one of", lambda _: tokens(short="pad")),
     "a waste of one": (sk.ArgumentRangeError, r"waste: must be in \[0, 1\)", lambda _: tokens(waste=1)),
     "a waste of NaN": (sk.ArgumentRangeError, "waste", lambda _: tokens(waste=float("nan"))),
+    "a waste above all floats": (sk.ArgumentRangeError, "waste", lambda _: tokens(waste=10**400)),
     "a waste in words": (sk.ArgumentTypeError, "waste: must be a number", lambda _: tokens(waste="little")),
     "a pool of zero": (sk.ArgumentRangeError, "pool: must be positive", lambda _: tokens(pool=0)),
     "a window of zero": (sk.ArgumentRangeError, "window: must be positive", lambda _: tokens(window=0)),

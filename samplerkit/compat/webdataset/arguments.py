@@ -227,9 +227,10 @@ def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None
 
 
 def _seconds(place: str, value: Any) -> float:
-    if not 0 < arguments.number(place, value, "seconds") < float("inf"):
+    found = arguments.number(place, value, "seconds")
+    if not 0 < found < float("inf"):
         raise ArgumentValueError(place, "must be positive", value)
-    return float(value)
+    return found
 
 
 def _name(function: Any) -> str:

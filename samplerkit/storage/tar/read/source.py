@@ -9,7 +9,6 @@ from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
@@ -59,8 +58,8 @@ class TarOptions:
             ArgumentValueError: a choice is not known.
             ArgumentRangeError: a number is not positive.
         """
-        _check_choice("on_error", on_error, get_args(OnError))
-        _check_choice("fetch", fetch, get_args(Fetch))
+        arguments.choice("on_error", on_error, get_args(OnError))
+        arguments.choice("fetch", fetch, get_args(Fetch))
         return cls(
             on_error,
             arguments.limit("max_handles", max_handles),
@@ -158,9 +157,3 @@ def warn_of_skipped(skipped: Skipped, name: str) -> None:
 def sizes_of(archives: Iterable[Archive]) -> Ids:
     """Gives the size of each archive."""
     return np.array([archive.size for archive in archives], dtype=np.int64)
-
-
-def _check_choice(place: str, value: Any, choices: tuple[str, ...]) -> None:
-    if arguments.text(place, value) not in choices:
-        named = " or ".join(repr(choice) for choice in choices)
-        raise ArgumentValueError(place, f"must be {named}", value)
