@@ -16,6 +16,7 @@ pytestmark = pytest.mark.campaign
 LAWS = "tests/batches/test_laws.py"
 RECIPES = "tests/batches/test_recipes.py"
 LENGTHS = "tests/batches/test_lengths.py"
+PADDING = "tests/loading/test_pad_collate.py"
 
 BUGS = [
     Bug(
@@ -94,6 +95,28 @@ BUGS = [
         RECIPES,
     ),
     Bug("an order is shuffled against its word", "Plans.plan", "shuffles(self._sampler)", "True", RECIPES),
+    Bug(
+        "a mask keeps one of the padding",
+        "SequenceField.padded",
+        "torch.arange(length, device=values.device) < ends[:, None]",
+        "torch.arange(length, device=values.device) <= ends[:, None]",
+        PADDING,
+    ),
+    Bug("no batch is held against its limit", "require_within", "measure.most is None", "True", PADDING),
+    Bug(
+        "a batch is padded to its longest in place of its bucket's end",
+        "PadCollate._lengths",
+        "measure.upper(longest_of_said)",
+        "longest_of_said",
+        PADDING,
+    ),
+    Bug(
+        "samples that were skipped are named as those that lied",
+        "RequestedDataset.__getitems__",
+        "[one.place for one in skipped]",
+        "[]",
+        PADDING,
+    ),
 ]
 
 
