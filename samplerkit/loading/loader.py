@@ -13,12 +13,13 @@ import torch.utils.data
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError, StateError
+from samplerkit.loading.answer import SkippedSample
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.stage import DeviceStage, checked_device
 from samplerkit.loading.options import checked_options, checked_tail
 from samplerkit.loading.received import Received
-from samplerkit.loading.request import BadSamples, SkippedSample
+from samplerkit.loading.request import BadSamples
 from samplerkit.loading.run import Readings, Run
 from samplerkit.loading.source import MakeStage, OpenSource, Source
 from samplerkit.loading.stats import LoaderStats

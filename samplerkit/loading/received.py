@@ -10,9 +10,9 @@ from typing import Any, final
 
 import numpy as np
 
+from samplerkit.loading.answer import Answer, Report, SkippedSample
 from samplerkit.loading.cursor import Iteration
 from samplerkit.loading.delivery import Reading
-from samplerkit.loading.request import Answer, Report, SkippedSample
 from samplerkit.loading.stats import LoaderStats, Waits
 from samplerkit.order.typing import Ids
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal, final
 
+import numpy as np
 import torch.utils.data
 from torch.utils.data import StackDataset, Subset
-from torch.utils.data._utils.pin_memory import pin_memory
 
 from samplerkit.errors import DatasetError
+from samplerkit.loading.answer import Answer, Report, SkippedSample
 from samplerkit.loading.delivery import Reading
 from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.worker import seed_worker
@@ -39,60 +40,6 @@ class Request:
     step: int
     ids: Ids
     positions: range | Ids
-
-
-@dataclass(frozen=True)
-class SkippedSample:
-    """A sample that could not be read and was left out.
-
-    Args:
-        id: the sample.
-        epoch: the epoch.
-        place: its number in its batch.
-        error: what was raised, in words.
-        file: the file that lacks it, where the dataset itself leaves it out; the log has one line for each.
-    """
-
-    id: int
-    epoch: int
-    place: int
-    error: str
-    file: str = ""
-
-
-@dataclass(frozen=True)
-class Report:
-    """The figures of a worker's dataset, up to a batch.
-
-    Args:
-        pid: the worker's process id.
-        stats: its dataset's `stats`.
-    """
-
-    pid: int
-    stats: Any
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """The samples of a batch, or the batch, and what comes with it.
-
-    Args:
-        batch: the samples, or what was made of them.
-        skipped: what was left out.
-        report: the figures of the worker's dataset, if it has any.
-        stand_in: the sample that the batch is made of, where all of its own were left out.
-    """
-
-    batch: Any
-    skipped: tuple[SkippedSample, ...] = ()
-    report: Report | None = None
-    stand_in: int | None = None
-
-    def pin_memory(self) -> Answer:
-        """Pins the batch: what torch's DataLoader asks of batches that are no tensors."""
-        pinned = pin_memory(self.batch)  # type: ignore[no-untyped-call]
-        return replace(self, batch=pinned)
 
 
 def reports_stats(dataset: Any) -> bool:
@@ -141,6 +88,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         bad_samples: `skip` leaves out what cannot be read.
         reports: whether to report the figures of the dataset. Then, and with `skip`, batches are an `Answer`,
             for `AnswerCollate`.
+        tells_ids: whether the collate wants the ids of the samples. Batches are an `Answer` then, too.
         reading: gives the reading from a position of an epoch on, for `expect`; None where the dataset
             does not want to know.
         seed_draws: whether to seed the process-wide generators before each sample. Then a dataset is read one
@@ -160,6 +108,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         reading: Callable[[int, int], Reading] | None = None,
         *,
         reports: bool = False,
+        tells_ids: bool = False,
         seed_draws: bool = False,
     ) -> None:
         self.dataset = dataset
@@ -167,6 +116,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         self._rank = rank
         self._skips = bad_samples == "skip"
         self._reports = reports
+        self._tells_ids = tells_ids
         self._reading = reading
         self._last: Request | None = None
         self._seeds_draws = seed_draws
@@ -181,10 +131,12 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         if self._seeds_draws:
             # What `collate_fn` draws belongs to the batch, and follows from its first draw.
             seed_generators(self._draws(request).draw(0), "batch")
-        if not (self._skips or self._reports or self._present is not None):
+        if not (self._skips or self._reports or self._tells_ids or self._present is not None):
             return samples
         report = Report(os.getpid(), self.dataset.stats) if self._reports else None
-        return Answer(samples, skipped, report, getattr(samples, "stand_in", None))
+        stand_in = getattr(samples, "stand_in", None)
+        there = np.delete(request.ids, [one.place for one in skipped]) if stand_in is None else [stand_in]
+        return Answer(samples, skipped, report, stand_in, np.asarray(there) if self._tells_ids else None)
 
     def __getitem__(self, index: int) -> Any:
         return self.dataset[index]
@@ -263,21 +215,6 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         set_epoch = getattr(self.dataset, "set_epoch", None)
         if callable(set_epoch):
             set_epoch(epoch)
-
-
-@final
-class AnswerCollate:
-    """Collates the samples of an answer, and leaves what comes with the batch beside it.
-
-    Args:
-        collate: makes a batch of a list of samples.
-    """
-
-    def __init__(self, collate: Callable[[Any], Any]) -> None:
-        self._collate = collate
-
-    def __call__(self, answer: Answer) -> Answer:
-        return replace(answer, batch=self._collate(answer.batch))
 
 
 def _left_out(request: Request, samples: Any) -> tuple[SkippedSample, ...]:

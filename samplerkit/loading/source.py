@@ -11,11 +11,12 @@ import torch
 import torch.utils.data
 
 from samplerkit.errors import ArgumentValueError
+from samplerkit.loading.answer import AnswerCollate
 from samplerkit.loading.delivery import Reading
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.identity import seed_of_draws
+from samplerkit.loading.pad_collate import PadCollate
 from samplerkit.loading.request import (
-    AnswerCollate,
     BadSamples,
     Request,
     RequestedDataset,
@@ -108,7 +109,7 @@ class Source:
         if opened is not None:
             self.release(opened)
         if self._dataloader is None:
-            self._dataloader = self._torch_loader()
+            self._dataloader = self._torch_loader(reading.epoch)
             if self._num_workers:
                 prepare_for_workers()
         self._requests.make = partial(_requests, reading, self._readings if run_ahead else None)
@@ -133,12 +134,15 @@ class Source:
         if opened is not None:
             opened.close()
 
-    def _torch_loader(self) -> torch.utils.data.DataLoader[Any]:
+    def _torch_loader(self, epoch: int) -> torch.utils.data.DataLoader[Any]:
         options = dict(self._options)
         dataset = self._run.dataset
         reports = self._num_workers > 0 and reports_stats(dataset)
-        if self._bad_samples == "skip" or reports or present_reader(dataset) is not None:
-            collate = options.get("collate_fn") or torch.utils.data.default_collate
+        collate: Any = options.get("collate_fn") or torch.utils.data.default_collate
+        pads = isinstance(collate, PadCollate)
+        if pads and (plan := self._run.plan(epoch)) is not None:
+            collate = collate.measured_by(plan.measure)
+        if self._bad_samples == "skip" or reports or pads or present_reader(dataset) is not None:
             options["collate_fn"] = AnswerCollate(collate)
         wants_to_know = callable(getattr(dataset, "expect", None))
         requested = RequestedDataset(
@@ -148,6 +152,7 @@ class Source:
             self._bad_samples,
             self._readings if wants_to_know else None,
             reports=reports,
+            tells_ids=pads,
             seed_draws=self._seed_draws,
         )
         return torch.utils.data.DataLoader(

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.loading.request import Answer
+from samplerkit.loading.answer import Answer
 
 BAD = {4, 7, 8}
 

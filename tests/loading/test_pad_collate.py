@@ -200,6 +200,68 @@ def test_a_plain_data_loader_pads_by_a_plan():
     assert {values.shape[1] for values, _ in loader} == {32, 64}
 
 
+def loader_of(dataset, **options):
+    options = {"batches": sk.BucketBatches([32, 64], [8, 4], lengths=LENGTHS), "tail": "split", **options}
+    options["collate_fn"] = sk.PadCollate("bucket" if options["batches"] else "longest")
+    return sk.Loader(dataset, sk.RandomSampler(seed=7), **options)
+
+
+def sequences(longer=(), ints=()):
+    dataset = [{"text": torch.ones(int(length)), "id": id} for id, length in enumerate(LENGTHS)]
+    for id in longer:
+        dataset[id]["text"] = torch.ones(99)
+    for id in ints:
+        dataset[id]["text"] = 1
+    return dataset
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_pads_by_its_own_plan(workers):
+    with loader_of(sequences(), num_workers=workers) as loader:
+        shapes, seen = set(), []
+        for batch in loader:
+            ids = batch["id"].tolist()
+            assert loader.ids(loader.step - 1).tolist() == ids
+            assert batch["text_mask"].sum(dim=1).tolist() == LENGTHS[ids].tolist()
+            shapes.add(batch["text"].shape[1])
+            seen += ids
+    assert shapes == {32, 64}
+    assert sorted(seen) == list(range(LENGTHS.size))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_names_the_samples_whose_lengths_lied(workers):
+    with (
+        loader_of(sequences(longer=[17]), num_workers=workers) as loader,
+        pytest.raises(sk.DatasetError, match=f"longer than was said, got {{17: '99, not {LENGTHS[17]}'"),
+    ):
+        list(loader)
+
+
+def test_ids_are_those_of_the_samples_that_are_there_where_others_were_skipped():
+    lacking = np.flatnonzero(LENGTHS < 10)[:6].tolist()
+
+    class Holes(list):
+        def __getitem__(self, index):
+            if index in lacking:
+                raise OSError("gone")
+            return super().__getitem__(index)
+
+    with (
+        loader_of(Holes(sequences(longer=[17])), bad_samples="skip") as loader,
+        pytest.raises(sk.DatasetError, match=f"longer than was said, got {{17: '99, not {LENGTHS[17]}'}}"),
+    ):
+        list(loader)
+
+
+def test_samples_of_another_structure_are_named_by_their_ids_without_batches_too():
+    with (
+        loader_of(sequences(ints=[17]), batches=None, tail="pad", batch_size=16) as loader,
+        pytest.raises(sk.DatasetError, match="sample 17, field text: must be a sequence"),
+    ):
+        list(loader)
+
+
 KEYED = sk.BucketBatches(None, 4, keys=[0, 1] * 200)
 BAD = {
     "pad_to": (lambda: sk.PadCollate("shortest"), sk.ArgumentValueError, "pad_to"),

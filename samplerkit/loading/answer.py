@@ -1,0 +1,85 @@
+"""What comes back from the workers: the samples of a batch, or the batch, and what comes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from samplerkit.loading.pad_collate import PadCollate
+from samplerkit.order.typing import Ids
+
+
+@dataclass(frozen=True)
+class SkippedSample:
+    """A sample that could not be read and was left out.
+
+    Args:
+        id: the sample.
+        epoch: the epoch.
+        place: its number in its batch.
+        error: what was raised, in words.
+        file: the file that lacks it, where the dataset itself leaves it out; the log has one line for each.
+    """
+
+    id: int
+    epoch: int
+    place: int
+    error: str
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The figures of a worker's dataset, up to a batch.
+
+    Args:
+        pid: the worker's process id.
+        stats: its dataset's `stats`.
+    """
+
+    pid: int
+    stats: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The samples of a batch, or the batch, and what comes with it.
+
+    Args:
+        batch: the samples, or what was made of them.
+        skipped: what was left out.
+        report: the figures of the worker's dataset, if it has any.
+        stand_in: the sample that the batch is made of, where all of its own were left out.
+        ids: of the samples, for a collate that names them; None once the batch is made.
+    """
+
+    batch: Any
+    skipped: tuple[SkippedSample, ...] = ()
+    report: Report | None = None
+    stand_in: int | None = None
+    ids: Ids | None = None
+
+    def pin_memory(self) -> Answer:
+        """Pins the batch: what torch's DataLoader asks of batches that are no tensors."""
+        pinned = pin_memory(self.batch)  # type: ignore[no-untyped-call]
+        return replace(self, batch=pinned)
+
+
+@final
+class AnswerCollate:
+    """Collates the samples of an answer, and leaves what comes with the batch beside it.
+
+    Args:
+        collate: makes a batch of a list of samples.
+    """
+
+    def __init__(self, collate: Callable[[Any], Any]) -> None:
+        self._collate = collate
+
+    def __call__(self, answer: Answer) -> Answer:
+        if isinstance(self._collate, PadCollate):
+            return replace(answer, batch=self._collate.collated(answer.batch, answer.ids), ids=None)
+        return replace(answer, batch=self._collate(answer.batch))
