@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import warnings
+from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
@@ -46,11 +47,12 @@ class Watch:
     def __init__(self) -> None:
         self._loads = 0
         self._since = 0.0
+        self._waited = 0.0
         self._computed = 0.0
         self._random: dict[str, Any] = {}
         self._drawn: list[str] = []
         self._probe: _Probe | None = None
-        self._probed = self._held = 0.0
+        self._probed = self._looked = self._held = 0.0
         self._is_judged = False
 
     def begin(self) -> None:
@@ -58,7 +60,7 @@ class Watch:
         if self._loads == 0 or (self._loads == 1 and self._drawn):
             self._random = _random_states()
         if self._loads == 1:
-            self._since, self._computed = time.perf_counter(), 0.0
+            self._since, self._waited, self._computed = time.perf_counter(), _waited(), 0.0
         elif self._loads > JUDGED_LOADS and not self._is_judged:
             self._probe = _Probe()
 
@@ -82,7 +84,9 @@ class Watch:
             if self._loads == 2 and self._drawn:
                 return (DRAWS_RANDOM.format(", ".join(self._drawn)),)
         if self._loads == JUDGED_LOADS + 1:
-            self._is_judged = self._computed < BUSY_SHARE * (time.perf_counter() - self._since)
+            # On a busy machine everything takes longer, but the thread computes no less.
+            waited = _waited() - self._waited
+            self._is_judged = self._computed < BUSY_SHARE * (time.perf_counter() - self._since - waited)
         return self._judge() if self._probe is not None else ()
 
     def _judge(self) -> tuple[str, ...]:
@@ -90,13 +94,14 @@ class Watch:
         # asks for the interpreter while a load runs, and sees how long that takes.
         probe, self._probe = self._probe, None
         if probe is not None:
-            held, taken = probe.stop()
+            held, looked, taken = probe.stop()
             self._held += held
+            self._looked += looked
             self._probed += taken
         if self._probed < PROBED_SECONDS:
             return ()
         self._is_judged = True
-        return (HOLDS_INTERPRETER,) if self._held >= HELD_SHARE * self._probed else ()
+        return (HOLDS_INTERPRETER,) if self._held > HELD_SHARE * self._looked else ()
 
 
 def warn_once(messages: tuple[str, ...], stacklevel: int) -> None:
@@ -120,27 +125,38 @@ class _Probe:
     """A thread that naps, and measures how much later than it asked it gets the interpreter back."""
 
     def __init__(self) -> None:
-        self._held = 0.0
+        self._held = self._looked = 0.0
         self._is_over = False
         self._started = time.perf_counter()
         self._thread = threading.Thread(target=self._run, name="samplerkit-probe", daemon=True)
         self._thread.start()
 
-    def stop(self) -> tuple[float, float]:
-        """Gives the seconds in which the interpreter was held, and all seconds."""
+    def stop(self) -> tuple[float, float, float]:
+        """Gives the seconds in which the interpreter was held, those that were looked at, and all seconds."""
         self._is_over = True
         self._thread.join()
-        return self._held, time.perf_counter() - self._started
+        return self._held, self._looked, time.perf_counter() - self._started
 
     def _run(self) -> None:
-        # Who holds the interpreter keeps it for this long at least; an operating system's delays are shorter.
+        # Who holds the interpreter keeps it for this long at least.
         interval = 0.9 * sys.getswitchinterval()
-        while not self._is_over:
-            asked = time.perf_counter()
+        while True:
+            asked, waited = time.perf_counter(), _waited()
             time.sleep(_NAP_SECONDS)
-            late = time.perf_counter() - asked - _NAP_SECONDS
-            if late >= interval:
-                self._held += late
+            took = max(0.0, time.perf_counter() - asked - (_waited() - waited))
+            if self._is_over:
+                return  # the load ended in between: who held the interpreter last is not known
+            self._looked += took
+            if took - _NAP_SECONDS >= interval:
+                self._held += took - _NAP_SECONDS
+
+
+def _waited() -> float:
+    """Seconds in which this thread was ready, but had no processor; 0 where the system does not tell."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 def _random_states() -> dict[str, Any]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,12 +38,12 @@ class Made(torch.utils.data.Dataset):
         return index
 
 
-def said(make, step=lambda: None, **options):
-    """What is said of two epochs."""
-    loader = DeviceLoader(torch.utils.data.DataLoader(Made(make), batch_size=1, **options), "cpu")
+def said(make, step=lambda: None, size=30, epochs=2, **options):
+    """What is said of some epochs."""
+    loader = DeviceLoader(torch.utils.data.DataLoader(Made(make, size), batch_size=1, **options), "cpu")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for _ in range(2):
+        for _ in range(epochs):
             for _ in loader:
                 step()
     found = [w for w in caught if issubclass(w.category, LoadingThreadWarning)]
@@ -47,8 +51,8 @@ def said(make, step=lambda: None, **options):
     return [str(w.message) for w in found]
 
 
-def in_python():
-    until = time.thread_time() + 0.015
+def in_python(seconds=0.015):
+    until = time.thread_time() + seconds
     while time.thread_time() < until:
         sum(range(100))
 
@@ -66,6 +70,28 @@ def test_a_load_in_pure_python_is_warned_of_once():
     (message,) = said(in_python, lambda: time.sleep(0.002))
     assert "takes the interpreter" in message
     assert "num_workers" in message
+
+
+@pytest.fixture
+def crowd():
+    """Lets four processes that never rest share one processor with this one."""
+    if not Path("/proc/thread-self/schedstat").exists():
+        pytest.skip("this system does not tell how long a thread waits for a processor")
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(processors)})  # of this thread, and of what it begins
+    others = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(4)]
+    yield
+    for other in others:
+        other.kill()
+        other.wait()
+    os.sched_setaffinity(0, processors)
+
+
+@pytest.mark.usefixtures("crowd")
+def test_what_is_said_of_a_load_does_not_depend_on_how_busy_the_machine_is():
+    assert said(lambda: time.sleep(0.005), size=14, epochs=1) == []
+    (message,) = said(lambda: in_python(0.008), size=14, epochs=1)
+    assert "takes the interpreter" in message
 
 
 FREE = {
