@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.compat.torch.any_sampler import distributed
 
 
 class Columns:
@@ -217,6 +218,7 @@ CASES = [
     # seconds
     (lambda: sk.RemoteOptions(timeout=10**400), RuntimeError, "timeout"),
     (lambda: sk.RemoteOptions(retry_seconds=float("nan")), RuntimeError, "retry_seconds"),
+    (lambda: distributed(range(3), agreement_seconds="10"), TypeError, "agreement_seconds"),
 ]
 
 

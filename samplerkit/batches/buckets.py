@@ -87,6 +87,7 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
     before = np.append(0, np.cumsum(histogram.counts))
     values = histogram.values
     sizes = budget.sizes(values)
+    # The longest come first, and so those of which not even one fits into a batch.
     first = int(np.count_nonzero(sizes == 0))
     starts, uppers, chosen = [], [], []
     if first and long == "alone":
@@ -97,7 +98,9 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
         sizes = budget.sizes(values)
         first = 0
     padded = budget.padded(values).tolist()
+    # `bisect` wants what ascends.
     down, sums = [-length for length in padded], before.tolist()
+    # With "drop" those above the budget are in no bucket: the first one begins behind them.
     at = first
     while at < values.size:
         upper, size = padded[at], int(sizes[at])

@@ -71,12 +71,13 @@ def chosen_set(sampler: Sampler, dataset: Any) -> ChosenSet | None:
     """
     if sampler.chain_algorithm != ALGORITHM:
         return None
+    # From the dataset outwards: first what only lists samples, whose list is the set.
     links = sampler._links()[::-1]
     listed = 0
     while listed < len(links) and isinstance(links[listed], SequentialSampler | SubsetSampler):
         listed += 1
     if listed == len(links):
-        return None
+        return None  # nothing shuffles above the list, so it is an order and not a set
     chosen = (
         _listed(links[listed - 1].undealt_order(dataset)) if listed else ChosenSet(len(Layout.of(dataset)))
     )
@@ -84,12 +85,14 @@ def chosen_set(sampler: Sampler, dataset: Any) -> ChosenSet | None:
         if chosen is None:
             return None
         if isinstance(link, SubsetRandomSampler) and depth == listed:
+            # It shuffles what it lists, so it may stand where the list ends: what is read is still a set.
             places = checked_ids(link.indices[: link.num_samples or None], chosen.size, type(link).__name__)
             chosen = _listed(places if chosen.ids is None else chosen.ids[places])
         elif not _reads_all(link, dataset if depth == 0 else chosen.size, is_root=depth == len(links) - 1):
             return None
     if chosen is None or not shuffles(sampler):
         return None
+    # Sorted: one set has one plan, in whichever order it was listed.
     return chosen if chosen.ids is None else ChosenSet(chosen.size, np.sort(chosen.ids))
 
 

@@ -201,6 +201,8 @@ class ClassPlan(BatchPlan):
         return drawn
 
     def _batches_of(self, place: int) -> list[int]:
+        # The way of `samples` backwards: from a member to its part of a pass over the class, from there to
+        # the round in which that part is due, and to the batch of the round in which the class has a seat.
         number = int(np.searchsorted(self._starts, place, side="right")) - 1
         count = int(self._counts[number])
         parts = count // self._each

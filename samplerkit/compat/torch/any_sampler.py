@@ -105,7 +105,7 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
             arguments.optional_integer("num_replicas", num_replicas),
             arguments.optional_integer("rank", rank),
         )
-        self._agreement_seconds: Final = agreement_seconds
+        self._agreement_seconds: Final = arguments.number("agreement_seconds", agreement_seconds, "seconds")
         self._noted = Drawn(-1, 0, "")
 
     @once
