@@ -78,7 +78,7 @@ def check(
 
 def _in_the_config(finding: Finding, config: Config, job: World | None) -> Finding:
     """Says where in the config stands what was refused when the order was made."""
-    if finding.code == "refused":
+    if finding.code in ("refused", "lengths-do-not-fit", "sample-above-budget"):
         try:
             config.check_order(world=job)
         except ConfigError as error:

@@ -26,6 +26,7 @@ import samplerkit as sk
 from samplerkit.inspect import check
 from samplerkit.inspect.doctor.finding import CODES
 from samplerkit.storage.files.dataset import FileDataset
+from tests.inspect import unweighted_loss, weighted_loss
 
 ROWS = range(1000)
 FOUR = sk.World(4, 1)
@@ -190,6 +191,17 @@ def by_class(*links, **options):
     return ours(links[0], world=sk.World(1, 0), **options)
 
 
+TOKENS = [1 + number * 7 % 30 for number in range(1000)]
+
+
+def tokens(budget=240, **more):
+    return sk.TokenBatches(budget, **{"lengths": TOKENS, "pool": 4, **more})
+
+
+def in_batches(recipe, rows=ROWS, sampler=None, **more):
+    return sk.Loader(rows, sampler or sk.RandomSampler(seed=7), batches=recipe, world=FOUR, **more)
+
+
 PLANTED = {
     "two distributed samplers, one over the other's ids": (
         "double-sharding",
@@ -332,6 +344,52 @@ PLANTED = {
         "one-class-batches",
         lambda: by_class(sk.PKSampler(50, shuffle=True, labels=CLASSES)),
     ),
+    "lengths of another dataset": ("lengths-do-not-fit", lambda: in_batches(tokens(lengths=TOKENS[:-1]))),
+    "lengths that are negative": ("lengths-do-not-fit", lambda: in_batches(tokens(lengths=[-1] * 1000))),
+    "a file of lengths that is not there": (
+        "lengths-do-not-fit",
+        lambda: in_batches(tokens(lengths="no.npy")),
+    ),
+    "keys of another dataset": (
+        "lengths-do-not-fit",
+        lambda: in_batches(sk.BucketBatches(None, 4, keys=[1] * 7)),
+    ),
+    "a sample above the budget": ("sample-above-budget", lambda: in_batches(tokens(20))),
+    "a sample above the last boundary": (
+        "sample-above-budget",
+        lambda: in_batches(sk.BucketBatches([10, 20], 4, lengths=TOKENS)),
+    ),
+    "boundaries that nothing reaches": (
+        "boundaries-unreached",
+        lambda: in_batches(sk.BucketBatches([10, 20, 30, 300, 3000], 4, lengths=TOKENS)),
+    ),
+    "one bucket for all": (
+        "padding-wasted",
+        lambda: in_batches(sk.BucketBatches([30], 16, lengths=TOKENS)),
+    ),
+    "five abreast on four ranks": ("abreast-does-not-fit", lambda: in_batches(tokens(abreast=5))),
+    "two abreast on four ranks": ("abreast-does-not-fit", lambda: in_batches(tokens(abreast=2))),
+    "long samples that are dropped": (
+        "samples-left-out",
+        lambda: in_batches(tokens(25, long="drop", waste=0.5)),
+    ),
+    "two batches for four ranks": (
+        "fewer-batches-than-ranks",
+        lambda: in_batches(tokens(240, lengths=[4] * 100), range(100)),
+    ),
+    "the same, dropped": (
+        "fewer-batches-than-ranks",
+        lambda: in_batches(tokens(240, lengths=[4] * 100), range(100), tail="drop"),
+    ),
+    "a loop that takes the mean of means": ("loss-ignores-tokens", lambda: unweighted_loss.loader),
+    "batches that one rank may have more of": (
+        "uneven-steps",
+        lambda: in_batches(tokens(lengths=TOKENS[:998]), range(998), tail="ragged"),
+    ),
+    "an evaluation whose last batch comes twice": (
+        "padded-evaluation",
+        lambda: in_batches(tokens(lengths=TOKENS[:950]), range(950), sk.SequentialSampler()),
+    ),
     "FILES over a dataset without files": ("refused", lambda: ours(sk.RandomSampler(shuffle="files"))),
 }
 
@@ -358,6 +416,22 @@ def test_at_least_one_mistake_is_planted_for_every_code_but_the_one_that_needs_a
 
 
 HEALTHY = {
+    "batches of a budget": (FOUR, lambda: in_batches(tokens())),
+    "batches of a budget, eight abreast": (FOUR, lambda: in_batches(tokens(abreast=8))),
+    "batches in windows": (FOUR, lambda: in_batches(tokens(window=500))),
+    "batches with boundaries": (
+        FOUR,
+        lambda: in_batches(sk.BucketBatches([6, 12, 20, 30], [32, 16, 8, 8], lengths=TOKENS)),
+    ),
+    "batches by class": (
+        FOUR,
+        lambda: in_batches(sk.ClassBatches(2, 4, labels=[n % 5 for n in range(1000)])),
+    ),
+    "an evaluation in batches that are split": (
+        FOUR,
+        lambda: in_batches(tokens(lengths=TOKENS[:998]), range(998), sk.SequentialSampler(), tail="split"),
+    ),
+    "a loop that divides by the tokens of all ranks": (FOUR, lambda: weighted_loss.loader),
     "one process that shuffles": (sk.World(), lambda: DataLoader(ROWS, 8, shuffle=True, num_workers=2)),
     "one process that evaluates": (sk.World(), lambda: DataLoader(range(1001), 8)),
     "torch's distributed sampler in its second epoch": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch.utils.data
 from samplerkit.errors import ArgumentTypeError, SamplerkitError
 from samplerkit.inspect.doctor import (
     agreement,
+    batches,
     classes,
     epochs,
     files,
@@ -63,6 +65,12 @@ RULES_ON_ORDERS: tuple[Rule, ...] = (
     classes.one_class_batches,
     files.files_read_again,
     remote.costly_remote,
+    batches.boundaries_unreached,
+    batches.padding_wasted,
+    batches.abreast_does_not_fit,
+    batches.samples_left_out,
+    batches.fewer_batches_than_ranks,
+    batches.loss_ignores_tokens,
 )
 """The rules that need the order, or how long it is."""
 
@@ -110,6 +118,7 @@ count them twice
         raise ArgumentTypeError("world", "must be a World or None", world)
     epoch = None if epoch is None else arguments.epoch(epoch)
     made: list[Finding] = []
+    unweighted = False
     try:
         if _is_function(loader):
             first, second = _called_twice(loader)
@@ -117,11 +126,15 @@ count them twice
             where = "when the function is called a second time"
             made += agreement.disagreement(appearance(one), appearance(other), where)
             saves_state = saves_state or resume.saves_a_sampler(loader)
+            unweighted = batches.ignores_tokens(loader)
             loader = first
         patient = Patient.of(loader_of(loader, world), world, epoch, saves_state=saves_state)
-        # All other rules ask how many samples there are.
+        patient = replace(patient, ignores_tokens=unweighted)
+        # All other rules ask how many samples there are, and in which batches.
         if uncounted := tuple(remote.lengths_not_told(patient)):
             return uncounted
+        if unmade := tuple(batches.no_plan(patient)):
+            return (*made, *unmade)
         made += [finding for rule in RULES for finding in rule(patient)]
         # An order that takes minutes and gigabytes to make is not made to look at its tail.
         if patient.view is None or not any(finding.code == "materialises" for finding in made):

@@ -55,6 +55,7 @@ class Patient:
         view: the run, where the sampler is samplerkit's.
         epoch: the epoch at which training is; None if that was not told.
         saves_state: whether the state of the sampler is saved and loaded.
+        ignores_tokens: whether the loop trains, and never asks how many tokens all ranks hold.
     """
 
     loader: Any
@@ -66,6 +67,7 @@ class Patient:
     view: RunView | None
     epoch: int | None = None
     saves_state: bool = False
+    ignores_tokens: bool = False
 
     @classmethod
     def of(

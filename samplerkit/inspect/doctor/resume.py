@@ -6,7 +6,7 @@ import dis
 import inspect
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch.utils.data
@@ -18,19 +18,24 @@ from samplerkit.loading.torch_sampler import TorchSampler
 
 def saves_a_sampler(make: Callable[[], Any]) -> bool:
     """Whether the module of a function asks a sampler for its state, as in `sampler.state_dict()`."""
-    module = inspect.getmodule(make)
+    whole = module_code(inspect.getmodule(make))
+    return whole is not None and any(_asks_a_sampler(code) for code in codes_in(whole))
+
+
+def module_code(module: ModuleType | None) -> CodeType | None:
+    """Compiles the source of a module; None where there is none."""
     try:
-        whole = compile(inspect.getsource(module), "", "exec") if module is not None else None
+        return None if module is None else compile(inspect.getsource(module), "", "exec")
     except (OSError, TypeError, SyntaxError, ValueError):
-        return False
-    return whole is not None and any(_asks_a_sampler(code) for code in _codes(whole))
+        return None
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Gives a code object and all inside of it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _codes(constant)
+            yield from codes_in(constant)
 
 
 def _asks_a_sampler(code: CodeType) -> bool:

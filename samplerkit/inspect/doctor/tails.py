@@ -16,7 +16,8 @@ def padded_evaluation(patient: Patient) -> Iterator[Finding]:
     """An evaluation in order, of which some samples come twice."""
     if patient.view is not None:
         pads, who = _pads(patient.view), f"tail={patient.view.tail!r}"
-        mend = "say tail='ragged', or leave out what the mask loader.pads(loader.step - 1) marks"
+        other = "ragged" if patient.view.recipe is None else "split"
+        mend = f"say tail={other!r}, or leave out what the mask loader.pads(loader.step - 1) marks"
         if not patient.is_ours:
             who, mend = "TorchSampler", "use DistributedSampler(offset=0) as its recipe, which pads nothing"
         if not patient.is_evaluation:
@@ -38,7 +39,7 @@ def padded_evaluation(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             "padded-evaluation",
             "warning",
-            f"{who} repeats {pads} sample{'s' if pads > 1 else ''}, so that all ranks get the same number: "
+            f"{who} repeats {_counted(patient, pads)}, so that all ranks get the same number: "
             "metrics over all ranks count them twice",
             mend,
         )
@@ -70,16 +71,19 @@ def uneven_steps(patient: Patient) -> Iterator[Finding]:
     first = view.reading(view.epoch).delivery
     steps = sorted({first.steps(rank) for rank in (*ranks, first.rotation, first.rotation - 1)})
     if len(steps) > 1:
+        others = "tail='pad'" if view.recipe is None else "tail='pad', 'split'"
         yield Finding(
             "uneven-steps",
             "warning",
             f"some ranks have {steps[0]} steps and others {steps[-1]}: a collective in the last one hangs",
-            "say tail='pad' or tail='drop' for training, or use DDP's join()",
+            f"say {others} or tail='drop' for training, or use DDP's join()",
         )
 
 
 def drops_everything(patient: Patient) -> Iterator[Finding]:
     """An epoch without a batch."""
+    if patient.view is not None and patient.view.recipe is not None:
+        return  # `fewer_batches_than_ranks` says so
     if patient.steps() == 0 and (_read_by_a_rank(patient) or 0) > 0:
         yield Finding(
             "drops-everything",
@@ -123,4 +127,12 @@ def _read_by_a_rank(patient: Patient) -> int | None:
 
 
 def _pads(view: RunView) -> int:
-    return -len(view.run.undealt(view.epoch)) % view.num_ranks if view.tail == "pad" else 0
+    plan = view.run.plan(view.epoch)
+    units = len(view.run.undealt(view.epoch)) if plan is None else len(plan)
+    return -units % view.num_ranks if view.tail == "pad" else 0
+
+
+def _counted(patient: Patient, pads: int) -> str:
+    is_of_batches = patient.view is not None and patient.view.recipe is not None
+    one, more = ("batch", "batches") if is_of_batches else ("sample", "samples")
+    return f"{pads} {one if pads == 1 else more}"

@@ -1,0 +1,87 @@
+"""The commands on a config with batches of unlike samples: each speaks of them, and none fails."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.config.config import load_config
+from tests.cli.test_storage_commands import cache_home, command
+
+__all__ = ["cache_home"]
+
+RECIPES = {
+    "tokens": "{kind: tokens, max_tokens: 90, lengths: lengths.npy}",
+    "windows": "{kind: tokens, max_tokens: 90, lengths: lengths.npy, window: 64}",
+    "boundaries": "{kind: bucket, boundaries: [10, 20, 30], batch_size: [9, 4, 3], lengths: lengths.npy}",
+    "keys": "{kind: bucket, boundaries: null, batch_size: 4, keys: keys.npy}",
+    "classes": "{kind: classes, num_class: 2, num_val: 3, labels: keys.npy}",
+}
+
+
+@pytest.fixture(params=RECIPES.values(), ids=RECIPES.keys())
+def config(request, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("lengths.npy", 1 + np.arange(300) * 7 % 30)
+    np.save("keys.npy", np.arange(300) % 5)
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        "dataset: {kind: layout, sizes: [100, 200]}\nsampler: {kind: random, seed: 7}\n"
+        f"batches: {request.param}\nloader: {{tail: split}}\n"
+    )
+    return path
+
+
+def test_each_command_speaks_of_batches(config, tmp_path, monkeypatch, capsys):
+    def said(*arguments, code=0):
+        assert command(monkeypatch, *arguments) == code
+        return capsys.readouterr().out
+
+    ranks = ("--world", 3)
+    read = load_config(config)
+    loaders = [read.make_loader(range(300), sk.World(3, rank)) for rank in range(3)]
+    plan = loaders[0].plan
+    assert said("validate", config) == f"{config}: valid\n"
+    text = said("plan", config, *ranks)
+    assert f"batches    {len(plan):,}, " in text
+    assert "recipe     " in text
+    planned = json.loads(said("plan", config, *ranks, "--json"))
+    assert planned["batches"]["batches"] == len(plan)
+    assert planned["recommendation"] is None
+    assert planned["steps"] == len(loaders[0])
+    batch = list(loaders[1])[1].tolist()
+    at = json.loads(said("at", config, *ranks, "--epoch", 0, "--step", 1, "--rank", 1, "--json"))
+    assert (at["ids"], at["batch"]["numbers"]) == (batch, [4])
+    assert at["batch"]["step_tokens"] == loaders[0].tokens(1)
+    assert "batch    4\n" in said("at", config, *ranks, "--epoch", 0, "--step", 1, "--rank", 1)
+    when = json.loads(said("when", config, *ranks, "--sample", batch[0], "--json"))
+    times = when["epochs"][0]["occurrences"]
+    assert (1, 1, 0, 4) in {(time["rank"], time["step"], time["place"], time["position"]) for time in times}
+    assert "place   batch   note" in said("when", config, *ranks, "--sample", batch[0])
+    (tmp_path / "state.json").write_text(json.dumps(loaders[2].state_dict(step=2)))
+    state = said("state", tmp_path / "state.json", "--config", config, *ranks)
+    assert "unit        batches" in state
+    assert "batches (version 1): recipe batches-1: " in " ".join(state.split())
+    assert "whole, and fits the config" in state
+    rest = json.loads(
+        said("at", config, *ranks, "--state", "state.json", "--epoch", 0, "--step", 0, "--json")
+    )
+    assert rest["batch"]["numbers"] == [6]
+    assert "Traceback" not in said("check", config, "--world", 1)
+
+
+def test_a_state_of_other_batches_does_not_fit(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "dataset: {kind: size, size: 60}\nsampler: {kind: random}\n"
+        "batches: {kind: tokens, max_tokens: %d, lengths: %s}\n"
+    )
+    (tmp_path / "run.yaml").write_text(text % (90, [5] * 60))
+    (tmp_path / "other.yaml").write_text(text % (60, [5] * 60))
+    saved = load_config("run.yaml").make_loader(range(60), sk.World(1, 0)).state_dict(step=1)
+    (tmp_path / "state.json").write_text(json.dumps(saved))
+    assert command(monkeypatch, "state", "state.json", "--config", "other.yaml", "--world", 1) == 1
+    assert "state: recipe: is another one in the saved state" in capsys.readouterr().err
