@@ -217,7 +217,7 @@ def found_lengths(given: Any, dataset: Any, size: int, kept: KeptArrays | None =
     return lengths
 
 
-_SAVE = "write it by numpy.save(path, lengths), lengths an array of integers"
+_SAVE = "write it by samplerkit lengths, or numpy.save(path, lengths), lengths an array of integers"
 
 
 @final

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import pickle
 import re
@@ -193,6 +194,26 @@ def newer(**fields):
     return {"samplerkit": "loader", **body, "checksum": _checksum(body)}
 
 
+def planned(folder, **more):
+    """The first batch of a config whose file lies in a folder."""
+    (folder / "run.yaml").write_text(
+        f"dataset: {{kind: size, size: {SIZE}}}\nsampler: {{kind: random}}\n"
+        f"batches: {json.dumps({'kind': 'tokens', 'max_tokens': 8, **more})}\n"
+    )
+    sk.load_config(folder / "run.yaml").check_order()
+
+
+def other_lengths(folder):
+    """What one function left behind, and another one finds."""
+    with pytest.raises(sk.ArgumentTypeError):
+        sk.compute_lengths(["a"] * 300 + [7], letters, folder / "lengths.npy")
+    sk.compute_lengths(["a"] * 300 + [7], len, folder / "lengths.npy")
+
+
+def letters(text):
+    return len(text) if isinstance(text, str) else None
+
+
 MINE = {
     "state: dataset": lambda _: loader(41).load_state_dict(saved()),
     "state: sampler": lambda _: loader(sampler=sk.SequentialSampler()).load_state_dict(
@@ -230,6 +251,12 @@ MINE = {
     "positions_of": lambda _: sk.RandomSampler(replacement=True).order(2**27).positions_of(0),
     "sampler.sed": lambda _: config(sampler={"kind": "random", "sed": 7}),
     "min_quality": lambda _: config(sampler={"kind": "sequential"}, min_quality=0.9),
+    "loader.batch_size": lambda _: config(
+        sampler={"kind": "random"}, batches={"kind": "tokens", "max_tokens": 8}, loader={"batch_size": 4}
+    ),
+    "batches.lengths": lambda folder: planned(folder, lengths="no.npy"),
+    "batches.max_tokens": lambda folder: planned(folder, lengths=[9] * SIZE),
+    "state: ...: function": other_lengths,
     "...: has": changed_file,
     "...: claims": cut_array,
     "...: truncated": cut_shard,
