@@ -1,4 +1,5 @@
-"""Whether the tests of plans would notice: bugs in cuts, groups, windows, lengths and recipes.
+"""Whether the tests of plans would notice: bugs in cuts, groups, windows, lengths and recipes,
+and in what a loader deals of them.
 
 Run it with `pytest -m campaign tests/campaigns/test_planted_batch_bugs.py`. The golden plans would notice
 most of them too; here it is the laws and promises that must.
@@ -17,6 +18,8 @@ LAWS = "tests/batches/test_laws.py"
 RECIPES = "tests/batches/test_recipes.py"
 LENGTHS = "tests/batches/test_lengths.py"
 PADDING = "tests/loading/test_pad_collate.py"
+DEALT = "tests/loading/test_batches.py"
+EXACTLY_ONCE = "tests/loading/test_batches_exactly_once.py"
 
 BUGS = [
     Bug(
@@ -116,6 +119,77 @@ BUGS = [
         "[one.place for one in skipped]",
         "[]",
         PADDING,
+    ),
+    Bug(
+        "a pad of a batch is taken for samples",
+        "BatchUnits.samples",
+        "again * self.num_draws",
+        "again * 0",
+        DEALT,
+    ),
+    Bug("split keeps what is left as it is", "Reading._read", 'self.delivery.tail != "split"', "True", DEALT),
+    Bug(
+        "each rank gets the first part of what was split",
+        "Reading._read",
+        "parts[self.delivery.seat(rank)]",
+        "parts[0]",
+        EXACTLY_ONCE,
+    ),
+    Bug(
+        "abreast is what the ranks are now",
+        "RunBatches.restored",
+        'new._abreast = saved["abreast"]',
+        "pass",
+        DEALT,
+    ),
+    Bug(
+        "the window of a state is not used",
+        "RunBatches.restored",
+        '(epoch, (saved["window"][0], saved["window"][1]))',
+        "(epoch, (0, 0))",
+        DEALT,
+    ),
+    Bug(
+        "the window of a state stands in all epochs",
+        "RunBatches.plan",
+        "self._known[1] if epoch == self._known[0] else (0, 0)",
+        "self._known[1]",
+        DEALT,
+    ),
+    Bug(
+        "dropping is decided by one rank",
+        "Delivery.is_of_the_job",
+        "self.global_batch - 1",
+        "seat",
+        EXACTLY_ONCE,
+    ),
+    Bug(
+        "tokens are those of this rank",
+        "Reading.tokens",
+        "range(self.delivery.num_shards)",
+        "[self.shard]",
+        DEALT,
+    ),
+    Bug(
+        "a thousand batches are looked up before the first",
+        "BatchUnits",
+        "1 << 20",
+        "1",
+        f"{DEALT}::test_the_first_batches_are_looked_up_alone",
+    ),
+    Bug(
+        "a state of other lengths is taken",
+        "RunBatches.restored",
+        '("recipe", "lengths")',
+        '("recipe",)',
+        DEALT,
+    ),
+    Bug(
+        "a length is asked for where the next step would do",
+        "Delivery.is_over_after",
+        "not self.is_of_the_job(steps)",
+        "steps >= self.job_steps",
+        DEALT,
     ),
 ]
 

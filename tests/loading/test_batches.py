@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
+from samplerkit.batches.static import StaticPlan
 from samplerkit.batches.windows import WindowPlan
+from samplerkit.loading.agreement import Agreement
+from samplerkit.loading.state import _checksum
 
 SIZE = 300
 LENGTHS = np.clip(np.random.default_rng(0).lognormal(3, 1, SIZE), 2, 120).astype(np.int64)
@@ -187,6 +193,145 @@ def test_a_resume_looks_at_one_window(monkeypatch):
     run.load_state_dict(state)
     assert [index for index, _ in next(iter(run))] == expected
     assert set(looked) == {state["sections"]["batches"]["window"][0]}
+
+
+def changed(state, **section):
+    """The state with other values in its section of batches, and a checksum that fits."""
+    saved = {**state["sections"]["batches"], **section}
+    saved = {name: value for name, value in saved.items() if value is not Ellipsis}
+    body = {**state, "sections": {"batches": saved}}
+    del body["checksum"], body["samplerkit"]
+    return {"samplerkit": "loader", **body, "checksum": _checksum(body)}
+
+
+DAMAGED = {
+    "no recipe": ({"recipe": ...}, "batches"),
+    "an unknown name": ({"edits": []}, "batches"),
+    "a recipe that is no text": ({"recipe": 3}, "recipe"),
+    "another rule": ({"recipe": "batches-0: TokenBatches(max_tokens=240, window=64)"}, "recipe"),
+    "lengths that are no digest": ({"lengths": [3]}, "lengths"),
+    "other lengths": ({"lengths": "0123456789abcdef"}, "lengths"),
+    "no batches abreast": ({"abreast": 0}, "abreast"),
+    "a bool abreast": ({"abreast": True}, "abreast"),
+    "too many abreast": ({"abreast": 1 << 40}, "abreast"),
+    "a window that is no pair": ({"window": [3]}, "window"),
+    "a negative window": ({"window": [-1, 0]}, "window"),
+    "a window of text": ({"window": ["1", "2"]}, "window"),
+    "no window": ({"window": None}, "window"),
+    "another window": ({"window": [1, 3]}, "window"),
+    "a window behind the position": ({"window": [4, 4000]}, "window"),
+    "a window behind the end": ({"window": [99, 0]}, "window"),
+    "a newer version": ({"version": 2}, "batches"),
+}
+
+
+@pytest.mark.parametrize(("section", "field"), DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_section_is_refused_by_field_and_the_run_is_as_it_was(section, field):
+    run = loader("partial", 2, 1)
+    state = run.state_dict(step=run.steps_left - 3)
+    before = json.dumps(run.state_dict())
+    with pytest.raises(sk.StateError) as caught:
+        run.load_state_dict(changed(state, **section))
+    assert caught.value.field == field
+    assert json.dumps(run.state_dict()) == before
+    run.load_state_dict(changed(state))
+    assert run.state_dict() == state
+
+
+@pytest.mark.parametrize("kind", ["global", "partial"])
+def test_a_position_outside_of_the_plan_is_refused(kind):
+    run = loader(kind)
+    for position in (-1, len(run.plan) + 1, 10**12):
+        state = {**run.state_dict(step=0), "position": position}
+        with pytest.raises(sk.StateError) as caught:
+            run.load_state_dict(changed(state))
+        assert caught.value.field in ("position", "window")
+
+
+def test_a_state_of_batches_without_its_section_is_refused():
+    body = {**loader().state_dict(step=1), "sections": {}}
+    del body["checksum"], body["samplerkit"]
+    with pytest.raises(sk.StateError) as caught:
+        loader().load_state_dict({"samplerkit": "loader", **body, "checksum": _checksum(body)})
+    assert caught.value.field == "sections"
+
+
+def test_a_state_goes_on_in_the_next_epoch_from_its_beginning():
+    run = loader("partial", 2, 1)
+    run.load_state_dict(run.state_dict(step=run.steps_left - 2))
+    whole = loader("partial", 2, 1)
+    whole.set_epoch(1)
+    assert len(read(run)) == 2
+    assert read(run) == read(whole)
+
+
+def test_the_first_batches_are_looked_up_alone(monkeypatch):
+    asked = []
+    samples = StaticPlan.samples
+    monkeypatch.setattr(
+        StaticPlan, "samples", lambda plan, numbers: asked.append(numbers.size) or samples(plan, numbers)
+    )
+    batches = iter(loader(dataset=range(SIZE)))
+    for _ in range(9):
+        next(batches)
+    assert asked == [1, 2, 4, 8]
+
+
+def test_ranks_that_make_other_batches_are_told():
+    identities = []
+    for recipe in (RECIPE, sk.TokenBatches(241, lengths=LENGTHS)):
+        run = loader(batches=recipe, ranks=2)
+        identities.append(run.state_dict())
+    store, told = torch.distributed.HashStore(), []
+
+    def rank(number):
+        try:
+            Agreement(store, number, 2).require(identities[number], 20)
+        except sk.DisagreementError as error:
+            told.append(str(error))
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
+    [thread.start() for thread in threads]
+    [thread.join(30) for thread in threads]
+    assert len(told) == 2
+    assert all("max_tokens=241" in message for message in told)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", ["global", "windows"])
+def test_torchdata_resumes_batches_exactly(kind, workers):
+    make, recipe = SAMPLERS[kind]
+
+    def stateful():
+        sampler = sk.TorchSampler(make(), range(SIZE), sk.World(3, 1))
+        batches = sk.TorchBatchSampler(sampler, batches=recipe, tail="split")
+        return StatefulDataLoader(range(SIZE), batch_sampler=batches, num_workers=workers)
+
+    whole = [batch.tolist() for batch in stateful()]
+    first = stateful()
+    batches = iter(first)
+    received = [next(batches).tolist() for _ in range(4)]
+    state = json.loads(json.dumps(first.state_dict())) if not workers else first.state_dict()
+    resumed = stateful()
+    resumed.load_state_dict(state)
+    assert received + [batch.tolist() for batch in resumed] == whole
+
+
+def test_a_sampler_counts_samples_or_batches_and_never_both():
+    sampler = sk.TorchSampler(sk.RandomSampler(), range(SIZE), sk.World(3, 1))
+    next(iter(sampler))
+    with pytest.raises(sk.ArgumentValueError, match="has begun"):
+        sk.TorchBatchSampler(sampler, batches=RECIPE)
+    sampler = sk.TorchSampler(sk.RandomSampler(), range(SIZE), sk.World(3, 1))
+    samples = sampler.state_dict()
+    batches = sk.TorchBatchSampler(sampler, batches=RECIPE, drop_last=True)
+    assert batches.state_dict()["tail"] == "drop"
+    with pytest.raises(sk.StateError) as caught:
+        batches.load_state_dict({**samples})
+    assert caught.value.field in ("tail", "unit")
+    for ask in (sampler.__len__, lambda: sampler.order, lambda: next(iter(sampler))):
+        with pytest.raises(sk.CompositionError):
+            ask()
 
 
 @pytest.mark.parametrize(
