@@ -103,6 +103,13 @@ BUGS = [
         "tests/loading/test_endings.py",
     ),
     Bug(
+        "a thread is started when the interpreter ends",
+        "Watched.close",
+        "sys.is_finalizing()",
+        "False",
+        "tests/loading/test_endings.py",
+    ),
+    Bug(
         "a lock that a signal left behind is waited for",
         "Watched.close",
         "self._was_interrupted and not self._locks_are_free()",

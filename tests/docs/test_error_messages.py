@@ -37,6 +37,11 @@ def saved(step=0, **options):
     return loader(**options).state_dict(step=step)
 
 
+def of_tokens(budget):
+    recipe = sk.TokenBatches(budget, lengths=[4] * SIZE)
+    return loader(batch_size=None, batches=recipe)
+
+
 def chain(world):
     parent = sk.SequentialSampler()
     parent.add_child(sk.DistributedSampler())
@@ -225,7 +230,9 @@ MINE = {
     "state: checksum": lambda _: loader().load_state_dict({**saved(), "position": 8}),
     "state: schema": lambda _: loader().load_state_dict({**saved(), "schema": 99}),
     "state: ledger": lambda _: loader().load_state_dict(newer(sections={"ledger": {"version": 1}})),
-    "state: unit": lambda _: loader().load_state_dict(newer(unit="tokens")),
+    "state: unit: is not": lambda _: loader().load_state_dict(newer(unit="tokens")),
+    "state: unit: is another": lambda _: of_tokens(12).load_state_dict(saved()),
+    "state: recipe": lambda _: of_tokens(12).load_state_dict(of_tokens(16).state_dict()),
     "state: state: is not": lambda _: loader().load_state_dict({"loader": saved()}),
     "state: position": lambda _: loader(20).load_state_dict(saved(step=9), allow={"dataset"}),
     "state: state: cannot": lambda _: in_the_loop(),

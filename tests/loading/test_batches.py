@@ -135,6 +135,15 @@ def test_a_state_of_other_batches_is_refused_by_field(other, field):
     assert run.state_dict()["position"] == 0
 
 
+def test_abreast_is_fixed_by_the_first_start_whatever_it_was():
+    first = loader(ranks=4, batches=sk.TokenBatches(240, lengths=LENGTHS, abreast=8))
+    resumed = loader(ranks=3, batches=sk.TokenBatches(240, lengths=LENGTHS))
+    resumed.load_state_dict(first.state_dict(step=5))
+    assert resumed.plan.abreast == 8
+    assert resumed.ids(0).tolist() == first.plan[20].tolist()
+    assert loader(ranks=3).plan.abreast == 3
+
+
 def test_tokens_of_all_ranks_are_known_to_each():
     runs = [loader("windows", 3, rank, tail="split") for rank in range(3)]
     for step in range(runs[0].steps_left):
