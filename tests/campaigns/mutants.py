@@ -205,10 +205,11 @@ def run(folder: Path, seed: int, count: int, parallel: int, *, whole: bool) -> N
 
 def report(folder: Path, seed: int) -> None:
     """Prints the share that was caught, and what lives."""
-    equivalent = {(line["file"], line["shown"]): line["why"] for line in json.loads(EQUIVALENT.read_text())}
+    # By function and text, so that a file may be moved; `file` says where it stands today.
+    equivalent = {(line["function"], line["shown"]) for line in json.loads(EQUIVALENT.read_text())}
     lines = _lines(folder / f"mutants-{seed}.jsonl")
     alive = [line for line in lines if not line["caught"]]
-    same = [line for line in alive if (line["place"].partition(":")[0], line["shown"]) in equivalent]
+    same = [line for line in alive if (line["place"].partition(" ")[2], line["shown"]) in equivalent]
     rest = [line for line in alive if line not in same]
     counted = len(lines) - len(same)
     caught = counted - len(rest)

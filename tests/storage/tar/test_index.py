@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import pickle
 import subprocess
@@ -231,3 +232,27 @@ def test_offsets_beyond_4_gib_are_right(tmp_path):
     assert dataset.keys() == ["a", "b"]
     assert dataset[1]["cls"] == b"2"
     assert int(dataset._view.source.catalogue.arrays["size"][0]) == hole
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz"])
+@pytest.mark.parametrize("change", ["longer", "shorter", "written again"])
+def test_an_archive_that_changes_while_its_index_is_made_is_an_error(tmp_path, monkeypatch, name, change):
+    path = write(tmp_path / "plain.tar", jpeg_tiles()).rename(tmp_path / name)
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    scan = index_module.scan
+
+    def scanned(descriptor, archive, size):
+        found = scan(descriptor, archive, size)
+        with Path(f"/proc/self/fd/{descriptor}").resolve().open("r+b") as file:  # a gzip archive's copy
+            file.truncate({"longer": size + 512, "shorter": size - 512, "written again": size}[change])
+            os.utime(file.fileno(), ns=(1, 1))
+        return found
+
+    monkeypatch.setattr(index_module, "scan", scanned)
+    dataset = TarDataset(path, cache=tmp_path / "cache")
+    if name.endswith(".gz") and change == "written again":
+        assert len(dataset) > 0  # of a copy, which belongs to its cache, the size is looked at
+        return
+    with pytest.raises(sk.DatasetError, match="was changed while it was in use"):
+        len(dataset)
