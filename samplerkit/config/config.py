@@ -16,7 +16,7 @@ import torch.utils.data
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.config.batches import check_plan, read_batches, require_one_size
 from samplerkit.config.datasets import DATASETS, placed
-from samplerkit.config.folder import Folder, folder_of, text_at, text_of
+from samplerkit.config.folder import Folder, text_and_folder
 from samplerkit.config.loader import LoaderOptions, read_loader
 from samplerkit.config.mistakes import require_mapping, unknown_key
 from samplerkit.config.private import public
@@ -35,7 +35,7 @@ from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.urls import is_remote, shown
+from samplerkit.storage.urls import shown
 
 _SECTIONS = ("dataset", "sampler", "loader", "batches", SECTION)
 _EXAMPLE = f"sampler: {SAMPLERS.example}"
@@ -174,15 +174,14 @@ class Config:
         return self._figures(drawn, world, self.loader.batch_size)
 
     def check_order(self, dataset: Any = None, world: World | None = None) -> None:
-        """Makes the order once, from the sizes of files, and for `pk` from labels; then the first batches.
+        """Makes the order once, from the sizes of files, and for `pk` from labels; then a first batch.
 
         Args:
             dataset: as for `check_quality`.
             world: likewise.
 
         Raises:
-            ConfigError: the sampler, or the recipe for batches, does not go with the dataset; the place is
-                the whole path of the key.
+            ConfigError: sampler or batches do not go with the dataset; the place is the path of the key.
 
         Example:
             >>> load_config({"sampler": {"kind": "weighted_random", "weights": [1, 2]}}).check_order([0])
@@ -255,10 +254,7 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_qua
         raise ConfigError("config", "must be a path or a mapping", public("config", source))
     if isinstance(source, str) and ("\n" in source or (": " in source and not Path(source).exists())):
         raise ConfigError("config", "is text and no path", mend="text goes to Config.from_yaml")
-    if isinstance(source, str) and is_remote(source):
-        return _read(text_at(source), source, folder_of(source), check_quality)
-    path = Path(source)
-    return _read(text_of(path), str(path), path.parent, check_quality)
+    return _read(*text_and_folder(source), check_quality)
 
 
 def _read(text: str, name: str, folder: Folder, check_quality: bool) -> Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,21 @@ def text_of(path: Path) -> str:
             raise
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError("config", f"cannot be read ({reason})"[:120], str(path)) from None
+
+
+def text_and_folder(source: str | os.PathLike[str]) -> tuple[str, str, Folder]:
+    """Reads a config of this machine, or at a URL.
+
+    Returns:
+        The text, what the file is called, and the folder from which its relative paths start.
+
+    Raises:
+        ConfigError: it cannot be read, or is no UTF-8 text.
+    """
+    if isinstance(source, str) and is_remote(source):
+        return text_at(source), source, folder_of(source)
+    path = Path(source)
+    return text_of(path), str(path), path.parent
 
 
 def array_at(path: str) -> np.ndarray[Any, Any]:

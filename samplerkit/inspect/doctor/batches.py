@@ -114,7 +114,7 @@ def samples_left_out(patient: Patient) -> Iterator[Finding]:
     if plan.dropped > MOST_LEFT_OUT * size:
         yield Finding(
             "samples-left-out",
-            "warning",
+            "warning" if len(plan) else "error",
             f"{plan.dropped} of {size} samples are left out of an epoch by long and short",
             'raise max_tokens, say long="truncate" or "alone", or short="merge"',
         )
@@ -129,7 +129,7 @@ def fewer_batches_than_ranks(patient: Patient) -> Iterator[Finding]:
     yield Finding(
         "fewer-batches-than-ranks",
         "error" if view.tail == "drop" else "warning",
-        f"an epoch has {len(plan)} batches for {view.num_ranks} ranks, and tail is {view.tail!r}",
+        f"batches in an epoch: {len(plan)}, fewer than the {view.num_ranks} ranks, with tail={view.tail!r}",
         "make batches smaller, use fewer ranks, or say tail='split'",
     )
 
