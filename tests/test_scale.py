@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
+import numpy as np
 import pytest
 
 import samplerkit as sk
@@ -77,9 +78,9 @@ def test_gaps_are_lost_and_overlaps_repeated(intervals, expected):
 def test_a_deal_that_is_wrong_for_one_rank_is_noticed_in_a_window(monkeypatch):
     reading = loader_of(job_of("partial"), 7, 3)._reading
     assert len(read_window(reading, 11)) == 28
-    right = Delivery.positions
+    right = Delivery.dealt
     monkeypatch.setattr(
-        Delivery, "positions", lambda self, shard, step: right(self, shard, step) + (shard == 6)
+        Delivery, "dealt", lambda self, shard, step: np.asarray(right(self, shard, step)) + (shard == 6)
     )
     with pytest.raises(AssertionError, match="positions"):
         read_window(reading, 11)

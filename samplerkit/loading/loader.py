@@ -126,9 +126,8 @@ class Loader(CountsSteps):
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
         goes_on = arguments.choice("after_break", after_break, get_args(AfterBreak)) == "continue"
         skips: Any = arguments.choice("bad_samples", bad_samples, get_args(BadSamples))
-        self._make_stage: MakeStage | None = None
-        if device is not None:
-            self._make_stage = partial(DeviceStage, device=checked_device(device))
+        stage = None if device is None else partial(DeviceStage, device=checked_device(device))
+        self._make_stage: MakeStage | None = stage
         self._agreement_seconds = agreement_seconds
         self._readings = Readings(self._run, self.batch_size or 1, self.tail)
         self._source: Final = Source(

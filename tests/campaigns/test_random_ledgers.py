@@ -13,6 +13,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from samplerkit.loading.delivery import Delivery, Reading
@@ -57,14 +58,14 @@ def test_the_first_of_the_random_jobs_lose_and_repeat_nothing():
     assert first_failed(range(20)) is None
 
 
-RIGHT_PADS, RIGHT_POSITIONS = Reading.pads, Delivery.positions
+RIGHT_PADS, RIGHT_DEALT = Reading.pads, Delivery.dealt
 
 WRONG = {
     "pads are taken for samples": (Reading, "pads", lambda reading, step: RIGHT_PADS(reading, step) & False),
     "a step is shifted": (
         Delivery,
-        "positions",
-        lambda delivery, shard, step: RIGHT_POSITIONS(delivery, shard, step) + (step == 1),
+        "dealt",
+        lambda delivery, shard, step: np.asarray(RIGHT_DEALT(delivery, shard, step)) + (step == 1),
     ),
     "a rank counts its own samples": (
         Delivery,
