@@ -219,6 +219,7 @@ CASES = [
     (lambda: sk.RemoteOptions(timeout=10**400), RuntimeError, "timeout"),
     (lambda: sk.RemoteOptions(retry_seconds=float("nan")), RuntimeError, "retry_seconds"),
     (lambda: distributed(range(3), agreement_seconds="10"), TypeError, "agreement_seconds"),
+    (lambda: sk.Loader(range(3), batch_size=1, agreement_seconds="10"), TypeError, "agreement_seconds"),
 ]
 
 

@@ -36,7 +36,9 @@ class ChosenSet:
 
 
 def seed_of(sampler: Sampler) -> int:
-    """Gives the seed of a chain: the outermost one, or 0 where there is none.
+    """Gives the seed of a chain, from which batches and draws of samples take theirs: the outermost, or 0.
+
+    A sampler of the user's may have a `seed` that is none; it counts for nothing here.
 
     Example:
         >>> import samplerkit as sk

@@ -194,8 +194,7 @@ def _quality(figure: Callable[..., Figure], view: RunView, global_batch: int) ->
 def _in_words(recipe: Sampler) -> str:
     """Names the samplers of a chain, outermost first, with the arguments that are not as by default."""
     links: list[str] = []
-    link: Sampler | None = recipe
-    while link is not None:
+    for link in recipe._links():
         defaults = inspect.signature(type(link).__init__).parameters
         said = [
             f"{name}={_short(value)}"
@@ -203,7 +202,6 @@ def _in_words(recipe: Sampler) -> str:
             if name in defaults and _differs(value, defaults[name].default)
         ]
         links.append(f"{type(link).__name__}({', '.join(said)})")
-        link = link.get_child()
     return " <- ".join(links)
 
 

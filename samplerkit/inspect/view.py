@@ -181,10 +181,7 @@ def loader_of(source: Any, world: World | None) -> Any:
 
 def dealer_of(sampler: Sampler) -> Sampler | None:
     """Finds the outermost distributed sampler of a chain."""
-    link: Sampler | None = sampler
-    while link is not None and link.deal is None:
-        link = link.get_child()
-    return link
+    return next((link for link in sampler._links() if link.deal is not None), None)
 
 
 def _is_config(source: Any) -> bool:

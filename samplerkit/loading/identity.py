@@ -99,10 +99,8 @@ def describe_looks(sampler: Sampler, dataset: Any) -> str:
         '; label <2 values, ef49507f3bbec7e2>'
     """
     found: dict[str, Any] = {}
-    link: Sampler | None = sampler
-    while link is not None:
+    for link in sampler._links():
         found |= link.looks_at(dataset)
-        link = link.get_child()
     return "".join(f"{BEHIND}{name} {_described(value)}" for name, value in found.items())
 
 
@@ -120,9 +118,8 @@ def describe_chain(sampler: Sampler, *, names_shard: bool = False) -> str:
         'SubsetSampler(indices=<2 values, 16e6e107c027f8e4>, num_samples=null)'
     """
     links: list[str] = []
-    link: Sampler | None = sampler
     has_dealt = False
-    while link is not None:
+    for link in sampler._links():
         is_root, is_dealer = not links, link.deal is not None and not has_dealt
         has_dealt = has_dealt or is_dealer
         arguments = link.arguments()
@@ -134,7 +131,6 @@ def describe_chain(sampler: Sampler, *, names_shard: bool = False) -> str:
             if name not in _LEFT_OUT and not (is_root and name in _OF_THE_JOB)
         )
         links.append(f"{_class_name(type(link))}({shown})")
-        link = link.get_child()
     description = " <- ".join(links)
     if len(description) <= LONGEST_DESCRIPTION:
         return description
@@ -143,27 +139,7 @@ def describe_chain(sampler: Sampler, *, names_shard: bool = False) -> str:
 
 def seeds_of(sampler: Sampler) -> list[int]:
     """Gives the seeds along a chain, outermost first."""
-    seeds = []
-    link: Sampler | None = sampler
-    while link is not None:
-        if hasattr(link, "seed"):
-            seeds.append(link.seed)
-        link = link.get_child()
-    return seeds
-
-
-def seed_of_draws(sampler: Sampler) -> int:
-    """Gives the seed from which the randomness of samples is made: the outermost of the chain, or 0.
-
-    A sampler of the user's may have a `seed` that is none; it counts for nothing here.
-
-    Example:
-        >>> import samplerkit as sk
-        >>> seed_of_draws(sk.RandomSampler(seed=7)), seed_of_draws(sk.SequentialSampler())
-        (7, 0)
-    """
-    numbers = (seed for seed in seeds_of(sampler) if isinstance(seed, int | np.integer))
-    return next((int(seed) for seed in numbers if 0 <= seed < 2**64), 0)
+    return [link.seed for link in sampler._links() if hasattr(link, "seed")]
 
 
 def _class_name(kind: type) -> str:

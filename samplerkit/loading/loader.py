@@ -128,7 +128,7 @@ class Loader(CountsSteps):
         skips: Any = arguments.choice("bad_samples", bad_samples, get_args(BadSamples))
         stage = None if device is None else partial(DeviceStage, device=checked_device(device))
         self._make_stage: MakeStage | None = stage
-        self._agreement_seconds = agreement_seconds
+        self._agreement_seconds = arguments.number("agreement_seconds", agreement_seconds, "seconds")
         self._readings = Readings(self._run, self.batch_size or 1, self.tail)
         self._source: Final = Source(
             self._run,

@@ -10,11 +10,11 @@ from typing import Any, Protocol, final
 import torch
 import torch.utils.data
 
+from samplerkit.batches.chosen import seed_of
 from samplerkit.errors import ArgumentValueError
 from samplerkit.loading.answer import AnswerCollate
 from samplerkit.loading.delivery import Reading
 from samplerkit.loading.generators import kept_generators
-from samplerkit.loading.identity import seed_of_draws
 from samplerkit.loading.pad_collate import PadCollate
 from samplerkit.loading.request import (
     BadSamples,
@@ -147,7 +147,7 @@ class Source:
         wants_to_know = callable(getattr(dataset, "expect", None))
         requested = RequestedDataset(
             dataset,
-            seed_of_draws(self._run.recipe),
+            seed_of(self._run.recipe),
             self._run.world.shard_id,
             self._bad_samples,
             self._readings if wants_to_know else None,
