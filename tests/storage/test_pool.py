@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from samplerkit.storage.threads import Pool, Stop
+from samplerkit.storage.threads import Pool, Stop, in_threads
 
 MOST = 4
 
@@ -32,3 +32,9 @@ def test_threads_that_wait_are_used_again_and_others_begin_for_what_they_cannot_
         stop.set()
         pool.end()
     assert names() == []
+
+
+def test_where_all_is_done_no_thread_is_left():
+    for _ in range(20):
+        assert dict(in_threads(abs, range(-9, 0), MOST, "pool-of-a-test")) == {n: -n for n in range(-9, 0)}
+        assert names() == []
