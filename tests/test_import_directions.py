@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -130,16 +131,28 @@ def is_allowed(module: str, target: str) -> bool:
     return below in allowed or any(name and below.startswith(f"{name}.") for name in allowed)
 
 
+@cache
+def tree_of(text: str) -> ast.Module:
+    """The syntax of a file: each planted import leaves all other files as they are."""
+    return ast.parse(text)
+
+
+@cache
+def nodes_of(text: str) -> list[ast.AST]:
+    """All nodes of a file."""
+    return list(ast.walk(tree_of(text)))
+
+
 def violations(modules: Mapping[str, str]) -> set[tuple[str, str]]:
     """Finds the pairs of a module and what it must not import, or not there."""
     found = set()
     for module, text in modules.items():
-        tree = ast.parse(text)
+        tree = tree_of(text)
         top = set(tree.body)
         if not module:
             # The door: type checkers see imports here, and at run time the table of `names` answers.
             top |= {node for block in tree.body if isinstance(block, ast.If) for node in block.body}
-        for node in ast.walk(tree):
+        for node in nodes_of(text):
             for target in imported(node, module, modules):
                 if not is_allowed(module, target):
                     found.add((module, target))
@@ -157,7 +170,7 @@ def cycle(modules: Mapping[str, str]) -> list[str]:
     for module, text in modules.items():
         targets = {
             target.removeprefix("samplerkit.")
-            for node in ast.walk(ast.parse(text))
+            for node in nodes_of(text)
             for target in imported(node, module, modules)
             if target.startswith("samplerkit.")
         }
@@ -178,7 +191,7 @@ def upwards(modules: Mapping[str, str]) -> set[tuple[str, str]]:
     return {
         (module, target)
         for module, text in modules.items()
-        for node in ast.walk(ast.parse(text))
+        for node in nodes_of(text)
         for target in imported(node, module, modules)
         for room, above in STORAGE_ROOMS.items()
         if module.startswith(f"storage.{room}.")
@@ -203,7 +216,7 @@ def test_every_room_has_a_rule():
 def test_every_late_import_is_still_there_and_has_a_reason():
     texts = sources()
     for (module, target), reason in LATE_IMPORTS.items():
-        nodes = list(ast.walk(ast.parse(texts[module])))
+        nodes = nodes_of(texts[module])
         assert target in {name for node in nodes for name in (*imported(node, module, texts), *late(node))}
         assert len(reason) > 20
 
