@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from samplerkit.errors import OutOfDatasetError
-from samplerkit.loading.units import BatchUnits, SampleUnits, StepSamples
+from samplerkit.loading.units import BatchUnits, SampleUnits, StepSamples, as_array
 from samplerkit.order.typing import Ids
 
 Tail = Literal["pad", "drop", "ragged", "split"]
@@ -138,8 +138,7 @@ class Delivery:
         Returns:
             int64 array of shape (samples,), at most `batch_size`; those from N on are pads.
         """
-        dealt = self.dealt(shard, step)
-        return np.arange(dealt.start, dealt.stop, dealt.step) if isinstance(dealt, range) else dealt
+        return as_array(self.dealt(shard, step))
 
     def dealt(self, shard: int, step: int) -> range | Ids:
         """Gives the same positions, as a range where they lie at even distances."""
@@ -219,7 +218,8 @@ class Reading:
         Raises:
             OutOfDatasetError: there is no such step.
         """
-        return self._samples_of(step).ids
+        self._require(step)
+        return self._read([(self.shard, step)])[0].ids
 
     def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Tells which samples of a step are pads, that repeat another one to fill the batch."""
@@ -234,8 +234,10 @@ class Reading:
         Raises:
             OutOfDatasetError: there is no such step.
         """
-        draws = self._samples_of(step).draws
-        return np.arange(draws.start, draws.stop, draws.step) if isinstance(draws, range) else draws
+        self._require(step)
+        if self._is_split(step):
+            return as_array(self._read([(self.shard, step)])[0].draws)
+        return as_array(self.units.draws(self.delivery.dealt(self.shard, step)))
 
     def tokens(self, step: int) -> int:
         """Gives the tokens of all ranks in a step, pads included; of samples without lengths, their number.
@@ -273,18 +275,17 @@ class Reading:
             at_once = max(1, min(2 * at_once, EVALUATED_AT_ONCE // size))
             first = steps[-1] + stride
 
-    def _samples_of(self, step: int) -> StepSamples:
-        self._require(step)
-        return self._read([(self.shard, step)])[0]
-
     def _require(self, step: int) -> None:
         if not self.has(step):
             raise OutOfDatasetError("step", f"must be in [0, {self.steps})", step)
 
+    def _is_split(self, step: int) -> bool:
+        return self.delivery.tail == "split" and not self.delivery.is_whole(step)
+
     def _read(self, dealt: Sequence[tuple[int, int]]) -> list[StepSamples]:
         """Gives what ranks read in steps, those of the last step last."""
         last = dealt[-1][1]
-        if self.delivery.tail != "split" or self.delivery.is_whole(last):
+        if not self._is_split(last):
             return self.units.samples([self.delivery.dealt(*one) for one in dealt])
         before = [one for one in dealt if one[1] < last]
         read = self._read(before) if before else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -27,6 +27,11 @@ class StepSamples(NamedTuple):
 
     ids: Ids
     draws: range | Ids
+
+
+def as_array(units: range | Ids) -> Ids:
+    """Gives numbers that may be told as a range as an array."""
+    return np.arange(units.start, units.stop, units.step) if isinstance(units, range) else units
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +61,14 @@ class SampleUnits:
         Args:
             dealt: the numbers of the units of each step.
         """
-        arrays = [np.arange(u.start, u.stop, u.step) if isinstance(u, range) else u for u in dealt]
-        ids = self.order.ids_at(np.concatenate(arrays) % max(1, len(self)))
-        parts = np.split(ids, np.cumsum([units.size for units in arrays])[:-1])
-        return [StepSamples(*one) for one in zip(parts, dealt, strict=True)]
+        numbers = np.concatenate([as_array(units) for units in dealt])
+        ids = self.order.ids_at(numbers % max(1, len(self)))
+        edges = accumulate(map(len, dealt), initial=0)
+        return [StepSamples(ids[a:b], units) for (a, b), units in zip(pairwise(edges), dealt, strict=True)]
+
+    def draws(self, units: range | Ids) -> range | Ids:
+        """Gives the draws of what is read in one step: no id is computed for them."""
+        return units
 
     def parts(self, first: int, count: int) -> list[StepSamples]:
         """Refuses: a sample has no parts."""
@@ -110,6 +119,10 @@ class BatchUnits:
         found = self.plan.samples(numbers)
         draws = found.positions + np.repeat(again * self.num_draws, np.diff(found.edges))
         return [StepSamples(found.ids[a:b], draws[a:b]) for a, b in pairwise(found.edges.tolist())]
+
+    def draws(self, units: range | Ids) -> range | Ids:
+        """Gives the draws of what is read in one step."""
+        return self.samples([units])[0].draws
 
     def parts(self, first: int, count: int) -> list[StepSamples]:
         """Makes smaller batches of all those from a number on.

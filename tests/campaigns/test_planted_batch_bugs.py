@@ -127,7 +127,13 @@ BUGS = [
         "again * 0",
         DEALT,
     ),
-    Bug("split keeps what is left as it is", "Reading._read", 'self.delivery.tail != "split"', "True", DEALT),
+    Bug(
+        "split keeps what is left as it is",
+        "Reading._is_split",
+        'self.delivery.tail == "split"',
+        "False",
+        DEALT,
+    ),
     Bug(
         "each rank gets the first part of what was split",
         "Reading._read",
