@@ -16,6 +16,7 @@ from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order.algebra import groups
 from samplerkit.order.keys import Key
+from samplerkit.order.once import once
 from samplerkit.order.order import Located, Order
 from samplerkit.order.typing import Ids
 
@@ -121,7 +122,7 @@ class WindowPlan(BatchPlan):
                 break
         return self._limited(self._last(self._before)[1])
 
-    @property
+    @once
     def dropped(self) -> int:
         placed = sum(int(self._window(window).edges[-1]) for window in range(self._windows))
         return len(self.order) - placed

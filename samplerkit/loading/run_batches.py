@@ -94,6 +94,8 @@ class RunBatches:
             )
         new = RunBatches(self.recipe, self._sampler, self._dataset)
         new._abreast = saved["abreast"]
+        if here["abreast"] == saved["abreast"]:
+            new._plans = self._plans  # made by the same, so that lengths are not counted a second time
         if (saved["window"] is None) != (here["window"] is None):
             raise StateError("window", _OTHER, saved["window"], here["window"], mend=_MEND)
         if saved["window"] is not None:

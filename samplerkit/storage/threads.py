@@ -226,11 +226,10 @@ def in_threads(
     try:
         for number, result in pool.each(lambda item, _: work(item), wanted):
             yield wanted[number], result
-        stop.set()
-        pool.end()  # all have nothing more to do: whoever counts threads afterwards finds none
     finally:
         stop.set()
         pool.wake()
+    pool.end()  # all have nothing more to do: whoever counts threads afterwards finds none
 
 
 def bounded(call: Callable[[], Result], seconds: float, stop: Stop) -> Result:
