@@ -12,8 +12,8 @@ import numpy as np
 
 from samplerkit.batches.measure import Measure
 from samplerkit.errors import OutOfDatasetError
-from samplerkit.order.arguments import LARGEST, integer, integers
-from samplerkit.order.order import Located
+from samplerkit.order.arguments import integer, integers
+from samplerkit.order.order import Located, sought
 from samplerkit.order.typing import Ids
 
 _BATCHES_AT_ONCE = 1024
@@ -114,7 +114,7 @@ class BatchPlan(ABC):
             ArgumentTypeError: the number is no integer.
             OutOfDatasetError: there is no such batch.
         """
-        return self.samples(self._numbers(integer("index", number)).reshape(1)).ids
+        return self._samples_of(integer("index", number)).ids
 
     @final
     def __iter__(self) -> Iterator[Ids]:
@@ -138,7 +138,7 @@ class BatchPlan(ABC):
             ArgumentTypeError: a number is no integer.
             OutOfDatasetError: there is no such batch.
         """
-        found = self.samples(self._numbers(numbers).reshape(-1))
+        found = self._samples_of(numbers)
         return [found.ids[a:b] for a, b in pairwise(found.edges.tolist())]
 
     @final
@@ -149,7 +149,7 @@ class BatchPlan(ABC):
             ArgumentTypeError: the number is no integer.
             OutOfDatasetError: there is no such batch.
         """
-        return self.samples(self._numbers(integer("index", number)).reshape(1)).positions
+        return self._samples_of(integer("index", number)).positions
 
     @final
     def shape(self, number: int, *, of_bucket: bool = False) -> tuple[Any, ...]:
@@ -173,13 +173,13 @@ class BatchPlan(ABC):
 
         Where there are no lengths, the number of samples. Arguments and errors are those of `batches`.
         """
-        found = self.samples(self._numbers(numbers).reshape(-1))
+        found = self._samples_of(numbers)
         return _sums(self.measure.tokens(found.ids), found.edges)
 
     @final
     def padded_tokens(self, numbers: Any) -> Ids:
         """Gives the number of tokens in each of some batches, padding counted: samples times the longest."""
-        found = self.samples(self._numbers(numbers).reshape(-1))
+        found = self._samples_of(numbers)
         return self.measure.padded_tokens(found.ids, found.edges)
 
     @overload
@@ -201,15 +201,7 @@ class BatchPlan(ABC):
         Raises:
             ArgumentTypeError: an id is no integer.
         """
-        wanted = integers("ids", ids)
-        flat = wanted.reshape(-1)
-        if flat.dtype == object:
-            flat = np.clip(flat, -1, LARGEST)
-        which, numbers = self.locate(flat.astype(np.int64))
-        sequence = np.lexsort((numbers, which))
-        if wanted.ndim == 0:
-            return numbers[sequence]
-        return which[sequence], numbers[sequence]
+        return sought(ids, self.locate)
 
     @final
     def efficiency(self) -> float:
@@ -226,19 +218,17 @@ class BatchPlan(ABC):
             padded += int(self.measure.padded_tokens(found.ids, found.edges).sum())
         return real / padded if padded else 1.0
 
-    def _numbers(self, numbers: Any) -> Ids:
-        """Checks numbers of batches; negative ones count from the end, for which the length is needed."""
-        found = integers("index", numbers)
-        if not found.size:
-            return found.astype(np.int64)
-        low, high = int(found.min()), int(found.max())
-        if low < 0 or not self.has(high):
+    def _samples_of(self, numbers: Any) -> BatchSamples:
+        """Looks up what a user names; negative numbers count from the end, for which the length is needed."""
+        found = integers("index", numbers).reshape(-1)
+        low, high = int(found.min(initial=0)), int(found.max(initial=-1))
+        if low < 0 or (found.size and not self.has(high)):
             count = len(self)
             if low < -count or high >= count:
                 wrong = low if low < -count else high
                 raise OutOfDatasetError("index", f"outside of a plan of {count} batches", wrong)
-            return np.where(found < 0, found + count, found).astype(np.int64)
-        return found.astype(np.int64)
+            found = np.where(found < 0, found + count, found)
+        return self.samples(found.astype(np.int64))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.measure}, abreast={self.abreast})"

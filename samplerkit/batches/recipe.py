@@ -24,6 +24,7 @@ from samplerkit.order.keys import Key
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import RunConstants
+from samplerkit.samplers.links import class_name
 
 RULE: Final = "batches-1"
 """The versioned id of how plans are made. A change of any plan is a new id, and the old one stays."""
@@ -124,10 +125,7 @@ class BatchRecipe(ABC):
     def words(self) -> str:
         """The recipe in words, with the version of its rule and without lengths: what a state says of it."""
         shown = ", ".join(f"{name}={_word(value)}" for name, value in self.arguments().items())
-        kind = type(self)
-        is_ours = kind.__module__.startswith("samplerkit.")
-        name = kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"
-        words = f"{RULE}: {name}({shown})"
+        words = f"{RULE}: {class_name(type(self))}({shown})"
         return words if len(words) <= _LONGEST_WORDS else f"{words[:120]}... {_digest(words.encode())}"
 
     @final

@@ -11,6 +11,7 @@ import numpy as np
 
 from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.links import class_name
 
 DIGEST_BYTES = 8
 FINGERPRINT_DIGITS = 12
@@ -130,7 +131,7 @@ def describe_chain(sampler: Sampler, *, names_shard: bool = False) -> str:
             for name, value in arguments.items()
             if name not in _LEFT_OUT and not (is_root and name in _OF_THE_JOB)
         )
-        links.append(f"{_class_name(type(link))}({shown})")
+        links.append(f"{class_name(type(link))}({shown})")
     description = " <- ".join(links)
     if len(description) <= LONGEST_DESCRIPTION:
         return description
@@ -142,11 +143,6 @@ def seeds_of(sampler: Sampler) -> list[int]:
     return [link.seed for link in sampler._links() if hasattr(link, "seed")]
 
 
-def _class_name(kind: type) -> str:
-    is_ours = kind.__module__.startswith("samplerkit.")
-    return kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"
-
-
 def _described(value: Any) -> str:
     if isinstance(value, list | tuple | range) and value and isinstance(value[0], int):
         value = np.asarray(value)
@@ -156,7 +152,7 @@ def _described(value: Any) -> str:
     try:
         return json.dumps(value, sort_keys=True)
     except TypeError:
-        return f"<{_class_name(type(value))}>"
+        return f"<{class_name(type(value))}>"
 
 
 def _portable(array: np.ndarray[Any, Any]) -> bytes:

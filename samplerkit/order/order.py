@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, final, overload
 
 import numpy as np
@@ -158,16 +158,7 @@ class Order(ABC):
             >>> order.positions_of(4), order.positions_of([2, 3, 4])
             (array([0, 2]), (array([0, 2, 2]), array([1, 0, 2])))
         """
-        wanted = integers("ids", ids)
-        flat = wanted.reshape(-1)
-        if flat.dtype == object:
-            # Integers that no dtype holds: they occur nowhere, like those just outside.
-            flat = np.clip(flat, -1, LARGEST)
-        which, positions = self.locate(flat.astype(np.int64))
-        sequence = np.lexsort((positions, which))
-        if wanted.ndim == 0:
-            return positions[sequence]
-        return which[sequence], positions[sequence]
+        return sought(ids, self.locate)
 
     @final
     def __contains__(self, id: object) -> bool:
@@ -255,3 +246,28 @@ def _part(length: int, index: slice) -> range:
         raise ArgumentTypeError("index", "must be a slice of integers", index) from None
     except ValueError:
         raise ArgumentValueError("index", "must have a step other than 0", index) from None
+
+
+def sought(ids: Any, locate: Callable[[Ids], Located]) -> Ids | Located:
+    """Looks up what a user names: one id, or an array of them.
+
+    Args:
+        ids: what was given.
+        locate: finds all places of ids, as `Order.locate` does.
+
+    Returns:
+        For one id its places, ascending; for an array the pair (which, places), sorted by both.
+
+    Raises:
+        ArgumentTypeError: an id is no integer.
+    """
+    wanted = integers("ids", ids)
+    flat = wanted.reshape(-1)
+    if flat.dtype == object:
+        # Integers that no dtype holds: they occur nowhere, like those just outside.
+        flat = np.clip(flat, -1, LARGEST)
+    which, places = locate(flat.astype(np.int64))
+    sequence = np.lexsort((places, which))
+    if wanted.ndim == 0:
+        return places[sequence]
+    return which[sequence], places[sequence]

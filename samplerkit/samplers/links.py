@@ -49,6 +49,12 @@ class Linked:
         return _chained, (tuple(_without_child(link) for link in self._links()),)
 
 
+def class_name(kind: type) -> str:
+    """Names a class as states do: one of the user's with its module."""
+    is_ours = kind.__module__.startswith("samplerkit.")
+    return kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"
+
+
 def _without_child(link: Linked) -> Any:
     """Copies a link as `copy.copy` would, but for its child."""
     reduced: Any = object.__reduce_ex__(link, 4)

@@ -19,6 +19,7 @@ import numpy as np
 import samplerkit as sk
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import RULE
+from tests.order.golden_vectors import built
 
 FILE = Path(__file__).parents[1] / "data" / "golden_plans.json"
 
@@ -103,13 +104,7 @@ def planned(case: Case) -> BatchPlan:
         arguments.setdefault("lengths", lengths_of(len(dataset)))
     if "keys" in arguments:
         arguments["keys"] = np.array(arguments["keys"])
-    root: sk.Sampler | None = None
-    for link in case["chain"]:
-        parent: sk.Sampler = getattr(sk, link["sampler"])(**link["arguments"])
-        parent.add_child(root)
-        root = parent
-    assert root is not None
-    plan: BatchPlan = getattr(sk, case["recipe"])(**arguments).plan(root, dataset, case["epoch"])
+    plan: BatchPlan = getattr(sk, case["recipe"])(**arguments).plan(built(case), dataset, case["epoch"])
     return plan
 
 

@@ -10,11 +10,13 @@ import numpy as np
 
 from samplerkit.batches.bucket import BucketBatches
 from samplerkit.batches.classes import ClassBatches
+from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.batches import batch_figures
 from samplerkit.inspect.doctor.finding import Finding
 from samplerkit.inspect.doctor.patient import Patient
 from samplerkit.inspect.doctor.resume import codes_in, module_code
+from samplerkit.inspect.view import RunView
 
 LEAST_EFFICIENCY = 0.7
 """Below it, more than 30 % of the padded tokens are padding."""
@@ -50,10 +52,15 @@ _CODES_OF_PLACES = {
 }
 
 
+def _planned(patient: Patient) -> tuple[RunView | None, BatchPlan | None]:
+    """Gives the run that is looked at and its plan, as far as there are any."""
+    view = patient.view
+    return view, None if view is None else view.run.plan(view.epoch)
+
+
 def boundaries_unreached(patient: Patient) -> Iterator[Finding]:
     """Boundaries between which no sample lies."""
-    view = patient.view
-    plan = None if view is None else view.run.plan(view.epoch)
+    view, plan = _planned(patient)
     if view is None or plan is None or not isinstance(view.recipe, BucketBatches):
         return
     lengths = plan.measure.lengths
@@ -89,8 +96,7 @@ def padding_wasted(patient: Patient) -> Iterator[Finding]:
 
 def abreast_does_not_fit(patient: Patient) -> Iterator[Finding]:
     """Steps that hold batches of two groups, which cost unlike."""
-    view = patient.view
-    plan = None if view is None else view.run.plan(view.epoch)
+    view, plan = _planned(patient)
     # Batches by class are all alike.
     if view is None or plan is None or isinstance(view.recipe, ClassBatches):
         return
@@ -106,8 +112,7 @@ def abreast_does_not_fit(patient: Patient) -> Iterator[Finding]:
 
 def samples_left_out(patient: Patient) -> Iterator[Finding]:
     """Samples that the policies of a recipe never read."""
-    view = patient.view
-    plan = None if view is None else view.run.plan(view.epoch)
+    view, plan = _planned(patient)
     if view is None or plan is None or not plan.dropped:
         return
     size = view.layout.num_samples
@@ -122,8 +127,7 @@ def samples_left_out(patient: Patient) -> Iterator[Finding]:
 
 def fewer_batches_than_ranks(patient: Patient) -> Iterator[Finding]:
     """An epoch in which some ranks have nothing of their own."""
-    view = patient.view
-    plan = None if view is None else view.run.plan(view.epoch)
+    view, plan = _planned(patient)
     if view is None or plan is None or not 0 < len(plan) < view.num_ranks:
         return
     yield Finding(
