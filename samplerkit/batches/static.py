@@ -13,7 +13,7 @@ from samplerkit.batches.members import SortedMembers
 from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.order.files import BlockShuffle
 from samplerkit.order.keys import Key
-from samplerkit.order.layout import interval_of
+from samplerkit.order.layout import interval_of, numbers_in
 from samplerkit.order.order import Located
 from samplerkit.order.typing import Ids
 
@@ -77,7 +77,7 @@ class StaticPlan(BatchPlan):
         begin, end = self._cuts.edges(self._groups.forward(numbers))
         sizes = end - begin
         edges = np.append(0, np.cumsum(sizes))
-        places = _joined(begin, sizes)
+        places = numbers_in(begin, sizes)
         return BatchSamples(self._ids_at(places, begin, end), places, edges)
 
     def _ids_at(self, places: Ids, begin: Ids, end: Ids) -> Ids:
@@ -86,7 +86,7 @@ class StaticPlan(BatchPlan):
             # In the order of places, batches of a bucket stand together, and are looked up together.
             by_place = np.argsort(begin, kind="stable")
             sizes = end - begin
-            at = _joined((np.cumsum(sizes) - sizes)[by_place], sizes[by_place])
+            at = numbers_in((np.cumsum(sizes) - sizes)[by_place], sizes[by_place])
             ids = np.empty(places.size, dtype=np.int64)
             ids[at] = self._members.at(self._shuffle.ids_at(places[at]) + self._first)
             return ids
@@ -112,9 +112,3 @@ class StaticPlan(BatchPlan):
         which, numbers = which[found[is_placed]], self._groups.backward(batches[is_placed])
         is_there = numbers < self._length
         return which[is_there], numbers[is_there]
-
-
-def _joined(begins: Ids, sizes: Ids) -> Ids:
-    """Gives the numbers of several runs, one run after another."""
-    ends = np.cumsum(sizes)
-    return np.repeat(begins - ends + sizes, sizes) + np.arange(int(ends[-1]) if ends.size else 0)

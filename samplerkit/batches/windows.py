@@ -16,6 +16,7 @@ from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order.algebra import groups
 from samplerkit.order.keys import Key
+from samplerkit.order.layout import numbers_in
 from samplerkit.order.once import once
 from samplerkit.order.order import Located, Order
 from samplerkit.order.typing import Ids
@@ -158,8 +159,7 @@ class WindowPlan(BatchPlan):
         for cut, mine, begins in taken:
             # The samples of the batch at one place of `numbers` and those of the next one follow one another.
             count = sizes[mine]
-            within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-            target, source = np.repeat(edges[mine], count) + within, np.repeat(begins, count) + within
+            target, source = numbers_in(edges[mine], count), numbers_in(begins, count)
             ids[target], positions[target] = cut.ids[source], cut.positions[source]
         return BatchSamples(ids, positions, edges)
 

@@ -158,6 +158,24 @@ def interval_of(starts: Ids, values: Ids) -> Ids:
     return np.searchsorted(starts[first + 1 : last + 1], values, side="right") + first
 
 
+def numbers_in(begins: Ids, counts: Ids) -> Ids:
+    """Gives the numbers in several intervals, one interval after another.
+
+    Args:
+        begins: the first number of each; shape (n,).
+        counts: how many each holds; shape (n,).
+
+    Returns:
+        Array of shape (sum of the counts,).
+
+    Example:
+        >>> numbers_in(np.array([7, 0]), np.array([2, 3]))
+        array([7, 8, 0, 1, 2])
+    """
+    ends = np.cumsum(counts)
+    return np.repeat(begins - ends + counts, counts) + np.arange(int(ends[-1]) if ends.size else 0)
+
+
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from samplerkit.errors import InverseTooLargeError
 from samplerkit.order.keys import Key, keyed_hash, scaled
+from samplerkit.order.layout import numbers_in
 from samplerkit.order.once import once
 from samplerkit.order.order import Located, Order
 from samplerkit.order.permutation import Permutation
@@ -40,9 +41,7 @@ class Occurrences:
         """Finds the positions of ids, as `Order.locate`."""
         first = np.searchsorted(self._sorted, ids, side="left")
         counts = np.searchsorted(self._sorted, ids, side="right") - first
-        which = np.repeat(np.arange(ids.size), counts)
-        offsets = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
-        return which, self._positions[first[which] + offsets]
+        return np.repeat(np.arange(ids.size), counts), self._positions[numbers_in(first, counts)]
 
 
 @final

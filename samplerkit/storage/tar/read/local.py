@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import DatasetError
-from samplerkit.order.layout import interval_of
+from samplerkit.order.layout import interval_of, numbers_in
 from samplerkit.order.typing import Ids
 from samplerkit.storage.remote.storage import LocalFile
 from samplerkit.storage.tar.format.members import damaged_data
@@ -230,7 +230,7 @@ class _Plan:
         ids, shards, first = ids[places], shards[places], first[places]
         counts = arrays["first"][ids + 1] - first
         stops = np.cumsum(counts)
-        members = np.repeat(first - (stops - counts), counts) + np.arange(stops[-1])
+        members = numbers_in(first, counts)
         begins = arrays["offset"][members]
         ends = begins + arrays["size"][members]
         begin, end = begins[stops - counts], ends[stops - 1]
