@@ -62,12 +62,15 @@ def test_nothing_grows_over_a_thousand_epochs(make, run_ahead):
     tracemalloc.start()
     try:
         epochs(20)
-        threads, files, (memory, _) = len(loading_threads()), descriptors(), tracemalloc.get_traced_memory()
-        epochs(1000)
-        grown = tracemalloc.get_traced_memory()[0] - memory
+        threads, files, grown = len(loading_threads()), descriptors(), []
+        for _ in range(3):
+            memory, _ = tracemalloc.get_traced_memory()
+            epochs(350)
+            grown.append(tracemalloc.get_traced_memory()[0] - memory)
     finally:
         tracemalloc.stop()
     assert len(loading_threads()) == threads
     assert descriptors() == files
-    assert grown < 64 * 1024
+    # What an epoch leaves behind grows every time; a table of the whole process (of finalizers) that doubles does so once.
+    assert min(grown) < 350 * 64
     loader.close()
