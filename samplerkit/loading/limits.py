@@ -8,7 +8,7 @@ import numpy as np
 
 from samplerkit.batches.measure import Measure
 from samplerkit.errors import DatasetError
-from samplerkit.loading.sequences import SequenceField
+from samplerkit.loading.padded_fields import SequenceField
 from samplerkit.order.typing import Ids
 
 _NAMED = 8

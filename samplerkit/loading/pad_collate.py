@@ -13,7 +13,7 @@ from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.loading.limits import require_within
-from samplerkit.loading.sequences import Named, Padded, SequenceField, field_of, is_sequence
+from samplerkit.loading.padded_fields import Named, Padded, SequenceField, field_of, is_sequence
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 
