@@ -71,6 +71,7 @@ def test_nothing_grows_over_a_thousand_epochs(make, run_ahead):
         tracemalloc.stop()
     assert len(loading_threads()) == threads
     assert descriptors() == files
-    # What an epoch leaves behind grows every time; a table of the whole process (of finalizers) that doubles does so once.
+    # What an epoch leaves behind grows every time; a table of the whole process (of finalizers) that doubles
+    # does so once.
     assert min(grown) < 350 * 64
     loader.close()
