@@ -33,6 +33,7 @@ class Request:
         step: the step of the reading.
         ids: the samples, int64 of shape (samples,).
         positions: theirs in the epoch's order, which are their draws; mostly a range, which is less to send.
+        passes: in which pass over its source each is; None where the dataset does not want to know.
     """
 
     epoch: int
@@ -40,6 +41,7 @@ class Request:
     step: int
     ids: Ids
     positions: range | Ids
+    passes: Ids | None = None
 
 
 def reports_stats(dataset: Any) -> bool:
@@ -69,7 +71,26 @@ def batch_reader(dataset: Any) -> Any:
     return dataset if callable(getattr(dataset, "__getitems__", None)) else None
 
 
-def present_reader(dataset: Any) -> Callable[[Ids], Any] | None:
+def wants_passes(dataset: Any) -> bool:
+    """Tells whether a dataset has `wants_passes = True`: its `__getitems__` is then given passes too.
+
+    Raises:
+        DatasetError: it has no `__getitems__` that could be given them.
+    """
+    # Of the dataset itself: what wraps it, as torch's `Subset`, would not hand them on.
+    if getattr(dataset, "wants_passes", False) is not True:
+        return False
+    if not callable(getattr(dataset, "__getitems__", None)):
+        raise DatasetError(
+            "dataset",
+            "has wants_passes and reads no batches",
+            dataset,
+            mend="write __getitems__(self, ids, passes)",
+        )
+    return True
+
+
+def present_reader(dataset: Any) -> Callable[..., Any] | None:
     """Gives what reads a batch of a dataset that leaves samples out by itself; None for any other one."""
     # Of the class: a wrapper that passes on what it does not know would be passed by.
     return dataset.read_present if hasattr(type(dataset), "read_present") else None
@@ -82,7 +103,8 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
     Args:
         dataset: a map-style dataset. If it has `set_epoch`, that is called before the first request of each
             epoch, in each process that reads; if it has `expect`, that then gets an iterator over the int64
-            arrays of ids that this process will read.
+            arrays of ids that this process will read. If it has `wants_passes = True`, its `__getitems__`
+            and `read_present` are called with ids and passes.
         seed: from which the random state of workers is made.
         rank: this process's rank.
         bad_samples: `skip` leaves out what cannot be read.
@@ -151,9 +173,9 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         try:
             with self._draws(request).being_read():
                 if self._present is not None:
-                    samples = self._present(request.ids)
+                    samples = self._present(*_asked(request))
                     return samples, _left_out(request, samples)
-                return self.dataset.__getitems__(request.ids), ()
+                return self.dataset.__getitems__(*_asked(request)), ()
         except Exception as error:
             if not self._skips:
                 _tell(error, request)
@@ -168,7 +190,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
             for place, index in enumerate(request.ids.tolist()):
                 draws.enter(place)
                 try:
-                    samples.append(self.dataset[index])
+                    samples.append(self._one(request, place, index))
                 except Exception as error:
                     if not self._skips:
                         _tell(error, request, place)
@@ -184,6 +206,13 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
                 mend="bad_samples='skip' needs one good sample in each batch",
             )
         return samples, tuple(skipped)
+
+    def _one(self, request: Request, place: int, index: int) -> Any:
+        """Reads one sample; its pass can be told to what reads batches alone."""
+        if request.passes is None:
+            return self.dataset[index]
+        one = slice(place, place + 1)
+        return self.dataset.__getitems__(request.ids[one], request.passes[one])[0]
 
     def _draws(self, request: Request) -> Draws:
         """The draws of a batch, at their beginning."""
@@ -215,6 +244,11 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         set_epoch = getattr(self.dataset, "set_epoch", None)
         if callable(set_epoch):
             set_epoch(epoch)
+
+
+def _asked(request: Request) -> tuple[Ids, ...]:
+    """What the method of a dataset that reads a batch is called with."""
+    return (request.ids,) if request.passes is None else (request.ids, request.passes)
 
 
 def _left_out(request: Request, samples: Any) -> tuple[SkippedSample, ...]:

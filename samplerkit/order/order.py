@@ -65,6 +65,31 @@ class Order(ABC):
         """
 
     @property
+    def num_passes(self) -> int:
+        """A number above all that `passes_at` gives; 1 where nothing repeats."""
+        return 1
+
+    def passes_at(self, positions: Ids) -> Ids:
+        """Tells in which pass over its source each position is: how often the id came before there.
+
+        0 where nothing repeats, and for draws with replacement, which know nothing of one another. A pad is
+        in the pass of the sample that it repeats. Where a repeat is read by another one, no two positions
+        that hold one id are in one pass, but the passes need not come in sequence.
+
+        Args:
+            positions: int64 array of shape (m,), each in [0, len).
+
+        Returns:
+            int64 array of shape (m,), each in [0, num_passes).
+
+        Example:
+            >>> import samplerkit as sk
+            >>> sk.SubsetSampler([4, 2, 4]).order(5).passes_at(np.arange(3))
+            array([0, 0, 1])
+        """
+        return np.zeros_like(positions)
+
+    @property
     def recipe(self) -> tuple[object, ...] | None:
         """What the order was made of: orders of one class and equal recipes hold the same ids.
 

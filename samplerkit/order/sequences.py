@@ -43,6 +43,14 @@ class Occurrences:
         counts = np.searchsorted(self._sorted, ids, side="right") - first
         return np.repeat(np.arange(ids.size), counts), self._positions[numbers_in(first, counts)]
 
+    @once
+    def turns(self) -> Ids:
+        """How often the id of each position stands before it: int64 array of shape (n,)."""
+        first = np.searchsorted(self._sorted, self._sorted, side="left")
+        turns = np.empty_like(self._positions)
+        turns[self._positions] = np.arange(first.size) - first
+        return turns
+
 
 @final
 class Range(Order):
@@ -107,6 +115,13 @@ class Table(Order):
 
     def ids_at(self, positions: Ids) -> Ids:
         return self._ids[positions]
+
+    @once
+    def num_passes(self) -> int:
+        return int(self._occurrences.turns.max(initial=0)) + 1
+
+    def passes_at(self, positions: Ids) -> Ids:
+        return self._occurrences.turns[positions]
 
     def locate(self, ids: Ids) -> Located:
         return self._occurrences.locate(ids)

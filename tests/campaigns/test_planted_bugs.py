@@ -329,8 +329,8 @@ BUGS = [
     Bug(
         "draws are counted in their batch",
         "_requests",
-        "samples.draws",
-        "range(len(samples.ids))",
+        "step, ids, draws, passes",
+        "step, ids, range(len(ids)), passes",
         DRAWS,
     ),
     Bug(
@@ -372,7 +372,7 @@ BUGS = [
     ),
     Bug(
         "a shard's pads repeat the wrong samples",
-        "Shard.ids_at",
+        "Shard.read",
         "undealt %= len(self._order)",
         "undealt %= len(self._order) - 1",
         LAWS,
