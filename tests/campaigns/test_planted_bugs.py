@@ -329,8 +329,8 @@ BUGS = [
     Bug(
         "draws are counted in their batch",
         "_requests",
-        "step, ids, draws, passes",
-        "step, ids, range(len(ids)), passes",
+        "Request(reading.epoch, reading.start, step, ids, draws, passes)",
+        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), passes)",
         DRAWS,
     ),
     Bug(
