@@ -225,10 +225,7 @@ class Order(ABC):
             return True
         if not isinstance(other, Order):
             return NotImplemented
-        mine, others = self.recipe, other.recipe
-        if type(self) is not type(other) or mine is None or others is None:
-            return False
-        return len(mine) == len(others) and all(map(_is_same, mine, others))
+        return type(self) is type(other) and same_recipes(self.recipe, other.recipe)
 
     @final
     def __hash__(self) -> int:
@@ -255,6 +252,13 @@ class Order(ABC):
         checked = positions.astype(np.int64)
         checked[checked < 0] += length
         return checked
+
+
+def same_recipes(one: tuple[object, ...] | None, other: tuple[object, ...] | None) -> bool:
+    """Tells whether two recipes are known, and equal."""
+    if one is None or other is None:
+        return False
+    return len(one) == len(other) and all(map(_is_same, one, other))
 
 
 def _is_same(one: object, other: object) -> bool:

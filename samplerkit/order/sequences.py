@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -80,22 +80,22 @@ class Permuted(Order):
     """All ids of [0, n) in the order of a keyed permutation."""
 
     def __init__(self, size: int, key: Key) -> None:
-        self._permutation = Permutation(size, key)
+        self.permutation: Final = Permutation(size, key)
         self._key = key
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return self._permutation.size, self._key
+        return self.permutation.size, self._key
 
     def __len__(self) -> int:
-        return self._permutation.size
+        return self.permutation.size
 
     def ids_at(self, positions: Ids) -> Ids:
-        return self._permutation.forward(positions)
+        return self.permutation.forward(positions)
 
     def locate(self, ids: Ids) -> Located:
         which = np.flatnonzero((ids >= 0) & (ids < len(self)))
-        return which, self._permutation.backward(ids[which])
+        return which, self.permutation.backward(ids[which])
 
 
 @final
