@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal, final
 
 import numpy as np
 import torch.utils.data
-from torch.utils.data import StackDataset, Subset
 
 from samplerkit.errors import DatasetError
 from samplerkit.loading.answer import Answer, Report, SkippedSample
@@ -18,6 +17,7 @@ from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.worker import seed_worker
 from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
+from samplerkit.storage.batch_readers import batch_reader, present_reader
 
 BadSamples = Literal["raise", "skip"]
 """What becomes of a sample that cannot be read."""
@@ -50,50 +50,28 @@ def reports_stats(dataset: Any) -> bool:
     return is_dataclass(stats) and hasattr(type(stats), "__add__")
 
 
-def batch_reader(dataset: Any) -> Any:
-    """Gives what reads whole batches in a dataset: itself, or what a torch `Subset` of it asks.
+@final
+class Upcoming:
+    """The ids of each batch that a process will read.
 
-    Returns:
-        None where samples are read one by one, by torch's wrappers too.
-
-    Example:
-        >>> from torch.utils.data import Subset
-        >>> batch_reader(Subset([1, 2, 3], [0, 2])) is None
-        True
+    Args:
+        begin: gives them from the first one on. It is called again for each part of a dataset of several, for
+            one part may look far ahead of another one.
     """
-    method = getattr(type(dataset), "__getitems__", None)
-    if method is not None and method is getattr(Subset, "__getitems__", None):
-        return batch_reader(dataset.dataset)
-    if method is not None and method is getattr(StackDataset, "__getitems__", None):
-        stacked = dataset.datasets
-        parts = stacked.values() if isinstance(stacked, dict) else stacked
-        return dataset if any(batch_reader(part) is not None for part in parts) else None
-    return dataset if callable(getattr(dataset, "__getitems__", None)) else None
 
+    def __init__(self, begin: Callable[[], Iterator[Ids]]) -> None:
+        self._begin = begin
+        self._ids = begin()
 
-def wants_passes(dataset: Any) -> bool:
-    """Tells whether a dataset has `wants_passes = True`: its `__getitems__` is then given passes too.
+    def again(self) -> Upcoming:
+        """Gives the same from the first one on."""
+        return Upcoming(self._begin)
 
-    Raises:
-        DatasetError: it has no `__getitems__` that could be given them.
-    """
-    # Of the dataset itself: what wraps it, as torch's `Subset`, would not hand them on.
-    if getattr(dataset, "wants_passes", False) is not True:
-        return False
-    if not callable(getattr(dataset, "__getitems__", None)):
-        raise DatasetError(
-            "dataset",
-            "has wants_passes and reads no batches",
-            dataset,
-            mend="write __getitems__(self, ids, passes)",
-        )
-    return True
+    def __iter__(self) -> Iterator[Ids]:
+        return self
 
-
-def present_reader(dataset: Any) -> Callable[..., Any] | None:
-    """Gives what reads a batch of a dataset that leaves samples out by itself; None for any other one."""
-    # Of the class: a wrapper that passes on what it does not know would be passed by.
-    return dataset.read_present if hasattr(type(dataset), "read_present") else None
+    def __next__(self) -> Ids:
+        return next(self._ids)
 
 
 @final
@@ -195,7 +173,9 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
                     if not self._skips:
                         _tell(error, request, place)
                         raise
-                    what, file = f"{type(error).__name__}: {error}", getattr(error, "absent_from", "")
+                    # A note says for instance in which part of a dataset it was.
+                    told = "; ".join([str(error), *getattr(error, "__notes__", ())])
+                    what, file = f"{type(error).__name__}: {told}", getattr(error, "absent_from", "")
                     skipped.append(SkippedSample(index, request.epoch, place, what, file))
         if not samples and skipped:
             raise DatasetError(
@@ -234,8 +214,8 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         if self._reading is not None:
             worker = torch.utils.data.get_worker_info()
             stride = 1 if worker is None else worker.num_workers
-            reading = self._reading(request.epoch, request.start)
-            self.dataset.expect(ids for _, ids in reading.batches(request.step, stride))
+            reading, first = self._reading(request.epoch, request.start), request.step
+            self.dataset.expect(Upcoming(lambda: (ids for _, ids in reading.batches(first, stride))))
 
     def _begin_epoch(self, epoch: int) -> None:
         worker = torch.utils.data.get_worker_info()

@@ -20,13 +20,12 @@ from samplerkit.loading.request import (
     BadSamples,
     Request,
     RequestedDataset,
-    present_reader,
     reports_stats,
-    wants_passes,
 )
 from samplerkit.loading.run import Readings, Run
 from samplerkit.loading.watch import Watched
 from samplerkit.loading.worker import end_with_parent, prepare_for_workers
+from samplerkit.storage.batch_readers import present_reader, wants_passes
 
 _STAGE_SECONDS = 1.0
 """How long a stage may take to end by itself before the workers that it waits for are ended."""

@@ -77,11 +77,7 @@ class Layout:
             >>> corpus.parts["web"]
             Layout([5, 7])
         """
-        if not isinstance(parts, Mapping):
-            raise ArgumentTypeError("parts", "must be a mapping of names to datasets", parts)
-        if not parts:
-            raise ArgumentValueError("parts", "must not be empty", parts)
-        layouts = tuple((_part_name(name), _part(name, part)) for name, part in parts.items())
+        layouts = tuple((name, _part(name, part)) for name, part in named_parts(parts).items())
         tree = cls(np.concatenate([layout.sizes for _, layout in layouts]))
         tree._parts = layouts
         if tree._depth > DEEPEST:
@@ -217,6 +213,29 @@ class Layout:
         return f"Layout(<{self.num_files} files, {self.num_samples} samples>)"
 
 
+def named_parts(parts: Any) -> dict[str, Any]:
+    """Takes the parts of a tree, by name.
+
+    Raises:
+        ArgumentTypeError: no mapping, or a name no string; or a part that is a mapping of names itself.
+        ArgumentValueError: no part, or a name that is empty, or no text.
+    """
+    if not isinstance(parts, Mapping):
+        raise ArgumentTypeError("parts", "must be a mapping of names to datasets", parts)
+    if not parts:
+        raise ArgumentValueError("parts", "must not be empty", parts)
+    for name, part in parts.items():
+        if not isinstance(name, str):
+            raise ArgumentTypeError("parts", "must have strings as names", name)
+        if not name or any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise ArgumentValueError("parts", "must have names that are text, and not empty", name)
+        if isinstance(part, Mapping) and any(isinstance(key, str) for key in part):
+            raise ArgumentTypeError(
+                f"parts[{name!r}]", "is a mapping", part, mend="a part of parts is a tree of its own"
+            )
+    return dict(parts)
+
+
 def interval_of(starts: Ids, values: Ids) -> Ids:
     """Gives the number of the interval in which each value lies.
 
@@ -263,19 +282,7 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _part_name(name: Any) -> str:
-    if not isinstance(name, str):
-        raise ArgumentTypeError("parts", "must have strings as names", name)
-    if not name or any("\ud800" <= letter <= "\udfff" for letter in name):
-        raise ArgumentValueError("parts", "must have names that are text, and not empty", name)
-    return name
-
-
 def _part(name: str, part: Any) -> Layout:
-    if isinstance(part, Mapping) and any(isinstance(key, str) for key in part):
-        raise ArgumentTypeError(
-            f"parts[{name!r}]", "is a mapping", part, mend="a part of parts is a tree of its own"
-        )
     try:
         return Layout.of(part)
     except DatasetError as error:
