@@ -55,7 +55,6 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.remote.options import RemoteOptions
     from samplerkit.storage.tar.dataset import TarDataset
     from samplerkit.storage.tar.writer import TarWriter
-    from samplerkit.storage.tree import TreeDataset
 
 __version__ = "0.1.0"
 
@@ -101,7 +100,6 @@ __all__ = [
     "TokenBatches",
     "TorchBatchSampler",
     "TorchSampler",
-    "TreeDataset",
     "WeightedRandomSampler",
     "WorkerError",
     "World",

@@ -63,7 +63,6 @@ PUBLIC = {
     "TokenBatches",
     "TorchBatchSampler",
     "TorchSampler",
-    "TreeDataset",
     "WeightedRandomSampler",
     "WorkerError",
     "World",

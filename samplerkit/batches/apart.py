@@ -9,7 +9,7 @@ import numpy as np
 
 from samplerkit.order.typing import Ids
 
-_MOST_LANES = 64
+_MOST_AT_ONCE = 64
 
 
 @final
@@ -57,21 +57,20 @@ def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]
         [[0, 2], [1, 3]]
     """
     batches: list[Ids] = []
-    listed = sizes.tolist()
     counts = None if repeats is None else repeats.counts[places]
     at = 0
     while at < places.size:
-        lanes = 1
-        end = at + listed[at]
-        while counts is not None and lanes < _MOST_LANES:
-            most = min(int(counts[at:end].max()), _MOST_LANES)
-            if most <= lanes:
+        dealt = 1
+        end = at + sizes.item(at)
+        while counts is not None and dealt < _MOST_AT_ONCE:
+            most = min(int(counts[at:end].max()), _MOST_AT_ONCE)
+            if most <= dealt:
                 break
-            lanes = most
-            end = at + lanes * listed[at]
+            dealt = most
+            end = at + dealt * sizes.item(at)
         block = places[at:end]
         # Of a sample's repeats some may stand in the block before.
-        lanes = min(lanes, block.size)
-        batches += [block[lane::lanes] for lane in range(lanes)] if lanes > 1 else [block]
+        dealt = min(dealt, block.size)
+        batches += [block[first::dealt] for first in range(dealt)] if dealt > 1 else [block]
         at = end
     return batches

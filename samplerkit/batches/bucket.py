@@ -18,10 +18,10 @@ from samplerkit.batches.chosen import ChosenSet
 from samplerkit.batches.cuts import SHORTS, Short
 from samplerkit.batches.kept import KeptArrays
 from samplerkit.batches.keys import SampleKeys
-from samplerkit.batches.lengths import found_lengths, histogram_of
+from samplerkit.batches.lengths import Histogram, SampleLengths, found_lengths, histogram_of
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.members import SortedMembers
-from samplerkit.batches.recipe import BatchRecipe, PlanOfKeys
+from samplerkit.batches.recipe import DEFAULT_WINDOW, BatchRecipe, Prepared
 from samplerkit.batches.static import StaticPlan
 from samplerkit.batches.windows import WindowContext
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
@@ -95,47 +95,14 @@ class BucketBatches(BatchRecipe):
             object.__setattr__(self, "boundaries", _boundaries(self.boundaries))
         object.__setattr__(self, "batch_size", self._checked_sizes())
 
-    def measured(self, dataset: Any, kept: KeptArrays) -> Measure:
-        size = len(Layout.of(dataset))
-        if self.keys is not None:
-            keys = SampleKeys(self.keys)
-            if keys.numbers.size != size:
-                raise DatasetError(
-                    "keys", f"must be one for each of the {size} samples of the dataset", keys.numbers.size
-                )
-            return Measure(keys.numbers, keys=keys.values)
-        lengths = found_lengths(self.lengths, dataset, size, kept)
-        if lengths.are_pairs:
-            raise ArgumentValueError(
-                "lengths", "are pairs, which have no boundaries", (size, 2), mend="use TokenBatches, or keys="
-            )
-        measure, boundaries = Measure(lengths), np.asarray(self.boundaries)
-        most = partial(_most, boundaries, self._sizes(measure))
-        return replace(measure, upper=partial(upper_of, boundaries), most=most)
-
-    def prepared(self, measure: Measure, chosen: ChosenSet | None) -> Measure:
-        if measure.keys is not None:
-            self._sizes_of_keys(measure)
-            return measure
-        lengths = measure.lengths
-        boundaries = np.asarray(self.boundaries)
-        if lengths is None or not lengths.size:
-            return measure
-        histogram = histogram_of(lengths, *((lengths.size,) if chosen is None else (chosen.size, chosen.ids)))
-        longest = int(histogram.values.max(initial=0))
-        if longest > boundaries[-1]:
-            raise ArgumentRangeError(
-                "boundaries",
-                f"end before the longest sample, of length {longest}",
-                int(boundaries[-1]),
-                mend="add a boundary that holds it",
-            )
-        return measure
-
-    def whole_set(self, measure: Measure, chosen: ChosenSet, abreast: int, kept: KeptArrays) -> PlanOfKeys:
-        lengths = measure.lengths
-        assert lengths is not None  # noqa: S101  # `measured` has found them
-        histogram = histogram_of(lengths, chosen.size, chosen.ids)
+    def prepared(self, dataset: Any, chosen: ChosenSet | None, abreast: int, kept: KeptArrays) -> Prepared:
+        lengths, measure = self._measured(dataset, kept)
+        in_windows = Prepared(measure, partial(self._cut, measure), self.window or DEFAULT_WINDOW)
+        size, ids = (lengths.size, None) if chosen is None else (chosen.size, chosen.ids)
+        histogram = histogram_of(lengths, size, ids)
+        self._require_fit(measure, histogram)
+        if chosen is None or self.window is not None:
+            return in_windows
         number = self._bucket_of(measure, histogram.values)
         first = np.flatnonzero(np.diff(number, prepend=-1))
         before = np.append(0, np.cumsum(histogram.counts))
@@ -145,10 +112,39 @@ class BucketBatches(BatchRecipe):
             self._sizes(measure)[number[first]],
         )
         members = SortedMembers(lengths, chosen.ids, histogram, kept)
-        return partial(StaticPlan, members, buckets, self._short, abreast, measure, self.num_batches)
+        whole = partial(StaticPlan, members, buckets, self._short, abreast, measure, self.num_batches)
+        return replace(in_windows, whole=whole)
 
-    def cutter(self, measure: Measure) -> Any:
-        return partial(self._cut, measure)
+    def _measured(self, dataset: Any, kept: KeptArrays) -> tuple[SampleLengths, Measure]:
+        size = len(Layout.of(dataset))
+        if self.keys is not None:
+            keys = SampleKeys(self.keys)
+            if keys.numbers.size != size:
+                raise DatasetError(
+                    "keys", f"must be one for each of the {size} samples of the dataset", keys.numbers.size
+                )
+            return keys.numbers, Measure(keys.numbers, keys=keys.values)
+        lengths = found_lengths(self.lengths, dataset, size, kept)
+        if lengths.are_pairs:
+            raise ArgumentValueError(
+                "lengths", "are pairs, which have no boundaries", (size, 2), mend="use TokenBatches, or keys="
+            )
+        measure, boundaries = Measure(lengths), np.asarray(self.boundaries)
+        most = partial(_most, boundaries, self._sizes(measure))
+        return lengths, replace(measure, upper=partial(upper_of, boundaries), most=most)
+
+    def _require_fit(self, measure: Measure, histogram: Histogram) -> None:
+        if measure.keys is not None:
+            self._sizes_of_keys(measure)
+            return
+        longest, last = int(histogram.values.max(initial=0)), int(np.asarray(self.boundaries)[-1])
+        if longest > last:
+            raise ArgumentRangeError(
+                "boundaries",
+                f"end before the longest sample, of length {longest}",
+                last,
+                mend="add a boundary that holds it",
+            )
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Cuts a window into batches, the longest bucket first; `lengths` are numbers with keys."""

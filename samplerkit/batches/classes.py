@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -14,10 +14,9 @@ from samplerkit.batches.chosen import ChosenSet
 from samplerkit.batches.kept import KeptArrays
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan, BatchSamples
-from samplerkit.batches.recipe import BatchRecipe, PlanOfKeys
+from samplerkit.batches.recipe import BatchRecipe, Prepared
 from samplerkit.batches.windows import WindowContext
 from samplerkit.errors import CompositionError, DatasetError, NotSupportedError
-from samplerkit.order.algebra import groups
 from samplerkit.order.blocks import Block, KeptBlocks
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
@@ -34,6 +33,8 @@ class ClassBatches(BatchRecipe):
     Classes come in rounds, each at most once a round, in another order each time; a class that comes again
     goes on with other samples of its own, until all but fewer than `num_val` have come. No sample and no
     class stands twice in a batch. Classes come equally often, so that samples of small ones come more often.
+    A batch stays whole, and so a loader refuses the tail `split`: with fewer classes or samples the loss is
+    another one.
 
     Args:
         num_class: P, classes in a batch.
@@ -59,6 +60,8 @@ class ClassBatches(BatchRecipe):
         (['cat', 'dog'], (4,))
     """
 
+    can_be_split: ClassVar[bool] = False
+
     num_class: int
     num_val: int
     _: KW_ONLY
@@ -74,27 +77,19 @@ class ClassBatches(BatchRecipe):
         fill_in(self, "abreast", 1 << 20, is_optional=True)
         object.__setattr__(self, "labels", self._finder().labels)
 
-    def measured(self, dataset: Any, kept: KeptArrays) -> Measure:
+    def prepared(self, dataset: Any, chosen: ChosenSet | None, abreast: int, kept: KeptArrays) -> Prepared:
         finder = self._finder()
         labels = finder.labels if finder.labels is not None else finder.looks_at(dataset)[self.class_column]
         size = len(Layout.of(dataset))
         if labels.size != size:
             raise DatasetError("labels", f"must be one for each of the {size} samples", labels.size)
-        return Measure(labels=labels)
-
-    def prepared(self, measure: Measure, chosen: ChosenSet | None) -> Measure:
         if chosen is None:
             raise CompositionError(
                 "batches",
                 "of classes need a sampler that reads a fixed set at random",
                 mend="use RandomSampler or DistributedSampler with shuffle GLOBAL, alone or over a subset",
             )
-        return measure
-
-    def whole_set(self, measure: Measure, chosen: ChosenSet, abreast: int, kept: KeptArrays) -> PlanOfKeys:
         ids = np.arange(chosen.size) if chosen.ids is None else chosen.ids
-        labels = measure.labels
-        assert labels is not None  # noqa: S101  # `measured` has found them
         values, numbers, counts = np.unique(labels[ids], return_inverse=True, return_counts=True)
         if values.size < self.num_class:
             raise DatasetError(
@@ -110,7 +105,8 @@ class ClassBatches(BatchRecipe):
             )
         members = ids[np.argsort(numbers, kind="stable")]
         length = self.num_batches or max(1, ids.size // (self.num_class * self.num_val))
-        return partial(ClassPlan, members, counts, (self.num_class, self.num_val), length, abreast)
+        whole = partial(ClassPlan, members, counts, (self.num_class, self.num_val), length, abreast)
+        return Prepared(Measure(labels=labels), self.cut, whole=whole)
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Refuses windows: a few samples in their order need not hold P classes."""
@@ -176,16 +172,6 @@ class ClassPlan(BatchPlan):
                 ids[row, column] = self._drawn(number, int(turn))
         positions = np.repeat(numbers * size, size) + np.tile(np.arange(size), numbers.size)
         return BatchSamples(ids.reshape(-1), positions, np.arange(numbers.size + 1) * size)
-
-    def passes_at(self, draws: Ids) -> Ids:
-        number, place = np.divmod(draws, self._classes * self._each)
-        turn, slot = np.divmod(number, self._in_a_round)
-        seat = slot * self._classes + place // self._each
-        passes = np.empty_like(draws)
-        for round_, mine in groups(turn):
-            classes = self._of_classes.permuted(self._round(round_), seat[mine])
-            passes[mine] = round_ // (self._counts[classes] // self._each)
-        return passes
 
     def locate(self, ids: Ids) -> Located:
         sorted_at = np.argsort(self._members)

@@ -50,7 +50,13 @@ class SortedMembers:
             self._table: np.ndarray[Any, Any] = np.empty(self.size, dtype=dtype)
             fill(self._table)
         else:
-            self._table = kept.mapped(f"members-{histogram.digest}", self.size, dtype, fill)
+            mapped = kept.mapped(f"members-{histogram.digest}", self.size, dtype, fill)
+            # A part of a memmap is a memmap, each made in Python: a view of it is an array.
+            self._table = mapped.view(np.ndarray)
+
+    def part(self, start: int, end: int) -> np.ndarray[Any, Any]:
+        """Gives the samples of a run of places, as the table holds them."""
+        return self._table[start:end]
 
     def at(self, places: Ids) -> Ids:
         """Gives the samples at some places of the table."""

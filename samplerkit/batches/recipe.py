@@ -6,13 +6,14 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
 from samplerkit.batches.chosen import ChosenSet, chosen_set, require_whole, seed_of, shuffles
+from samplerkit.batches.halves import halved
 from samplerkit.batches.kept import KeptArrays
 from samplerkit.batches.lengths import SampleLengths
 from samplerkit.batches.measure import Measure
@@ -37,6 +38,24 @@ _BESIDE = frozenset({"lengths", "keys", "labels", "abreast"})
 
 PlanOfKeys = Callable[[tuple[Key, Key]], BatchPlan]
 """Makes the plan of an epoch from two keys: of the members of buckets, and of the groups of batches."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What a recipe found out of a dataset.
+
+    Args:
+        measure: how long samples are.
+        cut: cuts windows.
+        window: samples in a window.
+        whole: makes the plans of a set as one window; None where windows of an order are cut.
+    """
+
+    measure: Measure
+    cut: Cut
+    window: int = DEFAULT_WINDOW
+    whole: PlanOfKeys | None = None
 
 
 class BatchRecipe(ABC):
@@ -66,6 +85,8 @@ class BatchRecipe(ABC):
     """Batches in an epoch at most; None for all."""
     count_multiple: int = 1
     """The number of samples in a batch stays a multiple of it where batches are halved."""
+    can_be_split: ClassVar[bool] = True
+    """Whether a part of a batch is a batch: only then a loader takes the tail `split`."""
 
     @abstractmethod
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> Sequence[Ids]:
@@ -81,34 +102,29 @@ class BatchRecipe(ABC):
             batches first: neighbours are read in one step.
         """
 
-    def measured(self, dataset: Any, kept: KeptArrays) -> Measure:
-        """Finds out how long the samples of a dataset are."""
-        if self.lengths is None:
-            return Measure()
-        return Measure(SampleLengths(self.lengths, kept=kept))
-
-    def whole_set(
-        self, measure: Measure, chosen: ChosenSet, abreast: int, kept: KeptArrays
-    ) -> PlanOfKeys | None:
-        """Prepares the plans of a set as one window; None if the recipe cuts windows of an order only."""
-        return None
-
-    def prepared(self, measure: Measure, chosen: ChosenSet | None) -> Measure:
-        """Checks that the samples can be cut, and gives the measure by which they are.
+    def prepared(self, dataset: Any, chosen: ChosenSet | None, abreast: int, kept: KeptArrays) -> Prepared:
+        """Finds out what is the same in each epoch: how long samples are, and whether they can be cut so.
 
         Args:
-            measure: from `measured`.
+            dataset: what is read.
             chosen: the set that the chain reads; None if it is not known.
+            abreast: batches of one group.
+            kept: where tables of large sets are kept.
         """
-        return measure
+        measure = Measure() if self.lengths is None else Measure(SampleLengths(self.lengths, kept=kept))
+        return Prepared(measure, self.cut, self.window or DEFAULT_WINDOW)
 
-    def window_size(self, measure: Measure, abreast: int) -> int:
-        """Gives the samples in a window where nothing was said."""
-        return self.window or DEFAULT_WINDOW
+    def evened(self, abreast: int, batches: list[Ids], ids: Ids, lengths: Ids, count: int) -> list[Ids]:
+        """Brings the batches of a window to a number, a multiple of `abreast`: here by halving the largest.
 
-    def cutter(self, measure: Measure) -> Cut:
-        """Gives what cuts windows: `cut`, with what it must know of the samples."""
-        return self.cut
+        Args:
+            abreast: batches in a group.
+            batches: as they were cut.
+            ids: of the samples of the window.
+            lengths: theirs.
+            count: how many batches there shall be, fewer than `abreast` more than there are.
+        """
+        return halved(batches, count, self.count_multiple)
 
     def arguments(self) -> dict[str, Any]:
         """Gives the arguments that are not as by default; a state has lengths and `abreast` beside them."""
@@ -207,13 +223,11 @@ class Plans:
         self._constants = constants
         self._seed = seed_of(sampler)
         chosen = chosen_set(sampler, dataset)
-        self.measure: Final = recipe.prepared(recipe.measured(dataset, kept), chosen)
-        self._static: PlanOfKeys | None = None
-        if chosen is not None and recipe.window is None:
-            self._static = recipe.whole_set(self.measure, chosen, abreast, kept)
-            if self._static is not None:
-                require_whole(sampler, chosen.size)
-        self.window: Final = None if self._static else recipe.window_size(self.measure, abreast)
+        self._prepared: Final = recipe.prepared(dataset, chosen, abreast, kept)
+        self.measure: Final = self._prepared.measure
+        if chosen is not None and self._prepared.whole is not None:
+            require_whole(sampler, chosen.size)
+        self.window: Final = None if self._prepared.whole else self._prepared.window
 
     @property
     def digest(self) -> str | None:
@@ -238,10 +252,11 @@ class Plans:
             StateError: there is no such window.
         """
         epoch = arguments.epoch(epoch)
-        if self._static is not None:
-            return self._static((self._key(epoch, "batch members"), self._key(epoch, "batch groups")))
+        prepared = self._prepared
+        if prepared.whole is not None:
+            return prepared.whole((self._key(epoch, "batch members"), self._key(epoch, "batch groups")))
         order = self._sampler.undealt_order(self._dataset, epoch, constants=self._constants)
-        size = self.window or DEFAULT_WINDOW
+        size = prepared.window
         window, before = known
         if not 0 <= window <= -(-len(order) // size) or before < 0 or before > window * size:
             raise StateError("window", "is none of this epoch", list(known))
@@ -251,11 +266,11 @@ class Plans:
         return WindowPlan(
             order,
             size,
-            recipe.cutter(self.measure),
+            prepared.cut,
+            partial(recipe.evened, self.abreast),
             context,
             key,
             self.measure,
-            recipe.count_multiple,
             recipe.num_batches,
             known,
         )

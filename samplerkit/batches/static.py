@@ -11,6 +11,7 @@ from samplerkit.batches.cuts import Cuts, Groups, Short
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.members import SortedMembers
 from samplerkit.batches.plan import BatchPlan, BatchSamples
+from samplerkit.order.blocks import Block, KeptBlocks
 from samplerkit.order.files import BlockShuffle
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import interval_of, numbers_in
@@ -51,6 +52,7 @@ class StaticPlan(BatchPlan):
         starts = buckets.starts - self._first
         self._cuts = Cuts(starts, buckets.sizes, short)
         self._shuffle = BlockShuffle(starts, None, keys[0])
+        self._blocks = KeptBlocks(keys[0])
         self._starts = starts
         is_small = members.size <= KEPT_UP_TO and starts.size > 1
         self._kept = np.empty(int(starts[-1]), dtype=members.dtype) if is_small else None
@@ -83,22 +85,37 @@ class StaticPlan(BatchPlan):
     def _ids_at(self, places: Ids, begin: Ids, end: Ids) -> Ids:
         """Gives the samples at places; those of small sets are kept, a bucket at a time."""
         if self._kept is None:
-            # In the order of places, batches of a bucket stand together, and are looked up together.
-            by_place = np.argsort(begin, kind="stable")
-            sizes = end - begin
-            at = numbers_in((np.cumsum(sizes) - sizes)[by_place], sizes[by_place])
-            ids = np.empty(places.size, dtype=np.int64)
-            ids[at] = self._members.at(self._shuffle.ids_at(places[at]) + self._first)
-            return ids
+            return self._looked_up(places, begin, end)
         touched = np.zeros(self._is_kept.size + 1, dtype=np.int64)
         np.add.at(touched, interval_of(self._starts, begin), 1)
         np.add.at(touched, interval_of(self._starts, end - 1) + 1, -1)
         for bucket in np.flatnonzero((np.cumsum(touched[:-1]) > 0) & ~self._is_kept).tolist():
-            inside = np.arange(self._starts[bucket], self._starts[bucket + 1])
-            self._kept[inside] = self._members.at(self._shuffle.ids_at(inside) + self._first)
+            start, end = int(self._starts[bucket]), int(self._starts[bucket + 1])
+            self._kept[start:end] = self._members.part(start + self._first, end + self._first)[
+                self._blocks.permuted(self._block(bucket), np.arange(end - start))
+            ]
             # Last: another thread may look at the same moment.
             self._is_kept[bucket] = True
         return self._kept[places].astype(np.int64)
+
+    def _looked_up(self, places: Ids, begin: Ids, end: Ids) -> Ids:
+        """Gives the samples at places: in their order those of a bucket stand together, and are found so."""
+        by_place = np.argsort(begin, kind="stable")
+        sizes = end - begin
+        at = numbers_in((np.cumsum(sizes) - sizes)[by_place], sizes[by_place])
+        ascending = places[at]
+        counts = np.diff(np.searchsorted(ascending, self._starts))
+        buckets = np.flatnonzero(counts)
+        which = np.repeat(np.arange(buckets.size), counts[buckets])
+        starts = self._starts[buckets][which]
+        blocks = [self._block(bucket) for bucket in buckets.tolist()]
+        rows = self._blocks.permuted_within(blocks, which, ascending - starts, inverse=False)
+        ids = np.empty(places.size, dtype=np.int64)
+        ids[at] = self._members.at(rows + starts + self._first)
+        return ids
+
+    def _block(self, bucket: int) -> Block:
+        return Block(bucket, 0, int(self._starts[bucket + 1] - self._starts[bucket]))
 
     def locate(self, ids: Ids) -> Located:
         which, rows = self._members.places_of(ids)

@@ -17,11 +17,12 @@ from samplerkit.batches.budget import Budget, Cost
 from samplerkit.batches.checks import fill_in, fraction
 from samplerkit.batches.chosen import ChosenSet
 from samplerkit.batches.cuts import SHORTS, Short
+from samplerkit.batches.halves import cut_again, halved
 from samplerkit.batches.kept import KeptArrays
 from samplerkit.batches.lengths import Histogram, SampleLengths, found_lengths, histogram_of
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.members import SortedMembers
-from samplerkit.batches.recipe import BatchRecipe, PlanOfKeys
+from samplerkit.batches.recipe import BatchRecipe, Prepared
 from samplerkit.batches.static import StaticPlan
 from samplerkit.batches.windows import WindowContext
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
@@ -34,6 +35,7 @@ _MOST_QUADRATIC = 1 << 30
 _MOST_MULTIPLE = 1 << 20
 _SMALLEST_WINDOW, _LARGEST_WINDOW = 1 << 12, 1 << 20
 _GROUPS_IN_A_WINDOW = 16
+_WINDOW_OF_PAIRS = 1 << 16
 _PARTS = 1 << 20
 
 
@@ -84,7 +86,7 @@ class TokenBatches(BatchRecipe):
     length_multiple: int = 1
     quadratic: int | None = None
     waste: float = 0.01
-    pool: int = 16
+    pool: int = 48
     window: int | None = None
     abreast: int | None = None
     short: Short = "merge"
@@ -122,41 +124,29 @@ class TokenBatches(BatchRecipe):
             self.cost,
         )
 
-    def measured(self, dataset: Any, kept: KeptArrays) -> Measure:
+    def prepared(self, dataset: Any, chosen: ChosenSet | None, abreast: int, kept: KeptArrays) -> Prepared:
         lengths = found_lengths(self.lengths, dataset, len(Layout.of(dataset)), kept)
-        most = partial(_most, self.budget, int(self.long == "alone"))
-        return Measure(lengths, self.budget.padded, most=most)
-
-    def prepared(self, measure: Measure, chosen: ChosenSet | None) -> Measure:
-        lengths = _lengths(measure)
+        budget = self.budget
+        measure = Measure(lengths, budget.padded, most=partial(_most, budget, int(self.long == "alone")))
         if lengths.are_pairs:
-            _require_pairs_fit(lengths, self.budget, self.long)
-            return measure
-        histogram = _histogram(lengths, chosen)
-        require_fit(histogram, self.budget, self.long)
-        return replace(measure, longest=self.budget.longest()) if self.long == "truncate" else measure
-
-    def whole_set(
-        self, measure: Measure, chosen: ChosenSet, abreast: int, kept: KeptArrays
-    ) -> PlanOfKeys | None:
-        lengths = _lengths(measure)
-        if lengths.are_pairs:
-            return None
-        histogram = _histogram(lengths, chosen)
-        buckets = buckets_of(histogram, self.budget, self.waste, self.pool, self.long)
+            _require_pairs_fit(lengths, budget, self.long)
+            return Prepared(measure, self.cut, self.window or _WINDOW_OF_PAIRS)
+        histogram = lengths.histogram if chosen is None else histogram_of(lengths, chosen.size, chosen.ids)
+        require_fit(histogram, budget, self.long)
+        if self.long == "truncate":
+            measure = replace(measure, longest=budget.longest())
+        if chosen is None or self.window is not None:
+            return Prepared(measure, self.cut, self.window or self._window_size(histogram, abreast))
+        buckets = buckets_of(histogram, budget, self.waste, self.pool, self.long)
         members = SortedMembers(lengths, chosen.ids, histogram, kept)
         measure = replace(measure, upper=partial(upper_of, buckets.uppers[::-1]))
-        return partial(StaticPlan, members, buckets, self.short, abreast, measure, self.num_batches)
+        whole = partial(StaticPlan, members, buckets, self.short, abreast, measure, self.num_batches)
+        return Prepared(measure, self.cut, whole=whole)
 
-    def window_size(self, measure: Measure, abreast: int) -> int:
-        if self.window is not None:
-            return self.window
-        histogram = _lengths(measure).histogram
-        sizes = np.maximum(
-            self.budget.sizes(histogram.values if histogram.values.size else np.ones(1, int)), 1
-        )
-        if _lengths(measure).are_pairs or not histogram.total:
-            return _LARGEST_WINDOW >> 4
+    def _window_size(self, histogram: Histogram, abreast: int) -> int:
+        if not histogram.total:
+            return _SMALLEST_WINDOW
+        sizes = np.maximum(self.budget.sizes(histogram.values), 1)
         # In integers, whose sums are the same in every version of numpy.
         parts = int((histogram.counts * (_PARTS // sizes)).sum())
         wanted = _GROUPS_IN_A_WINDOW * abreast * histogram.total * _PARTS // max(1, parts)
@@ -180,14 +170,16 @@ class TokenBatches(BatchRecipe):
             batches = batches[:-1] if last.size < self.budget.sizes(lengths[last[:1]])[0] else batches
         return batches
 
+    def evened(self, abreast: int, batches: list[Ids], ids: Ids, lengths: Ids, count: int) -> list[Ids]:
+        """Cuts the last batches again, a little smaller; those of pairs, or with repeats, are halved."""
+        if lengths.ndim == 2 or count == len(batches) or repeats_in(ids) is not None:
+            return halved(batches, count, self.count_multiple)
+        sizes = partial(_sizes_at, self.budget, lengths)
+        return cut_again(batches, sizes, count, abreast, self.count_multiple)
 
-def _lengths(measure: Measure) -> SampleLengths:
-    assert measure.lengths is not None  # noqa: S101  # `measured` has found them
-    return measure.lengths
 
-
-def _histogram(lengths: SampleLengths, chosen: ChosenSet | None) -> Histogram:
-    return lengths.histogram if chosen is None else histogram_of(lengths, chosen.size, chosen.ids)
+def _sizes_at(budget: Budget, lengths: Ids, places: Ids) -> Ids:
+    return budget.sizes(lengths[places])
 
 
 def _most(budget: Budget, least: int, lengths: Ids) -> Ids:

@@ -10,7 +10,6 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.batches.cuts import Groups
-from samplerkit.batches.halves import halved
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
@@ -49,6 +48,9 @@ class WindowContext:
 Cut = Callable[[Ids, Ids, WindowContext], Sequence[Ids]]
 """Cuts the samples of a window into batches: a recipe's one method."""
 
+Even = Callable[[list[Ids], Ids, Ids, int], list[Ids]]
+"""Brings the batches of a window to a number, as `BatchRecipe.evened` does."""
+
 
 @final
 class _CutWindow:
@@ -77,10 +79,10 @@ class WindowPlan(BatchPlan):
         order: of the epoch.
         size: samples in a window.
         cut: cuts the samples of a window into batches, from the longest to the shortest.
+        even: brings them to a number.
         context: of the epoch; the window is filled in.
         key: of the order of groups; None leaves the batches as they were cut.
         measure: how long samples are.
-        multiple: the number of samples in a batch stays a multiple of it, where batches are halved.
         num_batches: how many batches, from the first; None for all.
         known: a window, and how many batches come before it.
     """
@@ -90,10 +92,10 @@ class WindowPlan(BatchPlan):
         order: Order,
         size: int,
         cut: Cut,
+        even: Even,
         context: WindowContext,
         key: Key | None,
         measure: Measure,
-        multiple: int,
         num_batches: int | None,
         known: tuple[int, int] = (0, 0),
     ) -> None:
@@ -101,9 +103,9 @@ class WindowPlan(BatchPlan):
         self.order: Final = order
         self._size = size
         self._cut = cut
+        self._even = even
         self._context = context
         self._key = key
-        self._multiple = multiple
         self._num_batches = num_batches
         self._windows = -(-len(order) // size)
         self._first, before = known
@@ -132,9 +134,6 @@ class WindowPlan(BatchPlan):
     def num_draws(self) -> int:
         return len(self.order)
 
-    def passes_at(self, draws: Ids) -> Ids:
-        return self.order.passes_at(draws)
-
     def has(self, number: int) -> bool:
         if number < 0 or number >= self._limited(number + 1):
             return False
@@ -148,7 +147,7 @@ class WindowPlan(BatchPlan):
         return window, self._before_of(window)
 
     def samples(self, numbers: Ids) -> BatchSamples:
-        windows = np.array([self._found(number) for number in numbers.tolist()], dtype=np.int64)
+        windows = self._windows_at(numbers)
         sizes = np.zeros(numbers.size, dtype=np.int64)
         taken = []
         for window, mine in groups(windows):
@@ -209,10 +208,14 @@ class WindowPlan(BatchPlan):
         known = range(first, self._last(before)[0] + 1)
         return first + bisect_right(known, number, key=before.__getitem__) - 1
 
-    def _found(self, number: int) -> int:
-        window = self._window_of(number)
-        assert window is not None  # noqa: S101  # the caller asked `has`
-        return window
+    def _windows_at(self, numbers: Ids) -> Ids:
+        """Gives the windows of batches that are known to be there."""
+        if not numbers.size:
+            return numbers
+        first, last = self._window_of(int(numbers.min())), self._window_of(int(numbers.max()))
+        assert first is not None and last is not None  # noqa: S101, PT018  # the caller asked `has`
+        before = np.array([self._before_of(window) for window in range(first, last + 1)])
+        return first + np.searchsorted(before, numbers, side="right") - 1
 
     def _before_of(self, window: int) -> int:
         before = self._before if window >= self._first else self._from_start
@@ -233,10 +236,11 @@ class WindowPlan(BatchPlan):
         first = window * self._size
         ids = self.order[first : first + self._size]
         context = WindowContext(self._context.epoch, window, self._context.seed, self._context.abreast)
-        cut = checked_cut(self._cut(ids, self.measure.counted(ids), context), ids.size)
+        lengths = self.measure.counted(ids)
+        cut = checked_cut(self._cut(ids, lengths, context), ids.size)
         if self._key is not None and window < self._windows - 1:
             # Else all groups behind this window would be out of step; behind the last one there are none.
-            cut = halved(cut, -(-len(cut) // self.abreast) * self.abreast, self._multiple)
+            cut = self._even(cut, ids, lengths, -(-len(cut) // self.abreast) * self.abreast)
         return _CutWindow(ids, first, cut, Groups(len(cut), self.abreast, self._key, window))
 
 

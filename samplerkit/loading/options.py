@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import torch.utils.data
 
+from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.loading.delivery import Tail
 from samplerkit.order import arguments
@@ -53,8 +54,8 @@ def checked_tail(tail: str, batch_size: int | None, batches: Any) -> Tail:
 
     Raises:
         ArgumentTypeError: the tail is no text.
-        ArgumentValueError: the tail is not known, or is one of batches where none are given; or `batch_size`
-            and `batches` are both given, or neither.
+        ArgumentValueError: the tail is not known, or is one of batches where none are given, or where they
+            must stay whole; or `batch_size` and `batches` are both given, or neither.
     """
     named: Any = arguments.choice("tail", tail, get_args(Tail))
     if (batch_size is None) == (batches is None):
@@ -63,5 +64,8 @@ def checked_tail(tail: str, batch_size: int | None, batches: Any) -> Tail:
     if tail == "split" and batches is None:
         mend = 'say "ragged": there each sample comes once'
         raise ArgumentValueError("tail", "splits batches of a recipe, and none is given", tail, mend=mend)
+    if tail == "split" and isinstance(batches, BatchRecipe) and not batches.can_be_split:
+        mend = 'say "pad" or "drop"'
+        raise ArgumentValueError("tail", "splits batches, and these must stay whole", tail, mend=mend)
     checked: Tail = named
     return checked

@@ -11,6 +11,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.batches.chosen import chosen_set
 from samplerkit.batches.halves import halved
+from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.static import StaticPlan
 from samplerkit.batches.windows import WindowPlan
 from samplerkit.order.world import World
@@ -105,12 +106,29 @@ def test_a_plan_knows_no_rank_and_no_number_of_ranks_but_the_first():
     )
 
 
-def test_the_batches_of_a_group_cost_alike():
-    plan = sk.TokenBatches(2000, lengths=np.tile(LENGTHS, 40), abreast=8).plan(
-        sk.RandomSampler(seed=1), 12000
-    )
-    padded = plan.padded_tokens(np.arange(len(plan) // 8 * 8)).reshape(-1, 8)
-    assert padded.max(axis=1).sum() / padded.mean(axis=1).sum() < 1.02
+def imbalance(plan: BatchPlan) -> float:
+    """What the most expensive rank of each step costs, to the mean one."""
+    padded = plan.padded_tokens(np.arange(len(plan) // plan.abreast * plan.abreast)).reshape(-1, plan.abreast)
+    return float(padded.max(axis=1).sum() / padded.mean(axis=1).sum())
+
+
+@pytest.mark.parametrize(
+    "sampler", [SETS["random"], sk.SubsetRandomSampler(range(0, 12000, 2))], ids=["all", "a subset"]
+)
+def test_the_batches_of_a_group_cost_alike(sampler):
+    recipe = sk.TokenBatches(2000, lengths=np.tile(LENGTHS, 40), abreast=8, pool=16)
+    assert imbalance(recipe.plan(sampler, 12000)) < 1.02
+
+
+@pytest.mark.parametrize("short", ["merge", "drop"])
+def test_steps_of_windows_cost_alike_on_many_ranks(short):
+    lengths = np.clip(np.random.default_rng(2).lognormal(4, 0.9, 40_000), 4, 1000).astype(np.int64)
+    recipe = sk.TokenBatches(8192, lengths=lengths, abreast=32, window=8192, short=short, count_multiple=2)
+    plan = recipe.plan(sk.RandomSampler(seed=1), lengths.size)
+    laws.require_limits(plan, 8192)
+    assert imbalance(plan) < 1.03
+    sizes = np.array([plan.shape(number)[0] for number in range(len(plan))])
+    assert np.count_nonzero(sizes % 2) <= len(plan) // 32 // 2
 
 
 def test_windows_but_the_last_hold_whole_groups():

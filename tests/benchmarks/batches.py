@@ -233,11 +233,10 @@ def rules(lengths: Ids, *, only_ours: bool) -> dict[str, Rule]:
     }
     return {
         **({} if only_ours else others),
-        "static, waste 1 %, pool 16": ours(lengths),
-        "static, waste 2 %, pool 16": ours(lengths, waste=0.02),
-        "static, waste 1 %, pool 48": ours(lengths, pool=48),
-        "static, waste 1 %, pool 4": ours(lengths, pool=4),
-        "static, waste 5 %, pool 16": ours(lengths, waste=0.05),
+        "whole set, as by default": ours(lengths),
+        "whole set, pool=16": ours(lengths, pool=16),
+        "whole set, pool=4": ours(lengths, pool=4),
+        "whole set, waste=.02, pool=16": ours(lengths, waste=0.02, pool=16),
         "windows of 65,536": ours(lengths, window=65_536),
         "windows of 16,384": ours(lengths, window=16_384),
     }

@@ -76,9 +76,16 @@ BUGS = [
     Bug(
         "repeats are dealt to one batch",
         "spread",
-        "most <= lanes",
+        "most <= dealt",
         "True",
         f"{RECIPES}::test_repeats_within_a_window_stand_apart",
+    ),
+    Bug(
+        "halves stand beside whole batches in a group",
+        "TokenBatches.evened",
+        "cut_again(batches, sizes, count, abreast, self.count_multiple)",
+        "halved(batches, count, self.count_multiple)",
+        f"{RECIPES}::test_steps_of_windows_cost_alike_on_many_ranks",
     ),
     Bug("halves lose a sample", "halved", "batch[half:]", "batch[half + 1:]", f"{LAWS} {RECIPES}"),
     Bug("a set is read as if it were all", "SortedMembers._chunks", "ids is None", "True", RECIPES),

@@ -329,8 +329,8 @@ BUGS = [
     Bug(
         "draws are counted in their batch",
         "_requests",
-        "Request(reading.epoch, reading.start, step, ids, draws, passes)",
-        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), passes)",
+        "samples.draws",
+        "range(len(samples.ids))",
         DRAWS,
     ),
     Bug(
@@ -372,7 +372,7 @@ BUGS = [
     ),
     Bug(
         "a shard's pads repeat the wrong samples",
-        "Shard.read",
+        "Shard.ids_at",
         "undealt %= len(self._order)",
         "undealt %= len(self._order) - 1",
         LAWS,

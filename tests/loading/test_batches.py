@@ -351,8 +351,9 @@ def test_a_sampler_counts_samples_or_batches_and_never_both():
         ({"batches": 16}, sk.ArgumentTypeError, "TokenBatches"),
         ({"batches": None, "batch_size": 4, "tail": "split"}, sk.ArgumentValueError, "ragged"),
         ({"tail": "cut"}, sk.ArgumentValueError, "split"),
+        ({"batches": sk.ClassBatches(2, 2), "tail": "split"}, sk.ArgumentValueError, 'say "pad" or "drop"'),
     ],
-    ids=["both", "neither", "a number", "split of samples", "another tail"],
+    ids=["both", "neither", "a number", "split of samples", "another tail", "split of classes"],
 )
 def test_bad_arguments_are_typed(options, error, match):
     with pytest.raises(error, match=match):
