@@ -54,9 +54,9 @@ class SortedMembers:
             # A part of a memmap is a memmap, each made in Python: a view of it is an array.
             self._table = mapped.view(np.ndarray)
 
-    def part(self, start: int, end: int) -> np.ndarray[Any, Any]:
-        """Gives the samples of a run of places, as the table holds them."""
-        return self._table[start:end]
+    def part(self, start: int, count: int) -> np.ndarray[Any, Any]:
+        """Gives the samples at `count` places from `start` on, as the table holds them."""
+        return self._table[start : start + count]
 
     def at(self, places: Ids) -> Ids:
         """Gives the samples at some places of the table."""

@@ -90,9 +90,10 @@ class StaticPlan(BatchPlan):
         np.add.at(touched, interval_of(self._starts, begin), 1)
         np.add.at(touched, interval_of(self._starts, end - 1) + 1, -1)
         for bucket in np.flatnonzero((np.cumsum(touched[:-1]) > 0) & ~self._is_kept).tolist():
-            start, end = int(self._starts[bucket]), int(self._starts[bucket + 1])
-            self._kept[start:end] = self._members.part(start + self._first, end + self._first)[
-                self._blocks.permuted(self._block(bucket), np.arange(end - start))
+            block, start = self._block(bucket), int(self._starts[bucket])
+            members = self._members.part(self._first + start, block.size)
+            self._kept[start : start + block.size] = members[
+                self._blocks.permuted(block, np.arange(block.size))
             ]
             # Last: another thread may look at the same moment.
             self._is_kept[bucket] = True
