@@ -41,7 +41,12 @@ def require_batches_once(folder, runs, epochs):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "kill", "new_ranks"), [(4, "rank:17", 3), (2, "job:31", 3), (3, "worker:8", 1)]
+    ("ranks", "kill", "new_ranks"),
+    [
+        (4, "rank:17", 3),
+        pytest.param(2, "job:31", 3, marks=pytest.mark.campaign),
+        pytest.param(3, "worker:8", 1, marks=pytest.mark.campaign),
+    ],
 )
 def test_a_killed_job_goes_on_with_other_ranks_and_loses_and_repeats_nothing(
     tmp_path, ranks, kill, new_ranks
