@@ -55,6 +55,7 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.remote.options import RemoteOptions
     from samplerkit.storage.tar.dataset import TarDataset
     from samplerkit.storage.tar.writer import TarWriter
+    from samplerkit.storage.tree import TreeDataset
 
 __version__ = "0.1.0"
 
@@ -100,6 +101,7 @@ __all__ = [
     "TokenBatches",
     "TorchBatchSampler",
     "TorchSampler",
+    "TreeDataset",
     "WeightedRandomSampler",
     "WorkerError",
     "World",

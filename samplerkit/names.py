@@ -47,6 +47,7 @@ PUBLIC = {
     "TokenBatches": "batches.tokens",
     "TorchBatchSampler": "loading.torch_sampler",
     "TorchSampler": "loading.torch_sampler",
+    "TreeDataset": "storage.tree",
     "WeightedRandomSampler": "samplers.weighted",
     "WorkerError": "errors",
     "World": "order.world",

@@ -27,7 +27,7 @@ COMPARED = {
     "migration.md": 10,
     "quality.md": 3,
     "remote.md": 2,
-    "resume.md": 3,
+    "resume.md": 4,
     "samplers.md": 6,
     "shuffle-modes.md": 2,
     "tar.md": 3,

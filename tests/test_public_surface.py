@@ -63,6 +63,7 @@ PUBLIC = {
     "TokenBatches",
     "TorchBatchSampler",
     "TorchSampler",
+    "TreeDataset",
     "WeightedRandomSampler",
     "WorkerError",
     "World",

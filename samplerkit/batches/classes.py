@@ -17,6 +17,7 @@ from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.batches.recipe import BatchRecipe, Prepared
 from samplerkit.batches.windows import WindowContext
 from samplerkit.errors import CompositionError, DatasetError, NotSupportedError
+from samplerkit.order.algebra import groups
 from samplerkit.order.blocks import Block, KeptBlocks
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
@@ -172,6 +173,16 @@ class ClassPlan(BatchPlan):
                 ids[row, column] = self._drawn(number, int(turn))
         positions = np.repeat(numbers * size, size) + np.tile(np.arange(size), numbers.size)
         return BatchSamples(ids.reshape(-1), positions, np.arange(numbers.size + 1) * size)
+
+    def passes_at(self, draws: Ids) -> Ids:
+        number, place = np.divmod(draws, self._classes * self._each)
+        turn, slot = np.divmod(number, self._in_a_round)
+        seat = slot * self._classes + place // self._each
+        passes = np.empty_like(draws)
+        for round_, mine in groups(turn):
+            classes = self._of_classes.permuted(self._round(round_), seat[mine])
+            passes[mine] = round_ // (self._counts[classes] // self._each)
+        return passes
 
     def locate(self, ids: Ids) -> Located:
         sorted_at = np.argsort(self._members)

@@ -97,6 +97,14 @@ class BatchPlan(ABC):
     def num_draws(self) -> int:
         """A number above all draws of the epoch: what comes again is drawn from there on."""
 
+    def passes_at(self, draws: Ids) -> Ids:
+        """Tells in which pass over the samples each draw is, as `Order.passes_at`: 0 where none comes again.
+
+        Args:
+            draws: from `positions`, int64 of shape (m,).
+        """
+        return np.zeros_like(draws)
+
     @property
     def window(self) -> int | None:
         """Samples in a window; None for a plan of one window, the whole set."""

@@ -134,6 +134,9 @@ class WindowPlan(BatchPlan):
     def num_draws(self) -> int:
         return len(self.order)
 
+    def passes_at(self, draws: Ids) -> Ids:
+        return self.order.passes_at(draws)
+
     def has(self, number: int) -> bool:
         if number < 0 or number >= self._limited(number + 1):
             return False

@@ -77,13 +77,18 @@ def describe_dataset(dataset: Any) -> str:
         '7 samples, 2 files, 97ebb718e8af2c8e'
     """
     layout = Layout.of(dataset)
-    parts: list[str | bytes] = [str(layout.has_files), _portable(layout.sizes), *(layout.names or ())]
+    if layout.parts:
+        leaves = [[path, leaf.has_files, leaf.num_files, leaf.names] for path, leaf in layout.leaves]
+        parts: list[str | bytes] = ["tree", _portable(layout.sizes), json.dumps(leaves)]
+    else:
+        parts = [str(layout.has_files), _portable(layout.sizes), *(layout.names or ())]
     for name in ("fingerprint", "_fingerprint"):
         content = getattr(dataset, name, None)
         if isinstance(content, str):
             parts.append(content)
             break
     files = f", {layout.num_files} files" if layout.has_files else ""
+    files += f" in {len(layout.leaves)} parts" if layout.parts else ""
     return f"{len(layout)} samples{files}, {digest(*parts)}"
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal, final
 
 import numpy as np
 import torch.utils.data
-from torch.utils.data import StackDataset, Subset
 
 from samplerkit.errors import DatasetError
 from samplerkit.loading.answer import Answer, Report, SkippedSample
@@ -18,6 +17,7 @@ from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.worker import seed_worker
 from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
+from samplerkit.storage.batch_readers import batch_reader, present_reader
 
 BadSamples = Literal["raise", "skip"]
 """What becomes of a sample that cannot be read."""
@@ -33,6 +33,7 @@ class Request:
         step: the step of the reading.
         ids: the samples, int64 of shape (samples,).
         positions: theirs in the epoch's order, which are their draws; mostly a range, which is less to send.
+        passes: in which pass over its source each is; None where the dataset does not want to know.
     """
 
     epoch: int
@@ -40,6 +41,7 @@ class Request:
     step: int
     ids: Ids
     positions: range | Ids
+    passes: Ids | None = None
 
 
 def reports_stats(dataset: Any) -> bool:
@@ -48,31 +50,28 @@ def reports_stats(dataset: Any) -> bool:
     return is_dataclass(stats) and hasattr(type(stats), "__add__")
 
 
-def batch_reader(dataset: Any) -> Any:
-    """Gives what reads whole batches in a dataset: itself, or what a torch `Subset` of it asks.
+@final
+class Upcoming:
+    """The ids of each batch that a process will read.
 
-    Returns:
-        None where samples are read one by one, by torch's wrappers too.
-
-    Example:
-        >>> from torch.utils.data import Subset
-        >>> batch_reader(Subset([1, 2, 3], [0, 2])) is None
-        True
+    Args:
+        begin: gives them from the first one on. It is called again for each part of a dataset of several, for
+            one part may look far ahead of another one.
     """
-    method = getattr(type(dataset), "__getitems__", None)
-    if method is not None and method is getattr(Subset, "__getitems__", None):
-        return batch_reader(dataset.dataset)
-    if method is not None and method is getattr(StackDataset, "__getitems__", None):
-        stacked = dataset.datasets
-        parts = stacked.values() if isinstance(stacked, dict) else stacked
-        return dataset if any(batch_reader(part) is not None for part in parts) else None
-    return dataset if callable(getattr(dataset, "__getitems__", None)) else None
 
+    def __init__(self, begin: Callable[[], Iterator[Ids]]) -> None:
+        self._begin = begin
+        self._ids = begin()
 
-def present_reader(dataset: Any) -> Callable[[Ids], Any] | None:
-    """Gives what reads a batch of a dataset that leaves samples out by itself; None for any other one."""
-    # Of the class: a wrapper that passes on what it does not know would be passed by.
-    return dataset.read_present if hasattr(type(dataset), "read_present") else None
+    def again(self) -> Upcoming:
+        """Gives the same from the first one on."""
+        return Upcoming(self._begin)
+
+    def __iter__(self) -> Iterator[Ids]:
+        return self
+
+    def __next__(self) -> Ids:
+        return next(self._ids)
 
 
 @final
@@ -82,7 +81,8 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
     Args:
         dataset: a map-style dataset. If it has `set_epoch`, that is called before the first request of each
             epoch, in each process that reads; if it has `expect`, that then gets an iterator over the int64
-            arrays of ids that this process will read.
+            arrays of ids that this process will read. If it has `wants_passes = True`, its `__getitems__`
+            and `read_present` are called with ids and passes.
         seed: from which the random state of workers is made.
         rank: this process's rank.
         bad_samples: `skip` leaves out what cannot be read.
@@ -151,9 +151,9 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         try:
             with self._draws(request).being_read():
                 if self._present is not None:
-                    samples = self._present(request.ids)
+                    samples = self._present(*_asked(request))
                     return samples, _left_out(request, samples)
-                return self.dataset.__getitems__(request.ids), ()
+                return self.dataset.__getitems__(*_asked(request)), ()
         except Exception as error:
             if not self._skips:
                 _tell(error, request)
@@ -168,12 +168,14 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
             for place, index in enumerate(request.ids.tolist()):
                 draws.enter(place)
                 try:
-                    samples.append(self.dataset[index])
+                    samples.append(self._one(request, place, index))
                 except Exception as error:
                     if not self._skips:
                         _tell(error, request, place)
                         raise
-                    what, file = f"{type(error).__name__}: {error}", getattr(error, "absent_from", "")
+                    # A note says for instance in which part of a dataset it was.
+                    told = "; ".join([str(error), *getattr(error, "__notes__", ())])
+                    what, file = f"{type(error).__name__}: {told}", getattr(error, "absent_from", "")
                     skipped.append(SkippedSample(index, request.epoch, place, what, file))
         if not samples and skipped:
             raise DatasetError(
@@ -184,6 +186,13 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
                 mend="bad_samples='skip' needs one good sample in each batch",
             )
         return samples, tuple(skipped)
+
+    def _one(self, request: Request, place: int, index: int) -> Any:
+        """Reads one sample; its pass can be told to what reads batches alone."""
+        if request.passes is None:
+            return self.dataset[index]
+        one = slice(place, place + 1)
+        return self.dataset.__getitems__(request.ids[one], request.passes[one])[0]
 
     def _draws(self, request: Request) -> Draws:
         """The draws of a batch, at their beginning."""
@@ -205,8 +214,8 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         if self._reading is not None:
             worker = torch.utils.data.get_worker_info()
             stride = 1 if worker is None else worker.num_workers
-            reading = self._reading(request.epoch, request.start)
-            self.dataset.expect(ids for _, ids in reading.batches(request.step, stride))
+            reading, first = self._reading(request.epoch, request.start), request.step
+            self.dataset.expect(Upcoming(lambda: (ids for _, ids in reading.batches(first, stride))))
 
     def _begin_epoch(self, epoch: int) -> None:
         worker = torch.utils.data.get_worker_info()
@@ -215,6 +224,11 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         set_epoch = getattr(self.dataset, "set_epoch", None)
         if callable(set_epoch):
             set_epoch(epoch)
+
+
+def _asked(request: Request) -> tuple[Ids, ...]:
+    """What the method of a dataset that reads a batch is called with."""
+    return (request.ids,) if request.passes is None else (request.ids, request.passes)
 
 
 def _left_out(request: Request, samples: Any) -> tuple[SkippedSample, ...]:

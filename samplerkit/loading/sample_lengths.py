@@ -21,12 +21,12 @@ from samplerkit.errors import (
 )
 from samplerkit.loading.identity import describe_dataset
 from samplerkit.loading.loader import Loader
-from samplerkit.loading.request import batch_reader
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
 from samplerkit.samplers.sequential import SequentialSampler
+from samplerkit.storage.batch_readers import batch_reader
 
 _AT_ONCE = 256
 _WHAT = "computing lengths:"

@@ -20,12 +20,12 @@ from samplerkit.loading.request import (
     BadSamples,
     Request,
     RequestedDataset,
-    present_reader,
     reports_stats,
 )
 from samplerkit.loading.run import Readings, Run
 from samplerkit.loading.watch import Watched
 from samplerkit.loading.worker import end_with_parent, prepare_for_workers
+from samplerkit.storage.batch_readers import present_reader, wants_passes
 
 _STAGE_SECONDS = 1.0
 """How long a stage may take to end by itself before the workers that it waits for are ended."""
@@ -112,7 +112,8 @@ class Source:
             self._dataloader = self._torch_loader(reading.epoch)
             if self._num_workers:
                 prepare_for_workers()
-        self._requests.make = partial(_requests, reading, self._readings if run_ahead else None)
+        after = self._readings if run_ahead else None
+        self._requests.make = partial(_requests, reading, after, wants_passes(self._run.dataset))
         keeps_workers = bool(self._options.get("persistent_workers"))
         self._open = OpenSource(
             Watched(iter(self._dataloader)),
@@ -233,14 +234,17 @@ class OpenSource:
             self._watched.close()
 
 
-def _requests(reading: Reading, after: Callable[[int, int], Reading] | None) -> Iterator[Request]:
+def _requests(
+    reading: Reading, after: Callable[[int, int], Reading] | None, tells_passes: bool
+) -> Iterator[Request]:
     """Gives the requests of a reading, and then of the epochs after it.
 
     No method: a stage's thread holds it, and must not hold what would end the stage when it is garbage.
     """
     while reading.has(0):
-        for step, samples in reading.samples():
-            yield Request(reading.epoch, reading.start, step, samples.ids, samples.draws)
+        for step, (ids, draws) in reading.samples():
+            passes = reading.units.passes(draws) if tells_passes else None
+            yield Request(reading.epoch, reading.start, step, ids, draws, passes)
         if after is None:
             return
         reading = after(reading.epoch + 1, 0)

@@ -70,6 +70,10 @@ class SampleUnits:
         """Gives the draws of what is read in one step: no id is computed for them."""
         return units
 
+    def passes(self, draws: range | Ids) -> Ids:
+        """Gives the pass over its source of each draw, of pads that of what they repeat."""
+        return self.order.passes_at(as_array(draws) % max(1, self.num_draws))
+
     def parts(self, first: int, count: int) -> list[StepSamples]:
         """Refuses: a sample has no parts."""
         raise NotSupportedError("tail", "splits batches, and these are samples", "split")
@@ -123,6 +127,10 @@ class BatchUnits:
     def draws(self, units: range | Ids) -> range | Ids:
         """Gives the draws of what is read in one step."""
         return self.samples([units])[0].draws
+
+    def passes(self, draws: range | Ids) -> Ids:
+        """Gives the pass over its source of each draw, of pads that of what they repeat."""
+        return self.plan.passes_at(as_array(draws) % max(1, self.num_draws))
 
     def parts(self, first: int, count: int) -> list[StepSamples]:
         """Makes smaller batches of all those from a number on.

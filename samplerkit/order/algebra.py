@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import final
 
 import numpy as np
@@ -32,6 +34,44 @@ def groups(labels: Ids) -> Iterator[tuple[int, Ids]]:
     ascending = labels[by_label]
     first = np.flatnonzero(np.diff(ascending, prepend=ascending[0] - 1))
     yield from zip(ascending[first].tolist(), np.split(by_label, first[1:]), strict=True)
+
+
+Read = Callable[[Order, Ids], Ids]
+"""What is asked of an order at some positions: its ids, or its passes."""
+
+
+class OrderView(Order):
+    """An order that reads other ones, each at positions that it works out, and adds nothing of its own."""
+
+    @abstractmethod
+    def read(self, positions: Ids, what: Read) -> Ids:
+        """Asks the orders behind it for something, and gives what they answer, position by position."""
+
+    @property
+    @abstractmethod
+    def viewed(self) -> Sequence[Order]:
+        """The orders behind it."""
+
+    @final
+    def ids_at(self, positions: Ids) -> Ids:
+        return self.read(positions, _ids)
+
+    @property
+    @final
+    def num_passes(self) -> int:
+        return max((order.num_passes for order in self.viewed), default=1)
+
+    @final
+    def passes_at(self, positions: Ids) -> Ids:
+        return self.read(positions, _passes)
+
+
+def _ids(order: Order, positions: Ids) -> Ids:
+    return order.ids_at(positions)
+
+
+def _passes(order: Order, positions: Ids) -> Ids:
+    return order.passes_at(positions)
 
 
 def compose(outer: Order, inner: Order) -> Order:
@@ -67,6 +107,19 @@ class Composed(Order):
             positions = part.ids_at(positions)
         return positions
 
+    @property
+    def num_passes(self) -> int:
+        return math.prod(part.num_passes for part in self.parts)
+
+    def passes_at(self, positions: Ids) -> Ids:
+        passes = np.zeros_like(positions)
+        for part in self.parts:
+            # As digits of one number, the outermost first: so no two repeats of an id get the same.
+            if part.num_passes > 1:
+                passes = passes * part.num_passes + part.passes_at(positions)
+            positions = part.ids_at(positions)
+        return passes
+
     def locate(self, ids: Ids) -> Located:
         which = np.arange(ids.size)
         for part in reversed(self.parts):
@@ -76,7 +129,7 @@ class Composed(Order):
 
 
 @final
-class Prefix(Order):
+class Prefix(OrderView):
     """The first `length` positions of an order."""
 
     def __init__(self, order: Order, length: int) -> None:
@@ -90,8 +143,12 @@ class Prefix(Order):
     def __len__(self) -> int:
         return self._length
 
-    def ids_at(self, positions: Ids) -> Ids:
-        return self._order.ids_at(positions)
+    @property
+    def viewed(self) -> Sequence[Order]:
+        return (self._order,)
+
+    def read(self, positions: Ids, what: Read) -> Ids:
+        return what(self._order, positions)
 
     def locate(self, ids: Ids) -> Located:
         which, positions = self._order.locate(ids)
@@ -100,7 +157,7 @@ class Prefix(Order):
 
 
 @final
-class Shard(Order):
+class Shard(OrderView):
     """One shard of an order that is dealt like cards: row k is position start + k * num_shards + first.
 
     Args:
@@ -128,11 +185,15 @@ class Shard(Order):
     def __len__(self) -> int:
         return self._length
 
-    def ids_at(self, positions: Ids) -> Ids:
+    @property
+    def viewed(self) -> Sequence[Order]:
+        return (self._order,)
+
+    def read(self, positions: Ids, what: Read) -> Ids:
         undealt = positions * self._num_shards + self._first
         if undealt.size and undealt.max() >= len(self._order):
             undealt %= len(self._order)
-        return self._order.ids_at(undealt)
+        return what(self._order, undealt)
 
     def locate(self, ids: Ids) -> Located:
         which, undealt = self._order.locate(ids)
@@ -148,7 +209,7 @@ class Shard(Order):
 
 
 @final
-class Weave(Order):
+class Weave(OrderView):
     """Orders dealt back together: row 0 of each, then row 1 of each, and so on, as long as there are rows.
 
     Args:
@@ -171,16 +232,20 @@ class Weave(Order):
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def ids_at(self, positions: Ids) -> Ids:
-        ids = np.empty_like(positions)
+    @property
+    def viewed(self) -> Sequence[Order]:
+        return self._orders
+
+    def read(self, positions: Ids, what: Read) -> Ids:
+        found = np.empty_like(positions)
         piece = interval_of(self._starts, positions)
         for number, at in groups(piece):
             alive = self._alive[number]
             row, column = np.divmod(positions[at] - self._starts[number], alive.size)
             row += self._rows[number]
             for chosen, mine in groups(column):
-                ids[at[mine]] = self._orders[alive[chosen]].ids_at(row[mine])
-        return ids
+                found[at[mine]] = what(self._orders[alive[chosen]], row[mine])
+        return found
 
     def locate(self, ids: Ids) -> Located:
         found = [(np.zeros(0, dtype=np.int64),) * 2]

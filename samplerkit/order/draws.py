@@ -14,6 +14,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
 from samplerkit.order.arguments import integer
+from samplerkit.order.typing import Ids
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -92,11 +93,21 @@ class Draws:
         """Gives the draw of a sample."""
         return Draw(self._seed, self._epoch, int(self._positions[place]))
 
+    def of(self, places: Ids, *, enters_alone: bool) -> Draws:
+        """Gives the draws of some samples, for who reads these as a batch of its own; arguments as above."""
+        positions = np.asarray(self._positions)[places]
+        return Draws(self._seed, self._epoch, positions, enters_alone=enters_alone, begin=self._begin)
+
     def enter(self, place: int | None) -> None:
         """Begins the draw of a sample, which ends the one before; None ends it only."""
         self._place = place
         if self._begin is not None and place is not None:
             self._begin(self.draw(place))
+
+    @property
+    def seeds(self) -> bool:
+        """Whether something begins with each draw, so that none may be read without being entered."""
+        return self._begin is not None
 
     def can_be_entered(self, size: int) -> bool:
         """Tells whether a reader of this many samples may enter the draw of each."""
@@ -178,6 +189,12 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
     return draws.rng(place)
 
 
+def entered_draws(size: int) -> Draws | None:
+    """Gives the draws of the batch that is being read, if a reader of this many samples enters each."""
+    draws = _being_read.get()
+    return draws if draws is not None and draws.can_be_entered(size) else None
+
+
 def in_draws(
     read: Callable[[Item], Result], items: Iterable[Item], places: Sequence[int], size: int
 ) -> list[Result]:
@@ -192,8 +209,8 @@ def in_draws(
         places: of the items in the batch.
         size: the samples of the whole batch.
     """
-    draws = _being_read.get()
-    if draws is None or not draws.can_be_entered(size):
+    draws = entered_draws(size)
+    if draws is None:
         return [read(item) for item in items]
     results = []
     try:

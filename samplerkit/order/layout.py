@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, final
 
 import numpy as np
@@ -18,10 +19,15 @@ from samplerkit.order.arguments import LARGEST, holds_bool, integers
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 
+DEEPEST = 100
+"""Trees in trees; Python itself gives up a few hundred further down."""
+
 
 @final
 class Layout:
     """How many samples lie in which files; sample ids run through the files in the order given.
+
+    A tree is a layout too (`Layout.tree`): its files are those of its parts, one part after another.
 
     Args:
         sizes: samples per file, or one int for a dataset without files.
@@ -43,11 +49,40 @@ class Layout:
     def __init__(self, sizes: int | Iterable[int], names: Iterable[str] | None = None) -> None:
         self.has_files: Final = not _is_integer(sizes)
         self.sizes: Final[Ids] = _checked_sizes([sizes] if not self.has_files else sizes)
-        self.names: Final = _checked_names(names, self.sizes.size if self.has_files else 0)
+        self._names: Final = _checked_names(names, self.sizes.size if self.has_files else 0)
+        self._parts: tuple[tuple[str, Layout], ...] = ()
         total = sum(self.sizes.tolist())
         if total > LARGEST:
             raise ArgumentRangeError("sizes", "add up to more than 2^62 samples", total)
         self.num_samples: Final[int] = total
+
+    @classmethod
+    def tree(cls, parts: Mapping[str, Any]) -> Layout:
+        """Makes the layout of several datasets, one after another, that know their names.
+
+        Args:
+            parts: by name, in the order of their ids: layouts, trees among them, numbers of samples, or
+                datasets. A part without files is one file.
+
+        Raises:
+            ArgumentTypeError: no mapping, or a name no string.
+            ArgumentValueError: no part, a name that is empty, or trees in trees, 100 deep.
+            ArgumentRangeError: there are more than 2^62 samples.
+            DatasetError: a part has neither a layout nor a length.
+
+        Example:
+            >>> corpus = Layout.tree({"web": Layout([5, 7]), "code": 3})
+            >>> corpus.sizes, corpus.part_starts, corpus.names
+            (array([5, 7, 3]), array([ 0, 12, 15]), ('web/0', 'web/1', 'code'))
+            >>> corpus.parts["web"]
+            Layout([5, 7])
+        """
+        layouts = tuple((name, _part(name, part)) for name, part in named_parts(parts).items())
+        tree = cls(np.concatenate([layout.sizes for _, layout in layouts]))
+        tree._parts = layouts
+        if tree._depth > DEEPEST:
+            raise ArgumentValueError("parts", f"are nested more than {DEEPEST} deep", tree._depth)
+        return tree
 
     @classmethod
     def of(cls, dataset: Any) -> Layout:
@@ -89,6 +124,40 @@ class Layout:
         """The number of files; 0 for a layout without files."""
         return self.sizes.size if self.has_files else 0
 
+    @property
+    def parts(self) -> Mapping[str, Layout]:
+        """The parts of a tree by name, in the order of their ids; empty where it is none."""
+        return MappingProxyType(dict(self._parts))
+
+    @once
+    def part_starts(self) -> Ids:
+        """The first id of each part, and the number of samples at the end: shape (parts + 1,)."""
+        return _read_only(np.cumsum([0, *(len(part) for _, part in self._parts)], dtype=np.int64))
+
+    @property
+    def leaves(self) -> tuple[tuple[tuple[str, ...], Layout], ...]:
+        """What lies at the ends of a tree, in the order of the ids: the names that lead there, and a layout.
+
+        Of what is no tree it is the layout itself, and no names.
+        """
+        if not self._parts:
+            return (((), self),)
+        return tuple(((name, *path), leaf) for name, part in self._parts for path, leaf in part.leaves)
+
+    @once
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the files, if they have some.
+
+        In a tree all have: the parts that lead there, and the name or the number of the file.
+        """
+        if not self._parts:
+            return self._names
+        return tuple(
+            "/".join(path if named is None else (*path, named))
+            for path, leaf in self.leaves
+            for named in ((leaf.names or map(str, range(leaf.num_files))) if leaf.has_files else (None,))
+        )
+
     @once
     def starts(self) -> Ids:
         """The first id of each file, and the number of samples at the end: shape (files + 1,)."""
@@ -119,19 +188,52 @@ class Layout:
             return NotImplemented
         return (
             self.has_files == other.has_files
-            and self.names == other.names
+            and self._names == other._names
+            and self._parts == other._parts
             and np.array_equal(self.sizes, other.sizes)
         )
 
     def __hash__(self) -> int:
-        return hash((self.has_files, self.names, self.sizes.tobytes()))
+        return hash((self.has_files, self._names, self._parts, self.sizes.tobytes()))
+
+    @once
+    def _depth(self) -> int:
+        return 1 + max((part._depth for _, part in self._parts), default=-1)
 
     def __repr__(self) -> str:
+        if len(self.leaves) > 8:
+            parts = f"{len(self._parts)} parts, {self.num_files} files"
+            return f"Layout.tree(<{parts}, {self.num_samples} samples>)"
+        if self._parts:
+            return f"Layout.tree({dict(self._parts)!r})"
         if not self.has_files:
             return f"Layout({self.num_samples})"
         if self.num_files <= 8:
             return f"Layout({self.sizes.tolist()})"
         return f"Layout(<{self.num_files} files, {self.num_samples} samples>)"
+
+
+def named_parts(parts: Any) -> dict[str, Any]:
+    """Takes the parts of a tree, by name.
+
+    Raises:
+        ArgumentTypeError: no mapping, or a name no string; or a part that is a mapping of names itself.
+        ArgumentValueError: no part, or a name that is empty, or no text.
+    """
+    if not isinstance(parts, Mapping):
+        raise ArgumentTypeError("parts", "must be a mapping of names to datasets", parts)
+    if not parts:
+        raise ArgumentValueError("parts", "must not be empty", parts)
+    for name, part in parts.items():
+        if not isinstance(name, str):
+            raise ArgumentTypeError("parts", "must have strings as names", name)
+        if not name or any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise ArgumentValueError("parts", "must have names that are text, and not empty", name)
+        if isinstance(part, Mapping) and any(isinstance(key, str) for key in part):
+            raise ArgumentTypeError(
+                f"parts[{name!r}]", "is a mapping", part, mend="a part of parts is a tree of its own"
+            )
+    return dict(parts)
 
 
 def interval_of(starts: Ids, values: Ids) -> Ids:
@@ -178,6 +280,13 @@ def numbers_in(begins: Ids, counts: Ids) -> Ids:
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _part(name: str, part: Any) -> Layout:
+    try:
+        return Layout.of(part)
+    except DatasetError as error:
+        raise DatasetError(f"parts[{name!r}]", error.problem, error.value, mend=error.mend) from error
 
 
 def _checked_sizes(sizes: Any) -> Ids:

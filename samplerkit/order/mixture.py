@@ -11,6 +11,7 @@ from samplerkit.order.blocks import Block, KeptBlocks
 from samplerkit.order.files import distinct
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
+from samplerkit.order.once import once
 from samplerkit.order.order import Located, Order
 from samplerkit.order.schedule import Schedule, first_reads, reads_before
 from samplerkit.order.typing import Ids
@@ -48,11 +49,24 @@ class Mixed(Order):
         return self._length
 
     def ids_at(self, positions: Ids) -> Ids:
+        source, number, row = self._rows_at(positions)
+        return self._layout.starts[source] + self._shuffled(source, number, row, inverse=False)
+
+    @once
+    def num_passes(self) -> int:
+        read = np.flatnonzero(self._schedule.weights)
+        draws = reads_before(self._schedule, read, self._length)
+        return int((-(-draws // np.maximum(1, self._layout.sizes[read]))).max(initial=1))
+
+    def passes_at(self, positions: Ids) -> Ids:
+        return self._rows_at(positions)[1]
+
+    def _rows_at(self, positions: Ids) -> tuple[Ids, Ids, Ids]:
+        """Gives the source of each position, the number of the pass over it, and the row in that pass."""
         rounds, slots = np.divmod(positions, self._schedule.period)
         source, turn = self._schedule.read(slots)
         draw = rounds * self._schedule.weights[source] + turn
-        number, row = np.divmod(draw, np.maximum(1, self._layout.sizes)[source])
-        return self._layout.starts[source] + self._shuffled(source, number, row, inverse=False)
+        return source, *np.divmod(draw, np.maximum(1, self._layout.sizes)[source])
 
     def locate(self, ids: Ids) -> Located:
         which = np.flatnonzero((ids >= 0) & (ids < len(self._layout)))

@@ -65,6 +65,31 @@ class Order(ABC):
         """
 
     @property
+    def num_passes(self) -> int:
+        """A number above all that `passes_at` gives; 1 where nothing repeats."""
+        return 1
+
+    def passes_at(self, positions: Ids) -> Ids:
+        """Tells in which pass over its source each position is: how often the id came before there.
+
+        0 where nothing repeats, and for draws with replacement, which know nothing of one another. A pad is
+        in the pass of the sample that it repeats. Where a repeat is read by another one, no two positions
+        that hold one id are in one pass, but the passes need not come in sequence.
+
+        Args:
+            positions: int64 array of shape (m,), each in [0, len).
+
+        Returns:
+            int64 array of shape (m,), each in [0, num_passes).
+
+        Example:
+            >>> import samplerkit as sk
+            >>> sk.SubsetSampler([4, 2, 4]).order(5).passes_at(np.arange(3))
+            array([0, 0, 1])
+        """
+        return np.zeros_like(positions)
+
+    @property
     def recipe(self) -> tuple[object, ...] | None:
         """What the order was made of: orders of one class and equal recipes hold the same ids.
 
@@ -200,10 +225,7 @@ class Order(ABC):
             return True
         if not isinstance(other, Order):
             return NotImplemented
-        mine, others = self.recipe, other.recipe
-        if type(self) is not type(other) or mine is None or others is None:
-            return False
-        return len(mine) == len(others) and all(map(_is_same, mine, others))
+        return type(self) is type(other) and same_recipes(self.recipe, other.recipe)
 
     @final
     def __hash__(self) -> int:
@@ -230,6 +252,13 @@ class Order(ABC):
         checked = positions.astype(np.int64)
         checked[checked < 0] += length
         return checked
+
+
+def same_recipes(one: tuple[object, ...] | None, other: tuple[object, ...] | None) -> bool:
+    """Tells whether two recipes are known, and equal."""
+    if one is None or other is None:
+        return False
+    return len(one) == len(other) and all(map(_is_same, one, other))
 
 
 def _is_same(one: object, other: object) -> bool:

@@ -259,3 +259,14 @@ class Permutation:
     @once
     def _network(self) -> Network:
         return Network.of(self.size, self._words)
+
+
+def fits_together(permutation: Permutation) -> bool:
+    """Tells whether `forward_each` takes a permutation: it is a network of the narrower words."""
+    return TABLE_LIMIT < permutation.size < NARROW_LIMIT
+
+
+def forward_each(permutations: list[Permutation], which: Ids, positions: Ids) -> Ids:
+    """Evaluates several permutations at once: position i by the permutation number which[i]."""
+    words = [permutation._words for permutation in permutations]
+    return forward(Network.stacked([each.size for each in permutations], words, which), positions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -43,6 +43,14 @@ class Occurrences:
         counts = np.searchsorted(self._sorted, ids, side="right") - first
         return np.repeat(np.arange(ids.size), counts), self._positions[numbers_in(first, counts)]
 
+    @once
+    def turns(self) -> Ids:
+        """How often the id of each position stands before it: int64 array of shape (n,)."""
+        first = np.searchsorted(self._sorted, self._sorted, side="left")
+        turns = np.empty_like(self._positions)
+        turns[self._positions] = np.arange(first.size) - first
+        return turns
+
 
 @final
 class Range(Order):
@@ -72,22 +80,22 @@ class Permuted(Order):
     """All ids of [0, n) in the order of a keyed permutation."""
 
     def __init__(self, size: int, key: Key) -> None:
-        self._permutation = Permutation(size, key)
+        self.permutation: Final = Permutation(size, key)
         self._key = key
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return self._permutation.size, self._key
+        return self.permutation.size, self._key
 
     def __len__(self) -> int:
-        return self._permutation.size
+        return self.permutation.size
 
     def ids_at(self, positions: Ids) -> Ids:
-        return self._permutation.forward(positions)
+        return self.permutation.forward(positions)
 
     def locate(self, ids: Ids) -> Located:
         which = np.flatnonzero((ids >= 0) & (ids < len(self)))
-        return which, self._permutation.backward(ids[which])
+        return which, self.permutation.backward(ids[which])
 
 
 @final
@@ -107,6 +115,13 @@ class Table(Order):
 
     def ids_at(self, positions: Ids) -> Ids:
         return self._ids[positions]
+
+    @once
+    def num_passes(self) -> int:
+        return int(self._occurrences.turns.max(initial=0)) + 1
+
+    def passes_at(self, positions: Ids) -> Ids:
+        return self._occurrences.turns[positions]
 
     def locate(self, ids: Ids) -> Located:
         return self._occurrences.locate(ids)

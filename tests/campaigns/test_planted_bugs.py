@@ -329,8 +329,8 @@ BUGS = [
     Bug(
         "draws are counted in their batch",
         "_requests",
-        "samples.draws",
-        "range(len(samples.ids))",
+        "Request(reading.epoch, reading.start, step, ids, draws, passes)",
+        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), passes)",
         DRAWS,
     ),
     Bug(
@@ -372,7 +372,7 @@ BUGS = [
     ),
     Bug(
         "a shard's pads repeat the wrong samples",
-        "Shard.ids_at",
+        "Shard.read",
         "undealt %= len(self._order)",
         "undealt %= len(self._order) - 1",
         LAWS,

@@ -1,7 +1,7 @@
 """Whether the quality figures tell, before a training, which orders it will suffer from.
 
-Run it with `pytest -m campaign -rP tests/campaigns/test_quality_predicts.py`. The same at full size, with the
-table and the picture of docs/quality.md: `python -m tests.benchmarks.quality`.
+Run it with `pytest -m statistics -rP tests/campaigns/test_quality_predicts.py`. The same at full size, with
+the table and the picture of docs/quality.md: `python -m tests.benchmarks.quality`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.campaigns.digit_orders import (
 )
 from tests.campaigns.rank_correlation import correlation, spearman
 
-pytestmark = pytest.mark.campaign
+pytestmark = pytest.mark.statistics
 
 FEWEST = {"accuracy": 0.8, "loss_area": 0.9}
 

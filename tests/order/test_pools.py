@@ -96,6 +96,7 @@ SIZES = [(100_000, 500), (300_000, 1000), (1_000_000, 1000)]
 OF_CHANCE = 0.2
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(("n", "pool"), SIZES)
 def test_displacements_of_two_passes_are_as_stated(n, pool):
     found = Figures.of(ours, n, pool)
@@ -106,6 +107,7 @@ def test_displacements_of_two_passes_are_as_stated(n, pool):
     assert found.successors == pytest.approx(0.27, rel=OF_CHANCE)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(("n", "pool"), SIZES)
 def test_two_passes_mix_as_uniform_shuffles_of_the_same_blocks_do(n, pool):
     found, expected = Figures.of(ours, n, pool), Figures.of(by_blocks, n, pool)
@@ -115,6 +117,7 @@ def test_two_passes_mix_as_uniform_shuffles_of_the_same_blocks_do(n, pool):
     assert found.successors == pytest.approx(expected.successors, rel=OF_CHANCE)
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(("n", "pool"), SIZES)
 def test_they_mix_no_less_than_the_algorithm_with_two_pools(n, pool):
     found, reference = Figures.of(ours, n, pool), Figures.of(by_two_pools, n, pool)
@@ -131,6 +134,7 @@ def test_they_mix_no_less_than_the_algorithm_with_two_pools(n, pool):
     assert found.longest < 3 < reference.longest
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(("n", "pool"), SIZES[:2])
 def test_one_pool_of_the_same_size_mixes_less_and_fails_every_figure(n, pool):
     found, reference = Figures.of(ours_of_one_pool, n, pool), Figures.of(by_two_pools, n, pool)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
-from samplerkit.order.algebra import Shard
+from samplerkit.order.algebra import OrderView, Read, Shard
 from samplerkit.order.order import Located, Order
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
@@ -69,7 +70,7 @@ class Part:
 
 
 @final
-class Cycled(Order):
+class Cycled(OrderView):
     """The first `length` positions of an order that begins anew at its end; `length` may be smaller."""
 
     def __init__(self, order: Order, length: int) -> None:
@@ -83,8 +84,12 @@ class Cycled(Order):
     def __len__(self) -> int:
         return self._length
 
-    def ids_at(self, positions: Ids) -> Ids:
-        return self._order.ids_at(positions % len(self._order) if positions.size else positions)
+    @property
+    def viewed(self) -> Sequence[Order]:
+        return (self._order,)
+
+    def read(self, positions: Ids, what: Read) -> Ids:
+        return what(self._order, positions % len(self._order) if positions.size else positions)
 
     def locate(self, ids: Ids) -> Located:
         which, positions = self._order.locate(ids)

@@ -32,7 +32,8 @@ class Uses:
     """The uses of files by the batches to come.
 
     It looks ahead until it knows the next `wanted` files, as far as `MOST_USES` allow. A batch that is read
-    may bring it further by some times its own size only, so that no step waits for a long look ahead.
+    may bring it further by some times its own size only, so that no step waits for a long look ahead. What
+    is to come may be a `Share`: then it also rests where that has gone far without much to show.
 
     Args:
         upcoming: the ids of each batch to come, computed as it is iterated over.
@@ -42,6 +43,7 @@ class Uses:
 
     def __init__(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids], wanted: int) -> None:
         self._upcoming: Iterator[Any] | None = iter(upcoming)
+        self._rests = False
         self._file_of = file_of
         self._wanted = wanted
         self._batches: deque[tuple[Mark, list[int]]] = deque()
@@ -60,6 +62,8 @@ class Uses:
 
     def begin(self, ids: Ids) -> None:
         """Is told that a batch is read now; one that was not expected changes nothing."""
+        while not self._batches and self._upcoming is not None:
+            self._look_ahead(_LEAST_IDS)
         if not self._batches or self._batches[0][0] != _mark(ids):
             self._mistakes += 1
             return
@@ -101,8 +105,10 @@ class Uses:
         return ((uses[0], file) for file, uses in self._uses.items())
 
     def _look_ahead(self, most_ids: int) -> None:
+        self._rests = False
         while (
             self._upcoming is not None
+            and not self._rests
             and most_ids > 0
             and (not self._batches or (len(self._uses) < self._wanted and self._num_uses < MOST_USES))
         ):
@@ -112,10 +118,15 @@ class Uses:
         """Looks at some more batches; gives the number of their ids."""
         batches: list[Ids] = []
         taken = 0
+        glance = getattr(self._upcoming, "glance", None)
         while taken < num_ids and self._upcoming is not None:
-            ids = next(self._upcoming, None)
-            if ids is None:
+            try:
+                ids = next(self._upcoming) if glance is None else glance()
+            except StopIteration:
                 self._upcoming = None
+                break
+            if ids is None:
+                self._rests = True
                 break
             batches.append(np.asarray(ids, dtype=np.int64))
             taken += max(1, batches[-1].size)

@@ -204,7 +204,8 @@ class TarDataset(Pipeline):
         return f"TarDataset{self._view.description}"
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
-        self._view.source.expect(map(self._view.source_ids, upcoming), len(self))
+        in_source = upcoming if self._view.selection is None else map(self._view.source_ids, upcoming)
+        self._view.source.expect(in_source, len(self))
 
 
 def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) -> ArchiveSource:

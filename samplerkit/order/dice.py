@@ -1,0 +1,293 @@
+"""Dice: which of several sources each position reads, thrown once and for ever.
+
+Position P is row k = P div lanes of lane l = P mod lanes. Its die u is a number of 60 bits, in 15 digits of
+base 16, the most significant first:
+
+    u_j = pi[l, j, k div 16^(j+1), (u_0 .. u_(j-1))](digit j of k)        digit 0 is the lowest of k
+
+Each pi is one of the 240 maps a x + b over the field of 16 elements, picked by a keyed hash of its index.
+Weights only say how a die is read: source s has the dice in [A_s, A_(s+1)), the `thresholds`. So any 16^j
+rows that begin at a multiple of 16^j have each of 16^j equal shares of all dice once, and any set of
+positions reads a source at most as unevenly as independent draws would.
+
+How often a lane read a source before a row follows digit by digit, from the highest: for each smaller digit
+in its place, the rows with all that can follow it hold each share once, and of one share alone it must be
+asked on which side of the threshold its row lies. So there is random access and an inverse, and no table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.order.files import distinct
+from samplerkit.order.keys import Key, keyed_hash
+from samplerkit.order.typing import Ids
+
+DIGITS: Final = 15
+"""Digits of a die, of four bits each."""
+
+WHOLE: Final = 1 << 4 * DIGITS
+"""One more than the largest die."""
+
+_MAPS = 240
+
+
+def thresholds(weights: Sequence[float | Fraction]) -> Ids:
+    """Gives the first die of each source and, last, the end: int64 of shape (sources + 1,).
+
+    Args:
+        weights: not negative, one positive; any real numbers. A positive one has at least one die.
+
+    Example:
+        >>> (thresholds([3, 0, 1]) / WHOLE).tolist()
+        [0.0, 0.75, 0.75, 1.0]
+    """
+    exact = [Fraction(weight) for weight in weights]
+    total = sum(exact)
+    ends = [WHOLE * part // total for part in accumulate(exact)]
+    previous = 0
+    for index, weight in enumerate(exact):
+        previous = ends[index] = max(ends[index], previous + (weight > 0))
+    following = ends[-1] = WHOLE
+    for index in range(len(exact) - 1, 0, -1):
+        following = ends[index - 1] = min(ends[index - 1], following - (exact[index] > 0))
+    return np.array([0, *ends], dtype=np.int64)
+
+
+@final
+class Dice:
+    """The dice of all rows of some lanes.
+
+    Args:
+        key: where their randomness comes from.
+        index: of the dice, where one key has several.
+
+    Example:
+        >>> dice = Dice(Key(seed=7, epoch=0, depth=0, role="dice"))
+        >>> three_to_one = thresholds([3, 1])
+        >>> dice.sources(np.zeros(16, dtype=int), np.arange(16), three_to_one).tolist()
+        [0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0]
+        >>> dice.before(0, 10**15, three_to_one[1]), dice.position(0, 10**6, 0, three_to_one[1])
+        (array(750000000000000), array(1333334))
+    """
+
+    def __init__(self, key: Key, index: int = 0) -> None:
+        self.recipe: Final = (key, index)
+        self._words = key.words(3, index)
+
+    def cells(self, lanes: Ids, numbers: Ids) -> Ids:
+        """Throws the first two digits of whole blocks of rows.
+
+        Args:
+            lanes: of each block; shape (m,).
+            numbers: of each block: k div 256 of its rows.
+
+        Returns:
+            int64 array of shape (256 * m,), each in [0, 256): every block has each once.
+        """
+        maps = _tables()[0]
+        hashes = _Hashes(self._words, lanes)
+        digit = np.arange(16)
+        counters = (numbers << 4)[:, None] + digit
+        first = maps[hashes.maps(0, counters)[:, :, None] + digit]
+        chosen = hashes.maps(1, counters)[np.arange(lanes.size)[:, None, None], first]
+        cells: Ids = (first * 16 + maps[chosen + digit[:, None]]).reshape(-1)
+        return cells
+
+    def sources(self, lanes: Ids, rows: Ids, ends: Ids, cells: Ids | None = None) -> Ids:
+        """Tells which source each row reads.
+
+        Args:
+            lanes: of each row; shape (m,).
+            rows: within the lanes, below 2^62.
+            ends: from `thresholds`.
+            cells: the first two digits of the rows, if they are known.
+        """
+        if cells is None:
+            source, level = np.full_like(rows, -1), 0
+            prefix = np.zeros_like(rows)
+        else:
+            source, level = _sources_of_cells(ends)[cells], 2
+            prefix = cells
+        at = np.flatnonzero(source < 0)
+        if at.size:
+            hashes, rows, prefix = _Hashes(self._words, lanes[at]), rows[at], prefix[at]
+        while at.size:
+            prefix = hashes.thrown(level, rows, prefix)
+            level += 1
+            die = prefix << 60 - 4 * level
+            found = np.searchsorted(ends, die, side="right") - 1
+            source[at] = found
+            going = np.flatnonzero(ends[found + 1] - die < 1 << 60 - 4 * level)
+            hashes, rows, prefix, at = hashes.of(going), rows[going], prefix[going], at[going]
+        return source
+
+    def before(self, lanes: Any, rows: Any, thresholds: Any) -> Ids:
+        """Counts the rows of a lane before a row whose die is below a threshold.
+
+        Args:
+            lanes: int64 arrays, which are broadcast against one another.
+            rows: likewise, each below 2^62.
+            thresholds: likewise, each in [0, 2^60].
+
+        Returns:
+            int64 array of their shape. Of all rows, a source reads what lies between two counts.
+        """
+        lanes, rows, alpha = (np.asarray(part, dtype=np.int64) for part in (lanes, rows, thresholds))
+        shape = np.broadcast_shapes(lanes.shape, rows.shape, alpha.shape)
+        lanes, rows, alpha = (np.broadcast_to(part, shape).reshape(-1) for part in (lanes, rows, alpha))
+        if not rows.size:
+            return np.zeros(shape, dtype=np.int64)
+        maps, inverses, smaller = _tables()
+        hashes = _Hashes(self._words, lanes)
+        levels = min(DIGITS, -(-int(rows.max()).bit_length() // 4))
+        is_below = _below_above(hashes, rows, alpha, levels)
+        counts = (rows >> 60) * alpha if levels == DIGITS else np.zeros_like(rows)
+        for level in range(levels - 1, -1, -1):
+            share = alpha >> 60 - 4 * level
+            next_digit = alpha >> 56 - 4 * level & 15
+            digit = rows >> 4 * level & 15
+            pi = hashes.maps(level, (rows >> 4 * level + 4 << 4 * level) + share)
+            at = pi + next_digit
+            counts += digit * share + smaller[at * 16 + digit]
+            counts += is_below & (inverses[at] < digit)
+            die = maps[pi + digit]
+            is_below = (die < next_digit) | ((die == next_digit) & is_below)
+        counted: Ids = counts.reshape(shape)
+        return counted
+
+    def position(self, lanes: Any, turns: Any, low: Any, high: Any) -> Ids:
+        """Finds the row at which a lane reads a source for the turn-th time, from 0: the inverse of `before`.
+
+        Args:
+            lanes: int64 arrays, which are broadcast against one another.
+            turns: likewise.
+            low: likewise; the source's first die.
+            high: likewise; the end of its dice, larger than `low`.
+
+        Returns:
+            int64 array of their shape. A row beyond 2^62 is 2^62.
+        """
+        given = [np.asarray(part, dtype=np.int64) for part in (lanes, turns, low, high)]
+        shape = np.broadcast_shapes(*(part.shape for part in given))
+        lanes, turns, low, high = (np.broadcast_to(part, shape).reshape(-1) for part in given)
+        if not turns.size:
+            return np.zeros(shape, dtype=np.int64)
+        maps, inverses, smaller = _tables()
+        hashes = _Hashes(self._words, lanes)
+        rows, left = np.divmod(turns, high - low)
+        is_beyond = rows > 3
+        rows = np.where(is_beyond, 0, rows)
+        is_below = [np.zeros(rows.size, dtype=bool) for _ in range(2)]
+        digits = np.arange(16)[:, None]
+        for level in range(DIGITS - 1, -1, -1):
+            ends = []
+            for end, alpha in enumerate((low, high)):
+                share = alpha >> 60 - 4 * level
+                next_digit = alpha >> 56 - 4 * level & 15
+                pi = hashes.maps(level, (rows << 4 * level) + share)
+                at = pi + next_digit
+                counts = (
+                    digits * share + smaller[at * 16 + digits] + (is_below[end] & (inverses[at] < digits))
+                )
+                ends.append((counts, pi, next_digit))
+            counts = ends[1][0] - ends[0][0]
+            digit = np.count_nonzero(counts <= left, axis=0) - 1
+            left = left - counts[digit, np.arange(rows.size)]
+            for end, (_, pi, next_digit) in enumerate(ends):
+                die = maps[pi + digit]
+                is_below[end] = (die < next_digit) | ((die == next_digit) & is_below[end])
+            rows = rows * 16 + digit
+        return np.where(is_beyond, 1 << 62, rows).reshape(shape)
+
+    def values(self, lanes: Ids, rows: Ids) -> Ids:
+        """Gives the dice themselves: int64 of shape (m,), each in [0, 2^60)."""
+        hashes, dice = _Hashes(self._words, lanes), np.zeros_like(rows)
+        for level in range(DIGITS):
+            dice = hashes.thrown(level, rows, dice)
+        return dice
+
+
+class _Hashes:
+    """Picks maps for rows of some lanes: the words of each lane and digit are hashes themselves."""
+
+    def __init__(self, words: Any, lanes: Ids, which: Ids | None = None) -> None:
+        self._words = words
+        self._lanes, self._which = distinct(lanes) if which is None else (lanes, which)
+
+    def of(self, chosen: Ids) -> _Hashes:
+        return _Hashes(self._words, self._lanes, self._which[chosen])
+
+    def maps(self, level: int, counters: Ids) -> Ids:
+        """Picks a map for each counter, as the place in the table at which the map begins.
+
+        Args:
+            level: the digit.
+            counters: k div 16^(level + 1), then the digits before; the first axis goes along the lanes.
+        """
+        numbers = (self._lanes * 16 + level) * 4 + np.arange(3)[:, None]
+        words = keyed_hash(self._words, numbers)
+        if self._lanes.size > 1:
+            words = words[:, self._which]
+        hashed = keyed_hash(words.reshape(3, -1, *(1,) * (counters.ndim - 1)), counters)
+        hashed >>= np.uint64(32)
+        hashed *= np.uint64(_MAPS)
+        hashed >>= np.uint64(32)
+        hashed <<= np.uint64(4)
+        return hashed.view(np.int64)
+
+    def thrown(self, level: int, rows: Ids, prefix: Ids) -> Ids:
+        """Gives the digits of dice up to a level, from those before."""
+        pi = self.maps(level, (rows >> 4 * level + 4 << 4 * level) + prefix)
+        return prefix * 16 + _tables()[0][pi + (rows >> 4 * level & 15)]
+
+
+def _below_above(hashes: _Hashes, rows: Ids, alpha: Ids, level: int) -> Any:
+    """Tells whether the row of a threshold's own share lies below it, by the digits from a level on.
+
+    There the rows have no digits but 0. At 15 of 16 the next digit decides already.
+    """
+    is_below = np.zeros(rows.size, dtype=bool)
+    going = np.arange(rows.size)
+    while going.size and level < DIGITS:
+        share, next_digit = alpha >> 60 - 4 * level, alpha >> 56 - 4 * level & 15
+        die = hashes.thrown(level, rows[going], share) & 15
+        is_below[going] = die < next_digit
+        still = die == next_digit
+        going, alpha, hashes, level = going[still], alpha[still], hashes.of(np.flatnonzero(still)), level + 1
+    return is_below
+
+
+def _sources_of_cells(thresholds: Ids) -> Ids:
+    """Gives the source that has all dice of two first digits, -1 where several share them: shape (256,)."""
+    dice = np.arange(256) << 52
+    source = np.searchsorted(thresholds, dice, side="right") - 1
+    return np.where(thresholds[source + 1] - dice < 1 << 52, -1, source)
+
+
+@lru_cache(maxsize=1)
+def _tables() -> tuple[Ids, Ids, Ids]:
+    """The 240 maps a x + b over GF(16), by a from 1, then b, and how many smaller digits go below a value.
+
+    Returns:
+        pi(x) at 16 * map + x; its inverse at 16 * map + y; #{x' < x: pi(x') < y} at 16 * (16 * map + y) + x.
+    """
+    product = np.zeros((16, 16), dtype=np.int64)
+    digit = np.arange(16)
+    for bit in range(4):
+        shifted = digit.copy()
+        for _ in range(bit):
+            shifted = shifted << 1 ^ np.where(shifted & 8, 0b10011, 0)
+        product ^= (digit >> bit & 1)[:, None] * shifted
+    number = np.arange(_MAPS)
+    maps = product[number % 15 + 1] ^ (number // 15)[:, None]
+    inverses = np.argsort(maps, axis=1)
+    is_smaller = maps[:, None, :] < digit[:, None]
+    smaller: Ids = np.cumsum(is_smaller, axis=2) - is_smaller
+    return maps.reshape(-1), inverses.reshape(-1), smaller.reshape(-1)

@@ -1,0 +1,262 @@
+"""Streams: endless orders, of which an epoch reads a part, and mixtures of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError, InverseTooLargeError
+from samplerkit.order.algebra import groups
+from samplerkit.order.dice import thresholds
+from samplerkit.order.layout import interval_of
+from samplerkit.order.order import Located, Order, same_recipes
+from samplerkit.order.permutation import fits_together, forward_each
+from samplerkit.order.sequences import Permuted
+from samplerkit.order.turns import Turns
+from samplerkit.order.typing import Ids
+
+MOST_PASSES = 1 << 16
+"""The most passes over a source in which ids are sought, one after another."""
+
+_KEPT_PASSES = 64
+_FEW = 1024
+
+
+class Piece(NamedTuple):
+    """Positions of a stream that lie in one pass over one source: the ids are `order[places] + shift`."""
+
+    at: Ids
+    order: Order
+    places: Ids
+    shift: int
+    number: int
+
+
+class Stream(ABC):
+    """An endless order with random access. Row k of lane l is position k * lanes + l."""
+
+    lanes: int = 1
+
+    @abstractmethod
+    def pieces(self, positions: Ids) -> Iterator[Piece]:
+        """Tells in which orders positions lie.
+
+        Args:
+            positions: int64 array of shape (m,), none negative.
+
+        Returns:
+            Pieces that have each index of `positions` once.
+        """
+
+    @abstractmethod
+    def locate(self, ids: Ids, begin: int, end: int) -> Located:
+        """Finds all positions in [begin, end) of ids, as `Order.locate` does.
+
+        Raises:
+            InverseTooLargeError: they lie in too many passes.
+        """
+
+    @property
+    @abstractmethod
+    def recipe(self) -> tuple[object, ...]:
+        """What the stream was made of, as for an order."""
+
+    def ids_at(self, positions: Ids) -> Ids:
+        """Gives the ids at positions: int64 arrays of shape (m,)."""
+        ids = np.empty_like(positions)
+        together: list[tuple[Piece, Permuted]] = []
+        for piece in self.pieces(positions):
+            order = piece.order
+            if isinstance(order, Permuted) and piece.at.size < _FEW and fits_together(order.permutation):
+                together.append((piece, order))
+            else:
+                ids[piece.at] = order.ids_at(piece.places) + piece.shift
+        if together:
+            # Of many sources, each has few of the positions: one call for all is many times as fast.
+            pieces = [piece for piece, _ in together]
+            which = np.repeat(np.arange(len(pieces)), [piece.at.size for piece in pieces])
+            places = np.concatenate([piece.places for piece in pieces])
+            found = forward_each([order.permutation for _, order in together], which, places)
+            found += np.array([piece.shift for piece in pieces])[which]
+            ids[np.concatenate([piece.at for piece in pieces])] = found
+        return ids
+
+    def passes_at(self, positions: Ids) -> Ids:
+        """Tells to which pass over its source each position belongs, from 0."""
+        passes = np.zeros_like(positions)
+        for piece in self.pieces(positions):
+            passes[piece.at] = piece.number
+        return passes
+
+    @final
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or not isinstance(other, Stream):
+            return NotImplemented
+        return same_recipes(self.recipe, other.recipe)
+
+    @final
+    def __hash__(self) -> int:
+        return hash((type(self), self.lanes))
+
+
+@final
+class Passes(Stream):
+    """One order after another, all of one length: pass t over a source is `order(t)`.
+
+    Args:
+        order: gives the order of a pass.
+        lanes: into how many lanes the stream is woven.
+        name: of the source, for errors.
+
+    Raises:
+        DatasetError: the source is empty; or, when it is asked for, a pass has another length.
+    """
+
+    def __init__(self, order: Callable[[int], Order], lanes: int = 1, name: str = "source") -> None:
+        self.lanes = lanes
+        self._order = order
+        self._name = name
+        self._kept: dict[int, Order] = {}
+        self.length: Final = len(order(0))
+        if not self.length:
+            raise DatasetError(name, "yields no samples to mix")
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self._order, self.lanes
+
+    def order(self, number: int) -> Order:
+        """Gives the order of a pass; the last ones are kept."""
+        order = self._kept.get(number)
+        if order is None:
+            order = self._order(number)
+            if len(order) != self.length:
+                raise DatasetError(
+                    self._name,
+                    f"yields another number of samples in pass {number} than in the first, {self.length}",
+                    len(order),
+                    mend="a source of a mixture must have one length for all passes",
+                )
+            if len(self._kept) >= _KEPT_PASSES:
+                self._kept.clear()
+            self._kept[number] = order
+        return order
+
+    def pieces(self, positions: Ids) -> Iterator[Piece]:
+        numbers, places = np.divmod(positions, self.length)
+        for number, at in groups(numbers):
+            yield Piece(at, self.order(number), places[at], 0, number)
+
+    def locate(self, ids: Ids, begin: int, end: int) -> Located:
+        first, last = begin // self.length, -(-end // self.length)
+        if last - first > MOST_PASSES:
+            raise InverseTooLargeError(
+                "positions_of",
+                f"looks at each pass over a source, limited to {MOST_PASSES} passes",
+                last - first,
+                mend="ask about a shorter num_samples",
+            )
+        found = [(ids[:0],) * 2]
+        for number in range(first, last):
+            which, places = self.order(number).locate(ids)
+            places = places + number * self.length
+            inside = (places >= begin) & (places < end)
+            found.append((which[inside], places[inside]))
+        return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": {}}
+
+
+@final
+class Mix(Stream):
+    """Several streams mixed by dice: a position reads one of them, at its lane's next row.
+
+    Position P, row k of lane l, reads stream s at turn * lanes + l, where lane l read s `turn` times before
+    row k. So a mixture of woven orders is the weave of mixtures of lanes.
+
+    Args:
+        turns: which stream each row reads, and how often that was read before.
+        lanes: into how many lanes the mixture is woven.
+        streams: the sources.
+        starts: what is added to the ids of each source, ascending, and the end of the last: shape
+            (sources + 1,). Sources lie apart: ids of source s are in [starts[s], starts[s + 1]).
+    """
+
+    def __init__(self, turns: Turns, lanes: int, streams: Sequence[Stream], starts: Ids) -> None:
+        self.turns: Final = turns
+        self.lanes = lanes
+        self.streams: Final = tuple(streams)
+        self._starts = starts
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return (*self.turns.recipe, self.lanes, self._starts, *self.streams)
+
+    def reweighed(self, weights: Sequence[Sequence[float]], firsts: Callable[[int], Ids]) -> Mix:
+        """Gives the mixture whose weights change: the same dice, and each source goes on where it stands.
+
+        Args:
+            weights: of each segment after the first, one for each source.
+            firsts: gives for a lane the first row of each of these segments: int64, ascending. A segment
+                that begins where the next one does has no rows.
+        """
+        ends = np.stack([self.turns.ends[0], *map(thresholds, weights)])
+        return Mix(Turns(self.turns.dice, ends, firsts), self.lanes, self.streams, self._starts)
+
+    def pieces(self, positions: Ids) -> Iterator[Piece]:
+        rows, lanes = np.divmod(positions, self.lanes)
+        source, turns = self.turns.read(lanes, rows)
+        inner = turns * self.lanes + lanes
+        for number, at in groups(source):
+            for piece in self.streams[number].pieces(inner[at]):
+                yield piece._replace(at=at[piece.at], shift=piece.shift + int(self._starts[number]))
+
+    def locate(self, ids: Ids, begin: int, end: int) -> Located:
+        which = np.flatnonzero((ids >= self._starts[0]) & (ids < self._starts[-1]))
+        found = [(which[:0],) * 2]
+        lanes = np.arange(self.lanes)
+        # How many rows of each lane lie before the bounds, and how often these read each source.
+        rows = [(bound - lanes + self.lanes - 1) // self.lanes for bound in (begin, end)]
+        for source, at in groups(interval_of(self._starts, ids[which])):
+            first, last = (self.turns.drawn(source, lanes, before) for before in rows)
+            some = np.flatnonzero(last > first)
+            if not some.size:
+                continue
+            low = int((first * self.lanes + lanes)[some].min())
+            high = int(((last - 1) * self.lanes + lanes)[some].max()) + 1
+            local, inner = self.streams[source].locate(ids[which[at]] - self._starts[source], low, high)
+            turn, lane = np.divmod(inner, self.lanes)
+            inside = (turn >= first[lane]) & (turn < last[lane])
+            row = self.turns.row(source, lane[inside], turn[inside])
+            found.append((which[at[local[inside]]], row * self.lanes + lane[inside]))
+        return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
+
+
+@final
+class Part(Order):
+    """The positions [begin, begin + length) of a stream: an epoch of it."""
+
+    def __init__(self, stream: Stream, begin: int, length: int) -> None:
+        self.stream: Final = stream
+        self.begin: Final = begin
+        self._length = length
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self.stream, self.begin, self._length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def ids_at(self, positions: Ids) -> Ids:
+        return self.stream.ids_at(positions + self.begin)
+
+    def locate(self, ids: Ids) -> Located:
+        which, positions = self.stream.locate(ids, self.begin, self.begin + self._length)
+        return which, positions - self.begin

@@ -1,0 +1,163 @@
+"""Turns: which source each row of a mixture reads by dice, and how often its lane read that before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.order.algebra import groups
+from samplerkit.order.dice import Dice
+from samplerkit.order.files import distinct
+from samplerkit.order.typing import Ids
+
+_BLOCK = 256
+_SPARSE = 16
+"""Rows thrown in vain, a row read, beyond which each row is counted for itself."""
+_KEPT_LANES = 256
+
+
+def _none(_lane: int) -> Ids:
+    return np.zeros(0, dtype=np.int64)
+
+
+@final
+class Turns:
+    """What rows read, by weights that may change from segment to segment of the rows.
+
+    Args:
+        dice: what is thrown.
+        ends: the thresholds of each segment, int64 of shape (segments, sources + 1).
+        firsts: gives for a lane the first row of each segment but the first, int64, ascending.
+    """
+
+    def __init__(self, dice: Dice, ends: Ids, firsts: Callable[[int], Ids] = _none) -> None:
+        self.dice: Final = dice
+        self.ends: Final = ends
+        self._firsts = firsts
+        self._is_one = len(ends) == 1
+        self._kept: dict[int, tuple[Ids, Ids]] = {}
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return (*self.dice.recipe, self.ends, self._firsts)
+
+    def read(self, lanes: Ids, rows: Ids) -> tuple[Ids, Ids]:
+        """Reads rows.
+
+        Args:
+            lanes: of each row; shape (m,).
+            rows: within the lanes, below 2^62; shape (m,).
+
+        Returns:
+            (source, turn), each of shape (m,): what a row reads, and how often its lane read that before.
+        """
+        if not rows.size:
+            return rows, rows
+        block = rows >> 8
+        first, last = int(block.min()), int(block.max())
+        span = last - first + 1
+        if span * (int(lanes.max()) + 1) < 1 << 62:
+            labels, which = distinct(lanes * span + (block - first))
+            if labels.size * _BLOCK <= _SPARSE * rows.size:
+                lane, number = np.divmod(labels, span)
+                source, turn = self._blocks(lane, number + first)
+                at = which * _BLOCK + (rows & 255)
+                return source[at], turn[at]
+        source = self._sources(lanes, rows, None)
+        return source, self.drawn(source, lanes, rows)
+
+    def _blocks(self, lanes: Ids, numbers: Ids) -> tuple[Ids, Ids]:
+        """Reads whole blocks of rows, ascending by lane and number: arrays of shape (blocks * 256,)."""
+        cells = self.dice.cells(lanes, numbers)
+        rows = ((numbers << 8)[:, None] + np.arange(_BLOCK)).reshape(-1)
+        source = self._sources(np.repeat(lanes, _BLOCK), rows, cells)
+        # Blocks that follow one another in a lane are a run: one count a source, then counting on.
+        begins = np.append(True, (np.diff(numbers) != 1) | (np.diff(lanes) != 0))
+        runs, size = np.flatnonzero(begins), self.ends.shape[1] - 1
+        base = self._drawn_of_all(lanes[runs], numbers[runs] << 8).reshape(-1)
+        label = np.repeat(np.cumsum(begins) - 1, _BLOCK) * size + source
+        if runs.size * size < 1 << 16:
+            label = label.astype(np.uint16)  # which numpy sorts by radix
+        by_label = np.argsort(label, kind="stable")
+        counts = np.bincount(label, minlength=runs.size * size)
+        turn = np.empty_like(source)
+        turn[by_label] = np.arange(source.size) + np.repeat(base - np.cumsum(counts) + counts, counts)
+        return source, turn
+
+    def drawn(self, source: int | Ids, lanes: Ids, rows: Ids) -> Ids:
+        """Tells how often lanes read a source, or one each, before rows."""
+        segments = self._segment_of(lanes, rows)
+        low, high = self.ends[segments, source], self.ends[segments, source + 1]
+        counts = self.dice.before(lanes, rows, high) - self.dice.before(lanes, rows, low)
+        return (
+            counts if self._is_one else counts + self._offsets(lanes, segments)[np.arange(rows.size), source]
+        )
+
+    def row(self, source: int, lanes: Ids, turns: Ids) -> Ids:
+        """Finds the rows at which lanes read a source for the turn-th time, from 0.
+
+        A row beyond 2^62, or of a source that is not read so often, is 2^62.
+        """
+        rows = np.full(turns.shape, 1 << 62)
+        for lane, mine in [(0, np.arange(turns.size))] if self._is_one else groups(lanes):
+            firsts, offsets = self._lane(lane)
+            # How often the lane read the source before each segment.
+            drawn = np.append(0, self.drawn(source, np.full_like(firsts, lane), firsts))
+            for segment, within in groups(np.searchsorted(drawn, turns[mine], side="right") - 1):
+                low, high = self.ends[segment, source : source + 2].tolist()
+                if high > low:
+                    at = mine[within]
+                    rows[at] = self.dice.position(lanes[at], turns[at] - offsets[segment, source], low, high)
+        return rows
+
+    def _sources(self, lanes: Ids, rows: Ids, cells: Ids | None) -> Ids:
+        if self._is_one:
+            return self.dice.sources(lanes, rows, self.ends[0], cells)
+        source = np.empty_like(rows)
+        for segment, at in groups(self._segment_of(lanes, rows)):
+            known = None if cells is None else cells[at]
+            source[at] = self.dice.sources(lanes[at], rows[at], self.ends[segment], known)
+        return source
+
+    def _drawn_of_all(self, lanes: Ids, rows: Ids) -> Ids:
+        """Tells how often lanes read each source before rows: shape (m, sources)."""
+        segments = self._segment_of(lanes, rows)
+        inner = self.dice.before(lanes[:, None], rows[:, None], self.ends[segments, 1:-1])
+        counts: Ids = np.diff(inner, axis=1, prepend=0, append=rows[:, None])
+        return counts if self._is_one else counts + self._offsets(lanes, segments)
+
+    def _segment_of(self, lanes: Ids, rows: Ids) -> Ids:
+        segments = np.zeros_like(rows)
+        if not self._is_one:
+            for lane, at in groups(lanes):
+                segments[at] = np.searchsorted(self._lane(lane)[0], rows[at], side="right")
+        return segments
+
+    def _offsets(self, lanes: Ids, segments: Ids) -> Ids:
+        """What is added to counts by a segment's thresholds: shape (m, sources)."""
+        offsets = np.empty((lanes.size, self.ends.shape[1] - 1), dtype=np.int64)
+        for lane, at in groups(lanes):
+            offsets[at] = self._lane(lane)[1][segments[at]]
+        return offsets
+
+    def _lane(self, lane: int) -> tuple[Ids, Ids]:
+        """The first rows of a lane's segments but the first, and the offsets: shape (segments, sources)."""
+        kept = self._kept.get(lane)
+        if kept is None:
+            firsts = self._firsts(lane)
+            before, after = (
+                np.diff(self.dice.before(lane, firsts[:, None], part), axis=1)
+                for part in (self.ends[:-1], self.ends[1:])
+            )
+            offsets = np.zeros((len(self.ends), self.ends.shape[1] - 1), dtype=np.int64)
+            np.cumsum(before - after, axis=0, out=offsets[1:])
+            kept = (firsts, offsets)
+            if len(self._kept) >= _KEPT_LANES:
+                self._kept.clear()
+            self._kept[lane] = kept
+        return kept
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": {}}

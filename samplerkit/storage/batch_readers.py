@@ -1,0 +1,56 @@
+"""How a dataset of anyone's is read: in batches or one by one, with passes, with samples left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data import StackDataset, Subset
+
+from samplerkit.errors import DatasetError
+
+
+def batch_reader(dataset: Any) -> Any:
+    """Gives what reads whole batches in a dataset: itself, or what a torch `Subset` of it asks.
+
+    Returns:
+        None where samples are read one by one, by torch's wrappers too.
+
+    Example:
+        >>> from torch.utils.data import Subset
+        >>> batch_reader(Subset([1, 2, 3], [0, 2])) is None
+        True
+    """
+    method = getattr(type(dataset), "__getitems__", None)
+    if method is not None and method is getattr(Subset, "__getitems__", None):
+        return batch_reader(dataset.dataset)
+    if method is not None and method is getattr(StackDataset, "__getitems__", None):
+        stacked = dataset.datasets
+        parts = stacked.values() if isinstance(stacked, dict) else stacked
+        return dataset if any(batch_reader(part) is not None for part in parts) else None
+    return dataset if callable(getattr(dataset, "__getitems__", None)) else None
+
+
+def wants_passes(dataset: Any) -> bool:
+    """Tells whether a dataset has `wants_passes = True`: its `__getitems__` is then given passes too.
+
+    Raises:
+        DatasetError: it has no `__getitems__` that could be given them.
+    """
+    # Of the dataset itself: what wraps it, as torch's `Subset`, would not hand them on.
+    if getattr(dataset, "wants_passes", False) is not True:
+        return False
+    if not callable(getattr(dataset, "__getitems__", None)):
+        raise DatasetError(
+            "dataset",
+            "has wants_passes and reads no batches",
+            dataset,
+            mend="write __getitems__(self, ids, passes)",
+        )
+    return True
+
+
+def present_reader(dataset: Any) -> Callable[..., Any] | None:
+    """Gives what reads a batch of a dataset that leaves samples out by itself; None for any other one."""
+    # Of the class: a wrapper that passes on what it does not know would be passed by.
+    return dataset.read_present if hasattr(type(dataset), "read_present") else None

@@ -1,0 +1,163 @@
+"""The datasets at the ends of a tree: how each reads its share of a batch, and is told of what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import tee
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.order.draws import entered_draws, in_draws
+from samplerkit.order.typing import Ids
+from samplerkit.storage.batch_readers import batch_reader, present_reader, wants_passes
+
+MOST_GLANCED = 1 << 14
+"""Ids of all parts that are gone through for one of them, before who reads ahead may rest."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A dataset in a tree.
+
+    Args:
+        name: the names that lead there, with slashes between.
+        dataset: a map-style dataset.
+    """
+
+    name: str
+    dataset: Any
+
+    @property
+    def place(self) -> str:
+        """What errors call it."""
+        return f"part {self.name!r}"
+
+    @property
+    def fingerprint(self) -> str | None:
+        """What changes with the content of the dataset, if it says so."""
+        found = (getattr(self.dataset, name, None) for name in ("fingerprint", "_fingerprint"))
+        return next((one for one in found if isinstance(one, str)), None)
+
+    @property
+    def lengths(self) -> Any:
+        """The length of each sample, if the dataset has an attribute or a column of that name."""
+        for name in ("lengths", "length"):
+            if name in getattr(self.dataset, "column_names", ()):
+                return self.dataset[name]
+            found = getattr(self.dataset, name, None)
+            if found is not None and not callable(found):
+                return found
+        return None
+
+    def read_one(self, id: int) -> Any:
+        """Reads one sample; what the dataset raises has a note."""
+        with self._told():
+            return self.dataset[id]
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            error.add_note(f"samplerkit: in {self.place} of a tree of datasets")
+            raise
+
+    def read(self, ids: Ids, passes: Ids | None, places: Ids, size: int) -> Any:
+        """Reads its share of a batch in one go, each sample in its draw.
+
+        Args:
+            ids: in the dataset.
+            passes: in which pass over its source each is.
+            places: of the samples in the batch.
+            size: the samples of the whole batch.
+
+        Returns:
+            What the dataset gives: a list of samples, one with `missing`, or a mapping of columns.
+
+        Raises:
+            DatasetError: it is none of these, or of another length. What the dataset raises has a note.
+        """
+        with self._told():
+            samples = self._read(ids, passes, places, size)
+        if not isinstance(samples, list | tuple | Mapping):
+            raise DatasetError(self.place, "gives neither a list of samples nor columns", samples)
+        missing = len(getattr(samples, "missing", ()))
+        if not isinstance(samples, Mapping) and not missing and len(samples) != ids.size:
+            raise DatasetError(
+                self.place, f"gives other than {ids.size} samples for as many ids", len(samples)
+            )
+        return samples
+
+    def _read(self, ids: Ids, passes: Ids | None, places: Ids, size: int) -> Any:
+        dataset, reader, draws = self.dataset, batch_reader(self.dataset), entered_draws(size)
+        given: tuple[Ids, ...] = (ids,)
+        if wants_passes(dataset):
+            given = (ids, np.zeros_like(ids) if passes is None else passes)
+        enters_alone = bool(getattr(reader, "enters_draws", False))
+        if reader is None or (draws is not None and draws.seeds and not enters_alone):
+            return in_draws(self._one, zip(*given, strict=True), places.tolist(), size)
+        read = present_reader(dataset) or dataset.__getitems__
+        if draws is None:
+            return read(*given)
+        with draws.of(places, enters_alone=enters_alone).being_read():
+            return read(*given)
+
+    def _one(self, given: tuple[np.int64, ...]) -> Any:
+        if len(given) == 1:
+            return self.dataset[int(given[0])]
+        return self.dataset.__getitems__(*(np.array([number]) for number in given))[0]
+
+
+@final
+class Share(Iterator[Ids]):
+    """The ids of one part in each batch to come that has some of it; no empty arrays.
+
+    Args:
+        upcoming: the ids of each batch.
+        begin: the first id of the part.
+        end: the id behind its last one.
+
+    Example:
+        >>> share = Share(iter([np.array([7, 2]), np.array([1]), np.array([6, 5])]), 5, 8)
+        >>> [ids.tolist() for ids in share]
+        [[2], [1, 0]]
+    """
+
+    def __init__(self, upcoming: Iterator[Any], begin: int, end: int) -> None:
+        self._upcoming = upcoming
+        self._begin, self._end = begin, end
+        self._glanced = 0
+
+    def glance(self) -> Ids | None:
+        """Gives what `next` does; or None, from time to time, where other parts have nearly all samples.
+
+        Raises:
+            StopIteration: the end is reached.
+        """
+        while self._glanced < MOST_GLANCED:
+            ids = np.asarray(next(self._upcoming), dtype=np.int64)
+            self._glanced += max(1, ids.size)
+            mine = ids[(ids >= self._begin) & (ids < self._end)]
+            if mine.size:
+                return mine - self._begin
+        self._glanced = 0
+        return None
+
+    def __next__(self) -> Ids:
+        while (ids := self.glance()) is None:
+            pass
+        return ids
+
+
+def copies(upcoming: Iterable[Any], number: int) -> Iterable[Iterator[Any]]:
+    """Gives iterators over the same batches, each of which may be far ahead of the others."""
+    again = getattr(upcoming, "again", None)
+    if callable(again):
+        return [again() for _ in range(number)]
+    # What is no iterator begins anew by itself; else what one is ahead of another is held in memory.
+    return tee(upcoming, number) if iter(upcoming) is upcoming else [iter(upcoming) for _ in range(number)]

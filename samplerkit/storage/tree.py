@@ -1,0 +1,270 @@
+"""Several datasets as one, which know their names: what a tree of a layout is to a layout."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Final, final
+
+import numpy as np
+from torch.utils.data import ConcatDataset
+
+from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
+from samplerkit.order import arguments
+from samplerkit.order.layout import Layout, interval_of, named_parts
+from samplerkit.order.once import once
+from samplerkit.order.typing import Ids
+from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.batch_readers import present_reader
+from samplerkit.storage.files.content import batch_ids
+from samplerkit.storage.joined import Columns, LeafSamples, joined
+from samplerkit.storage.leaves import Leaf, Share, copies
+from samplerkit.storage.tar.pipeline import checked_ids
+from samplerkit.storage.tar.present import Present, log_missing
+
+
+@final
+class TreeDataset:
+    """Several datasets as one map-style dataset; each part of a batch is read in one go.
+
+    Its layout is the tree of theirs: ids run through the parts in the order given, and its files are theirs,
+    so the modes that know files, and mixtures by name, work over it. What a loader tells it reaches each
+    part: the epoch, what it will read next (its own ids), its draws and passes. No threads run but theirs.
+
+    Args:
+        parts: by name: a `FileDataset`, a `TarDataset`, a dataset of yours, torch's `ConcatDataset`, or
+            another `TreeDataset`.
+
+    Attributes:
+        parts: the same.
+
+    Raises:
+        ArgumentTypeError: no mapping, a name that is no string, or a part that nothing can be read of.
+        ArgumentValueError: no parts, or a name that is empty.
+        DatasetError: later, a part has neither a layout nor a length, or gives something else than samples.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> corpus = sk.TreeDataset({"web": ["a", "b", "c"], "code": ["x", "y"]})
+        >>> len(corpus), corpus.layout, corpus[3], corpus.__getitems__([4, 0, 2])
+        (5, Layout.tree({'web': Layout(3), 'code': Layout(2)}), 'x', ['y', 'a', 'c'])
+    """
+
+    enters_draws = True
+    """A Loader that seeds draws need not read this one by one: each part is read in its own draws."""
+
+    def __init__(self, parts: Mapping[str, Any]) -> None:
+        self.parts: Final[Mapping[str, Any]] = named_parts(parts)
+        self._leaves: Final = tuple(
+            leaf for name, part in self.parts.items() for leaf in leaves_of(name, part)
+        )
+        self._datasets: Final = tuple({id(leaf.dataset): leaf.dataset for leaf in self._leaves}.values())
+        self._logged: Final[set[str]] = set()
+        self._of_workers: tuple[int, list[Callable[[], FileStats | None]]] = (0, [])
+
+    @once
+    def layout(self) -> Layout:
+        """The tree of the layouts of the parts; counted now if one is not known."""
+        return Layout.tree(self.parts)
+
+    @once
+    def _starts(self) -> Ids:
+        _ = self.layout  # its errors name the part
+        sizes = [len(Layout.of(leaf.dataset)) for leaf in self._leaves]
+        return np.cumsum([0, *sizes], dtype=np.int64)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether some files of a part lie elsewhere."""
+        return any(bool(getattr(dataset, "is_remote", False)) for dataset in self._datasets)
+
+    @property
+    def is_layout_known(self) -> bool:
+        """Whether the layout can be told without fetching files that lie elsewhere."""
+        return all(
+            getattr(dataset, "is_layout_known", True) or not getattr(dataset, "is_remote", True)
+            for dataset in self._datasets
+        )
+
+    @property
+    def fingerprint(self) -> str | None:
+        """A text that changes when that of a part does; None where no part has one."""
+        told = [leaf.fingerprint for leaf in self._leaves]
+        if not any(told):
+            return None
+        content = json.dumps([[leaf.name for leaf in self._leaves], told]).encode()
+        return hashlib.blake2b(content, digest_size=16, person=b"samplerkit").hexdigest()
+
+    @property
+    def lengths(self) -> np.ndarray[Any, Any] | None:
+        """The length of each sample, from the `lengths` of the parts, for batches; None if all lack them.
+
+        Raises:
+            DatasetError: some parts have lengths and others none, or more or fewer than samples, or pairs.
+        """
+        found = {leaf: leaf.lengths for leaf in self._leaves}
+        told = {leaf: np.asarray(lengths) for leaf, lengths in found.items() if lengths is not None}
+        if not told:
+            return None
+        first = next(iter(told.values()))
+        for leaf, size in zip(self._leaves, np.diff(self._starts).tolist(), strict=True):
+            if leaf not in told:
+                raise DatasetError(leaf.place, "has no lengths, and other parts have", leaf.dataset)
+            if told[leaf].shape != (size, *first.shape[1:]):
+                problem = f"must have lengths of shape {(size, *first.shape[1:])}, as other parts"
+                raise DatasetError(leaf.place, problem, told[leaf].shape)
+        return np.concatenate(list(told.values()))
+
+    @property
+    def stats(self) -> FileStats | None:
+        """What parts have read and waited for, added up over those that have `FileStats`; None if none has.
+
+        The workers of a `Loader` are added, as their batches are handed out.
+        """
+        of_parts = (getattr(dataset, "stats", None) for dataset in self._datasets)
+        told = [stats for stats in of_parts if isinstance(stats, FileStats)]
+        pid, of_workers = self._of_workers
+        told += [stats for ask in of_workers if pid == os.getpid() and (stats := ask()) is not None]
+        return sum(told, FileStats()) if told else None
+
+    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+        """Is told who knows the figures of the workers of a loader; a `Loader` calls it."""
+        pid, before = self._of_workers
+        self._of_workers = (os.getpid(), [*(before if pid == os.getpid() else ()), told])
+
+    @property
+    def wants_passes(self) -> bool:
+        """Whether a part is told in which pass over its source a sample is read."""
+        return any(getattr(dataset, "wants_passes", False) is True for dataset in self._datasets)
+
+    @property
+    def expect(self) -> Callable[[Iterable[Ids]], None] | None:
+        """Is told what this process will read, batch by batch; each part is told its own ids.
+
+        A `Loader` calls it. None where no part wants to know.
+        """
+        return self._expect if any(map(wants_to_know, self._datasets)) else None
+
+    @property
+    def read_present(self) -> Callable[..., Present] | None:
+        """Reads a batch, and tells what parts left out of it; None where no part leaves anything out."""
+        reads = any(present_reader(dataset) is not None for dataset in self._datasets)
+        return self._present if reads else None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tells the parts that want to know it the epoch."""
+        self._tell("set_epoch", epoch)
+
+    def order_is_given(self) -> None:
+        """Tells the parts that their order is chosen on purpose."""
+        self._tell("order_is_given")
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, index: int) -> Any:
+        number, size = arguments.integer("index", index), len(self)
+        if not -size <= number < size:
+            raise OutOfDatasetError("index", f"outside of a dataset of {size} samples", number)
+        leaf = int(interval_of(self._starts, np.array([number % size]))[0])
+        start = int(self._starts[leaf])
+        return self._leaves[leaf].read_one(number % size - start)
+
+    def __getitems__(self, ids: Iterable[int], passes: Ids | None = None) -> list[Any] | Columns:
+        """Gives a batch, in the order asked for; each part reads its own in one go.
+
+        Args:
+            ids: of the samples, in [0, len), as a list or an array.
+            passes: in which pass over its source each is, for the parts that want to know; None for 0.
+
+        Returns:
+            A list of samples; a dict of arrays where the parts give columns.
+
+        Raises:
+            OutOfDatasetError: there is no such sample.
+            DatasetError: a part gives something else than samples, or others than the part before. What a
+                part raises has a note that names it.
+        """
+        found = self._read(ids, passes)
+        if isinstance(found, dict):
+            return found
+        log_missing(found.missing, self._logged)
+        return list(found)
+
+    def close(self) -> None:
+        """Closes the parts that can be closed. The dataset can be used again where they can."""
+        with ExitStack() as closing:
+            for dataset in self._datasets:
+                if callable(close := getattr(dataset, "close", None)):
+                    closing.callback(close)
+
+    def __enter__(self) -> TreeDataset:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What knows the figures of workers belongs to loaders of this process.
+        return {**self.__dict__, "_of_workers": (0, [])}
+
+    def __repr__(self) -> str:
+        return f"TreeDataset({self.parts if len(self.parts) <= 8 else f'<{len(self.parts)} parts>'})"
+
+    def _present(self, ids: Iterable[int], passes: Ids | None = None) -> Present:
+        found = self._read(ids, passes)
+        if isinstance(found, dict):
+            problem = "gives columns, of which no sample can be left out"
+            raise DatasetError("dataset", problem, list(found), mend="say as_columns=False")
+        return found
+
+    def _read(self, ids: Iterable[int], passes: Ids | None) -> Present | Columns:
+        wanted = checked_ids(batch_ids(ids), len(self))
+        leaf_of = interval_of(self._starts, wanted)
+        shares = []
+        for number in np.unique(leaf_of).tolist():
+            leaf, start = self._leaves[number], int(self._starts[number])
+            places = np.flatnonzero(leaf_of == number)
+            told = None if passes is None else np.asarray(passes)[places]
+            samples = leaf.read(wanted[places] - start, told, places, wanted.size)
+            shares.append(LeafSamples(leaf.place, start, samples, places))
+        return joined(shares, wanted.size)
+
+    def _expect(self, upcoming: Iterable[Ids]) -> None:
+        numbers = [number for number, leaf in enumerate(self._leaves) if wants_to_know(leaf.dataset)]
+        for number, batches in zip(numbers, copies(upcoming, len(numbers)), strict=True):
+            begin, end = self._starts[number : number + 2].tolist()
+            self._leaves[number].dataset.expect(Share(batches, begin, end))
+
+    def _tell(self, method: str, *arguments: Any) -> None:
+        for dataset in self._datasets:
+            if callable(told := getattr(dataset, method, None)):
+                told(*arguments)
+
+
+def wants_to_know(dataset: Any) -> bool:
+    """Tells whether a dataset is told what comes."""
+    return callable(getattr(dataset, "expect", None))
+
+
+def leaves_of(name: str, dataset: Any) -> Iterator[Leaf]:
+    """Gives the datasets that lie in a part: itself, or those of a tree or a concatenation.
+
+    Raises:
+        ArgumentTypeError: nothing can be read of it.
+    """
+    if isinstance(dataset, TreeDataset):
+        yield from (replace(leaf, name=f"{name}/{leaf.name}") for leaf in dataset._leaves)
+    elif type(dataset) is ConcatDataset:  # a class derived from it may read in another way
+        for number, part in enumerate(dataset.datasets):
+            yield from leaves_of(f"{name}/{number}", part)
+    elif isinstance(dataset, int | Layout) or not (
+        hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")
+    ):
+        raise ArgumentTypeError(f"parts[{name!r}]", "is no dataset that samples are read of", dataset)
+    else:
+        yield Leaf(name, dataset)

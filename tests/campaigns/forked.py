@@ -1,0 +1,140 @@
+"""Running chosen tests over a copy of the package, in a fork of a process that has imported everything else.
+
+Importing torch and the other distributions takes longer than most tests, and is the same for every copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import types
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+BECOME_SUBREAPER = 36
+"""The option of `prctl` by which what a dead process leaves behind becomes a child of this one."""
+NOT_TRIED = 99
+"""The exit code of a fork in which the campaign itself is at fault."""
+IMPORTED = (
+    *("numpy", "torch", "torch.distributed", "torch.utils.data", "hypothesis", "hypothesis.extra.numpy"),
+    *("pydantic", "yaml", "requests", "urllib3", "fsspec", "typer", "rich", "rich.table", "PIL.Image"),
+)
+"""What is imported once: whatever the rooms and their tests import that takes long."""
+
+
+class _Chosen:
+    """Runs the chosen tests, or all in a chosen folder, and keeps the first that fails."""
+
+    def __init__(self, tests: Sequence[str], told: Path) -> None:
+        self._rank = {test: rank for rank, test in enumerate(tests)}
+        self._folders = tuple(f"{test}/" for test in tests if "::" not in test)
+        self._told = told
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        chosen = [
+            item for item in items if item.nodeid.startswith(self._folders) or item.nodeid in self._rank
+        ]
+        items[:] = sorted(chosen, key=lambda item: self._rank.get(item.nodeid, 0))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._tell(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._tell(report.nodeid)
+
+    def _tell(self, test: str) -> None:
+        if not self._told.exists():
+            self._told.write_text(test)
+
+
+def prepare() -> None:
+    """Imports what is the same for every copy."""
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+    for name in IMPORTED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    assert not any(name.partition(".")[0] == "samplerkit" for name in sys.modules), "a copy is to be imported"
+
+
+def failing(folder: Path, tests: Sequence[str], seconds: float) -> str | None:
+    """Gives the first of some tests that fails over the copy in a folder; `time` if they come to no end."""
+    ctypes.CDLL(None).prctl(BECOME_SUBREAPER, 1, 0, 0, 0)
+    told = folder / "failed"
+    told.unlink(missing_ok=True)
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(_run(folder, tests, told))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(NOT_TRIED)
+    code = _code_of(child, seconds)
+    _end_what_is_left(child)
+    if code is None:
+        return "time"
+    if told.exists():
+        return told.read_text()
+    assert code != NOT_TRIED, (folder / "output").read_text()[-2000:]
+    return None if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} else f"exit code {code}"
+
+
+def _run(folder: Path, tests: Sequence[str], told: Path) -> int:
+    os.setsid()
+    os.chdir(folder)
+    output = os.open("output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.environ.update(PYTHONPATH=str(folder), TMPDIR=str(folder), PYTHONDONTWRITEBYTECODE="1")
+    sys.dont_write_bytecode = True
+    tempfile.tempdir = None
+    # The processes that a test spawns ask for the main module, and the tests are those of the copy.
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]
+    sys.path[:] = [
+        str(folder),
+        *(path for path in sys.path if path and not (Path(path) / "samplerkit").is_dir()),
+    ]
+    # Looking for plugins takes a second; what is imported already was not rewritten, and need not be.
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", "--no-header"]
+    options += ["-o", "addopts=", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    marks = ["-m", "not campaign and not trainers", "--import-mode=importlib", "--rootdir", str(folder)]
+    files = dict.fromkeys(test.partition("::")[0] for test in tests)
+    code = pytest.main([*options, *marks, *files], plugins=[_Chosen(tests, told)])
+    package = sys.modules.get("samplerkit")
+    assert package is None or Path(str(package.__file__)).is_relative_to(folder), "another copy was tested"
+    return int(code)
+
+
+def _code_of(child: int, seconds: float) -> int | None:
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    return None
+
+
+def _end_what_is_left(session: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(session, signal.SIGKILL)
+    # Those in sessions of their own come to this process, once the one that started them is dead.
+    own = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    while children := own.read_text().split():
+        for child in map(int, children):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)

@@ -1,0 +1,228 @@
+"""Dice: the schedule of a mixture held against counting, its inverse, its bounds, lanes and segments."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from samplerkit.order.algebra import Shard
+from samplerkit.order.dice import WHOLE, Dice, thresholds
+from samplerkit.order.keys import Key
+from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
+from samplerkit.order.streams import Mix, Part, Passes
+from samplerkit.order.turns import Turns
+from tests.order.throwing import die
+
+weights_lists = st.lists(
+    st.one_of(st.integers(0, 9), st.floats(0, 1e3), st.sampled_from([1e-30, math.pi, 1e300])),
+    min_size=1,
+    max_size=9,
+).filter(any)
+keys = st.builds(Key, st.integers(0, 2**64 - 1), st.integers(0, 5), st.just(0), st.just("dice"))
+farthest = (1 << 62) - 1
+NINE = [
+    [1, 1],
+    [3, 1],
+    [0.7, 0.2, 0.1],
+    [0.5, 0.3, 0.15, 0.05],
+    [0.9, 0.09, 0.01],
+    [0.613, 0.287, 0.1],
+    [1 / rank for rank in range(1, 11)],
+    [math.sqrt(2), 1, math.pi],
+    [1] * 64,
+]
+
+
+def counted(source: np.ndarray) -> np.ndarray:
+    """How often each entry came before."""
+    turn = np.zeros_like(source)
+    for number in np.unique(source):
+        at = np.flatnonzero(source == number)
+        turn[at] = np.arange(at.size)
+    return turn
+
+
+@pytest.mark.parametrize("lane", [0, 1, 2**24 - 1])
+def test_dice_are_as_defined(lane):
+    key = Key(7, 3, 0, "dice")
+    rows = [*range(40), 255, 256, 4095, 4096, 10**9, (1 << 62) // (lane + 1) - 1]
+    assert Dice(key, 5).values(np.full(len(rows), lane), np.array(rows)).tolist() == [
+        die(key, lane, row, 5) for row in rows
+    ]
+
+
+@given(keys, weights_lists, st.integers(0, 1000), st.integers(1, 700), st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_the_schedule_is_what_counting_says_and_leads_back(key, weights, lane, length, seed):
+    dice, ends = Dice(key), thresholds(weights)
+    lanes, rows = np.full(length, lane), np.arange(length)
+    source = np.searchsorted(ends, dice.values(lanes, rows), side="right") - 1
+    turn = counted(source)
+    turns = Turns(dice, ends[None])
+    some = np.random.default_rng(seed).permutation(length)[:40]
+    for at in (slice(None), some, some[:1]):
+        read = turns.read(lanes[at], rows[at])
+        assert [part.tolist() for part in read] == [source[at].tolist(), turn[at].tolist()]
+    low, high = ends[source], ends[source + 1]
+    assert (dice.position(lane, turn, low, high) == rows).all()
+    assert (np.array(weights)[source] > 0).all()
+
+
+@given(keys, st.integers(0, farthest), st.integers(0, WHOLE), st.integers(0, 2**24 - 1))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_any_row_is_counted_from_its_neighbour_and_found_again(key, row, alpha, lane):
+    dice = Dice(key)
+    before, after = dice.before(lane, np.array([row, row + 1]), alpha).tolist()
+    is_below = int(dice.values(np.array([lane]), np.array([row]))[0]) < alpha
+    assert after - before == is_below
+    low, high, turn = (0, alpha, before) if is_below else (alpha, WHOLE, row - before)
+    assert dice.position(lane, turn, low, high) == row
+    assert abs(before - row * alpha // WHOLE) <= 2 * 4.52 * 16
+
+
+@pytest.mark.parametrize(
+    ("weights", "ends"),
+    [
+        ([3, 1], [0, 0.75, 1]),
+        ([0, 2, 0, 2, 0], [0, 0, 0.5, 0.5, 1, 1]),
+        ([1], [0, 1]),
+        ([5e-324, 1.7e308], [0, 2.0**-60, 1]),
+    ],
+)
+def test_thresholds_are_the_shares_added_up_and_a_positive_one_has_a_die(weights, ends):
+    assert thresholds(weights).tolist() == [int(end * WHOLE) for end in ends]
+
+
+@given(weights_lists)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_thresholds_are_exact_to_a_die_a_source(weights):
+    widths = np.diff(thresholds(weights))
+    assert widths.sum() == WHOLE
+    assert ((widths > 0) == (np.array(weights) > 0)).all()
+    total = math.fsum(weight / 2**64 for weight in weights)
+    shares = np.array([weight / 2**64 / total * WHOLE for weight in weights])
+    assert np.abs(widths - shares).max() <= len(weights) + WHOLE * 1e-15
+
+
+@pytest.mark.parametrize("weights", NINE, ids=str)
+def test_aligned_rows_are_within_two_of_their_shares_and_prefixes_within_the_bound(weights):
+    ends, shares = thresholds(weights), np.array(weights) / sum(weights)
+    dice, lanes = Dice(Key(1, 0, 0, "dice")), np.arange(200)[:, None]
+    for power in range(1, 6):
+        size = 16**power
+        begin = size * 12_345
+        counts = np.diff(
+            dice.before(lanes[..., None], np.array([begin, begin + size])[:, None], ends), axis=1
+        )
+        off = np.abs(np.diff(counts[:, 0], axis=1) - size * shares)
+        assert off.max() <= 2 + 1e-6
+        if all((size * share) % 1 == 0 for share in shares.tolist()):
+            assert off.max() == 0
+    for length in (10, 1000, 10**6, 10**9, 10**15):
+        off = np.abs(np.diff(dice.before(lanes, length, ends), axis=1) - length * shares)
+        assert off.max() <= 2 * 4.52 * math.ceil(math.log(length, 16)) + length * 1e-15
+
+
+@pytest.mark.parametrize(
+    "spread", [Shard(Range(0, 10**6), 8, 3, padded=True), Permuted(10**6, Key(3, 0, 0, "test"))]
+)
+def test_any_positions_read_a_source_at_most_as_unevenly_as_independent_draws(spread):
+    rows = spread[:32]
+    for weights in ([3, 1], [0.9, 0.09, 0.01]):
+        ends, shares = thresholds(weights), np.array(weights) / sum(weights)
+        counts = []
+        for seed in range(1500):
+            source = Dice(Key(seed, 0, 0, "dice")).sources(np.zeros_like(rows), rows, ends)
+            counts.append(np.bincount(source, minlength=len(weights)))
+        variance = np.var(counts, axis=0) / (32 * shares * (1 - shares))
+        # The spread of a variance of 1,500 draws is 1/sqrt(750) of it, and more for rare sources.
+        assert variance.max() < 1 + 5 / math.sqrt(750)
+        assert np.abs(np.mean(counts, axis=0) - 32 * shares).max() < 5 * math.sqrt(8 / 1500)
+
+
+def streams_of(lanes: int) -> tuple[list, np.ndarray]:
+    def shuffled(number: int) -> Permuted:
+        return Permuted(7, Key(1, number, 0, "global"))
+
+    def large(number: int) -> Permuted:
+        return Permuted(5000, Key(2, number, 0, "global"))
+
+    def drawn(number: int) -> DrawsWithReplacement:
+        return DrawsWithReplacement(9, Key(3, number, 0, "draws"), population=4)
+
+    return [Passes(make, lanes) for make in (shuffled, large, drawn)], np.array([0, 7, 5007, 5011])
+
+
+@given(keys, st.integers(1, 9), st.integers(0, 400), st.integers(1, 500), st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_a_mixture_is_the_weave_of_mixtures_of_lanes_and_leads_back(key, lanes, begin, length, seed):
+    streams, starts = streams_of(lanes)
+    dice = Dice(key)
+    mix = Mix(Turns(dice, thresholds([3, 2, 1])[None]), lanes, streams, starts)
+    part = Part(mix, begin, length)
+    expected = []
+    counts = np.zeros((lanes, 3), dtype=int)
+    row, lane_of = np.divmod(np.arange(begin + length), lanes)
+    sources = np.searchsorted(thresholds([3, 2, 1]), dice.values(lane_of, row), side="right") - 1
+    for lane, source in zip(lane_of.tolist(), sources.tolist(), strict=True):
+        inner = counts[lane, source] * lanes + lane
+        counts[lane, source] += 1
+        number, place = divmod(int(inner), streams[source].length)
+        expected.append(int(streams[source].order(number)[place] + starts[source]))
+    assert part[:].tolist() == expected[begin:]
+    some = np.random.default_rng(seed).integers(0, length, 20)
+    assert part[some].tolist() == [expected[begin + position] for position in some]
+    which, positions = part.positions_of(np.arange(-1, 5013))
+    assert sorted(positions.tolist()) == list(range(length))
+    assert (part[positions] == which - 1).all()
+
+
+@given(
+    keys,
+    st.integers(1, 5),
+    st.lists(st.tuples(st.integers(0, 60), weights_lists), max_size=5),
+    st.integers(0, 10**6),
+)
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_when_weights_change_each_source_goes_on_where_its_lane_stood(key, lanes, changes, seed):
+    dice, random = Dice(key), np.random.default_rng(seed)
+    weights = [[3, 2, 1], *([*given, 1, 1][:3] for _, given in changes)]
+    firsts = np.cumsum([[step + random.integers(0, 3) for _ in range(lanes)] for step, _ in changes], axis=0)
+    firsts = firsts.reshape(-1, lanes).astype(np.int64)
+    streams, starts = streams_of(lanes)
+    mix = Mix(Turns(dice, thresholds(weights[0])[None]), lanes, streams, starts)
+    mix = mix.reweighed(weights[1:], lambda lane: firsts[:, lane]) if changes else mix
+    for lane in range(lanes):
+        rows = np.arange(400)
+        segment = np.searchsorted(firsts[:, lane], rows, side="right")
+        values = dice.values(np.full(400, lane), rows)
+        pairs = zip(segment.tolist(), values.tolist(), strict=True)
+        ends = [thresholds(given) for given in weights]
+        source = np.array([np.searchsorted(ends[number], value, side="right") - 1 for number, value in pairs])
+        turn = counted(source)
+        for at in (rows, random.integers(0, 400, 5)):
+            read = mix.turns.read(np.full(at.size, lane), at)
+            assert [part.tolist() for part in read] == [source[at].tolist(), turn[at].tolist()]
+        for number in range(3):
+            mine = np.flatnonzero(source == number)
+            found = mix.turns.row(number, np.full(mine.size, lane), turn[mine])
+            assert found.tolist() == mine.tolist()
+    part = Part(mix, 17, 300)
+    which, positions = part.positions_of(np.arange(5011))
+    assert sorted(positions.tolist()) == list(range(300))
+    assert (part[positions] == which).all()
+
+
+def test_all_lanes_and_digits_have_dice_of_their_own():
+    dice = Dice(Key(7, 0, 0, "dice"))
+    lanes, rows = (part.reshape(-1) for part in np.meshgrid(np.arange(64), np.arange(64)))
+    values = dice.values(lanes, rows)
+    assert np.unique(values).size == values.size
+    other = [Dice(Key(7, 1, 0, "dice")), Dice(Key(8, 0, 0, "dice")), Dice(Key(7, 0, 0, "dice"), 1)]
+    for one, two in itertools.combinations([dice, *other], 2):
+        assert not np.intersect1d(one.values(lanes, rows), two.values(lanes, rows)).size

@@ -1,0 +1,173 @@
+"""In which pass over its source each position is: against counting, through all that is made of orders."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import zip_longest
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.compat.torch.part import Cycled
+from samplerkit.order.algebra import Prefix, Shard, Weave, compose
+from samplerkit.order.sequences import DrawsWithReplacement, Range, Table
+from samplerkit.testing.strategies import chains
+
+LAW = settings(max_examples=60, deadline=None, derandomize=True)
+
+LABELS = [0, 2, 1, 1, 0, 2, 2, 1, 0, 0]
+REPEATING = {
+    "a list with repeats": sk.SubsetSampler([3, 1, 3, 3, 1, 0]),
+    "a shuffled one": sk.SubsetRandomSampler([3, 1, 3, 3, 1, 0], seed=1),
+    "classes": sk.PKSampler(7, labels=LABELS, seed=1),
+    "an iterable": sk.IterSampler([5, 5, 1]),
+    "a mixture": sk.MixtureSampler([3, 1], num_samples=95, seed=1),
+    "a mixture as it stands": sk.MixtureSampler([1, 3], stop="all", shuffle=False),
+    "without replacement": sk.RandomSampler(seed=1),
+    "files": sk.RandomSampler(shuffle="files", seed=1, lanes=3),
+}
+
+
+def passes_of(order):
+    return order.passes_at(np.arange(len(order))).tolist()
+
+
+def counted(ids):
+    """How often each id came before."""
+    seen = Counter()
+    passes = []
+    for id in ids:
+        passes.append(seen[id])
+        seen[id] += 1
+    return passes
+
+
+def holds_draws(order):
+    """Whether draws with replacement are somewhere in an order; these know no passes."""
+    parts = getattr(order, "parts", ()) or getattr(order, "viewed", ())
+    return isinstance(order, DrawsWithReplacement) or any(map(holds_draws, parts))
+
+
+@pytest.mark.parametrize("sampler", REPEATING.values(), ids=REPEATING.keys())
+def test_a_pass_is_how_often_the_sample_came_before(sampler):
+    order = sampler.order(sk.Layout([4, 6]), epoch=1)
+    # What is shuffled above a list keeps the number that a repeat has in the list.
+    found, expected = passes_of(order), counted(order)
+    if "shuffled" in repr(sampler) or isinstance(sampler, sk.SubsetRandomSampler):
+        found, expected = sorted(zip(order, found, strict=True)), sorted(zip(order, expected, strict=True))
+    assert found == expected
+    assert order.num_passes == 1 + max(counted(order))
+
+
+def test_passes_through_every_chain_and_deal(record_property):
+    """No sample is twice in one pass; what repeats nothing has one pass; any positions give the same."""
+    cases = Counter()
+
+    @LAW
+    @given(chains(), st.randoms(use_true_random=False))
+    def hold(case, randomly):
+        order = case.undealt()
+        ids, passes = list(order), passes_of(order)
+        assert all(0 <= one < order.num_passes for one in passes)
+        repeats = len(set(ids)) < len(ids)
+        if not repeats and order.num_passes == 1:
+            assert not any(passes)
+        if not holds_draws(order) and case.deals_at_the_root:
+            # A distributed sampler below the root may pad, and a pad is in the pass of what it repeats.
+            assert len({*zip(ids, passes, strict=True)}) == len(ids)
+            cases["repeat something" if repeats else "repeat nothing"] += 1
+        positions = np.array([randomly.randrange(len(ids)) for _ in ids], dtype=np.int64)
+        assert order.passes_at(positions).tolist() == [passes[p] for p in positions]
+        for shard in case.shards:
+            mine = case.order(shard)
+            found = Counter(zip(mine, passes_of(mine), strict=True))
+            if case.deals_at_the_root:
+                assert found.keys() <= {*zip(ids, passes, strict=True)}
+
+    hold()
+    record_property("cases", dict(cases))
+    assert min(cases["repeat something"], cases["repeat nothing"]) > 4
+
+
+def made(random, depth):
+    """An order made at random, with its ids, its passes and how many of these there are, by counting."""
+    size = int(random.integers(1, 9))
+    if depth == 0:
+        ids = random.integers(0, 4, size)
+        return Table(ids), ids.tolist(), counted(ids.tolist()), 1 + max(counted(ids.tolist()))
+    order, ids, passes, count = made(random, depth - 1)
+    kind = random.choice(["compose", "prefix", "shard", "weave", "cycled", "slice"])
+    if kind == "compose":
+        outer = random.integers(0, len(ids), size).tolist()
+        turns, times = counted(outer), 1 + max(counted(outer))
+        passes = [turn * count + passes[q] for turn, q in zip(turns, outer, strict=True)]
+        return compose(Table(np.array(outer)), order), [ids[q] for q in outer], passes, times * count
+    if kind == "weave":
+        other, others_ids, others, times = made(random, depth - 1)
+        both = zip_longest(zip(ids, passes, strict=True), zip(others_ids, others, strict=True))
+        pairs = [pair for row in both for pair in row if pair is not None]
+        return Weave([order, other]), *map(list, zip(*pairs, strict=True)), max(count, times)
+    places = {
+        "prefix": range(min(size, len(ids))),
+        "slice": range(1, len(ids)),
+        "shard": [place % len(ids) for place in range(1, len(ids) + 1, 2)],
+        "cycled": [place % len(ids) for place in range(size)],
+    }[kind]
+    view = {
+        "prefix": lambda: Prefix(order, size),
+        "slice": lambda: compose(Range(1, len(ids) - 1), order),
+        "shard": lambda: Shard(order, 2, 1, padded=True),
+        "cycled": lambda: Cycled(order, size),
+    }[kind]()
+    if len(places) == 0:
+        return made(random, depth)
+    return view, [ids[p] for p in places], [passes[p] for p in places], count
+
+
+def test_passes_of_orders_made_at_random_are_those_of_counting(record_property):
+    random = np.random.default_rng(7)
+    for depth in range(5):
+        for _ in range(200):
+            order, ids, passes, count = made(random, depth)
+            assert list(order) == ids
+            assert passes_of(order) == passes
+            assert order.num_passes == count
+    record_property("cases", 1000)
+
+
+def test_views_hand_passes_on_as_they_hand_on_ids():
+    """Slices, shards, weaves and cycles: each asked for passes where it is asked for ids."""
+    inner = Table(np.array([3, 3, 1, 3, 1, 0]))
+    passes = [0, 1, 0, 2, 1, 0]
+    assert passes_of(Prefix(inner, 4)) == passes[:4]
+    assert passes_of(compose(Range(2, 3), inner)) == passes[2:5]
+    assert passes_of(Shard(inner, 4, 1, padded=True, start=1)) == [passes[2], passes[0]]
+    assert passes_of(Weave([inner, Range(0, 2)])) == [0, 0, 1, 0, *passes[2:]]
+    assert passes_of(Cycled(inner, 9)) == [*passes, *passes[:3]]
+    for view in (Prefix(inner, 4), Weave([inner, Range(0, 2)]), Cycled(inner, 9)):
+        assert view.num_passes == 3
+
+
+def test_passes_of_a_repeat_of_a_repeat_are_all_different():
+    inner, outer = Table(np.array([5, 5, 7])), Table(np.array([0, 0, 1, 2, 1]))
+    order = compose(outer, inner)
+    assert list(order) == [5, 5, 5, 7, 5]
+    assert passes_of(order) == [0, 2, 1, 0, 3]
+    assert order.num_passes == 4
+
+
+def test_draws_with_replacement_are_all_in_pass_0():
+    order = sk.RandomSampler(replacement=True, seed=1).order(9)
+    assert len(set(order)) < 9
+    assert passes_of(order) == [0] * 9
+
+
+def test_passes_of_long_mixtures_need_no_scan():
+    order = sk.MixtureSampler([3, 1], num_samples=2**50, seed=1).order(sk.Layout([100, 2**40]))
+    last = order.passes_at(np.arange(2**50 - 4, 2**50))
+    draws = 3 * 2**48
+    assert sorted(last.tolist()) == [(2**48 - 1) // 2**40, *[(draws - 3 + turn) // 100 for turn in range(3)]]
+    assert order.num_passes == -(-draws // 100)

@@ -1,0 +1,181 @@
+"""A tree is a layout: its files are those of its parts, and no two trees are taken for one another."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import torch.utils.data
+from hypothesis import given
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.loading.identity import describe_dataset
+from samplerkit.order.layout import DEEPEST
+
+Layout = sk.Layout
+
+flat = st.one_of(
+    st.integers(0, 9),
+    st.lists(st.integers(0, 4), max_size=4),
+    st.lists(st.integers(0, 4), max_size=3).map(lambda sizes: (sizes, [f"f{n}" for n in range(len(sizes))])),
+).map(lambda said: Layout(*said) if isinstance(said, tuple) else Layout(said))
+trees = st.recursive(
+    flat,
+    lambda parts: st.dictionaries(st.text("ab/", min_size=1, max_size=2), parts, min_size=1, max_size=3).map(
+        Layout.tree
+    ),
+)
+
+
+def walked(layout):
+    """The files of a layout, found by a walk: path, name and size."""
+    if layout.parts:
+        for name, part in layout.parts.items():
+            for path, size in walked(part):
+                yield f"{name}/{path}" if path else name, size
+    elif layout.has_files:
+        yield from zip(layout.names or map(str, range(layout.num_files)), layout.sizes.tolist(), strict=True)
+    else:
+        yield "", len(layout)
+
+
+@given(trees)
+def test_the_files_of_a_tree_are_those_of_its_parts_one_after_another(layout):
+    if not layout.parts:
+        assert (layout.part_starts.tolist(), layout.leaves) == ([0], (((), layout),))
+        return
+    files = list(walked(layout))
+    assert layout.sizes.tolist() == [size for _, size in files]
+    assert layout.names == tuple(path for path, _ in files)
+    assert layout.part_starts.tolist() == [0, *itertools.accumulate(map(len, layout.parts.values()))]
+    assert sum((leaf.num_files if leaf.has_files else 1) for _, leaf in layout.leaves) == layout.num_files
+    for path, leaf in layout.leaves:
+        found = layout
+        for name in path:
+            found = found.parts[name]
+        assert found is leaf
+
+
+@given(trees, trees)
+def test_layouts_are_equal_where_their_trees_are_and_then_only_share_a_description(one, other):
+    def told(layout):
+        if layout.parts:
+            return [(name, told(part)) for name, part in layout.parts.items()]
+        return (layout.has_files, layout.sizes.tolist(), layout.names)
+
+    is_same = told(one) == told(other)
+    assert (one == other) is is_same
+    assert (describe_dataset(one) == describe_dataset(other)) is is_same
+    again = pickle.loads(pickle.dumps(one))  # noqa: S301  # our own bytes
+    assert (again, hash(again), repr(again)) == (one, hash(one), repr(one))
+
+
+def test_trees_of_the_same_files_are_different_layouts_with_different_descriptions():
+    en, de = Layout([3, 4]), Layout([2])
+    same_files = [
+        Layout([3, 4, 2]),
+        Layout([3, 4, 2], ["a/0", "a/1", "b/0"]),
+        Layout.tree({"a": en, "b": de}),
+        Layout.tree({"a": en, "c": de}),
+        Layout.tree({"a": en, "b": 2}),
+        Layout.tree({"a": Layout([3, 4], ["0", "1"]), "b": de}),
+        Layout.tree({"a": Layout([3]), "b": Layout([4, 2])}),
+        Layout.tree({"a": 3, "b": 4, "c": 2}),
+        Layout.tree({"a": Layout.tree({"b": en}), "b": de}),
+        Layout.tree({"a/b": en, "b": de}),
+        Layout.tree({"a": Layout.tree({"b": en, "c": de})}),
+        Layout.tree({"a": Layout.tree({"b": en}), "c": de}),
+    ]
+    assert len({*same_files}) == len({describe_dataset(layout) for layout in same_files}) == len(same_files)
+
+
+def test_the_order_of_the_parts_is_that_of_the_ids():
+    one, other = Layout.tree({"a": 3, "b": 3}), Layout.tree({"b": 3, "a": 3})
+    assert one != other
+    assert describe_dataset(one) != describe_dataset(other)
+
+
+def test_a_part_may_be_a_number_a_layout_a_dataset_or_a_concatenation():
+    parts = {
+        "n": np.int64(2),
+        "data": "abc",
+        "concat": torch.utils.data.ConcatDataset(["ab", "c"]),
+        "none": 0,
+    }
+    layout = Layout.tree(parts)
+    assert layout.sizes.tolist() == [2, 3, 2, 1, 0]
+    assert layout.file_of(np.array([0, 2, 5, 7])).tolist() == [0, 1, 2, 3]
+    assert layout.names == ("n", "data", "concat/0", "concat/1", "none")
+    assert Layout.of(layout) is layout
+
+
+def test_what_the_layout_of_a_concatenation_was_it_stays():
+    concat = torch.utils.data.ConcatDataset([range(3), range(4)])
+    assert Layout.of(concat) == Layout([3, 4])
+    assert (
+        describe_dataset(concat) == describe_dataset(Layout([3, 4])) == "7 samples, 2 files, 97ebb718e8af2c8e"
+    )
+    assert not Layout.of(concat).parts
+
+
+def test_a_tree_reads_by_the_modes_that_need_files():
+    tree, files = Layout.tree({"a": Layout([3, 4]), "b": 5}), Layout([3, 4, 5])
+    for mode in (sk.Shuffle.FILES, sk.Shuffle.INFILE, sk.Shuffle.PARTIAL):
+        sampler = sk.RandomSampler(shuffle=mode, seed=3)
+        assert sampler.order(tree)[:].tolist() == sampler.order(files)[:].tolist()
+
+
+def test_repr_says_what_the_parts_are():
+    tree = Layout.tree({"a": Layout.tree({"b": 1}), "c": Layout([2])})
+    assert repr(tree) == "Layout.tree({'a': Layout.tree({'b': Layout(1)}), 'c': Layout([2])})"
+    many = Layout.tree({str(number): [0] * number for number in range(9)})
+    assert repr(many) == "Layout.tree(<9 parts, 9 files, 36 samples>)"
+
+
+def test_a_tree_cannot_be_changed():
+    given = {"a": 1}
+    tree = Layout.tree(given)
+    given["b"] = 2
+    assert list(tree.parts) == ["a"]
+    with pytest.raises(TypeError):
+        tree.parts["b"] = Layout(2)
+    with pytest.raises(ValueError, match="read-only"):
+        tree.part_starts[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("parts", "error", "words"),
+    [
+        ([3, 4], sk.ArgumentTypeError, "parts: must be a mapping of names to datasets, got [3, 4]"),
+        ("ab", sk.ArgumentTypeError, "parts: must be a mapping of names to datasets, got 'ab'"),
+        ({}, sk.ArgumentValueError, "parts: must not be empty, got {}"),
+        ({3: 4}, sk.ArgumentTypeError, "parts: must have strings as names, got 3"),
+        ({"": 4}, sk.ArgumentValueError, "parts: must have names that are text, and not empty, got ''"),
+        ({"\udc80": 4}, sk.ArgumentValueError, "must have names that are text"),
+        (
+            {"a": {"b": 3}},
+            sk.ArgumentTypeError,
+            "parts['a']: is a mapping, got {'b': 3}; a part of parts is a",
+        ),
+        ({"a": 1, "b": None}, sk.DatasetError, "parts['b']: has neither a layout nor a length, got None"),
+        ({"a": -1}, sk.ArgumentValueError, "sizes: must not be negative, got -1"),
+        ({"a": 2**62, "b": 1}, sk.ArgumentRangeError, "sizes: add up to more than 2^62 samples"),
+    ],
+)
+def test_what_makes_no_tree_is_refused(parts, error, words):
+    with pytest.raises(error) as refused:
+        Layout.tree(parts)
+    assert words in str(refused.value)
+
+
+def test_trees_in_trees_end_before_python_does():
+    tree = Layout(1)
+    for _ in range(DEEPEST):
+        tree = Layout.tree({"a": tree})
+    assert (len(tree), tree.names) == (1, ("/".join(["a"] * DEEPEST),))
+    assert pickle.loads(pickle.dumps(tree)) == tree  # noqa: S301  # our own bytes
+    with pytest.raises(sk.ArgumentValueError, match="nested more than 100 deep"):
+        Layout.tree({"a": tree})

@@ -1,0 +1,42 @@
+"""Dice by their definition, row by row in Python's integers: what the arithmetic is held against."""
+
+from __future__ import annotations
+
+from samplerkit.order.keys import Key
+
+MASK = (1 << 64) - 1
+
+
+def times(a: int, b: int) -> int:
+    """The product in the field of 16 elements, with x^4 + x + 1."""
+    product = 0
+    for bit in range(4):
+        if b >> bit & 1:
+            product ^= a << bit
+    for bit in (6, 5, 4):
+        if product >> bit & 1:
+            product ^= 0b10011 << (bit - 4)
+    return product
+
+
+def hashed(words: list[int], counter: int) -> int:
+    """The keyed hash: two rounds of splitmix64's finaliser."""
+    mixed = (counter * 0x9E3779B97F4A7C15 + words[0]) & MASK
+    for word in words[1:]:
+        mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & MASK
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & MASK
+        mixed = mixed ^ mixed >> 31 ^ word
+    return mixed
+
+
+def die(key: Key, lane: int, row: int, index: int = 0) -> int:
+    """The die of a row, in 60 bits."""
+    words = [int(word) for word in key.words(3, index)]
+    prefix = 0
+    for level in range(15):
+        own = [hashed(words, (lane * 16 + level) * 4 + number) for number in range(3)]
+        counter = (row >> 4 * (level + 1) << 4 * level) + prefix
+        number = (hashed(own, counter) >> 32) * 240 >> 32
+        a, b = number % 15 + 1, number // 15
+        prefix = prefix * 16 + (times(a, row >> 4 * level & 15) ^ b)
+    return prefix

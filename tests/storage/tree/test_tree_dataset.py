@@ -1,0 +1,330 @@
+"""A dataset of datasets gives what a walk over its parts gives, and tells each part what concerns it."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from itertools import accumulate
+
+import numpy as np
+import pytest
+import torch.utils.data
+from hypothesis import given
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.loading.identity import describe_dataset
+from tests.storage.files.folders import plain, write_npz
+from tests.storage.tar.remote_shards import EACH, NUMBERS, SHARDS, as_list, write_shards
+from tests.storage.tar.server import Server
+
+
+class Batched:
+    """A dataset of texts that notes the batches that it is asked for."""
+
+    def __init__(self, texts):
+        self.texts = list(texts)
+        self.asked = []
+
+    def __len__(self):
+        return len(self.texts)
+
+    def __getitem__(self, index):
+        return self.texts[index]
+
+    def __getitems__(self, ids):
+        self.asked.append(list(map(int, ids)))
+        return [self.texts[id] for id in ids]
+
+
+texts = st.lists(st.text("xyz", max_size=2), max_size=4)
+
+
+def mapped(parts, most):
+    named = st.dictionaries(st.text("ab", min_size=1, max_size=2), parts, min_size=1, max_size=most)
+    return named.map(sk.TreeDataset)
+
+
+datasets = st.recursive(
+    st.one_of(
+        texts,
+        texts.map(Batched),
+        st.lists(texts.filter(len), min_size=1, max_size=3).map(torch.utils.data.ConcatDataset),
+    ),
+    lambda parts: mapped(parts, 3),
+)
+trees = mapped(datasets, 4)
+
+
+def walked(dataset):
+    if isinstance(dataset, sk.TreeDataset):
+        return [sample for part in dataset.parts.values() for sample in walked(part)]
+    return [dataset[index] for index in range(len(dataset))]
+
+
+@given(trees, st.data())
+def test_a_batch_is_what_a_walk_over_the_parts_finds(dataset, data):
+    expected = walked(dataset)
+    assert len(dataset) == len(expected) == len(dataset.layout)
+    assert [dataset[index] for index in range(len(dataset))] == expected
+    if expected:
+        ids = data.draw(st.lists(st.integers(0, len(expected) - 1), max_size=12))
+        assert dataset.__getitems__(ids) == [expected[id] for id in ids]
+        assert dataset.__getitems__(np.array(ids, dtype=np.int64)) == [expected[id] for id in ids]
+    starts = [0, *accumulate(len(walked(part)) for part in dataset.parts.values())]
+    assert dataset.layout.part_starts.tolist() == starts
+    again = pickle.loads(pickle.dumps(dataset))  # noqa: S301  # our own bytes
+    assert walked(again) == expected
+    assert describe_dataset(again) == describe_dataset(dataset)
+
+
+def test_each_part_reads_its_own_in_one_go_in_the_order_of_the_batch():
+    web, code = Batched("abcd"), Batched("xy")
+    tree = sk.TreeDataset(
+        {"all": sk.TreeDataset({"web": web}), "code": torch.utils.data.ConcatDataset([code, "z"])}
+    )
+    assert tree.__getitems__([5, 3, 6, 0, 3, 4]) == ["y", "d", "z", "a", "d", "x"]
+    assert (web.asked, code.asked) == ([[3, 0, 3]], [[1, 0]])
+    assert tree[-1] == "z"
+
+
+def test_real_files_and_shards_beside_one_another(tmp_path):
+    files = sk.FileDataset(write_npz(tmp_path / "files", [4, 3]), "npz")
+    shards = sk.TarDataset(write_shards(tmp_path / "tar"), cache=tmp_path / "cache").decode()
+    with sk.TreeDataset({"files": files, "tar": shards, "texts": ["a", "b"]}) as tree:
+        assert len(tree) == 7 + len(NUMBERS) + 2
+        assert tree.layout.num_files == 2 + SHARDS + 1
+        assert tree.layout.names[:3] == ("files/000.npz", "files/001.npz", "tar/train-00.tar")
+        found = tree.__getitems__([7 + 5, 6, len(tree) - 1, 7, 0])
+        assert [found[0]["cls"], plain(found[1]), found[2], found[3]["cls"]] == [5, (6, 2, [6, -6]), "b", 0]
+        assert tree.stats == files.stats
+        assert tree.fingerprint != sk.TreeDataset({"tar": shards}).fingerprint
+    assert sk.TreeDataset({"a": ["x"]}).fingerprint is None
+
+
+@pytest.mark.parametrize("fetch", ["shards", "ranges"])
+def test_remote_shards_of_which_one_is_gone_are_left_out_by_name(tmp_path, caplog, fetch):
+    write_shards(tmp_path / "data", index=False)
+    (tmp_path / "data" / "train-01.tar").unlink()
+    with Server(tmp_path / "data") as server:
+        urls = [f"{server.url}/train-{number:02}.tar" for number in range(2)]
+        options = {
+            "lengths": [EACH] * 2,
+            "on_error": "skip",
+            "fetch": fetch,
+            "progress": False,
+            "cache": tmp_path / "c",
+        }
+        tree = sk.TreeDataset({"texts": ["a", "b"], "tar": sk.TarDataset(urls, **options)})
+        ids = sk.SubsetSampler([0, 2, 2 + EACH, 1, *range(2 + EACH, 6 + EACH)])
+        loader = sk.Loader(tree, ids, batch_size=4, collate_fn=as_list)
+        with caplog.at_level(logging.WARNING), loader, tree:
+            first, second = [
+                [one if isinstance(one, str) else one["__key__"] for one in batch] for batch in loader
+            ]
+        assert first == ["a", "00000", "b"]
+        # Nothing of the second batch is there: one sample stands in, as in the part alone.
+        assert len(second) == 1
+        assert {skip.id for skip in loader.skipped} == {*range(2 + EACH, 6 + EACH)}
+        assert all("(part 'tar')" in skip.error for skip in loader.skipped)
+        assert "train-01.tar" in caplog.text
+
+
+class Flaky(Batched):
+    def __getitems__(self, ids):
+        if 1 in list(ids):
+            raise OSError("no such text")
+        return super().__getitems__(ids)
+
+    def __getitem__(self, index):
+        if index == 1:
+            raise OSError("no such text")
+        return super().__getitem__(index)
+
+
+def test_an_error_names_the_part_and_so_does_a_skipped_sample():
+    tree = sk.TreeDataset({"good": ["a", "b"], "all": sk.TreeDataset({"bad": Flaky("xyz")})})
+    for read in (lambda: tree[3], lambda: tree.__getitems__([0, 3])):
+        with pytest.raises(OSError, match="no such text") as raised:
+            read()
+        assert raised.value.__notes__ == ["samplerkit: in part 'all/bad' of a tree of datasets"]
+    loader = sk.Loader(tree, sk.SequentialSampler(), batch_size=5, bad_samples="skip", collate_fn=as_list)
+    assert list(loader) == [["a", "b", "x", "z"]]
+    assert [skip.error for skip in loader.skipped] == [
+        "OSError: no such text; samplerkit: in part 'all/bad' of a tree of datasets"
+    ]
+
+
+def test_columns_of_parts_are_joined_in_order(tmp_path):
+    def columns(name, sizes):
+        return sk.FileDataset(write_npz(tmp_path / name, sizes), "npz", as_columns=True)
+
+    tree = sk.TreeDataset({"a": columns("a", [2, 3]), "b": columns("b", [4])})
+    batch = tree.__getitems__([5, 4, 0, 8])
+    assert {name: column.tolist() for name, column in batch.items()} == {
+        "id": [0, 4, 0, 3],
+        "row": [0, 2, 0, 3],
+        "pair": [[0, 0], [4, -4], [0, 0], [3, -3]],
+    }
+    mixed = sk.TreeDataset({"a": columns("a", [2, 3]), "b": ["x"]})
+    with pytest.raises(sk.DatasetError, match="part 'a': gives columns, and part 'b' a list"):
+        mixed.__getitems__([0, 5])
+
+
+class Lengths(Batched):
+    def __init__(self, texts, lengths):
+        super().__init__(texts)
+        self.lengths = lengths
+
+
+def test_lengths_are_those_of_the_parts_and_batches_are_made_of_them():
+    tree = sk.TreeDataset(
+        {"a": Lengths("abc", [1, 2, 3]), "b": Lengths("xy", np.array([9, 8], dtype=np.uint8))}
+    )
+    assert tree.lengths.tolist() == [1, 2, 3, 9, 8]
+    plan = sk.TokenBatches(10).plan(sk.RandomSampler(seed=3), tree)
+    assert sorted(id for number in range(len(plan)) for id in plan[number].tolist()) == [0, 1, 2, 3, 4]
+    assert all(tree.lengths[plan[number]].sum() <= 10 for number in range(len(plan)))
+    assert sk.TreeDataset({"a": ["x"]}).lengths is None
+    with pytest.raises(sk.DatasetError, match="part 'b': has no lengths, and other parts have"):
+        _ = sk.TreeDataset({"a": Lengths("a", [1]), "b": ["x"]}).lengths
+    with pytest.raises(sk.DatasetError, match=r"'b': must have lengths of shape \(1,\), as other parts"):
+        _ = sk.TreeDataset({"a": Lengths("a", [1]), "b": Lengths("x", [1, 2])}).lengths
+
+
+class Told(Batched):
+    def __init__(self, texts, wants=True):
+        super().__init__(texts)
+        self.epochs, self.passes, self.upcoming, self.given = [], [], [], 0
+        self.wants_passes = wants
+
+    def set_epoch(self, epoch):
+        self.epochs.append(epoch)
+
+    def order_is_given(self):
+        self.given += 1
+
+    def expect(self, upcoming):
+        self.upcoming.append([ids.tolist() for ids in upcoming])
+
+    def __getitems__(self, ids, passes=None):
+        self.passes.append(None if passes is None else list(map(int, passes)))
+        return super().__getitems__(ids)
+
+
+def test_each_part_is_told_the_epoch_its_own_ids_and_its_own_passes():
+    web, code, deaf = Told("abcd"), Told("xy", wants=False), Batched("z")
+    tree = sk.TreeDataset({"web": web, "code": code, "deaf": deaf})
+    assert tree.wants_passes
+    loader = sk.Loader(tree, sk.SubsetSampler([0, 6, 5, 4, 4, 1, 6, 3]), batch_size=2, collate_fn=as_list)
+    loader.set_epoch(3)
+    assert list(loader) == [["a", "z"], ["y", "x"], ["x", "b"], ["z", "d"]]
+    assert (web.epochs, code.epochs) == ([3], [3])
+    assert (web.upcoming, code.upcoming) == ([[[0], [1], [3]]], [[[1, 0], [0]]])
+    assert web.asked == web.upcoming[0]
+    assert (web.passes, code.passes) == ([[0], [0], [0]], [None, None])
+    tree.__getitems__([3, 4, 0], np.array([7, 8, 9]))
+    assert (web.passes[-1], code.passes[-1]) == ([7, 9], None)
+    assert web.given == code.given > 0
+    assert not sk.TreeDataset({"code": code}).wants_passes
+    assert sk.TreeDataset({"deaf": deaf}).expect is None
+
+
+class Drawing(Batched):
+    """A dataset of its draws: item by item, or in batches by the place of each."""
+
+    def __init__(self, size, *, in_batches):
+        super().__init__(range(size))
+        self.in_batches = in_batches
+
+    def __getitem__(self, index):
+        return int(sk.draw_rng().integers(1 << 40)), float(torch.rand(()))
+
+
+class DrawingInBatches(Drawing):
+    def __getitems__(self, ids):
+        return [(int(sk.draw_rng(place).integers(1 << 40)), 0.0) for place in range(len(ids))]
+
+
+class DrawingAlone(Drawing):
+    __getitems__ = None
+
+
+@pytest.mark.parametrize("seed_draws", [False, True])
+def test_draws_in_a_tree_are_those_of_the_order_whatever_the_part_is(seed_draws):
+    kinds = [DrawingInBatches, DrawingAlone]
+    tree = sk.TreeDataset({str(n): kinds[n % 2](3, in_batches=n % 2 == 0) for n in range(4)})
+    alone = DrawingAlone(12, in_batches=False)
+    order = sk.RandomSampler(seed=5)
+    told = [
+        list(sk.Loader(dataset, order, batch_size=batch_size, collate_fn=as_list, seed_draws=seed_draws))
+        for dataset, batch_size in ((tree, 12), (tree, 5), (alone, 4))
+    ]
+    draws = [[draw for batch in batches for draw, _ in batch] for batches in told]
+    assert len(set(draws[0])) == 12
+    assert draws[0] == draws[1] == draws[2]
+    if seed_draws:
+        pixels = [[pixel for batch in batches for _, pixel in batch] for batches in told]
+        assert pixels[0] == pixels[1] == pixels[2]
+
+
+@pytest.mark.parametrize(
+    ("parts", "error", "words"),
+    [
+        (["abc"], sk.ArgumentTypeError, "parts: must be a mapping of names to datasets"),
+        ({}, sk.ArgumentValueError, "parts: must not be empty"),
+        ({"a": 5}, sk.ArgumentTypeError, "parts['a']: is no dataset that samples are read of, got 5"),
+        ({"a": sk.Layout(5)}, sk.ArgumentTypeError, "parts['a']: is no dataset that samples are read of"),
+        ({"a": None}, sk.ArgumentTypeError, "parts['a']: is no dataset that samples are read of, got None"),
+        ({"a": {"b": "x"}}, sk.ArgumentTypeError, "parts['a']: is a mapping"),
+        ({1: "x"}, sk.ArgumentTypeError, "parts: must have strings as names, got 1"),
+    ],
+)
+def test_what_makes_no_tree_of_datasets_is_refused(parts, error, words):
+    with pytest.raises(error) as refused:
+        sk.TreeDataset(parts)
+    assert words in str(refused.value)
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter("abc")
+
+
+class Wrong(Batched):
+    def __getitems__(self, ids):
+        return self.texts[0] if len(ids) == 1 else self.texts[:1]
+
+
+def test_what_a_part_does_wrong_is_an_error_that_names_it():
+    with pytest.raises(sk.DatasetError, match=r"parts\['b'\]: has neither a layout nor a length"):
+        len(sk.TreeDataset({"a": "x", "b": Stream()}))
+    wrong = sk.TreeDataset({"a": "x", "b": Wrong("yz")})
+    with pytest.raises(sk.DatasetError, match="part 'b': gives neither a list of samples nor col"):
+        wrong.__getitems__([1])
+    with pytest.raises(sk.DatasetError, match="part 'b': gives other than 2 samples for as many ids, got 1"):
+        wrong.__getitems__([1, 2])
+    for ids in ([3], [-1], [0, 9]):
+        with pytest.raises(sk.OutOfDatasetError, match="outside of a dataset of 3 samples"):
+            wrong.__getitems__(ids)
+    with pytest.raises(sk.OutOfDatasetError):
+        wrong[3]
+    with pytest.raises(sk.ArgumentTypeError):
+        wrong.__getitems__(["a"])
+
+
+def test_closing_reaches_each_part_even_if_one_fails():
+    class Closing(Batched):
+        closed = 0
+
+        def close(self):
+            self.closed += 1
+            if self.texts == ["bad"]:
+                raise OSError("will not close")
+
+    parts = {"a": Closing("x"), "b": Closing(["bad"]), "c": Closing("z"), "d": "w"}
+    tree = sk.TreeDataset({**parts, "again": parts["a"]})
+    with pytest.raises(OSError, match="will not close"), tree:
+        pass
+    assert [parts[name].closed for name in "abc"] == [1, 1, 1]
+    assert tree[0] == "x"
