@@ -43,7 +43,9 @@ if _typing.TYPE_CHECKING:
     from samplerkit.samplers.base import Sampler
     from samplerkit.samplers.context import Context, RunConstants
     from samplerkit.samplers.distributed import DistributedSampler
+    from samplerkit.samplers.edit import Edit
     from samplerkit.samplers.iterable import IterSampler
+    from samplerkit.samplers.ledger import Ledger
     from samplerkit.samplers.mixture import MixtureSampler
     from samplerkit.samplers.pk import PKSampler
     from samplerkit.samplers.random import RandomSampler
@@ -74,10 +76,12 @@ __all__ = [
     "DeviceLoader",
     "DisagreementError",
     "DistributedSampler",
+    "Edit",
     "FileDataset",
     "InverseTooLargeError",
     "IterSampler",
     "Layout",
+    "Ledger",
     "Loader",
     "MixtureSampler",
     "NotSupportedError",

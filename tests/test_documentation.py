@@ -24,6 +24,7 @@ COMPARED = {
     "device.md": 1,
     "files.md": 3,
     "index.md": 2,
+    "ledger.md": 1,
     "migration.md": 10,
     "quality.md": 3,
     "remote.md": 2,

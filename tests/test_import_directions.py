@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "order": ["errors"],
     "samplers": ["errors", "names", "order"],
     "batches": ["errors", "order", "samplers", "storage.atomic", "storage.locks", "storage.user_cache"],
-    "loading": ["errors", "order", "samplers", "batches", "storage.batch_readers"],
+    "loading": ["errors", "order", "samplers", "batches", "storage.atomic", "storage.batch_readers"],
     "storage": [
         "errors",
         *(

@@ -2,63 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, TypeVar, final
 
 import numpy as np
-from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BaseModel, ValidationError
 
 from samplerkit.config.derive import argument_names, arguments_of, default_of, derived_model
 from samplerkit.config.folder import Folder, joined
-from samplerkit.config.mistakes import from_constructor, from_pydantic, refuse, require_mapping, unknown_key
+from samplerkit.config.mistakes import from_constructor, from_pydantic, require_mapping, unknown_key
 from samplerkit.config.private import below, meant, resembling, scrubbed
+from samplerkit.config.section import Section
 from samplerkit.errors import ArgumentValueError, ConfigError, SamplerkitError
 from samplerkit.order import arguments
 from samplerkit.order.once import once
 from samplerkit.order.shuffle import Shuffle
-
-
-@final
-@dataclass(frozen=True)
-class Section:
-    """Marks an argument for which a config writes a mapping: the arguments of a class.
-
-    A `Constructor` reads the mapping before the other arguments are looked at, so that its mistakes have a
-    path of their own. What is left is the live object, or one of the values that may stand in its place.
-
-    Args:
-        name: of the model in the JSON Schema.
-        make: the class.
-        others: what may be written in place of a mapping.
-    """
-
-    name: str
-    make: Callable[..., Any]
-    others: tuple[Any, ...] = ()
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self._read)
-
-    def _read(self, value: Any) -> Any:
-        if isinstance(self.make, type) and isinstance(value, self.make):
-            return value
-        if not any(value is other for other in self.others):
-            words = ", or ".join({None: "null", False: "false", True: "true"}[other] for other in self.others)
-            refuse(f"must be a mapping{words and ', or '}{words}")
-        return value
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        model = handler(_model(self.make, self.name).__pydantic_core_schema__)
-        return {"anyOf": [model, *({"const": one} for one in self.others)]}
-
-
-@lru_cache
-def _model(make: Callable[..., Any], name: str) -> type[BaseModel]:
-    """Gives one model for all arguments of one class, so that the schema has it once."""
-    return derived_model(make, name)
 
 
 @final
@@ -82,13 +42,15 @@ class Constructor:
     model: type[BaseModel]
 
     @classmethod
-    def of(cls, name: str, make: Callable[..., Any]) -> Constructor:
-        """Derives the model from the signature.
+    def of(
+        cls, name: str, make: Callable[..., Any], written: Mapping[str, Any] = MappingProxyType({})
+    ) -> Constructor:
+        """Derives the model from the signature; `written` is as for `derived_model`.
 
         Raises:
             ArgumentTypeError: a parameter cannot be given by name, or its hint cannot be understood.
         """
-        return cls(name, make, derived_model(make, name))
+        return cls(name, make, derived_model(make, name, written))
 
     @property
     def names(self) -> list[str]:
@@ -123,19 +85,26 @@ class Constructor:
         """
         if not section.keys() <= set(self.names):
             raise unknown_key(place, section, [*self.names, *also], self.name)
-        inner = {
-            name: constructor.read(section[name], below(place, name), folder)
-            for name, constructor in self.sections.items()
-            if isinstance(section.get(name), dict)
-        }
-        section = {**section, **{name: call.make() for name, call in inner.items()}}
+        inner: dict[str, Call | list[Call]] = {}
+        for name, constructor in self.sections.items():
+            given, where = section.get(name), below(place, name)
+            if isinstance(given, dict):
+                inner[name] = constructor.read(given, where, folder)
+            elif isinstance(given, list) and all(isinstance(entry, dict) for entry in given):
+                inner[name] = [
+                    constructor.read(entry, below(where, number), folder)
+                    for number, entry in enumerate(given)
+                ]
+        section = {**section, **{name: _each(calls, Call.make) for name, calls in inner.items()}}
         try:
             validated = self.model.model_validate(section, context={"folder": folder})
         except ValidationError as error:
             raise from_pydantic(place, error, section, self.name) from None
         given = arguments_of(validated)
         written = {
-            name: inner[name].written if name in inner else _as_written(section[name], value, folder)
+            name: _each(inner[name], lambda call: call.written)
+            if name in inner
+            else _as_written(section[name], value, folder)
             for name, value in given.items()
             if not _same(value, default_of(self.model, name))
         }
@@ -182,6 +151,11 @@ class Call:
             raise made from (error if is_told else None)
 
 
+def _each(calls: Call | list[Call], get: Callable[[Call], Any]) -> Any:
+    """Gives what is asked of a section, or of each in a list."""
+    return [get(call) for call in calls] if isinstance(calls, list) else get(calls)
+
+
 def _as_written(raw: Any, value: Any, folder: Folder) -> Any:
     if isinstance(value, Shuffle):
         return value.value
@@ -222,8 +196,10 @@ class Kinds:
         self.example = example
         self._constructors: dict[str, Constructor] = {}
 
-    def add(self, name: str, make: Callable[..., Any]) -> None:
-        """Adds a kind.
+    def add(
+        self, name: str, make: Callable[..., Any], written: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """Adds a kind; `written` is as for `derived_model`.
 
         Raises:
             ArgumentTypeError: the name is no string, or the signature cannot be written in a config.
@@ -233,7 +209,7 @@ class Kinds:
             raise ArgumentValueError(
                 "kind", f"is taken by {self[name].make!r}", name, mend="use another name"
             )
-        constructor = Constructor.of(name, make)
+        constructor = Constructor.of(name, make, written)
         for argument in constructor.names:
             if argument in RESERVED:
                 raise ArgumentValueError(

@@ -7,8 +7,9 @@ from typing import Annotated, Any, final
 
 from pydantic import Strict
 
-from samplerkit.config.constructor import Kinds, Section
+from samplerkit.config.constructor import Kinds
 from samplerkit.config.derive import Under
+from samplerkit.config.section import Section
 from samplerkit.errors import ConfigError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.dataset import FileDataset

@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePath
-from types import GenericAlias, NoneType, UnionType
+from types import GenericAlias, MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -47,12 +47,15 @@ _LISTS = (list, Sequence, Iterable, Collection)
 _PARAMETER = inspect.Parameter
 
 
-def derived_model(make: Callable[..., Any], name: str) -> type[BaseModel]:
+def derived_model(
+    make: Callable[..., Any], name: str, written: Mapping[str, Any] = MappingProxyType({})
+) -> type[BaseModel]:
     """Makes the model of what a config may write for the arguments of a constructor.
 
     Args:
         make: a class or a function; every parameter has a name by which it can be given.
         name: of the model.
+        written: what is written for arguments whose types do not say it; None for what is not written.
 
     Raises:
         ArgumentTypeError: a parameter cannot be given by name, or its type hint cannot be understood.
@@ -76,7 +79,9 @@ def derived_model(make: Callable[..., Any], name: str) -> type[BaseModel]:
                     make,
                     mend="name each argument of the constructor",
                 )
-            hint = _written_as(parameter.name, hints.get(parameter.name, Any))
+            if written.get(parameter.name, ...) is None:
+                continue
+            hint = written.get(parameter.name) or _written_as(parameter.name, hints.get(parameter.name, Any))
             default = _default(make, parameter)
             # The prefix keeps arguments clear of pydantic's own names; the alias is what a config writes.
             fields[_PREFIX + parameter.name] = (hint, Field(default=default, alias=parameter.name))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Annotated, Any, TypeVar, overload
 
 from samplerkit.config.constructor import Call, Constructor, Kinds
 from samplerkit.config.folder import Folder
 from samplerkit.config.mistakes import from_constructor, require_mapping, unknown_key
 from samplerkit.config.private import below, meant, public, resembling
+from samplerkit.config.section import Section
 from samplerkit.errors import ArgumentTypeError, CompositionError, ConfigError, SamplerkitError
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.distributed import DistributedSampler
+from samplerkit.samplers.edit import Edit
 from samplerkit.samplers.iterable import IterSampler
+from samplerkit.samplers.ledger import Ledger
 from samplerkit.samplers.mixture import MixtureSampler
 from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.random import RandomSampler
@@ -42,6 +45,12 @@ for _name, _class in {
 }.items():
     SAMPLERS.add(_name, _class)
     TARGETS[f"samplerkit.{_class.__name__}"] = _name
+
+
+# The sampler of a ledger is its child.
+_EDITS = Annotated[Any, Section("edit", Edit, many=True)]
+SAMPLERS.add("ledger", Ledger, {"sampler": None, "edits": _EDITS})
+TARGETS["samplerkit.Ledger"] = "ledger"
 
 
 @overload

@@ -63,17 +63,18 @@ class Agreement:
         self._refused: dict[str, int] = {}
         self._joined: set[_Turn] = set()
 
-    def require(self, identity: dict[str, Any], seconds: float) -> None:
+    def require(self, identity: dict[str, Any], seconds: float, *, alone: bool = True) -> None:
         """Waits until every rank begins the same.
 
         Args:
             identity: what must be the same on every rank: JSON values by name.
             seconds: how long to wait for the others.
+            alone: whether a rank for which some do not come may go on, with a word in the log.
 
         Raises:
             DisagreementError: another rank waits to begin the same dataset, or the same sampler and seed,
                 with something else; it names the ranks and what differs. All that wait for the one or the
-                other are told.
+                other are told. Or some did not come, and it may not go on alone.
         """
         text = json.dumps(identity, sort_keys=True)
         of = digest(text)
@@ -86,12 +87,12 @@ class Agreement:
             self.store.add(turn.key, 1)
         self.store.set(f"waits/{self.rank}", json.dumps(turn))
         try:
-            self._wait(turn, identity, seconds)
+            self._wait(turn, identity, seconds, alone=alone)
         finally:
             with contextlib.suppress(torch.distributed.DistError):
                 self.store.set(f"waits/{self.rank}", "")
 
-    def _wait(self, turn: _Turn, identity: dict[str, Any], seconds: float) -> None:
+    def _wait(self, turn: _Turn, identity: dict[str, Any], seconds: float, *, alone: bool) -> None:
         end, looked = time.monotonic() + seconds, 0
         while not self._all_joined(turn):
             self._heed_refusal(turn, identity)
@@ -99,6 +100,8 @@ class Agreement:
             others = self._others(turn, looked)
             if others and not self._all_joined(turn):
                 self._refuse(others, turn, identity)
+            if time.monotonic() > end and not alone:
+                raise self._absence(turn, identity, seconds)
             if time.monotonic() > end:
                 _log.warning(
                     "rank %d of %d begins an order that not all ranks began within %g s (%s); if it is meant "
@@ -159,6 +162,17 @@ class Agreement:
             f"rank {self.rank} reads by {here}, but rank{'s' if len(ranks) > 1 else ''} "
             f"{', '.join(map(str, ranks))} by {differs}",
             mend="give every rank the same dataset, sampler, seed and checkpoint",
+        )
+
+    def _absence(self, turn: _Turn, identity: dict[str, Any], seconds: float) -> DisagreementError:
+        """What is raised where ranks did not come; those that wait here are there."""
+        came = {rank for rank in range(self.ranks) if self._read(f"waits/{rank}") == json.dumps(turn)}
+        missing = [rank for rank in range(self.ranks) if rank not in came and rank != self.rank]
+        return DisagreementError(
+            "ranks",
+            f"rank {self.rank} reads by {identity}, and rank{'s' if len(missing) > 1 else ''} "
+            f"{', '.join(map(str, missing))} did not say the same within {seconds:g} s",
+            mend="make the same edit on every rank, before the step at its position",
         )
 
     def _identity(self, of: str) -> dict[str, Any]:

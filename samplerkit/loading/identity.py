@@ -40,7 +40,14 @@ def digest(*parts: str | bytes) -> str:
 
 
 def fingerprint(
-    *, algorithm: str, seed: Sequence[int], dataset: str, sampler: str, lanes: int, limit: int | None
+    *,
+    algorithm: str,
+    seed: Sequence[int],
+    dataset: str,
+    sampler: str,
+    lanes: int,
+    limit: int | None,
+    edits: str | None = None,
 ) -> str:
     """Gives the short name of the orders of all epochs of a run: two runs with one name read by the same.
 
@@ -53,6 +60,7 @@ def fingerprint(
         sampler: from `describe_chain`.
         lanes: the number of lanes that the first start fixed.
         limit: the limit of samples that the first start fixed; None for all.
+        edits: the chained digest of all edits of a ledger; None where there are none.
 
     Returns:
         12 hexadecimal digits.
@@ -62,7 +70,7 @@ def fingerprint(
         >>> fingerprint(seed=[3], **same), fingerprint(seed=[4], **same)
         ('4d32d3e97430', '657b2cb67ac2')
     """
-    parts = [algorithm, list(seed), dataset, sampler, lanes, limit]
+    parts = [algorithm, list(seed), dataset, sampler, lanes, limit, *(() if edits is None else (edits,))]
     return digest("order", json.dumps(parts))[:FINGERPRINT_DIGITS]
 
 
@@ -113,6 +121,8 @@ def describe_looks(sampler: Sampler, dataset: Any) -> str:
 def describe_chain(sampler: Sampler, *, names_shard: bool = False) -> str:
     """Describes a chain of samplers, outermost first, without seeds, algorithms and the job's numbers.
 
+    A ledger is not described: which of its edits must be the same follows from the position of a state.
+
     Args:
         sampler: the outermost one.
         names_shard: whether the shard that a distributed sampler below the root deals to this process is
@@ -125,7 +135,7 @@ def describe_chain(sampler: Sampler, *, names_shard: bool = False) -> str:
     """
     links: list[str] = []
     has_dealt = False
-    for link in sampler._links():
+    for link in sampler._links()[sampler.reads_a_stream :]:
         is_root, is_dealer = not links, link.deal is not None and not has_dealt
         has_dealt = has_dealt or is_dealer
         arguments = link.arguments()

@@ -17,6 +17,7 @@ from samplerkit.loading.answer import SkippedSample
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.stage import DeviceStage, checked_device
+from samplerkit.loading.editing import Editable
 from samplerkit.loading.options import checked_options, checked_tail
 from samplerkit.loading.received import Received
 from samplerkit.loading.request import BadSamples
@@ -35,7 +36,7 @@ AfterBreak = Literal["restart", "continue"]
 
 
 @final
-class Loader(CountsSteps):
+class Loader(CountsSteps, Editable):
     """Reads a dataset in the order of a sampler, and always knows exactly which samples it has handed out.
 
     The loader deals the sampler's undealt order to the ranks of the job, whether a distributed sampler is in
@@ -113,10 +114,9 @@ class Loader(CountsSteps):
     ) -> None:
         if isinstance(dataset, torch.utils.data.IterableDataset):
             raise ArgumentTypeError("dataset", "must be map-style, with __getitem__", dataset)
-        self._run: Final = Run(sampler, dataset, world, batches)
+        self._run = Run(sampler, dataset, world, batches)
         drops = arguments.boolean("drop_last", dataloader_options.pop("drop_last", False))
         self.dataset: Final = dataset
-        self.sampler: Final = self._run.recipe
         self.batches: Final = batches
         self.batch_size: Final = None if batch_size is None else arguments.positive("batch_size", batch_size)
         self.num_workers: Final = arguments.integer("num_workers", num_workers)
@@ -277,7 +277,7 @@ class Loader(CountsSteps):
             self._run.require_agreement(reading, self.tail, self._agreement_seconds)
             if reading.has(0):  # else nothing is started, and nothing can run ahead
                 opened = self._source.open(reading, make_stage, run_ahead=run_ahead)
-                for step in takewhile(reading.has, count()):
+                for step in takewhile(partial(self._comes, reading), count()):
                     self._received.ask()
                     batch = self._received.take(step, opened.next())
                     # The loop's batch and the number change together: nothing is called between these two

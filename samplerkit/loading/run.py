@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any, Final, final
 
 from samplerkit.batches.plan import BatchPlan
-from samplerkit.errors import ArgumentTypeError, StateError
+from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
 from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.default_order import default_sampler
 from samplerkit.loading.delivery import Delivery, Reading, Tail
 from samplerkit.loading.identity import describe_chain, describe_dataset, describe_looks, seeds_of
 from samplerkit.loading.run_batches import RunBatches
+from samplerkit.loading.run_edits import Requested, require_past, section_of
 from samplerkit.loading.sections import Section
 from samplerkit.loading.state import State
 from samplerkit.loading.units import BatchUnits, SampleUnits
@@ -22,6 +23,7 @@ from samplerkit.order.order import Order
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import RunConstants
+from samplerkit.samplers.ledger import Ledger
 
 
 @final
@@ -50,12 +52,17 @@ class Run:
         order_is_given = getattr(dataset, "order_is_given", None)
         if callable(order_is_given):
             order_is_given()
-        self.recipe: Final[Sampler] = recipe
+        self.recipe: Sampler = recipe
         self.dataset: Final = dataset
         self._batches = None if batches is None else RunBatches(batches, recipe, dataset)
+        if isinstance(recipe, Ledger) and batches is not None:
+            mend = "say batch_size=, or read by the sampler of the ledger alone"
+            raise NotSupportedError("batches", "are counted in batches, and edits in samples", mend=mend)
+        self.requested: Final = Requested()
+        self.agreed: Sampler = recipe
         self._given_world = world
         self._constants: RunConstants | None = None
-        self._undealt: tuple[tuple[int, RunConstants], Order] | None = None
+        self._undealt: tuple[tuple[int, RunConstants, Sampler], Order] | None = None
 
     @once
     def world(self) -> World:
@@ -79,9 +86,10 @@ class Run:
 
     def undealt(self, epoch: int) -> Order:
         """Gives the order that all shards read together; the last one asked for is kept."""
-        wanted = (epoch, self.constants)
+        recipe = self.recipe
+        wanted = (epoch, self.constants, recipe)
         if self._undealt is None or self._undealt[0] != wanted:
-            order = self.recipe.undealt_order(self.dataset, epoch, constants=self.constants)
+            order = recipe.undealt_order(self.dataset, epoch, constants=self.constants)
             self._undealt = (wanted, order)
         return self._undealt[1]
 
@@ -116,9 +124,18 @@ class Run:
         )
         return Reading(epoch, units, delivery, self.world.shard_id)
 
+    @property
+    def ledger(self) -> Ledger | None:
+        """The ledger by which the run is read, if it is read by one."""
+        return self.recipe if isinstance(self.recipe, Ledger) else None
+
+    def run_position(self, epoch: int, position: int) -> int:
+        """Gives the position of the run that a position of an epoch of samples is."""
+        return epoch * len(self.undealt(epoch)) + position
+
     def state(self, epoch: int, position: int, tail: str) -> State:
         """Gives the state of this run at a position of an epoch."""
-        dataset, sampler = self._described
+        dataset, sampler = self.described
         return State(
             algorithm=self.recipe.chain_algorithm,
             seed=tuple(seeds_of(self.recipe)),
@@ -145,6 +162,7 @@ class Run:
         Raises:
             DisagreementError: another rank begins something else.
         """
+        recipe = self.recipe
         agreement = job_agreement() if self.world.num_shards > 1 else None
         if agreement is not None:
             state = self.state(reading.epoch, reading.start, tail)
@@ -155,6 +173,7 @@ class Run:
             }
             del identity["checksum"]
             agreement.require(identity, seconds)
+        self.agreed = recipe
 
     def restore(self, saved: Any, tail: str, allow: Collection[str] = ()) -> State:
         """Takes over the constants of a saved state that fits this run.
@@ -173,13 +192,26 @@ class Run:
             self._batches, self._constants = restored, constants
             return state
         before, self._constants = self._constants, constants
-        size = len(self.undealt(state.epoch))
-        if not 0 <= state.position <= size:
+        try:
+            self.requested.position = self._required_position(state)
+        except StateError:
             self._constants = before
-            raise StateError("position", f"is outside of an order of {size}", state.position)
+            raise
         return state
 
+    def _required_position(self, state: State) -> int:
+        """Gives the position of the run at which a state stands, if this run has been there."""
+        size = len(self.undealt(state.epoch))
+        if not 0 <= state.position <= size:
+            raise StateError("position", f"is outside of an order of {size}", state.position)
+        position = self.run_position(state.epoch, state.position)
+        require_past(self.ledger, state.sections.get("ledger"), position)
+        return position
+
     def _sections(self, epoch: int, position: int) -> dict[str, Section]:
+        if self.ledger is not None:
+            section = section_of(self.ledger, self.run_position(epoch, position))
+            return {} if section is None else {"ledger": section}
         if self._batches is None:
             return {}
         return {"batches": self._batches.section(epoch, position, self.constants)}
@@ -189,7 +221,8 @@ class Run:
         return {**self.__dict__, "world": self.world, "_constants": self.constants, "_undealt": None}
 
     @once
-    def _described(self) -> tuple[str, str]:
+    def described(self) -> tuple[str, str]:
+        """The dataset and the chain in words."""
         looks = describe_looks(self.recipe, self.dataset)
         return describe_dataset(self.dataset) + looks, describe_chain(self.recipe)
 
@@ -208,16 +241,17 @@ class Readings:
         self._run = run
         self._batch_size = batch_size
         self.tail: Final[Tail] = tail
-        self._last: tuple[RunConstants, Reading] | None = None
+        self._last: tuple[RunConstants, Sampler, Reading] | None = None
 
     def __call__(self, epoch: int, start: int) -> Reading:
         """Gives the reading from a position of an epoch on; the last one asked for is kept."""
+        constants, recipe = self._run.constants, self._run.recipe
         if self._last is not None:
-            constants, last = self._last
-            if (last.epoch, last.start) == (epoch, start) and constants == self._run.constants:
+            *made_of, last = self._last
+            if (last.epoch, last.start) == (epoch, start) and made_of == [constants, recipe]:
                 return last
         reading = self._run.reading(epoch, start, self._batch_size, self.tail)
-        self._last = (self._run.constants, reading)
+        self._last = (constants, recipe, reading)
         return reading
 
     def reached(self, epoch: int, start: int, steps: int) -> tuple[int, bool]:

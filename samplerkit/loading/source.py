@@ -18,10 +18,10 @@ from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.pad_collate import PadCollate
 from samplerkit.loading.request import (
     BadSamples,
-    Request,
     RequestedDataset,
     reports_stats,
 )
+from samplerkit.loading.requesting import Asked, Requests
 from samplerkit.loading.run import Readings, Run
 from samplerkit.loading.watch import Watched
 from samplerkit.loading.worker import end_with_parent, prepare_for_workers
@@ -74,7 +74,7 @@ class Source:
         self._bad_samples = bad_samples
         self._options = options
         self._seed_draws = seed_draws
-        self._requests = _Requests()
+        self._requests = Requests()
         self._dataloader: torch.utils.data.DataLoader[Any] | None = None
         self._open: OpenSource | None = None
 
@@ -112,8 +112,13 @@ class Source:
             self._dataloader = self._torch_loader(reading.epoch)
             if self._num_workers:
                 prepare_for_workers()
-        after = self._readings if run_ahead else None
-        self._requests.make = partial(_requests, reading, after, wants_passes(self._run.dataset))
+        asked = Asked(
+            self._readings,
+            edits=None if self._run.ledger is None else self._run.requested,
+            run_ahead=run_ahead,
+            tells_passes=wants_passes(self._run.dataset),
+        )
+        self._requests.make = partial(asked.requests, reading)
         keeps_workers = bool(self._options.get("persistent_workers"))
         self._open = OpenSource(
             Watched(iter(self._dataloader)),
@@ -232,33 +237,6 @@ class OpenSource:
         if self.end():
             self._keeps_workers = False
             self._watched.close()
-
-
-def _requests(
-    reading: Reading, after: Callable[[int, int], Reading] | None, tells_passes: bool
-) -> Iterator[Request]:
-    """Gives the requests of a reading, and then of the epochs after it.
-
-    No method: a stage's thread holds it, and must not hold what would end the stage when it is garbage.
-    """
-    while reading.has(0):
-        for step, (ids, draws) in reading.samples():
-            passes = reading.units.passes(draws) if tells_passes else None
-            yield Request(reading.epoch, reading.start, step, ids, draws, passes)
-        if after is None:
-            return
-        reading = after(reading.epoch + 1, 0)
-
-
-class _Requests:
-    """The batch sampler of torch's DataLoader: an iterator over it takes the requests that `make` makes."""
-
-    def __init__(self) -> None:
-        # torch asks for an iterator twice when workers start, so this is no iterator but a way to make one.
-        self.make: Callable[[], Iterator[Request]] = lambda: iter(())
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.make()
 
 
 class _WorkerStart:

@@ -81,6 +81,7 @@ class State:
             sampler=self.sampler,
             lanes=self.lanes,
             limit=self.limit,
+            edits=self.sections.get("ledger", {}).get("all"),
         )
 
     def to_dict(self) -> dict[str, Any]:

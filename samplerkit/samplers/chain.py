@@ -28,6 +28,10 @@ class Link(Protocol):
     def deal(self) -> Deal | None:
         """What the sampler says of shards, if it is a distributed one."""
 
+    @property
+    def reads_a_stream(self) -> bool:
+        """Whether the sampler reads what is below it by itself."""
+
     def draw(self, layout: Layout, context: Context) -> Any:
         """Orders the samples of a layout."""
 
@@ -132,7 +136,7 @@ class Chain:
 
     def woven_lanes(self, dataset: Any, constants: RunConstants) -> int:
         """Tells into how many lanes the undealt order is woven, 1 if it is not."""
-        parents = self.links[1:]
+        parents = [parent for parent in self.links[1:] if not parent.reads_a_stream]
         if any(parent.deal is None or parent.get_shuffle_mode() is not Shuffle.FALSE for parent in parents):
             return 1
         return self.lanes_at(0, Layout.of(dataset), constants.lanes)
@@ -140,7 +144,8 @@ class Chain:
     def _up_to_the_deal(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
         dealer = len(self.links) - 1 if self._dealer is None else self._dealer
         order: Order | None = None
-        for depth in range(dealer):
+        first = dealer if self.links[dealer].reads_a_stream else 0
+        for depth in range(first, dealer):
             deal = self.deal_at(depth, dataset)
             if deal is None:
                 order = self._drawn(depth, order, dataset, epoch, constants.lanes)

@@ -54,6 +54,16 @@ def in_the_loop():
         begun.load_state_dict(saved())
 
 
+def edited(skip):
+    return loader(sampler=sk.Ledger(sk.RandomSampler(), [sk.Edit(at=4, skip=skip)]))
+
+
+def edit_in_the_loop():
+    begun = edited(3)
+    for _ in begun:
+        begun.edit(at=3, skip=1)
+
+
 def two_loops():
     shared = loader()
     first = iter(shared)
@@ -229,7 +239,15 @@ MINE = {
     "state: num_shards": lambda _: loader(**chain(ONE)).load_state_dict(saved(**chain(sk.World(2, 0)))),
     "state: checksum": lambda _: loader().load_state_dict({**saved(), "position": 8}),
     "state: schema": lambda _: loader().load_state_dict({**saved(), "schema": 99}),
-    "state: ledger": lambda _: loader().load_state_dict(newer(sections={"ledger": {"version": 1}})),
+    "state: lengths": lambda _: loader().load_state_dict(newer(sections={"lengths": {"version": 1}})),
+    "state: ledger: was saved": lambda _: edited(3).load_state_dict(saved(step=2)),
+    "state: ledger: edit 1 of the saved run is another": lambda _: edited(3).load_state_dict(
+        edited(4).state_dict(step=2)
+    ),
+    "state: ledger: edit 1 of the saved run is missing": lambda _: loader().load_state_dict(
+        edited(3).state_dict(step=2)
+    ),
+    "at: lies": lambda _: edit_in_the_loop(),
     "state: unit: is not": lambda _: loader().load_state_dict(newer(unit="tokens")),
     "state: unit: is another": lambda _: of_tokens(12).load_state_dict(saved()),
     "state: recipe": lambda _: of_tokens(12).load_state_dict(of_tokens(16).state_dict()),

@@ -164,13 +164,13 @@ def test_a_state_of_wrong_values_with_a_fitting_checksum_is_refused_by_field(tmp
 
 
 DAMAGED_SECTIONS = {
-    "no mapping": ["ledger"],
-    "a section that is no mapping": {"ledger": [1]},
+    "no mapping": ["lengths"],
+    "a section that is no mapping": {"lengths": [1]},
     "a number for a name": {3: {"version": 1}},
-    "no version": {"ledger": {"edits": []}},
-    "a version of 0": {"ledger": {"version": 0}},
-    "a bool for a version": {"ledger": {"version": True}},
-    "a text for optional": {"ledger": {"version": 1, "optional": "no"}},
+    "no version": {"lengths": {"edits": []}},
+    "a version of 0": {"lengths": {"version": 0}},
+    "a bool for a version": {"lengths": {"version": True}},
+    "a text for optional": {"lengths": {"version": 1, "optional": "no"}},
 }
 
 
@@ -183,24 +183,24 @@ def test_damaged_sections_are_refused(sections):
 
 def test_a_section_that_is_not_known_is_refused_by_name_but_where_it_is_optional():
     state = numbers_loader().state_dict(step=1)
-    ledger = {"version": 1, "edits": [[3, "web", 0.5]]}
+    lengths = {"version": 1, "edits": [[3, "web", 0.5]]}
     with pytest.raises(sk.StateError, match="update samplerkit") as caught:
-        numbers_loader().load_state_dict(changed(state, sections={"ledger": ledger}))
-    assert caught.value.field == "ledger"
+        numbers_loader().load_state_dict(changed(state, sections={"lengths": lengths}))
+    assert caught.value.field == "lengths"
     resumed = numbers_loader()
-    resumed.load_state_dict(changed(state, sections={"ledger": {**ledger, "optional": True}}))
+    resumed.load_state_dict(changed(state, sections={"lengths": {**lengths, "optional": True}}))
     assert resumed.state_dict() == state
 
 
 def test_a_section_of_a_newer_version_is_refused_and_an_older_one_is_read(monkeypatch):
-    monkeypatch.setattr("samplerkit.loading.sections.KNOWN", {"ledger": 2})
+    monkeypatch.setattr("samplerkit.loading.sections.KNOWN", {"lengths": 2})
     state = numbers_loader().state_dict(step=1)
     for version in (1, 2):
-        saved = State.from_dict(changed(state, sections={"ledger": {"version": version}}))
-        assert saved.sections == {"ledger": {"version": version}}
+        saved = State.from_dict(changed(state, sections={"lengths": {"version": version}}))
+        assert saved.sections == {"lengths": {"version": version}}
         assert State.from_dict(saved.to_dict()) == saved
-    with pytest.raises(sk.StateError, match="ledger"):
-        State.from_dict(changed(state, sections={"ledger": {"version": 3}}))
+    with pytest.raises(sk.StateError, match="lengths"):
+        State.from_dict(changed(state, sections={"lengths": {"version": 3}}))
 
 
 def test_a_position_in_another_unit_is_refused_and_cannot_be_allowed(monkeypatch):

@@ -1,0 +1,123 @@
+"""The edits of a run: what of them a state carries, and from which position on one may still be made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any, Final, final
+
+from samplerkit.errors import StateError
+from samplerkit.loading.sections import Section
+from samplerkit.samplers.ledger import Ledger
+
+VERSION: Final = 1
+"""Of the section `ledger` in a state."""
+
+_FIELDS = {"version", "past", "digest", "before", "all"}
+_HEX = set("0123456789abcdef")
+
+
+def section_of(ledger: Ledger, position: int) -> Section | None:
+    """Gives what a state at a position of the run says of edits: JSON values, under 500 bytes.
+
+    Returns:
+        None where there are no edits. Without one before the position, the section is optional: a version
+        that knows no ledgers may read that state.
+    """
+    if not ledger.edits:
+        return None
+    past, digests = ledger.past(position), ledger.digests
+    section: dict[str, Any] = {
+        "version": VERSION,
+        "past": past,
+        "digest": digests[past],
+        "before": [digests[past - distance] for distance in _distances(past)],
+        "all": digests[-1],
+    }
+    return section if past else {**section, "optional": True}
+
+
+def require_past(ledger: Ledger | None, saved: Section | None, position: int) -> None:
+    """Refuses a state behind other edits than those of this run; later ones are free.
+
+    Args:
+        ledger: of this run, if it has one.
+        saved: the section of the state.
+        position: of the state, in the run.
+
+    Raises:
+        StateError: the section is damaged; or an edit before the position is another one, is missing in this
+            run, or was not made when the state was saved. It names the edit, or a narrow range of them.
+    """
+    if saved is not None:
+        _require_plausible(saved)
+    ledger = Ledger() if ledger is None else ledger
+    past = 0 if saved is None else saved["past"]
+    here = ledger.past(position)
+    known = {0: ledger.digests[0]}
+    if saved is not None and past:
+        known |= {past - distance: of for distance, of in zip(_distances(past), saved["before"], strict=True)}
+        known[past] = saved["digest"]
+    same = [count for count, of in known.items() if count <= here and ledger.digests[count] == of]
+    agreed = max(same, default=0)
+    if agreed == past == here:
+        return
+    if agreed == past:
+        raise StateError(
+            "ledger",
+            f"was saved at position {position}, before which this run has an edit that its run had not",
+            f"{past} edits",
+            ledger.edits[past],
+            mend="an edit must lie at or behind the position of the state that is loaded",
+        )
+    end = min((count for count in known if count > agreed), default=past)
+    which = f"edit {end}" if end == agreed + 1 else f"one of the edits {agreed + 1} to {end}"
+    if end <= here:
+        problem, mine = "is another one in this run", str(list(ledger.edits[agreed:end])[:3])
+    else:
+        problem, mine = "is missing in this run", f"{here} edits before position {position}"
+    mend = "give the ledger all the edits that the run had, edits_file= keeps them"
+    raise StateError("ledger", f"{which} of the saved run {problem}", f"{past} edits", mine, mend=mend)
+
+
+def _distances(count: int) -> list[int]:
+    """1, 2, 4 and so on: how far before a count digests are saved, and none at 0, which is always known."""
+    return [1 << power for power in range(count.bit_length()) if 1 << power < count]
+
+
+def _require_plausible(saved: Mapping[str, Any]) -> None:
+    """Refuses a section that no run saves, whose checksum may fit all the same."""
+    if set(saved) - {"optional"} != _FIELDS:
+        raise StateError("ledger", "has missing or unknown fields", sorted(map(str, saved)))
+    past, before = saved["past"], saved["before"]
+    if type(past) is not int or not 0 <= past < 1 << 32:
+        raise StateError("past", "must be a number of edits", past)
+    if not isinstance(before, list | tuple) or len(before) != len(_distances(past)):
+        raise StateError("before", "must be a digest for each power of two below the edits", before)
+    for digest in (saved["digest"], saved["all"], *before):
+        if not isinstance(digest, str) or len(digest) != 16 or not set(digest) <= _HEX:
+            raise StateError("ledger", "holds what is no digest", digest)
+
+
+@final
+class Requested:
+    """How far the samples of a run were asked for: behind that, and not before, it may be edited.
+
+    A thread beside the loop may ask. So whoever makes a request, and whoever edits, holds the lock.
+
+    Attributes:
+        edition: how often the run was edited since it was made.
+        position: of the run; all before it was asked for.
+    """
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.edition = 0
+        self.position = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"edition": self.edition, "position": self.position}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        self.__init__()  # a lock does not travel
+        self.__dict__.update(saved)

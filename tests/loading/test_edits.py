@@ -1,0 +1,266 @@
+"""Runs that are edited while they are read: what is legal, what a state says, and resumes on other ranks."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.inspect.time_machine import at, when
+from samplerkit.loading.state import State
+from tests.samplers.ledger_walk import walk
+from tests.samplers.test_ledger import base_of, lanes_of, random_case
+
+
+class Files:
+    """A dataset that knows its files, of which each sample is its id."""
+
+    def __init__(self, layout):
+        self.layout = layout
+
+    def __len__(self):
+        return len(self.layout)
+
+    def __getitem__(self, index):
+        return index
+
+
+def ranks_of(dataset, ledger, ranks, state=None, **options):
+    """The loaders of all ranks, in one process."""
+    loaders = [sk.Loader(dataset, ledger, world=sk.World(ranks, rank), **options) for rank in range(ranks)]
+    for loader in loaders if state is not None else ():
+        loader.load_state_dict(state)
+    return loaders
+
+
+def read(loaders, steps):
+    """The ids that all ranks read in some steps together, and the state behind them."""
+    ids = []
+    going = [iter(loader) for loader in loaders]
+    for _ in range(steps):
+        batches = [next(one, None) for one in going]
+        ids += [id for batch in batches if batch is not None for id in batch.tolist()]
+    states = [loader.state_dict() for loader in loaders]
+    assert all(state == states[0] for state in states)
+    return ids, states[0]
+
+
+def test_a_run_that_is_edited_and_resumed_on_other_ranks_reads_each_position_once():
+    cases = 6
+    for number in range(cases):
+        chain, layout, edits = random_case(number)
+        rng = np.random.default_rng(number)
+        size = len(chain.order(layout))
+        wanted = walk(base_of(chain, layout), lanes_of(chain, layout), edits, 60)
+        state, position = None, 0
+        while position < 40:
+            ranks, batch = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+            made = [edit for edit in edits if edit.at < position]
+            ledger = sk.Ledger(chain, made)
+            loaders = ranks_of(Files(layout), ledger, ranks, state, batch_size=batch, tail="ragged")
+            for edit in edits[len(made) :]:
+                for loader in loaders:
+                    loader.edit(edit)
+            steps = int(rng.integers(1, 4))
+            left = size - position % size
+            ids, state = read(loaders, min(steps, -(-left // (ranks * batch))))
+            end = position + len(ids)
+            assert sorted(ids) == sorted(wanted[position:end]), number
+            position = end
+            assert state["epoch"] * size + state["position"] == position
+    print(f"{cases} cases")
+
+
+SKIPS = [sk.Edit(at=8, skip=4), sk.Edit(at=12, skip=2), sk.Edit(at=40, skip=2)]
+
+
+def loader_of(edits=(), **options):
+    return sk.Loader(range(30), sk.Ledger(sk.SequentialSampler(), edits), batch_size=2, **options)
+
+
+def ids_of(loader):
+    return [id for batch in loader for id in batch.tolist()]
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 2}, {"num_workers": 1, "prefetch_factor": 4}])
+def test_what_was_asked_for_stays_and_what_comes_later_is_edited(options):
+    loader, ids, first = loader_of(**options), [], 0
+    for batch in loader:
+        if loader.step == 1:
+            first = loader.editable_from
+            assert first == 2 + 2 * options.get("num_workers", 0) * options.get("prefetch_factor", 2)
+            with pytest.raises(sk.ArgumentRangeError, match=f"at: lies before position {first}, up to which"):
+                loader.edit(at=first - 1, skip=1)
+            loader.edit(sk.Edit(at=first, skip=4))
+        ids += batch.tolist()
+    assert ids == [*range(first), *range(first + 4, 30), *range(4)]
+    assert loader.sampler.edits == (sk.Edit(at=first, skip=4),)
+
+
+def test_an_epoch_that_was_run_ahead_to_was_asked_for():
+    loader = loader_of(num_workers=1, run_ahead=True)
+    with loader:
+        for _ in loader:
+            pass
+        assert loader.editable_from == 34
+        with pytest.raises(sk.ArgumentRangeError):
+            loader.edit(at=30, skip=2)
+        loader.edit(at=34, skip=2)
+        assert ids_of(loader) == [*range(4), *range(6, 30), 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("edit", "error"),
+    [
+        ({"at": 2, "skip": 1}, sk.ArgumentRangeError),
+        ({"at": 4, "skip": -1}, sk.ArgumentRangeError),
+        ({"at": 5, "skip": 1}, sk.ArgumentValueError),
+        ({"at": 6, "weights": {"web": 1}}, sk.NotSupportedError),
+        ({"at": 6, "skip": 2**62}, sk.ArgumentRangeError),
+        ({"at": 6, "skipp": 2}, TypeError),
+    ],
+)
+def test_a_bad_edit_is_a_typed_error_and_the_run_goes_on_as_it_was(edit, error, tmp_path):
+    kept = tmp_path / "edits.jsonl"
+    ledger = sk.Ledger(sk.SequentialSampler(), [sk.Edit(at=6, skip=3)], edits_file=kept)
+    loader, ids = sk.Loader(range(20), ledger, batch_size=2), []
+    for batch in loader:
+        ids += batch.tolist()
+        if loader.step == 2:
+            with pytest.raises(error):
+                loader.edit(**edit)
+    assert ids == [*range(6), *range(9, 20), *range(3)]
+    assert loader.sampler is ledger
+    assert not kept.exists()
+
+
+def test_a_run_without_a_ledger_cannot_be_edited():
+    with pytest.raises(sk.CompositionError, match="sampler: is no ledger"):
+        sk.Loader(range(9), batch_size=2).edit(at=4, skip=2)
+
+
+def test_a_ledger_and_batches_of_unlike_samples_do_not_go_together():
+    with pytest.raises(sk.NotSupportedError):
+        sk.Loader(range(9), sk.Ledger(sk.RandomSampler()), batches=sk.TokenBatches(8, lengths=[1] * 9))
+
+
+def state_behind(steps, edits):
+    return json.loads(json.dumps(loader_of(edits).state_dict(step=steps)))
+
+
+def test_edits_behind_the_position_of_a_state_are_free_and_those_before_it_are_not():
+    state = state_behind(6, SKIPS)
+    for edits in (SKIPS, [*SKIPS[:1]], [*SKIPS[:1], sk.Edit(at=12, skip=7)]):
+        loader = loader_of(edits)
+        loader.load_state_dict(state)
+        assert ids_of(loader)[0] == 16 + sum(edit.skip for edit in edits[1:] if edit.at == 12)
+
+
+@pytest.mark.parametrize(
+    ("saved", "here", "message"),
+    [
+        (
+            [],
+            SKIPS[:1],
+            r"at position 12, before which this run has an edit that its run had not.*Edit\(at=8",
+        ),
+        (SKIPS[:1], [], r"edit 1 of the saved run is missing in this run .here '0 edits before position 12'"),
+        (SKIPS[:1], [sk.Edit(at=8, skip=5)], r"edit 1 of the saved run is another one in this run .*skip=5"),
+        (SKIPS[:1], [sk.Edit(at=7, skip=4)], r"edit 1 of the saved run is another one in this run .*at=7"),
+    ],
+)
+def test_a_state_behind_other_edits_is_refused_and_the_edit_is_named(saved, here, message):
+    loader = loader_of(here)
+    with pytest.raises(sk.StateError, match=message):
+        loader.load_state_dict(state_behind(6, saved))
+    assert ids_of(loader) == ids_of(loader_of(here))
+
+
+def test_a_state_behind_edits_needs_a_ledger_and_one_of_a_plain_run_does_not():
+    plain = sk.Loader(range(30), sk.SequentialSampler(), batch_size=2)
+    with pytest.raises(sk.StateError, match="edit 1 of the saved run is missing"):
+        plain.load_state_dict(state_behind(6, SKIPS))
+    edited = loader_of([sk.Edit(at=6, skip=20)])
+    edited.load_state_dict(plain.state_dict(step=3))
+    assert ids_of(edited)[:3] == [26, 27, 28]
+    plain.load_state_dict(state_behind(3, SKIPS))
+    assert ids_of(plain)[:3] == [6, 7, 8]
+
+
+def test_a_narrow_range_is_named_where_an_edit_among_many_is_another_one():
+    edits = [sk.Edit(at=at, skip=2) for at in range(1000)]
+    others = [*edits[:700], sk.Edit(at=700, skip=3), *edits[701:]]
+    first, second = (
+        sk.Loader(range(5000), sk.Ledger(sk.RandomSampler(), all_of), batch_size=2)
+        for all_of in (edits, others)
+    )
+    state = first.state_dict(step=1200)
+    assert len(json.dumps(state)) < 4096
+    with pytest.raises(sk.StateError, match="one of the edits 489 to 744 of the saved run is another one"):
+        second.load_state_dict(state)
+    second.load_state_dict(first.state_dict(step=350))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("past", -1),
+        ("past", "1"),
+        ("digest", "0"),
+        ("before", ["0" * 16]),
+        ("all", None),
+        ("more", 1),
+    ],
+)
+def test_a_damaged_section_is_refused(field, value):
+    state = state_behind(6, SKIPS)
+    state["sections"]["ledger"][field] = value
+    values = {name: of for name, of in state.items() if name not in ("samplerkit", "schema", "checksum")}
+    with pytest.raises(sk.StateError):
+        loader_of(SKIPS).load_state_dict(State(**values).to_dict())
+
+
+def test_runs_of_other_edits_have_other_fingerprints_and_one_without_has_that_of_its_sampler():
+    prints = [loader_of(edits).fingerprint for edits in ([], SKIPS[:1], SKIPS[:2], SKIPS[1:2])]
+    assert len({*prints}) == 4
+    assert prints[0] == sk.Loader(range(30), sk.SequentialSampler(), batch_size=2).fingerprint
+
+
+def test_a_file_keeps_all_edits_and_the_next_start_reads_it(tmp_path):
+    kept = tmp_path / "edits.jsonl"
+    ledger = sk.Ledger(sk.SequentialSampler(), SKIPS[:1], edits_file=kept)
+    loaders = ranks_of(range(30), ledger, 2, batch_size=1)
+    for loader in loaders:
+        loader.edit(SKIPS[1])
+    assert [json.loads(line) for line in kept.read_text().splitlines()] == [edit.said for edit in SKIPS[:2]]
+    for given in ([], SKIPS[:1], SKIPS[:2], SKIPS):
+        again = sk.Ledger(sk.SequentialSampler(), given, edits_file=kept)
+        assert again.edits == tuple(SKIPS[: max(2, len(given))])
+    with pytest.raises(sk.ArgumentValueError, match=r"edits\[0\]: is another one in the file"):
+        sk.Ledger(edits=[sk.Edit(at=8, skip=5)], edits_file=kept)
+
+
+@pytest.mark.parametrize("text", ["{", '{"at": 1}', "[1]", '{"at": 1, "skip": 1, "more": 2}', "\xff"])
+def test_a_file_that_holds_no_edits_is_refused(text, tmp_path):
+    (tmp_path / "edits.jsonl").write_text(text, encoding="latin-1")
+    with pytest.raises(sk.ArgumentValueError, match="edits_file: "):
+        sk.Ledger(edits_file=tmp_path / "edits.jsonl")
+
+
+def test_a_file_that_cannot_be_written_is_an_error_and_no_edit(tmp_path):
+    loader = sk.Loader(
+        range(9), sk.Ledger(sk.SequentialSampler(), edits_file=tmp_path / "no" / "file"), batch_size=1
+    )
+    with pytest.raises(sk.ArgumentValueError, match="edits_file: cannot be written"):
+        loader.edit(at=4, skip=2)
+    assert loader.sampler.edits == ()
+
+
+def test_where_and_when_a_sample_is_read_is_told_across_edits():
+    loader = loader_of(SKIPS, world=sk.World(2, 0))
+    assert at(loader, epoch=0, step=2, rank=1).ids.tolist() == [13, 15]
+    read = {(time.step, time.rank) for time in when(loader, 15, epochs=0)[0].occurrences}
+    assert read == {(2, 1)}
+    assert when(loader, 9, epochs=0)[0].occurrences == ()
