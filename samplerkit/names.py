@@ -66,6 +66,7 @@ PUBLIC = {
 
 ALGORITHMS = {
     "samplerkit-1": ("samplers.chain", "Chain"),
+    "samplerkit-2": ("samplers.chain", "Chain"),
     "mindspore-2.10": ("compat.mindspore.algorithm", "MindSporeChain"),
     "mindspore-2.10-quirks": ("compat.mindspore.algorithm", "QuirkyMindSporeChain"),
 }

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError
-from samplerkit.order.keys import ALGORITHM
+from samplerkit.order.keys import OURS
 from samplerkit.order.layout import Layout
 from samplerkit.order.sequences import Range
 from samplerkit.order.shuffle import Shuffle
@@ -58,7 +58,7 @@ def shuffles(sampler: Sampler) -> bool:
         >>> shuffles(sk.DistributedSampler(2, 0, shuffle=False)), shuffles(sk.RandomSampler())
         (False, True)
     """
-    return any(_shuffles_itself(link) for link in sampler._links())
+    return any(_shuffles_itself(link) for link in sampler._tree())
 
 
 def chosen_set(sampler: Sampler, dataset: Any) -> ChosenSet | None:
@@ -71,7 +71,7 @@ def chosen_set(sampler: Sampler, dataset: Any) -> ChosenSet | None:
     Raises:
         ArgumentRangeError: `num_samples` cuts the order, which a set has none of.
     """
-    if sampler.chain_algorithm != ALGORITHM:
+    if sampler.chain_algorithm not in OURS:
         return None
     # From the dataset outwards: first what only lists samples, whose list is the set.
     links = sampler._links()[::-1]

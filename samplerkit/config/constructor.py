@@ -10,7 +10,13 @@ from typing import Any, TypeVar, final
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from samplerkit.config.derive import argument_names, arguments_of, default_of, derived_model
+from samplerkit.config.derive import (
+    argument_names,
+    arguments_of,
+    default_of,
+    derived_model,
+    holds_samplers,
+)
 from samplerkit.config.folder import Folder, joined
 from samplerkit.config.mistakes import from_constructor, from_pydantic, require_mapping, unknown_key
 from samplerkit.config.private import below, meant, resembling, scrubbed
@@ -56,6 +62,11 @@ class Constructor:
     def names(self) -> list[str]:
         """The names of the arguments."""
         return argument_names(self.model)
+
+    @once
+    def trees(self) -> list[str]:
+        """The arguments that are samplers by name: each a chain of its own in a config."""
+        return [name for name in self.names if holds_samplers(self.model, name)]
 
     @once
     def sections(self) -> dict[str, Constructor]:

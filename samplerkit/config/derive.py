@@ -36,10 +36,14 @@ from samplerkit.config.mistakes import refuse
 from samplerkit.config.private import meant
 from samplerkit.errors import ArgumentTypeError, ConfigError, SamplerkitError
 from samplerkit.order.shuffle import Shuffle
+from samplerkit.samplers.base import Sampler
 from samplerkit.storage.urls import is_remote
 
 LEFT_TO_THE_JOB = frozenset({"num_shards", "shard_id"})
 """Arguments whose None means that the running job is asked; a config writes `auto`."""
+
+TREES = "x-samplers"
+"""Marks in a schema what is a mapping of names to samplers."""
 
 _PREFIX = "argument_"
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -133,6 +137,10 @@ def _written_as(name: str, hint: Any) -> Any:
     if Shuffle in members:
         mode: Any = Annotated[Any, ShuffleArgument()]
         return mode | None if NoneType in members else mode
+    if any(_is_of_samplers(member) for member in members):
+        others = tuple(member for member in members if not _is_of_samplers(member))
+        rest: Any = Union[others]  # noqa: UP007  # `|` takes no tuple
+        return Annotated[dict[str, Any], Trees()] | _written_as(name, rest)
     is_path = any(os.PathLike in (member, get_origin(member)) for member in members)
     is_mapped = is_path and any(np.ndarray in (member, get_origin(member)) for member in members)
     if is_path and not is_mapped:
@@ -219,6 +227,31 @@ class Under:
         if isinstance(checked, list):
             return [joined(folder, path) if isinstance(path, str) else path for path in checked]
         return joined(folder, checked) if isinstance(checked, str) else checked
+
+
+def _is_of_samplers(hint: Any) -> bool:
+    return get_origin(hint) is Mapping and Sampler in get_args(get_args(hint)[1])
+
+
+def holds_samplers(model: type[BaseModel], name: str) -> bool:
+    """Tells whether an argument is samplers by name, which a config writes as chains of their own."""
+    annotation = model.model_fields[_PREFIX + name].annotation
+    marks = (mark for member in get_args(annotation) for mark in getattr(member, "__metadata__", ()))
+    return any(isinstance(mark, Trees) for mark in marks)
+
+
+class Trees:
+    """Marks a mapping of names to samplers, which `registry.read_chain` has read before."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._read)
+
+    @staticmethod
+    def _read(value: Any) -> Any:
+        return value if isinstance(value, dict) else refuse("must be a mapping of names to samplers")
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": "object", TREES: True}
 
 
 class ShuffleArgument:

@@ -12,6 +12,7 @@ from samplerkit.config.private import below, meant, public, resembling
 from samplerkit.config.section import Section
 from samplerkit.errors import ArgumentTypeError, CompositionError, ConfigError, SamplerkitError
 from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.by_dice import part_of
 from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.distributed import DistributedSampler
 from samplerkit.samplers.edit import Edit
@@ -141,12 +142,14 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
 
 
 def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[str, Any], list[str]]:
-    """Builds the chain of samplers that a section describes.
+    """Builds the chain of samplers that a section describes, and what branches off from it.
 
-    It goes from link to link without recursion, so that a chain may be as deep as the config.
+    It goes from link to link without recursion, so that a chain may be as deep as the config; sources of a
+    mixture are chains of their own.
 
     Returns:
-        The outermost sampler, the section in its plainest spelling, and the path of each link.
+        The outermost sampler, the section in its plainest spelling, and the path of each link in the order
+        of `Sampler._tree`.
 
     Raises:
         ConfigError: a key, a type, a value or the nesting is wrong; of several mistakes, one.
@@ -158,10 +161,18 @@ def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[
         SubsetSampler(indices=[1, 0], num_samples=None) <- SequentialSampler(start_index=2, num_samples=None)
     """
     calls: list[Call] = []
+    places: list[str] = []
     while section is not None or not calls:
         constructor, given, inside = choose_sampler(section, place)
         section = given.pop("child", None)
-        calls.append(constructor.read(given, inside, folder, also=("kind", "child")))
+        branches = _read_branches(constructor, given, inside, folder)
+        for argument, trees in branches.items():
+            given[argument] = {name: tree and tree[0] for name, tree in trees.items()}
+        call = constructor.read(given, inside, folder, also=("kind", "child"))
+        for argument, trees in branches.items():
+            call.written[argument] = {name: tree and tree[1] for name, tree in trees.items()}
+        calls.append(call)
+        places += [inside, *(path for trees in branches.values() for path in _paths(trees))]
         place = below(inside, "child")
     samplers = [call.make() for call in calls]
     for index in range(len(calls) - 2, -1, -1):
@@ -170,7 +181,28 @@ def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[
     for call in reversed(calls):
         nested = {"child": written} if written else {}
         written = {"kind": call.constructor.name, **call.written, **nested}
-    return samplers[0], written, [call.place for call in calls]
+    return samplers[0], written, places
+
+
+_Tree = tuple[Sampler, dict[str, Any], list[str]] | None
+
+
+def _read_branches(
+    constructor: Constructor, given: dict[str, Any], place: str, folder: Folder
+) -> dict[str, dict[str, _Tree]]:
+    """Reads the arguments that are chains by name: for each name what `read_chain` gives, or None."""
+    return {
+        argument: {
+            name: None if one is None else read_chain(one, below(place, argument, name), folder)
+            for name, one in given[argument].items()
+        }
+        for argument in constructor.trees
+        if isinstance(given.get(argument), dict)
+    }
+
+
+def _paths(trees: dict[str, _Tree]) -> list[str]:
+    return [path for name in sorted(trees) if (tree := trees[name]) is not None for path in tree[2]]
 
 
 def _nest(parent: Sampler, child: Sampler, parent_call: Call, child_call: Call) -> None:
@@ -200,26 +232,33 @@ def check_order(sampler: Sampler, places: Sequence[str], dataset: Any, constants
     try:
         sampler.undealt_order(dataset, constants=constants)
     except SamplerkitError as refused:
-        link, place, error = _first_refusal(sampler, places, dataset, constants, refused)
+        known = dict(zip(map(id, sampler._tree()), places, strict=True))
+        link, error = _first_refusal(sampler, dataset, constants, refused)
         names = [
             name for kind in SAMPLERS if SAMPLERS[kind].make is type(link) for name in SAMPLERS[kind].names
         ]
-        raise from_constructor(place, error, names, type(link).__name__, link.arguments()) from None
+        given = link.arguments()
+        raise from_constructor(known[id(link)], error, names, type(link).__name__, given) from None
 
 
 def _first_refusal(
-    sampler: Sampler, places: Sequence[str], dataset: Any, constants: RunConstants, error: SamplerkitError
-) -> tuple[Sampler, str, SamplerkitError]:
-    """Goes from the innermost link outwards, to the first one with which no order can be made.
+    sampler: Sampler, dataset: Any, constants: RunConstants, error: SamplerkitError
+) -> tuple[Sampler, SamplerkitError]:
+    """Goes from the innermost link outwards, and into its branches, to the first that makes no order.
 
     Of the outermost one that is known already: by its own refusal.
     """
-    links: list[Sampler] = [sampler]
-    while (child := links[-1].get_child()) is not None:
-        links.append(child)
-    for link, place in zip(reversed(links[1:]), reversed(places[1:]), strict=True):
-        try:
-            link.undealt_order(dataset, constants=constants)
-        except SamplerkitError as refused:
-            return link, place, refused
-    return sampler, places[0], error
+    for link in reversed(sampler._links()):
+        for name, branch in link.branches().items():
+            try:
+                part = part_of(dataset, name)
+                branch.undealt_order(part, constants=constants)
+            except (SamplerkitError, LookupError) as refused:
+                if isinstance(refused, SamplerkitError):
+                    return _first_refusal(branch, part, constants, refused)
+        if link is not sampler:
+            try:
+                link.undealt_order(dataset, constants=constants)
+            except SamplerkitError as refused:
+                return link, refused
+    return sampler, error

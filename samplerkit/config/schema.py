@@ -9,12 +9,15 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_jso
 from samplerkit.config.batches import BATCHES
 from samplerkit.config.constructor import Kinds
 from samplerkit.config.datasets import DATASETS
+from samplerkit.config.derive import TREES
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY, SECTION
 from samplerkit.config.registry import SAMPLERS, TARGETS
 
 _SAMPLER = {"$ref": "#/$defs/$sampler"}
 _CHILD = {"anyOf": [_SAMPLER, {"type": "null"}], "default": None}
+
+_BRANCHES = {"type": "object", "additionalProperties": {"anyOf": [_SAMPLER, {"type": "null"}]}}
 
 
 class OpenSchema(GenerateJsonSchema):
@@ -57,6 +60,9 @@ def json_schema() -> dict[str, Any]:
             reference = references[constructor.model, "validation"]
             model = definitions[reference["$ref"].rpartition("/")[2]]
             model["properties"] = {"kind": {"const": constructor.name}, **model["properties"], **more}
+            for name in constructor.trees:
+                either = model["properties"][name]["anyOf"]
+                either[:] = [_BRANCHES if TREES in one else one for one in either]
             model["required"] = ["kind", *model.get("required", [])]
             model["description"] = (constructor.make.__doc__ or "").partition("\n")[0]
             found.append(reference)

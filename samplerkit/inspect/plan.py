@@ -214,6 +214,9 @@ def _differs(value: Any, default: Any) -> bool:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, dict) and any(isinstance(one, Sampler) for one in value.values()):
+        trees = (f"{name}: {None if one is None else _in_words(one)}" for name, one in value.items())
+        return f"{{{', '.join(trees)}}}"
     if isinstance(value, Shuffle):
         return value.value
     if isinstance(value, np.ndarray | list | tuple) and len(value) > 6:

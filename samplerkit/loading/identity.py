@@ -16,6 +16,7 @@ from samplerkit.samplers.links import class_name
 DIGEST_BYTES = 8
 FINGERPRINT_DIGITS = 12
 LONGEST_DESCRIPTION = 1200
+MOST_SEEDS = 32
 
 BEHIND = "; "
 """Between the description of a dataset and what samplers look at in it."""
@@ -119,7 +120,7 @@ def describe_looks(sampler: Sampler, dataset: Any) -> str:
 
 
 def describe_chain(sampler: Sampler, *, names_shard: bool = False) -> str:
-    """Describes a chain of samplers, outermost first, without seeds, algorithms and the job's numbers.
+    """Describes a tree of samplers, outermost first, without seeds, algorithms and the job's numbers.
 
     A ledger is not described: which of its edits must be the same follows from the position of a state.
 
@@ -154,11 +155,28 @@ def describe_chain(sampler: Sampler, *, names_shard: bool = False) -> str:
 
 
 def seeds_of(sampler: Sampler) -> list[int]:
-    """Gives the seeds along a chain, outermost first."""
-    return [link.seed for link in sampler._links() if hasattr(link, "seed")]
+    """Gives the seeds along a chain, outermost first, then those of its sources, by name.
+
+    Of many sources, the last number is made of the seeds that have no room: a state stays small.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> seeds_of(sk.MixtureSampler({"web": sk.RandomSampler(seed=3), "code": None}, seed=7))
+        [7, 3]
+    """
+    seeds = [link.seed for link in sampler._links() if hasattr(link, "seed")]
+    branches = [branch for link in sampler._links() for branch in link.branches().values()]
+    inner = [link.seed for branch in branches for link in branch._tree() if hasattr(link, "seed")]
+    if len(inner) > MOST_SEEDS:
+        rest = json.dumps(inner[MOST_SEEDS - 1 :])
+        inner = [*inner[: MOST_SEEDS - 1], int(digest("seeds", rest), 16)]
+    return seeds + inner
 
 
 def _described(value: Any) -> str:
+    if isinstance(value, dict) and any(isinstance(one, Sampler) for one in value.values()):
+        trees = ((name, one and describe_chain(one)) for name, one in sorted(value.items()))
+        return f"{{{', '.join(f'{json.dumps(name)}: {tree}' for name, tree in trees)}}}"
     if isinstance(value, list | tuple | range) and value and isinstance(value[0], int):
         value = np.asarray(value)
     if isinstance(value, np.ndarray):

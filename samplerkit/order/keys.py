@@ -18,6 +18,12 @@ from samplerkit.order.typing import Ids, Words
 ALGORITHM = "samplerkit-1"
 """The versioned id of the default algorithm. A change of any order is a new id, and the old one stays."""
 
+DICE_ALGORITHM = "samplerkit-2"
+"""The default algorithm but for mixtures, which it reads by dice; its keys are those of the default one."""
+
+OURS = frozenset({ALGORITHM, DICE_ALGORITHM})
+"""The algorithms that replay no other package: all but mixtures is alike in them."""
+
 _WORDS_PER_DIGEST = 8
 _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -66,6 +72,15 @@ class Key:
             for part in range(-(-count // _WORDS_PER_DIGEST))
         )
         return np.frombuffer(digests, dtype="<u8").astype(np.uint64)[:count]
+
+
+def path_number(path: tuple[str, ...]) -> int:
+    """Gives the index that stands for a place in a tree, 0 for its root."""
+    if not path:
+        return 0
+    names = b"".join(struct.pack("<Q", len(name.encode())) + name.encode() for name in path)
+    digest = hashlib.blake2b(names, digest_size=8, salt=b"path", person=ALGORITHM.encode("ascii"))
+    return int.from_bytes(digest.digest(), "little")
 
 
 def keyed_hash(words: Words, counters: Ids) -> Words:

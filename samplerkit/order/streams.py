@@ -12,6 +12,7 @@ from samplerkit.errors import DatasetError, InverseTooLargeError
 from samplerkit.order.algebra import groups
 from samplerkit.order.dice import thresholds
 from samplerkit.order.layout import interval_of
+from samplerkit.order.once import once
 from samplerkit.order.order import Located, Order, same_recipes
 from samplerkit.order.permutation import fits_together, forward_each
 from samplerkit.order.sequences import Permuted
@@ -86,10 +87,15 @@ class Stream(ABC):
 
     def passes_at(self, positions: Ids) -> Ids:
         """Tells to which pass over its source each position belongs, from 0."""
-        passes = np.zeros_like(positions)
+        passes = np.empty_like(positions)
         for piece in self.pieces(positions):
-            passes[piece.at] = piece.number
+            inner = piece.order.passes_at(piece.places)
+            passes[piece.at] = piece.number * piece.order.num_passes + inner
         return passes
+
+    @abstractmethod
+    def num_passes(self, end: int) -> int:
+        """Gives a number above all that `passes_at` gives before position `end`."""
 
     @final
     def __eq__(self, other: object) -> bool:
@@ -114,7 +120,7 @@ class Passes(Stream):
         name: of the source, for errors.
 
     Raises:
-        DatasetError: the source is empty; or, when it is asked for, a pass has another length.
+        DatasetError: when it is asked for: a pass has another length than the first.
     """
 
     def __init__(self, order: Callable[[int], Order], lanes: int = 1, name: str = "source") -> None:
@@ -122,9 +128,11 @@ class Passes(Stream):
         self._order = order
         self._name = name
         self._kept: dict[int, Order] = {}
-        self.length: Final = len(order(0))
-        if not self.length:
-            raise DatasetError(name, "yields no samples to mix")
+
+    @once
+    def length(self) -> int:
+        """How many samples a pass has."""
+        return len(self.order(0))
 
     @property
     def recipe(self) -> tuple[object, ...]:
@@ -135,7 +143,7 @@ class Passes(Stream):
         order = self._kept.get(number)
         if order is None:
             order = self._order(number)
-            if len(order) != self.length:
+            if number and len(order) != self.length:
                 raise DatasetError(
                     self._name,
                     f"yields another number of samples in pass {number} than in the first, {self.length}",
@@ -168,6 +176,9 @@ class Passes(Stream):
             inside = (places >= begin) & (places < end)
             found.append((which[inside], places[inside]))
         return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
+
+    def num_passes(self, end: int) -> int:
+        return -(-end // max(1, self.length)) * self.order(0).num_passes
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": {}}
@@ -217,6 +228,15 @@ class Mix(Stream):
             for piece in self.streams[number].pieces(inner[at]):
                 yield piece._replace(at=at[piece.at], shift=piece.shift + int(self._starts[number]))
 
+    def num_passes(self, end: int) -> int:
+        most = 1
+        for number, stream in enumerate(self.streams):
+            if (width := int(np.diff(self.turns.ends[:, number : number + 2], axis=1).max())) > 0:
+                # A lane is never further from its share than this.
+                share = -(-end * width >> 60) if len(self.turns.ends) == 1 else end
+                most = max(most, stream.num_passes(min(end, share + 150 * self.lanes) + self.lanes))
+        return most
+
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
         which = np.flatnonzero((ids >= self._starts[0]) & (ids < self._starts[-1]))
         found = [(which[:0],) * 2]
@@ -256,6 +276,13 @@ class Part(Order):
 
     def ids_at(self, positions: Ids) -> Ids:
         return self.stream.ids_at(positions + self.begin)
+
+    @once
+    def num_passes(self) -> int:
+        return self.stream.num_passes(self.begin + self._length)
+
+    def passes_at(self, positions: Ids) -> Ids:
+        return self.stream.passes_at(positions + self.begin)
 
     def locate(self, ids: Ids) -> Located:
         which, positions = self.stream.locate(ids, self.begin, self.begin + self._length)

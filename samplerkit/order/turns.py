@@ -41,6 +41,7 @@ class Turns:
 
     @property
     def recipe(self) -> tuple[object, ...]:
+        """What they were made of, as for an order."""
         return (*self.dice.recipe, self.ends, self._firsts)
 
     def read(self, lanes: Ids, rows: Ids) -> tuple[Ids, Ids]:

@@ -10,10 +10,11 @@ import numpy as np
 from samplerkit.errors import ArgumentTypeError, CompositionError
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal
-from samplerkit.order.keys import ALGORITHM
+from samplerkit.order.keys import ALGORITHM, OURS
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.streams import Stream
 from samplerkit.order.world import World
 from samplerkit.samplers.algorithm import chain_type
 from samplerkit.samplers.chain import Chain
@@ -88,6 +89,10 @@ class Sampler(Linked):
         reader.dataset_size = len(layout)
         return read_ids(reader, self.num_samples, type(self).__name__)
 
+    def stream(self, layout: Layout, context: Context) -> Stream | None:
+        """Gives the stream of which the epochs are parts; None where each epoch begins anew."""
+        return None
+
     def looks_at(self, dataset: Any) -> dict[str, Any]:
         """Gives by name what `draw` looks at in the dataset besides its layout: states notice a change.
 
@@ -117,7 +122,7 @@ class Sampler(Linked):
             raise CompositionError(
                 place, "there is a child already", self._child, mend="nest the new one below it"
             )
-        if any(link is self for link in sampler._links()):
+        if any(link is self for link in sampler._tree()):
             raise CompositionError(place, "would make a cycle", sampler)
         if sampler.reads_a_stream:
             mend = "give it this sampler as its child"
@@ -134,7 +139,7 @@ class Sampler(Linked):
                 mend="give the mode to the innermost sampler, which knows the files",
             )
         algorithms = self._algorithms() | sampler._algorithms()
-        if len(algorithms) > 1:
+        if len(algorithms) > 1 and not algorithms <= OURS:
             raise CompositionError(
                 place, "the samplers of a chain must have one algorithm", sorted(algorithms)
             )
@@ -272,11 +277,11 @@ class Sampler(Linked):
     @property
     @final
     def chain_algorithm(self) -> str:
-        """The id of the algorithm that all random samplers of the chain have."""
-        return min(self._algorithms(), default=ALGORITHM)
+        """The id of the algorithm of all random samplers; `samplerkit-2` where one mixes by dice."""
+        return max(self._algorithms(), default=ALGORITHM)
 
     def _algorithms(self) -> set[str]:
-        return {link.algorithm for link in self._links() if hasattr(link, "algorithm")}
+        return {link.algorithm for link in self._tree() if hasattr(link, "algorithm")}
 
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
         """Tells into how many lanes this sampler weaves its order: 1 for all but the file-aware modes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -148,24 +148,27 @@ class Chain:
         for depth in range(first, dealer):
             deal = self.deal_at(depth, dataset)
             if deal is None:
-                order = self._drawn(depth, order, dataset, epoch, constants.lanes)
+                order = self._drawn(depth, order, dataset, epoch, constants)
                 continue
             world = deal.world(None)
-            order = self._drawn(depth, order, dataset, epoch, world.num_shards)
+            order = self._drawn(depth, order, dataset, epoch, replace(constants, lanes=world.num_shards))
             order = deal.shard(limited(order, deal.limit(world.num_shards)), world)
-        order = self._drawn(dealer, order, dataset, epoch, constants.lanes)
+        order = self._drawn(dealer, order, dataset, epoch, constants)
         return limited(order, constants.limit)
 
     def _above_the_deal(self, order: Order, dataset: Any, epoch: int, constants: RunConstants) -> Order:
         first = len(self.links) if self._dealer is None else self._dealer + 1
         for depth in range(first, len(self.links)):
-            order = self._drawn(depth, order, dataset, epoch, constants.lanes)
+            order = self._drawn(depth, order, dataset, epoch, constants)
         return order
 
-    def _drawn(self, depth: int, child: Order | None, dataset: Any, epoch: int, lanes: int) -> Order:
+    def _drawn(
+        self, depth: int, child: Order | None, dataset: Any, epoch: int, constants: RunConstants
+    ) -> Order:
         """Draws from the dataset or from the child, and reads the child at what was drawn."""
         layout = Layout.of(dataset) if child is None else Layout(len(child))
-        drawn = self.draw_at(depth, layout, Context(epoch, depth, lanes, dataset, child))
+        context = Context(epoch, depth, constants.lanes, dataset, child, constants.path)
+        drawn = self.draw_at(depth, layout, context)
         if not isinstance(drawn, Order):
             drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))
         if len(drawn) > LARGEST:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from samplerkit.order.keys import Key
@@ -16,6 +16,7 @@ class RunConstants:
     Args:
         lanes: the number of lanes where a sampler leaves it out: the number of shards at the first start.
         limit: how many samples all shards read at most in an epoch; None for all.
+        path: of a source of a mixture: the names of the parts that lead there; empty for the run itself.
 
     Example:
         >>> import samplerkit as sk
@@ -25,6 +26,7 @@ class RunConstants:
 
     lanes: int = 1
     limit: int | None = None
+    path: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Context:
         lanes: the number of lanes where the sampler leaves it out.
         dataset: what was given to `Sampler.order`: a dataset, a layout or a number.
         child: the order of the child, whose positions this sampler draws; None at depth 0.
+        path: of a source of a mixture: the names of the parts that lead there.
     """
 
     epoch: int
@@ -44,6 +47,7 @@ class Context:
     lanes: int = 1
     dataset: Any = None
     child: Order | None = None
+    path: tuple[str, ...] = ()
 
     def key(self, seed: int, role: str) -> Key:
         """Gives the key for a role, at most 16 ASCII characters, of a sampler with this seed."""

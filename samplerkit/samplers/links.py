@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -23,6 +23,17 @@ class Linked:
         while links[-1]._child is not None:
             links.append(links[-1]._child)
         return links
+
+    def branches(self) -> dict[str, Any]:
+        """Gives what stands beside the chain below this link, by name and sorted: sources of a mixture."""
+        return {}
+
+    def _tree(self: _AnyLinked) -> Iterator[_AnyLinked]:
+        """The links of the chain and of all that branches off, from this one on."""
+        for link in self._links():
+            yield link
+            for branch in link.branches().values():
+                yield from branch._tree()
 
     def arguments(self) -> dict[str, Any]:
         """Gives the constructor's arguments by name, as they were understood."""

@@ -17,7 +17,7 @@ from samplerkit.compat.partially_shuffle.order import (
     require_agreement,
     state_of,
 )
-from samplerkit.compat.torch.part import Part
+from samplerkit.compat.torch.part import DealtPart
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
 from samplerkit.loading.cursor import Cursor, Place
 from samplerkit.loading.state import State
@@ -275,8 +275,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             len(self._source.table().layout), self._lane_count()
         )
 
-    def _part(self, table: FileTable, start: int) -> Part:
-        return Part.of(padded(len(table.layout), self._lane_count()), self.world, start=start)
+    def _part(self, table: FileTable, start: int) -> DealtPart:
+        return DealtPart.of(padded(len(table.layout), self._lane_count()), self.world, start=start)
 
     def _shuffle(self, table: FileTable) -> LocalShuffle:
         block = self.shuffle_buffer or block_within(table.layout, self.file_buffer + 1, self.pools)

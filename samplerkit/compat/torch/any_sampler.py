@@ -11,7 +11,7 @@ import torch.utils.data
 from samplerkit.compat.torch.draws import Drawn, nested, read_draws, require_undealt
 from samplerkit.compat.torch.epoch_sampler import EpochSampler, Opened
 from samplerkit.compat.torch.lent_randomness import lent_randomness
-from samplerkit.compat.torch.part import Part
+from samplerkit.compat.torch.part import DealtPart
 from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.state import State
 from samplerkit.loading.torch_names import TorchNames
@@ -117,7 +117,7 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
     @property
     def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
         """How many items this rank reads; needs a sampler with a length."""
-        return len(Part.of(len(self.sampler), self.world, drop_last=self.drop_last))
+        return len(DealtPart.of(len(self.sampler), self.world, drop_last=self.drop_last))
 
     @property
     def shuffle(self) -> bool:  # type: ignore[override]  # torch has a plain attribute
@@ -139,7 +139,7 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
         return self._about(epoch).size
 
     def _end(self, epoch: int, start: int) -> int:
-        return Part.of(self._size(epoch), self.world, drop_last=self.drop_last, start=start).end
+        return DealtPart.of(self._size(epoch), self.world, drop_last=self.drop_last, start=start).end
 
     def _open(self, start: int) -> Callable[[], Opened]:
         return partial(self._read_part, self.epoch, start)
@@ -147,7 +147,7 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
     def _read_part(self, epoch: int, start: int) -> Opened:
         drawn = self._draw(epoch)
         self._require_agreement(epoch)
-        part = Part.of(len(drawn), self.world, drop_last=self.drop_last, start=start)
+        part = DealtPart.of(len(drawn), self.world, drop_last=self.drop_last, start=start)
         if isinstance(drawn, list):
             return iter([part.of_list(drawn)])
         return (chunk.tolist() for chunk in part.of_array(drawn).chunks(CHUNK))

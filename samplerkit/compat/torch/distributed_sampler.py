@@ -11,7 +11,7 @@ import torch
 import torch.distributed
 
 from samplerkit.compat.torch.epoch_sampler import EpochSampler, Opened
-from samplerkit.compat.torch.part import Part
+from samplerkit.compat.torch.part import DealtPart
 from samplerkit.errors import (
     ArgumentRangeError,
     ArgumentTypeError,
@@ -92,7 +92,7 @@ class DistributedSampler(EpochSampler[int]):
         self._cursor = self._new_cursor()  # before torch's constructor, which sets the epoch
         super().__init__(dataset, world.num_shards, world.shard_id, shuffle, self._checked(seed), drop_last)
         # torch divides in floating point, which is the same below 2^53 samples.
-        self.num_samples = len(Part.of(len(dataset), world, drop_last=bool(drop_last)))
+        self.num_samples = len(DealtPart.of(len(dataset), world, drop_last=bool(drop_last)))
         self.total_size = self.num_samples * world.num_shards
 
     def _checked(self, seed: Any) -> int:
@@ -121,10 +121,10 @@ class DistributedSampler(EpochSampler[int]):
             return partial(_torchs, part, size, _torchs_seed("seed and epoch", self.seed + self.epoch))
         return partial(_ours, part, size, self.seed, self.epoch)
 
-    def _part(self, start: int) -> Part:
+    def _part(self, start: int) -> DealtPart:
         size = len(self.dataset)
         if start:
-            return Part.of(size, self.world, drop_last=bool(self.drop_last), start=start)
+            return DealtPart.of(size, self.world, drop_last=bool(self.drop_last), start=start)
         # torch fixes the total size when the sampler is made, and then takes fewer samples than that (they
         # are repeated) or, with drop_last, more (they are left out).
         fits = size >= self.total_size if self.drop_last else size <= self.total_size
@@ -135,7 +135,7 @@ class DistributedSampler(EpochSampler[int]):
                 size,
                 mend="make a new sampler",
             )
-        return Part(0, self.total_size, self.world)
+        return DealtPart(0, self.total_size, self.world)
 
     @property
     def world(self) -> World:
@@ -152,7 +152,7 @@ class DistributedSampler(EpochSampler[int]):
         # As in torch, the total size of whole epochs is that of when the sampler was made.
         if not start:
             return self.total_size
-        return Part.of(len(self.dataset), self.world, drop_last=bool(self.drop_last), start=start).end
+        return DealtPart.of(len(self.dataset), self.world, drop_last=bool(self.drop_last), start=start).end
 
     def _open(self, start: int) -> Callable[[], Opened]:
         draw = self._draw(start)
@@ -189,13 +189,13 @@ def _torchs_seed(place: str, number: int) -> int:
     return number
 
 
-def _torchs(part: Part, size: int, seed: int) -> Order:
+def _torchs(part: DealtPart, size: int, seed: int) -> Order:
     generator = torch.Generator()
     generator.manual_seed(seed)
     return part.of_array(torch.randperm(size, generator=generator).numpy())
 
 
-def _ours(part: Part, size: int, seed: int, epoch: int) -> Order:
+def _ours(part: DealtPart, size: int, seed: int, epoch: int) -> Order:
     return part.of_order(Recipe(1, 0, seed=seed).undealt_order(size, epoch))
 
 

@@ -16,7 +16,7 @@ from samplerkit.order.world import World
 
 
 @dataclass(frozen=True)
-class Part:
+class DealtPart:
     """The positions start + rank, start + rank + W, ... below `end`, W the number of ranks.
 
     A position from the number of samples on wraps around, as often as need be: torch's padding.
@@ -27,8 +27,8 @@ class Part:
         world: which rank of how many.
 
     Example:
-        >>> Part.of(10, World(4, 3)).positions().tolist(), Part.of(10, World(4, 3), drop_last=True)
-        ([3, 7, 11], Part(start=0, end=8, world=World(num_shards=4, shard_id=3)))
+        >>> DealtPart.of(10, World(4, 3)).positions().tolist(), DealtPart.of(10, World(4, 3), drop_last=True)
+        ([3, 7, 11], DealtPart(start=0, end=8, world=World(num_shards=4, shard_id=3)))
     """
 
     start: int
@@ -36,7 +36,7 @@ class Part:
     world: World
 
     @classmethod
-    def of(cls, size: int, world: World, *, drop_last: bool = False, start: int = 0) -> Part:
+    def of(cls, size: int, world: World, *, drop_last: bool = False, start: int = 0) -> DealtPart:
         """Deals what is left of `size` positions: rounded up to a multiple of W, or down."""
         left = max(0, size - start)
         rows = left // world.num_shards if drop_last else -(-left // world.num_shards)

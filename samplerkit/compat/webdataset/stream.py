@@ -18,7 +18,7 @@ _MOST_AT_ONCE = 1 << 24
 _MEND = "look at what the command writes, or fetch or make the archive anew"
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """What is read."""
 
     def read(self, size: int) -> bytes:
@@ -28,7 +28,7 @@ class Stream(Protocol):
         """Says whether the end of the stream was meant; raises if not."""
 
 
-def samples_of(stream: Stream, url: str) -> Iterator[dict[str, Any]]:
+def samples_of(stream: ByteStream, url: str) -> Iterator[dict[str, Any]]:
     """Gives the samples of an archive, in the order in which they stand.
 
     A sample is given when the one after it begins; the last one, when the archive has ended as it should.
@@ -69,7 +69,7 @@ def samples_of(stream: Stream, url: str) -> Iterator[dict[str, Any]]:
 class _Members:
     """The files of an archive."""
 
-    def __init__(self, stream: Stream, url: str) -> None:
+    def __init__(self, stream: ByteStream, url: str) -> None:
         self._stream = stream
         self._url = url
         self._position = 0
@@ -147,7 +147,7 @@ class _Members:
 class _Begun:
     """A stream whose first bytes were looked at."""
 
-    def __init__(self, first: bytes, stream: Stream) -> None:
+    def __init__(self, first: bytes, stream: ByteStream) -> None:
         self._first = first
         self._stream = stream
         self.require_success = stream.require_success
@@ -164,7 +164,7 @@ class _Begun:
 class _Inflated:
     """The content of a gzip stream; zlib compares the CRC and the length of each of its members."""
 
-    def __init__(self, stream: Stream, url: str) -> None:
+    def __init__(self, stream: ByteStream, url: str) -> None:
         self._stream = stream
         self._url = url
         self._pieces = self._inflate()
@@ -197,7 +197,7 @@ class _Inflated:
             raise DatasetError(self._url, problem, mend="unpack it in the command if you trust it") from error
 
 
-def _plain(stream: Stream, url: str) -> Stream:
+def _plain(stream: ByteStream, url: str) -> ByteStream:
     first = stream.read(8)
     for magic, name in OTHERS.items():
         if first.startswith(magic):

@@ -10,7 +10,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError
 from samplerkit.order.files import Lanes
-from samplerkit.order.keys import ALGORITHM, Key
+from samplerkit.order.keys import OURS, Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Mode
 from samplerkit.order.order import Order
@@ -142,7 +142,7 @@ def _reader(sampler: Sampler) -> Sampler | None:
         None where the deal stands below the root, so that each shard is drawn from by itself, and for the
         algorithms of other libraries, whose modes have rules of their own.
     """
-    if sampler.chain_algorithm != ALGORITHM:
+    if sampler.chain_algorithm not in OURS:
         return None
     child = sampler.get_child()
     while child is not None and isinstance(sampler, DistributedSampler) and not child.is_distributed:
