@@ -114,6 +114,10 @@ class Removed(Stream):
     def pieces(self, positions: Ids) -> Iterator[Piece]:
         return self._stream.pieces(self._below(positions))
 
+    def num_passes(self, end: int) -> int:
+        last = self._below(np.arange(max(0, end - self.lanes), end))
+        return self._stream.num_passes(int(last.max(initial=0)) + 1)
+
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
         if end <= begin:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
