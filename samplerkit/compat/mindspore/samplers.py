@@ -7,8 +7,8 @@ those of the samplerkit class of the same name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from samplerkit.order.shuffle import (
 )
 from samplerkit.order.typing import Ids
 from samplerkit.samplers import distributed, pk, random, subset, weighted
+
+Made = TypeVar("Made")
 
 
 def RandomSampler(  # noqa: N802  # MindSpore's name
@@ -51,15 +53,7 @@ def RandomSampler(  # noqa: N802  # MindSpore's name
         >>> list(RandomSampler(seed=1).order(10))
         [9, 0, 2, 5, 7, 4, 6, 3, 1, 8]
     """
-    return random.RandomSampler(
-        replacement,
-        num_samples,
-        shuffle,
-        seed=_seed(seed),
-        partial_size=partial_size,
-        adaptive_threshold=adaptive_threshold,
-        algorithm=_algorithm(quirks),
-    )
+    return _made(random.RandomSampler, **locals())
 
 
 def DistributedSampler(  # noqa: N802  # MindSpore's name
@@ -94,17 +88,7 @@ def DistributedSampler(  # noqa: N802  # MindSpore's name
         >>> list(DistributedSampler(2, 0, seed=1).order(10))
         [5, 3, 8, 6, 7]
     """
-    return distributed.DistributedSampler(
-        num_shards,
-        shard_id,
-        shuffle,
-        num_samples,
-        offset,
-        seed=_seed(seed),
-        partial_size=partial_size,
-        adaptive_threshold=adaptive_threshold,
-        algorithm=_algorithm(quirks),
-    )
+    return _made(distributed.DistributedSampler, **locals())
 
 
 def SubsetRandomSampler(  # noqa: N802  # MindSpore's name
@@ -128,7 +112,7 @@ def SubsetRandomSampler(  # noqa: N802  # MindSpore's name
         >>> list(SubsetRandomSampler([9, 7, 5, 3, 1], seed=1).order(10))
         [7, 9, 5, 3, 1]
     """
-    return subset.SubsetRandomSampler(indices, num_samples, seed=_seed(seed), algorithm=_algorithm(quirks))
+    return _made(subset.SubsetRandomSampler, **locals())
 
 
 def WeightedRandomSampler(  # noqa: N802  # MindSpore's name
@@ -154,9 +138,7 @@ def WeightedRandomSampler(  # noqa: N802  # MindSpore's name
         >>> list(WeightedRandomSampler([1.0] * 10, seed=1).order(10))
         [9, 9, 1, 9, 2, 3, 3, 6, 9, 8]
     """
-    return weighted.WeightedRandomSampler(
-        weights, num_samples, replacement, seed=_seed(seed), algorithm=_algorithm(quirks)
-    )
+    return _made(weighted.WeightedRandomSampler, **locals())
 
 
 def PKSampler(  # noqa: N802  # MindSpore's name
@@ -188,21 +170,9 @@ def PKSampler(  # noqa: N802  # MindSpore's name
         >>> list(PKSampler(1, labels=[0, 0, 1, 1, 2, 2, 2, 2], seed=7).order(8))
         [0, 2, 7]
     """
-    return pk.PKSampler(
-        num_val,
-        num_class,
-        shuffle,
-        class_column,
-        num_samples,
-        seed=_seed(seed),
-        labels=labels,
-        algorithm=_algorithm(quirks),
-    )
+    return _made(pk.PKSampler, **locals())
 
 
-def _seed(seed: int | None) -> int:
-    return get_seed() if seed is None else seed
-
-
-def _algorithm(quirks: Any) -> str:
-    return MINDSPORE_QUIRKS if arguments.boolean("quirks", quirks) else MINDSPORE
+def _made(kind: Callable[..., Made], *, seed: int | None, quirks: Any, **given: Any) -> Made:
+    algorithm = MINDSPORE_QUIRKS if arguments.boolean("quirks", quirks) else MINDSPORE
+    return kind(**given, seed=get_seed() if seed is None else seed, algorithm=algorithm)
