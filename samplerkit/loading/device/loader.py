@@ -86,21 +86,6 @@ class DeviceLoader:
         """Figures of the current epoch, or of the last one: waits of the loop, loading, copies."""
         return DeviceStats() if self._stages.last is None else self._stages.last.stats
 
-    @property
-    def sampler(self) -> Any:
-        """The loader's sampler."""
-        return self.loader.sampler
-
-    @property
-    def batch_sampler(self) -> Any:
-        """The loader's batch sampler."""
-        return self.loader.batch_sampler
-
-    @property
-    def dataset(self) -> Any:
-        """The loader's dataset."""
-        return self.loader.dataset
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "loader":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
