@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, final
+from typing import Any, final, get_args
 
+from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
@@ -17,6 +18,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.archive_names import archive_names
 from samplerkit.storage.tar.fluent import Pipeline
 from samplerkit.storage.tar.format.members import Skipped
+from samplerkit.storage.tar.index.archive import Cache
 from samplerkit.storage.tar.pipeline import View
 from samplerkit.storage.tar.read.indexed import IndexedSource
 from samplerkit.storage.tar.read.one_by_one import ShardSource
@@ -108,8 +110,16 @@ class TarDataset(Pipeline):
         max_shards: int = 8,
         read_ahead: int = 2,
     ) -> None:
-        options = TarOptions.of(
-            on_error, max_handles, checksums, cache, remote, fetch, max_shards, read_ahead
+        arguments.choice("on_error", on_error, get_args(OnError))
+        arguments.choice("fetch", fetch, get_args(Fetch))
+        options = TarOptions(
+            on_error,
+            arguments.limit("max_handles", max_handles),
+            arguments.boolean("checksums", checksums),
+            Cache.of(cache, RemoteOptions.of(remote)),
+            fetch,
+            arguments.at_least("max_shards", max_shards, 1),
+            arguments.at_least("read_ahead", read_ahead, 0),
         )
         super().__init__(View(source_of(urls, options, progress_of(progress), lengths)))
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.progress import Progress
-from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.format.members import Skipped
 from samplerkit.storage.tar.index.archive import Archive, Cache
 
@@ -38,37 +36,6 @@ class TarOptions:
     fetch: Fetch
     max_shards: int
     read_ahead: int
-
-    @classmethod
-    def of(
-        cls,
-        on_error: Any,
-        max_handles: Any,
-        checksums: Any,
-        cache: Any,
-        remote: Any,
-        fetch: Any,
-        max_shards: Any,
-        read_ahead: Any,
-    ) -> TarOptions:
-        """Takes the arguments of a user.
-
-        Raises:
-            ArgumentTypeError: one has the wrong type.
-            ArgumentValueError: a choice is not known.
-            ArgumentRangeError: a number is not positive.
-        """
-        arguments.choice("on_error", on_error, get_args(OnError))
-        arguments.choice("fetch", fetch, get_args(Fetch))
-        return cls(
-            on_error,
-            arguments.limit("max_handles", max_handles),
-            arguments.boolean("checksums", checksums),
-            Cache.of(cache, RemoteOptions.of(remote)),
-            fetch,
-            arguments.at_least("max_shards", max_shards, 1),
-            arguments.at_least("read_ahead", read_ahead, 0),
-        )
 
     @property
     def skips(self) -> bool:
