@@ -16,9 +16,10 @@ from samplerkit.batches.buckets import Buckets, upper_of
 from samplerkit.batches.checks import fill_in
 from samplerkit.batches.chosen import ChosenSet
 from samplerkit.batches.cuts import SHORTS, Short
+from samplerkit.batches.histogram import Histogram
 from samplerkit.batches.kept import KeptArrays
 from samplerkit.batches.keys import SampleKeys
-from samplerkit.batches.lengths import Histogram, SampleLengths, found_lengths, histogram_of
+from samplerkit.batches.lengths import SampleLengths, found_lengths, histogram_of
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.members import SortedMembers
 from samplerkit.batches.recipe import DEFAULT_WINDOW, BatchRecipe, Prepared

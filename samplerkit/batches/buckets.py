@@ -9,7 +9,7 @@ from typing import Final, Literal, final, get_args
 import numpy as np
 
 from samplerkit.batches.budget import Budget
-from samplerkit.batches.lengths import Histogram
+from samplerkit.batches.histogram import Histogram
 from samplerkit.errors import ArgumentRangeError
 from samplerkit.order.typing import Ids
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
 
+from samplerkit.batches.histogram import Histogram, Tally
 from samplerkit.batches.kept import KeptArrays
 from samplerkit.errors import (
     ArgumentRangeError,
@@ -25,29 +25,7 @@ LONGEST = (1 << 31) - 1
 """The largest length of a sample."""
 
 CHUNK = 1 << 20
-_COUNTED_IN_A_TABLE = 1 << 22
 _NAMES = ("lengths", "length")
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Histogram:
-    """How many samples there are of each length.
-
-    Args:
-        values: the lengths that occur, descending; int64 of shape (d,).
-        counts: how many samples have each; int64 of shape (d,).
-        digest: of all lengths in their order.
-    """
-
-    values: Ids
-    counts: Ids
-    digest: str
-
-    @property
-    def total(self) -> int:
-        """The number of samples."""
-        return int(self.counts.sum())
 
 
 @final
@@ -141,7 +119,7 @@ class SampleLengths:
     def _pass(self) -> Histogram:
         state = hashlib.blake2b(digest_size=8, person=b"samplerkit")
         state.update(f"{self.size} {self.are_pairs}".encode())
-        tally = _Tally()
+        tally = Tally()
         seen = 0
         for chunk in self.chunks():
             low, high = (int(chunk.min()), int(chunk.max())) if chunk.size else (0, 0)
@@ -177,7 +155,7 @@ def histogram_of(lengths: SampleLengths, size: int, ids: Ids | None = None) -> H
     if ids is None and size == lengths.size:
         return lengths.histogram
     state = hashlib.blake2b(f"{lengths.digest} {size}".encode(), digest_size=8, person=b"samplerkit")
-    tally = _Tally()
+    tally = Tally()
     if ids is None:
         for found in lengths.chunks(size):
             tally.add(found)
@@ -218,39 +196,6 @@ def found_lengths(given: Any, dataset: Any, size: int, kept: KeptArrays | None =
 
 
 _SAVE = "write it by samplerkit lengths, or numpy.save(path, lengths), lengths an array of integers"
-
-
-@final
-class _Tally:
-    """Counts values chunk by chunk, in a table where they are small."""
-
-    def __init__(self) -> None:
-        self._table = np.zeros(0, dtype=np.int64)
-        self._values = np.zeros(0, dtype=np.int64)
-        self._counts = np.zeros(0, dtype=np.int64)
-
-    def add(self, chunk: Ids) -> None:
-        """Counts some values, none negative."""
-        if chunk.max(initial=0) < _COUNTED_IN_A_TABLE:
-            counts = np.bincount(chunk, minlength=self._table.size)
-            counts[: self._table.size] += self._table
-            self._table = counts
-            return
-        values, counts = np.unique(chunk, return_counts=True)
-        self._values, self._counts = _added(self._values, self._counts, values, counts)
-
-    def result(self) -> tuple[Ids, Ids]:
-        """Gives the values that occur, descending, and how often each does."""
-        small = np.flatnonzero(self._table)
-        values, counts = _added(self._values, self._counts, small, self._table[small])
-        return values[::-1].copy(), counts[::-1].copy()
-
-
-def _added(values: Ids, counts: Ids, others: Ids, their: Ids) -> tuple[Ids, Ids]:
-    merged, at = np.unique(np.concatenate([values, others]), return_inverse=True)
-    total = np.zeros(merged.size, dtype=np.int64)
-    np.add.at(total, at, np.concatenate([counts, their]))
-    return merged, total
 
 
 def _of_dataset(dataset: Any) -> tuple[str, Any]:

@@ -8,8 +8,9 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from samplerkit.batches.histogram import Histogram
 from samplerkit.batches.kept import KeptArrays
-from samplerkit.batches.lengths import CHUNK, Histogram, SampleLengths
+from samplerkit.batches.lengths import CHUNK, SampleLengths
 from samplerkit.order.typing import Ids
 
 KEPT_FROM = 1 << 18

@@ -18,8 +18,9 @@ from samplerkit.batches.checks import fill_in, fraction
 from samplerkit.batches.chosen import ChosenSet
 from samplerkit.batches.cuts import SHORTS, Short
 from samplerkit.batches.halves import cut_again, halved
+from samplerkit.batches.histogram import Histogram
 from samplerkit.batches.kept import KeptArrays
-from samplerkit.batches.lengths import Histogram, SampleLengths, found_lengths, histogram_of
+from samplerkit.batches.lengths import SampleLengths, found_lengths, histogram_of
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.members import SortedMembers
 from samplerkit.batches.recipe import BatchRecipe, Prepared

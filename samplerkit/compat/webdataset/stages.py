@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -81,10 +81,8 @@ class Batched:
     collate: Callable[[list[Any]], Any] | None
     partial: bool
 
-    @property
-    def counts(self) -> str:
-        """One item for several."""
-        return BATCHES
+    counts: ClassVar = BATCHES
+    """One item for several."""
 
     def run(self, items: Iterator[Any], _generator: np.random.Generator, /) -> Iterator[Any]:
         """Applies the stage."""
@@ -99,10 +97,8 @@ class Unbatched:
 
     in_columns: bool = True
 
-    @property
-    def counts(self) -> str:
-        """It stands in the middle of a batch between two items."""
-        return UNKNOWN
+    counts: ClassVar = UNKNOWN
+    """It stands in the middle of a batch between two items."""
 
     def run(self, items: Iterator[Any], _generator: np.random.Generator, /) -> Iterator[Any]:
         """Applies the stage."""
@@ -122,10 +118,8 @@ class Slice:
 
     bounds: tuple[int | None, ...]
 
-    @property
-    def counts(self) -> str:
-        """It counts from the beginning, which a resumed iteration does not see."""
-        return UNKNOWN
+    counts: ClassVar = UNKNOWN
+    """It counts from the beginning, which a resumed iteration does not see."""
 
     def run(self, items: Iterator[Any], _generator: np.random.Generator, /) -> Iterator[Any]:
         """Applies the stage."""
@@ -138,10 +132,8 @@ class CustomStage:
 
     function: Callable[[Iterator[Any]], Any]
 
-    @property
-    def counts(self) -> str:
-        """Nobody knows."""
-        return UNKNOWN
+    counts: ClassVar = UNKNOWN
+    """Nobody knows."""
 
     def run(self, items: Iterator[Any], _generator: np.random.Generator, /) -> Iterator[Any]:
         """Applies the stage."""
@@ -162,10 +154,8 @@ class Drawing:
     function: Callable[[Iterator[Any], np.random.Generator, Any], Iterator[Any]]
     amount: float
 
-    @property
-    def counts(self) -> str:
-        """What it draws depends on all that it has drawn."""
-        return UNKNOWN
+    counts: ClassVar = UNKNOWN
+    """What it draws depends on all that it has drawn."""
 
     def run(self, items: Iterator[Any], generator: np.random.Generator, /) -> Iterator[Any]:
         """Applies the stage."""
