@@ -24,7 +24,7 @@ COMPARED = {
     "device.md": 1,
     "files.md": 3,
     "index.md": 2,
-    "ledger.md": 1,
+    "ledger.md": 2,
     "migration.md": 10,
     "quality.md": 3,
     "remote.md": 2,

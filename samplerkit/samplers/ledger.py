@@ -8,15 +8,15 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError, CompositionError, NotSupportedError
+from samplerkit.errors import ArgumentValueError, CompositionError
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.order import Order
-from samplerkit.order.removal import Holes, Removed, skipped
 from samplerkit.order.streams import Part, Passes, Stream
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context, RunConstants
 from samplerkit.samplers.edit import Edit, chained, checked_edits, edits_in
+from samplerkit.samplers.edited import edited, shares
 
 
 @final
@@ -115,23 +115,12 @@ class Ledger(Sampler):
         length = len(order_at(0))
         if not length:
             raise ArgumentValueError("dataset", "holds no samples to read", length)
-        stream: Stream = Passes(order_at, child.woven_lanes(dataset, constants))
-        for name in ("weights", "without", "source"):
-            edit = next((edit for edit in self.edits if getattr(edit, name) is not None), None)
-            if edit is not None:
-                raise NotSupportedError(f"edit at {edit.at}", f"says {name}, and this is no mixture", child)
-        return self._without_skipped(stream), length
-
-    def _without_skipped(self, stream: Stream) -> Stream:
-        skips = [(edit.at, edit.skip) for edit in self.edits if edit.skip is not None]
-        if not skips:
-            return stream
-        at, counts = np.array(skips, dtype=np.int64).T
-
-        def holes(lane: int) -> Holes:
-            return Holes().and_kept(*skipped(lane, stream.lanes, at, counts))
-
-        return Removed(stream, holes, tuple(skips))
+        layout, stream = Layout.of(dataset), None
+        if child.get_child() is None:
+            stream = child.stream(layout, Context(0, 0, run_lanes, dataset))
+        if stream is None:
+            stream = Passes(order_at, child.woven_lanes(dataset, constants), "sampler")
+        return edited(stream, self.edits, shares(self.edits, child, layout)), length
 
     def _require_undealt(self) -> None:
         if self.is_distributed:

@@ -161,8 +161,8 @@ BUGS = [
     Bug(
         "an order survives a change of the constants",
         "Run.undealt",
-        "wanted = (epoch, self.constants)",
-        "wanted = (epoch, RunConstants())",
+        "wanted = (epoch, self.constants, recipe)",
+        "wanted = (epoch, RunConstants(), recipe)",
         LOADERS,
     ),
     Bug(
@@ -258,7 +258,7 @@ BUGS = [
     ),
     Bug(
         "labels that changed are let in",
-        "Run._described",
+        "Run.described",
         "describe_dataset(self.dataset) + looks",
         "describe_dataset(self.dataset)",
         "tests/loading/test_changed_datasets.py",
@@ -328,7 +328,7 @@ BUGS = [
     ),
     Bug(
         "draws are counted in their batch",
-        "_requests",
+        "Asked.requests",
         "Request(reading.epoch, reading.start, step, ids, draws, passes)",
         "Request(reading.epoch, reading.start, step, ids, range(len(ids)), passes)",
         DRAWS,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import pickle
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.order.keys import Key, path_number
 from samplerkit.order.removal import Holes
 from samplerkit.samplers.edit import chained
-from tests.samplers.ledger_walk import walk
+from tests.order.throwing import die
+from tests.samplers.ledger_walk import walk, walk_mixture
 
 CHAINS = [
     lambda rng: sk.SequentialSampler(),
@@ -45,7 +48,7 @@ def lanes_of(chain, layout):
 
 
 def test_skips_are_what_counting_one_by_one_says_and_the_inverse_finds_them():
-    cases = 120
+    cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "60"))
     for number in range(cases):
         chain, layout, edits = random_case(number)
         ledger = sk.Ledger(chain, edits)
@@ -59,6 +62,100 @@ def test_skips_are_what_counting_one_by_one_says_and_the_inverse_finds_them():
             assert which.size == ids.size
             assert (ids[places] == which).all(), number
     print(f"{cases} cases")
+
+
+def mixture_case(number):
+    """A tree with a mixture by dice, integers for weights, and edits of weights and skips."""
+    rng = np.random.default_rng(1000 + number)
+    names = ["web", "code", "books"][: int(rng.integers(2, 4))]
+    tree = sk.Layout.tree({name: int(rng.integers(1, 9)) for name in names})
+    lanes, seed = int(rng.integers(1, 5)), int(rng.integers(99))
+    shares = [rng.integers(0, 9, len(names)).tolist() for _ in range(7)]
+    shares = [one if any(one) else [1] * len(names) for one in shares]
+    mix = sk.MixtureSampler(
+        dict.fromkeys(names, sk.SequentialSampler()),
+        30,
+        weights=dict(zip(names, shares[0], strict=True)),
+        lanes=lanes,
+        seed=seed,
+    )
+    ats = np.sort(rng.integers(0, 70, rng.integers(0, 7))).tolist()
+    said = [
+        (at, shares[1 + at % 6] if rng.integers(2) else None, int(rng.integers(0, 30) * rng.integers(2)))
+        for at in ats
+    ]
+    said = [(at, given, left or 3 * (given is None)) for at, given, left in said]
+    edits = [
+        sk.Edit(
+            at=at,
+            weights=None if given is None else dict(zip(names, given, strict=True)),
+            skip=left or None,
+        )
+        for at, given, left in said
+    ]
+    return tree, mix, shares[0], said, edits
+
+
+def test_weights_and_skips_of_a_mixture_are_what_counting_each_draw_says_and_the_inverse_finds_them():
+    cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "16"))
+    for number in range(cases):
+        tree, mix, weights, said, edits = mixture_case(number)
+        sizes, starts = np.diff(tree.part_starts).tolist(), tree.part_starts.tolist()
+        sources = [
+            lambda place, size=size, start=start: place % size + start
+            for size, start in zip(sizes, starts, strict=False)
+        ]
+        key = Key(mix.seed, 0, 0, "dice")
+        read = walk_mixture(partial(die, key, index=path_number(())), sources, weights, mix.lanes, said, 90)
+        ledger = sk.Ledger(mix, edits)
+        epochs = [ledger.order(tree, epoch) for epoch in range(3)]
+        assert np.concatenate(epochs).tolist() == [id for _, id in read], number
+        for order in epochs:
+            which, places = order.positions_of(np.arange(len(tree)))
+            assert which.size == 30
+            assert (order[places] == which).all(), number
+    print(f"{cases} cases")
+
+
+def test_a_new_source_is_read_from_its_edit_on_and_ids_stay():
+    corpus = sk.Layout.tree({"web": 100, "code": 50, "new": 30})
+    mix = sk.MixtureSampler({"web": None, "code": None}, 2000, weights={"web": 3, "code": 1})
+    edit = sk.Edit(at=1000, source="new", weights={"web": 1, "code": 1, "new": 2})
+    ids = sk.Ledger(mix, [edit]).order(corpus)[:]
+    assert (ids[:1000] == mix.order(corpus)[:1000]).all()
+    assert (ids[:1000] < 150).all()
+    assert np.count_nonzero(ids[1000:] >= 150) == pytest.approx(500, abs=9)
+
+
+CORPUS = sk.Layout.tree({"web": 100, "code": 50, "new": 30})
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "message"),
+    [
+        ({"weights": {"web": 1, "kode": 1}}, sk.ArgumentValueError, "names no source of the mixture.*kode"),
+        ({"weights": {"web": 1}}, sk.ArgumentValueError, "lacks a source.*code"),
+        ({"weights": {"web": 1, "code": 1, "new": 1}}, sk.ArgumentValueError, "names no source.*new"),
+        ({"source": "web", "weights": {"web": 1, "code": 1}}, sk.ArgumentValueError, "that is there"),
+        ({"source": "x", "weights": {"web": 1, "x": 1}}, sk.ArgumentValueError, "no part of the dataset"),
+        ({"without": [3]}, sk.NotSupportedError, "says without"),
+        ({"global_batch": 8}, sk.NotSupportedError, "says global_batch"),
+    ],
+)
+def test_an_edit_that_does_not_go_with_the_mixture_is_refused_by_its_place(said, error, message):
+    mix = sk.MixtureSampler({"web": None, "code": None}, 200, weights={"web": 3, "code": 1})
+    with pytest.raises(error, match=f"edit at 10: .*{message}"):
+        sk.Ledger(mix, [sk.Edit(at=10, **said)]).order(CORPUS)
+
+
+def test_weights_need_a_mixture_whose_passes_run_on():
+    for more in ({"passes": "restart"}, {"stop": "once"}):
+        given = {} if "stop" in more else {"weights": {"web": 3, "code": 1}}
+        mix = sk.MixtureSampler({"web": None, "code": None}, **given, **more)
+        edits = [sk.Edit(at=10, weights={"web": 1, "code": 1})]
+        with pytest.raises(sk.NotSupportedError, match="edit at 10"):
+            sk.Ledger(mix, edits).order(CORPUS)
+        assert sk.Ledger(mix, [sk.Edit(at=10, skip=5)]).order(CORPUS)[10] == mix.order(CORPUS)[15]
 
 
 def test_a_ledger_without_edits_reads_what_its_sampler_reads():
