@@ -16,8 +16,10 @@ from samplerkit.errors import StateError
 from samplerkit.inspect.uncounted import is_counted, require_counted
 from samplerkit.inspect.view import loader_of
 from samplerkit.loading.loader import Loader
+from samplerkit.order.layout import Layout
 from samplerkit.order.world import World
 from samplerkit.storage.tar.archive_names import archive_names
+from samplerkit.storage.tree import TreeDataset
 
 ConfigPath = Annotated[str, typer.Argument(metavar="CONFIG", help="The config, a YAML file or its URL.")]
 NumRanks = Annotated[
@@ -77,10 +79,20 @@ def opened(
 
 def _guessed(config: Config, samples_per_file: int) -> Config:
     """Puts so many samples into each file of a dataset that nobody has counted."""
+
+    def guessed(section: dict[str, Any], dataset: Any) -> dict[str, Any]:
+        if isinstance(dataset, TreeDataset):
+            parts = {name: guessed(part, dataset.parts[name]) for name, part in section["parts"].items()}
+            return {"kind": "tree", "parts": parts}
+        if is_counted(dataset):
+            layout = Layout.of(dataset)
+            return {"kind": "layout", "sizes": layout.sizes, "names": list(layout.names or ()) or None}
+        files = getattr(dataset, "files", None) or archive_names(section["urls"])
+        return {"kind": "layout", "sizes": np.full(len(files), samples_per_file)}
+
     written = config.to_dict()
-    files = getattr(config.dataset, "files", None) or archive_names(written["dataset"]["urls"])
-    sizes = np.full(len(files), samples_per_file)
-    return load_config({**written, "dataset": {"kind": "layout", "sizes": sizes}}, check_quality=False)
+    section = guessed(written["dataset"], config.dataset)
+    return load_config({**written, "dataset": section}, check_quality=False)
 
 
 def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:

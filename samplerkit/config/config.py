@@ -35,6 +35,7 @@ from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tree import TreeDataset
 from samplerkit.storage.urls import shown
 
 _SECTIONS = ("dataset", "sampler", "loader", "batches", SECTION)
@@ -49,8 +50,8 @@ class Config:
     Two configs are equal when they say the same.
 
     Attributes:
-        dataset: the layout, or the dataset itself for the kinds `files` and `tar`, or None where the config
-            leaves it out: pass your own dataset from Python.
+        dataset: the layout, or the dataset itself for the kinds `files` and `tar` and trees of these, or None
+            where the config leaves it out: pass your own dataset from Python.
         sampler: the chain of samplers.
         loader: the options of the DataLoader.
         min_quality: what the order must reach; None for anything.
@@ -71,7 +72,7 @@ class Config:
         True
     """
 
-    dataset: Layout | FileDataset | TarDataset | None
+    dataset: Layout | FileDataset | TarDataset | TreeDataset | None
     sampler: Sampler
     loader: LoaderOptions
     _written: dict[str, Any] = field(repr=False)
@@ -110,7 +111,7 @@ class Config:
 
         Args:
             dataset: a map-style dataset. Where the config has a dataset section, that tells the files. None
-                for the dataset of the config itself, of kind files or tar.
+                for the dataset of the config itself, of kind files or tar, or a tree of these.
             world: which shard of how many this process reads; None asks the running job.
 
         Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeVar, final
 
@@ -20,7 +21,7 @@ from samplerkit.config.derive import (
 from samplerkit.config.folder import Folder, joined
 from samplerkit.config.mistakes import from_constructor, from_pydantic, require_mapping, unknown_key
 from samplerkit.config.private import below, meant, resembling, scrubbed
-from samplerkit.config.section import Section
+from samplerkit.config.section import Named, Section
 from samplerkit.errors import ArgumentValueError, ConfigError, SamplerkitError
 from samplerkit.order import arguments
 from samplerkit.order.once import once
@@ -71,14 +72,20 @@ class Constructor:
     @once
     def sections(self) -> dict[str, Constructor]:
         """The arguments that are sections of their own, by name."""
-        marks = (
-            (name, mark)
-            for name, field in zip(self.names, self.model.model_fields.values(), strict=True)
-            for mark in field.metadata
-        )
         return {
-            name: Constructor.of(mark.name, mark.make) for name, mark in marks if isinstance(mark, Section)
+            name: Constructor.of(mark.name, mark.make)
+            for name, mark in self._marks()
+            if isinstance(mark, Section)
         }
+
+    @once
+    def named(self) -> dict[str, Kinds]:
+        """The arguments that are mappings of names to sections, and the kinds that these may be."""
+        return {name: mark.kinds for name, mark in self._marks() if isinstance(mark, Named)}
+
+    def _marks(self) -> Iterator[tuple[str, Any]]:
+        fields = zip(self.names, self.model.model_fields.values(), strict=True)
+        return ((name, mark) for name, field in fields for mark in field.metadata)
 
     def read(
         self, section: dict[str, Any], place: str, folder: Folder, *, also: tuple[str, ...] = ()
@@ -96,7 +103,7 @@ class Constructor:
         """
         if not section.keys() <= set(self.names):
             raise unknown_key(place, section, [*self.names, *also], self.name)
-        inner: dict[str, Call | list[Call]] = {}
+        inner: dict[str, Call | list[Call] | dict[str, Call]] = {}
         for name, constructor in self.sections.items():
             given, where = section.get(name), below(place, name)
             if isinstance(given, dict):
@@ -106,6 +113,12 @@ class Constructor:
                     constructor.read(entry, below(where, number), folder)
                     for number, entry in enumerate(given)
                 ]
+        for name, kinds in self.named.items():
+            given, where = section.get(name), below(place, name)
+            if isinstance(given, dict):
+                inner[name] = {
+                    key: kinds.read(part, below(where, key), folder) for key, part in given.items()
+                }
         section = {**section, **{name: _each(calls, Call.make) for name, calls in inner.items()}}
         try:
             validated = self.model.model_validate(section, context={"folder": folder})
@@ -113,7 +126,7 @@ class Constructor:
             raise from_pydantic(place, error, section, self.name) from None
         given = arguments_of(validated)
         written = {
-            name: _each(inner[name], lambda call: call.written)
+            name: _each(inner[name], _SECTION if name in self.named else _WRITTEN)
             if name in inner
             else _as_written(section[name], value, folder)
             for name, value in given.items()
@@ -162,8 +175,13 @@ class Call:
             raise made from (error if is_told else None)
 
 
-def _each(calls: Call | list[Call], get: Callable[[Call], Any]) -> Any:
-    """Gives what is asked of a section, or of each in a list."""
+_WRITTEN, _SECTION = attrgetter("written"), attrgetter("section")
+
+
+def _each(calls: Call | list[Call] | dict[str, Call], get: Callable[[Call], Any]) -> Any:
+    """Gives what is asked of a section, or of each in a list or a mapping."""
+    if isinstance(calls, dict):
+        return {name: get(call) for name, call in calls.items()}
     return [get(call) for call in calls] if isinstance(calls, list) else get(calls)
 
 

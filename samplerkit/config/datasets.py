@@ -9,13 +9,15 @@ from pydantic import Strict
 
 from samplerkit.config.constructor import Kinds
 from samplerkit.config.derive import Under
-from samplerkit.config.section import Section
-from samplerkit.errors import ConfigError, DatasetError, SamplerkitError
+from samplerkit.config.private import below
+from samplerkit.config.section import Named, Section
+from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.read.source import Fetch, OnError
+from samplerkit.storage.tree import TreeDataset
 
 
 def placed(dataset: Any, said: Any) -> Any:
@@ -47,10 +49,12 @@ def placed(dataset: Any, said: Any) -> Any:
         raise ConfigError(
             "dataset", f"says {said.num_samples} samples, and the dataset has others", found.num_samples
         )
-    if not said.has_files:
+    if not said.has_files or (found.parts and not said.parts):
         return dataset
     if found.has_files and found.sizes.tolist() != said.sizes.tolist():
         raise ConfigError("dataset", f"says {said!r}, and the dataset has other files", found)
+    if found.parts and [path for path, _ in found.leaves] != [path for path, _ in said.leaves]:
+        raise ConfigError("dataset", f"says {said!r}, and the dataset has other parts", found)
     return WithLayout(dataset, said)
 
 
@@ -95,6 +99,10 @@ Remote = Annotated[Any, Section("remote", RemoteOptions, others=(None,))]
 
 RemoteOrNot = Annotated[Any, Section("remote", RemoteOptions, others=(None, False))]
 """How URLs are fetched; false leaves them to the reader."""
+
+
+Parts = Annotated[Any, Named(DATASETS)]
+"""The parts of a tree, by name: dataset sections."""
 
 
 @DATASETS.kind("size")
@@ -188,3 +196,19 @@ def of_tar_shards(
     if to_tuple is not None:
         dataset = dataset.to_tuple(*to_tuple)
     return dataset if shuffle is None else dataset.shuffle(shuffle)
+
+
+@DATASETS.kind("tree")
+def of_parts(parts: Parts) -> Layout | TreeDataset:
+    """Several datasets that know their names, or of which only layouts are told; trees may stand in trees.
+
+    Args:
+        parts: by name, in the order of their ids: each a section as this one, of any kind.
+    """
+    told = [name for name, part in parts.items() if isinstance(part, Layout)]
+    if len(told) == len(parts):
+        return Layout.tree(parts)
+    if told:
+        problem, mend = "is only a layout, and others are read", "name one of kind files, tar or tree"
+        raise ArgumentValueError(below("parts", told[0]), problem, parts[told[0]], mend=mend)
+    return TreeDataset(parts)

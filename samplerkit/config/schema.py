@@ -64,17 +64,21 @@ def json_schema() -> dict[str, Any]:
                 either = model["properties"][name]["anyOf"]
                 either[:] = [_BRANCHES if TREES in one else one for one in either]
             model["required"] = ["kind", *model.get("required", [])]
+            for name, parts in constructor.named.items():
+                inner = {"$ref": f"#/$defs/${parts.section}"}
+                model["properties"][name] |= {"additionalProperties": inner, "minProperties": 1}
             model["description"] = (constructor.make.__doc__ or "").partition("\n")[0]
             found.append(reference)
         return found
 
     definitions["$sampler"] = {"oneOf": [*discriminated(SAMPLERS, {"child": _CHILD}), *_other_spellings()]}
+    definitions["$dataset"] = {"oneOf": discriminated(DATASETS, {})}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "samplerkit config",
         "type": "object",
         "properties": {
-            "dataset": {"oneOf": [*discriminated(DATASETS, {}), {"type": "null"}]},
+            "dataset": {"anyOf": [{"$ref": "#/$defs/$dataset"}, {"type": "null"}]},
             "sampler": _SAMPLER,
             "batches": {"oneOf": [*discriminated(BATCHES, {}), {"type": "null"}]},
             "loader": {"anyOf": [references[LOADER.model, "validation"], {"type": "null"}]},

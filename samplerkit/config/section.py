@@ -55,6 +55,28 @@ class Section:
         return {"anyOf": [model, *({"const": one} for one in self.others)]}
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class Named:
+    """Marks an argument for which a config writes a mapping of names to sections, each of a kind.
+
+    Args:
+        kinds: the table of kinds. Sections are read before the other arguments are looked at.
+    """
+
+    kinds: Any
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._read)
+
+    @staticmethod
+    def _read(value: Any) -> Any:
+        return value if isinstance(value, dict) else refuse("must be a mapping of names to sections")
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": "object"}  # what stands in it is said where all kinds are known
+
+
 @lru_cache
 def _model(make: Callable[..., Any], name: str) -> type[BaseModel]:
     """Gives one model for all arguments of one class, so that the schema has it once."""

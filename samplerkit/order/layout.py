@@ -19,8 +19,8 @@ from samplerkit.order.arguments import LARGEST, holds_bool, integers
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 
-DEEPEST = 100
-"""Trees in trees; Python itself gives up a few hundred further down."""
+DEEPEST = 64
+"""Trees in trees; Python itself gives up not much further down."""
 
 
 @final
@@ -66,7 +66,7 @@ class Layout:
 
         Raises:
             ArgumentTypeError: no mapping, or a name no string.
-            ArgumentValueError: no part, a name that is empty, or trees in trees, 100 deep.
+            ArgumentValueError: no part, a name that is empty, or trees in trees, more than 64.
             ArgumentRangeError: there are more than 2^62 samples.
             DatasetError: a part has neither a layout nor a length.
 
@@ -80,8 +80,7 @@ class Layout:
         layouts = tuple((name, _part(name, part)) for name, part in named_parts(parts).items())
         tree = cls(np.concatenate([layout.sizes for _, layout in layouts]))
         tree._parts = layouts
-        if tree._depth > DEEPEST:
-            raise ArgumentValueError("parts", f"are nested more than {DEEPEST} deep", tree._depth)
+        require_depth(tree._depth)
         return tree
 
     @classmethod
@@ -234,6 +233,16 @@ def named_parts(parts: Any) -> dict[str, Any]:
                 f"parts[{name!r}]", "is a mapping", part, mend="a part of parts is a tree of its own"
             )
     return dict(parts)
+
+
+def require_depth(depth: int) -> None:
+    """Refuses trees in trees that are too deep.
+
+    Raises:
+        ArgumentValueError: more than `DEEPEST`.
+    """
+    if depth > DEEPEST:
+        raise ArgumentValueError("parts", f"are nested more than {DEEPEST} deep", depth)
 
 
 def interval_of(starts: Ids, values: Ids) -> Ids:

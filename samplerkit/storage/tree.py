@@ -15,7 +15,7 @@ from torch.utils.data import ConcatDataset
 
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.order import arguments
-from samplerkit.order.layout import Layout, interval_of, named_parts
+from samplerkit.order.layout import Layout, interval_of, named_parts, require_depth
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
@@ -44,7 +44,7 @@ class TreeDataset:
 
     Raises:
         ArgumentTypeError: no mapping, a name that is no string, or a part that nothing can be read of.
-        ArgumentValueError: no parts, or a name that is empty.
+        ArgumentValueError: no parts, a name that is empty, or trees in trees, more than 64.
         DatasetError: later, a part has neither a layout nor a length, or gives something else than samples.
 
     Example:
@@ -59,6 +59,9 @@ class TreeDataset:
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         self.parts: Final[Mapping[str, Any]] = named_parts(parts)
+        depths = (part._depth for part in self.parts.values() if isinstance(part, TreeDataset))
+        self._depth: Final[int] = 1 + max(depths, default=0)
+        require_depth(self._depth)
         self._leaves: Final = tuple(
             leaf for name, part in self.parts.items() for leaf in leaves_of(name, part)
         )
@@ -155,13 +158,15 @@ class TreeDataset:
         reads = any(present_reader(dataset) is not None for dataset in self._datasets)
         return self._present if reads else None
 
-    def set_epoch(self, epoch: int) -> None:
-        """Tells the parts that want to know it the epoch."""
-        self._tell("set_epoch", epoch)
+    @property
+    def set_epoch(self) -> Callable[[int], None] | None:
+        """Tells the parts that want to know it the epoch; None where none does."""
+        return self._teller("set_epoch")
 
-    def order_is_given(self) -> None:
-        """Tells the parts that their order is chosen on purpose."""
-        self._tell("order_is_given")
+    @property
+    def order_is_given(self) -> Callable[[], None] | None:
+        """Tells the parts that want to know it that their order is chosen on purpose; else None."""
+        return self._teller("order_is_given")
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -240,10 +245,14 @@ class TreeDataset:
             begin, end = self._starts[number : number + 2].tolist()
             self._leaves[number].dataset.expect(Share(batches, begin, end))
 
-    def _tell(self, method: str, *arguments: Any) -> None:
-        for dataset in self._datasets:
-            if callable(told := getattr(dataset, method, None)):
-                told(*arguments)
+    def _teller(self, method: str) -> Callable[..., None] | None:
+        told = [told for dataset in self._datasets if callable(told := getattr(dataset, method, None))]
+
+        def tell(*arguments: Any) -> None:
+            for one in told:
+                one(*arguments)
+
+        return tell if told else None
 
 
 def wants_to_know(dataset: Any) -> bool:

@@ -46,6 +46,7 @@ def matches(value: Any, schemas: list[dict[str, Any]], root: dict[str, Any]) -> 
 # For each keyword: the values of which it speaks, and whether it holds for
 # (value, what the schema says, the whole schema, the schema around it).
 KEYWORDS: dict[str, tuple[Any, Callable[..., Any]]] = {
+    "minProperties": (dict, lambda value, said, root, schema: len(value) >= said),
     "$ref": (object, lambda v, said, root, _: valid(v, root["$defs"][said.removeprefix("#/$defs/")], root)),
     "const": (object, lambda v, said, *_: same(v, said)),
     "enum": (object, lambda v, said, *_: any(same(v, one) for one in said)),
@@ -62,7 +63,10 @@ KEYWORDS: dict[str, tuple[Any, Callable[..., Any]]] = {
     "required": (dict, lambda v, said, *_: v.keys() >= set(said)),
     "additionalProperties": (
         dict,
-        lambda v, said, _, around: said or v.keys() <= around["properties"].keys(),
+        lambda v, said, root, around: all(
+            said if isinstance(said, bool) else valid(v[name], said, root)
+            for name in v.keys() - around.get("properties", {}).keys()
+        ),
     ),
     "properties": (
         dict,

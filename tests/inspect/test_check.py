@@ -390,6 +390,18 @@ PLANTED = {
         "padded-evaluation",
         lambda: in_batches(tokens(lengths=TOKENS[:950]), range(950), sk.SequentialSampler()),
     ),
+    "a part of a tree without samples": (
+        "empty-part",
+        lambda: ours(sk.RandomSampler(), sk.TreeDataset({"web": ROWS, "code": []})),
+    ),
+    "one dataset twice in a tree": (
+        "same-part",
+        lambda: ours(sk.RandomSampler(), sk.TreeDataset({"a": ROWS, "b": sk.TreeDataset({"c": ROWS})})),
+    ),
+    "a concatenation of datasets with an epoch": (
+        "parts-not-told",
+        lambda: ours(sk.RandomSampler(), ConcatDataset([Epochs(0), ROWS])),
+    ),
     "FILES over a dataset without files": ("refused", lambda: ours(sk.RandomSampler(shuffle="files"))),
 }
 
@@ -416,6 +428,12 @@ def test_at_least_one_mistake_is_planted_for_every_code_but_the_one_that_needs_a
 
 
 HEALTHY = {
+    "a tree in persistent workers of a plain loader": (
+        sk.World(1, 0),
+        lambda: DataLoader(
+            sk.TreeDataset({"web": ROWS, "code": range(9)}), 10, num_workers=1, persistent_workers=True
+        ),
+    ),
     "batches of a budget": (FOUR, lambda: in_batches(tokens())),
     "batches of a budget, eight abreast": (FOUR, lambda: in_batches(tokens(abreast=8))),
     "batches in windows": (FOUR, lambda: in_batches(tokens(window=500))),

@@ -177,5 +177,5 @@ def test_trees_in_trees_end_before_python_does():
         tree = Layout.tree({"a": tree})
     assert (len(tree), tree.names) == (1, ("/".join(["a"] * DEEPEST),))
     assert pickle.loads(pickle.dumps(tree)) == tree  # noqa: S301  # our own bytes
-    with pytest.raises(sk.ArgumentValueError, match="nested more than 100 deep"):
+    with pytest.raises(sk.ArgumentValueError, match="nested more than 64 deep"):
         Layout.tree({"a": tree})

@@ -19,6 +19,7 @@ from samplerkit.inspect.doctor import (
     epochs,
     files,
     memory,
+    parts,
     remote,
     resume,
     sharding,
@@ -53,6 +54,9 @@ RULES: tuple[Rule, ...] = (
     files.partial_size_in_file,
     files.few_files,
     files.lanes_do_not_divide,
+    parts.empty_part,
+    parts.same_part,
+    parts.parts_not_told,
 )
 """The rules that look at how things are put together; another one is another function here."""
 

@@ -1,0 +1,195 @@
+"""A config says a tree of datasets, whose mistakes have the whole path, and the commands work on it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from torch.utils.data import ConcatDataset
+
+import samplerkit as sk
+from samplerkit.cli.main import main
+from tests.config.json_schema import valid
+from tests.storage.files.folders import write_npz
+from tests.storage.tar.remote_shards import EACH, NUMBERS, as_list, write_shards
+
+SAMPLER = {"kind": "random", "shuffle": "files", "seed": 3}
+
+
+def of(dataset, **more):
+    return {"dataset": dataset, "sampler": SAMPLER, **more}
+
+
+def tree(**parts):
+    return {"kind": "tree", "parts": parts}
+
+
+SIZES = tree(web={"kind": "layout", "sizes": [5, 7]}, more=tree(code={"kind": "size", "size": 3}))
+
+
+def test_a_tree_of_layouts_is_a_layout():
+    config = sk.load_config(of(SIZES))
+    assert config.dataset == sk.Layout.tree({"web": sk.Layout([5, 7]), "more": sk.Layout.tree({"code": 3})})
+    assert sk.load_config(config.to_dict()) == config
+    assert config.to_dict()["dataset"] == SIZES
+
+
+@pytest.fixture(name="folder")
+def fixture_folder(tmp_path, monkeypatch):
+    """Real shards and files, in folders below the working directory."""
+    monkeypatch.chdir(tmp_path)
+    write_shards(tmp_path / "tar")
+    write_npz(tmp_path / "npz", [4, 3])
+    return tmp_path
+
+
+@pytest.fixture(name="written")
+def fixture_written(folder):
+    """A config of both, with paths that start from its folder."""
+    tar = {
+        "kind": "tar",
+        "urls": "tar/train-{00..07}.tar",
+        "decode": True,
+        "to_tuple": ["cls"],
+        "cache": "cache",
+    }
+    files = {"kind": "files", "files": "npz/*.npz", "reader": "npz"}
+    written = of(tree(web=tar, more=tree(books=files)), loader={"batch_size": 8})
+    (folder / "run.yaml").write_text(json.dumps(written))  # JSON is YAML
+    return folder / "run.yaml"
+
+
+def test_a_tree_of_real_datasets_is_read_in_the_order_of_its_config(written):
+    config = sk.load_config(str(written))
+    assert isinstance(config.dataset, sk.TreeDataset)
+    assert isinstance(config.dataset.parts["more"].parts["books"], sk.FileDataset)
+    with config.make_loader(world=sk.World(1, 0), collate_fn=as_list) as loader:
+        ids = [id for step in range(len(loader)) for id in loader.ids(step).tolist()]
+        found = [one[0] if isinstance(one, tuple) else int(one["id"]) for batch in loader for one in batch]
+    assert found == [id if id < len(NUMBERS) else id - len(NUMBERS) for id in ids]
+    assert sorted(ids) == list(range(len(NUMBERS) + 7))
+    again = sk.load_config(config.to_dict())
+    assert again == config
+    assert again.dataset.layout == config.dataset.layout
+
+
+@pytest.mark.parametrize(
+    ("section", "error"),
+    [
+        ({"kind": "tree"}, "dataset.parts: is missing, and tree needs it"),
+        (tree(), "dataset.parts: must not be empty"),
+        ({"kind": "tree", "parts": [1]}, "dataset.parts: must be a mapping of names to sections, got [1]"),
+        (tree(web=5), "dataset.parts.web: must be a mapping, got 5"),
+        (tree(web={"size": 5}), "dataset.parts.web.kind: is missing"),
+        (
+            tree(a=tree(b={"kind": "layuot"})),
+            "dataset.parts.a.parts.b.kind: is no kind of dataset",
+        ),
+        (tree(a=tree(b={"kind": "size", "szie": 5})), "dataset.parts.a.parts.b.szie: is no key of size"),
+        (
+            tree(a=tree(b={"kind": "size", "size": -5})),
+            "dataset.parts.a.parts.b.size: must not be negative",
+        ),
+        (tree(a=tree(b={"kind": "layout", "sizes": ["x"]})), "dataset.parts.a.parts.b.sizes"),
+        (tree(**{"a.b c": {"kind": "size"}}), "dataset.parts['a.b c'].size: is missing"),
+    ],
+)
+def test_mistakes_in_parts_have_their_whole_path(section, error):
+    with pytest.raises(sk.ConfigError) as refused:
+        sk.load_config(of(section))
+    assert str(refused.value).startswith(error)
+
+
+def test_what_is_read_does_not_stand_beside_what_is_only_told(folder):
+    read = {"kind": "files", "files": "npz/*.npz", "reader": "npz"}
+    with pytest.raises(sk.ConfigError, match=r"dataset\.parts\.b: is only a layout, and others are read"):
+        sk.load_config(of(tree(a=read, b={"kind": "size", "size": 4})))
+    assert folder.exists()
+
+
+def test_trees_in_trees_end_with_an_error_of_the_config():
+    section = {"kind": "size", "size": 5}
+    for _ in range(100):
+        section = tree(a=section)
+    with pytest.raises(sk.ConfigError, match="nested more than 64 deep"):
+        sk.load_config(of(section))
+
+
+def test_a_dataset_of_yours_gets_the_parts_that_the_config_says():
+    config = sk.load_config(of(SIZES, loader={"batch_size": 5}))
+    with config.make_loader(np.arange(15), world=sk.World(1, 0)) as loader:
+        assert sorted(np.concatenate(list(loader)).tolist()) == list(range(15))
+        assert loader.dataset.layout == config.dataset
+    parts = {"web": ConcatDataset([range(5), range(7)]), "more": sk.TreeDataset({"code": range(3)})}
+    assert config.make_loader(sk.TreeDataset(parts)).dataset.layout == config.dataset
+    for other in ({"web": parts["web"], "less": parts["more"]}, {"web": range(12), "more": range(3)}):
+        with pytest.raises(sk.ConfigError, match="and the dataset has other"):
+            config.make_loader(sk.TreeDataset(other))
+    flat = sk.load_config(of({"kind": "layout", "sizes": [5, 7, 3]}))
+    assert flat.make_loader(sk.TreeDataset(parts)).dataset.layout == config.dataset
+
+
+@pytest.mark.parametrize(
+    ("section", "takes"),
+    [
+        (SIZES, True),
+        (tree(), False),
+        ({"kind": "tree"}, False),
+        (tree(a={"kind": "tree", "parts": {"b": {"kind": "size", "size": 5}}}), True),
+        (tree(a={"kind": "tree", "parts": {"b": {"kind": "size", "szie": 5}}}), False),
+        (tree(a=None), False),
+    ],
+)
+def test_the_schema_takes_trees(section, takes):
+    schema = sk.Config.json_schema()
+    assert valid(of(section), schema, schema) is takes
+
+
+@pytest.fixture(name="output")
+def fixture_output(monkeypatch, capsys):
+    """Runs the command in this process; gives what it prints."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def called(*arguments):
+        monkeypatch.setattr(sys, "argv", ["samplerkit", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert not end.value.code
+        return capsys.readouterr().out
+
+    return called
+
+
+def test_the_commands_work_on_trees(written, output):
+    assert "valid" in output("validate", written)
+    assert "103 samples in 10 files" in output("plan", written, "--world", 2)
+    assert "web/train-0" in output("at", written, "--epoch", 0, "--step", 0, "--rank", 0, "--world", 2)
+    assert "more/books/001.npz" in output("when", written, "--sample", len(NUMBERS) + 5, "--world", 2)
+    assert "nothing found" in output("check", written, "--world", 2)
+
+
+def test_lengths_of_a_tree_are_computed(folder, output):
+    shards = [
+        {"kind": "tar", "urls": f"tar/train-{{{ends}}}.tar", "cache": "."} for ends in ("00..02", "03,04")
+    ]
+    (folder / "run.yaml").write_text(json.dumps(of(tree(web=shards[0], more=tree(code=shards[1])))))
+    told = output("lengths", "run.yaml", "--out", "lengths.npy", "--field", "txt")
+    assert f"lengths.npy: {5 * EACH} samples" in told
+    lengths = np.load("lengths.npy")
+    assert lengths.tolist() == [
+        len(f"number {number} " + "." * (number % 7)) for number in NUMBERS[: 5 * EACH]
+    ]
+
+
+def test_a_tree_with_a_part_that_nobody_counted_is_planned_by_a_guess(folder, output):
+    remote = {
+        "kind": "files",
+        "files": [f"http://127.0.0.1:9/{name}.npz" for name in "ab"],
+        "reader": "npz",
+    }
+    local = {"kind": "files", "files": "npz/*.npz", "reader": "npz"}
+    (folder / "run.yaml").write_text(json.dumps(of(tree(far=remote, near=local))))
+    assert "not counted" in output("plan", "run.yaml", "--world", 2)
+    assert "27 samples in 4 files" in output("plan", "run.yaml", "--world", 2, "--samples-per-file", 10)
