@@ -40,7 +40,7 @@ def row(sample):
 
 
 class Rows:
-    """A FileDataset whose samples are their numbers, as those of other parts; what it is told goes through."""
+    """A FileDataset whose samples are numbers, as those of other parts; what it is told goes through."""
 
     def __init__(self, dataset):
         self.dataset = dataset
