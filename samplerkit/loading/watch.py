@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import multiprocessing.connection
 import os
 import signal
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from typing import Any, Final, final
@@ -41,6 +44,7 @@ class Watched(Iterator[Any]):
         self._was_interrupted = False
         if self._workers:
             _running.add(self)
+            _end_at_exit()
             self._take_over()
             woken, self._wake = os.pipe()
             sentinels = [os.dup(worker.sentinel) for worker in self._workers]
@@ -110,18 +114,18 @@ class Watched(Iterator[Any]):
             return
         if sys.is_finalizing():
             # The interpreter ends: a thread that is started now never begins, and is waited for for ever.
-            self._end_by_force()
+            _end_together([self])
             return
         late = threading.Timer(_LAST_BATCH_SECONDS, _kill, [self.pids])
         late.daemon = True
         late.start()
         try:
             if self._was_interrupted and not self._locks_are_free():
-                self._end_by_force()
+                _end_together([self])
             else:
                 self._batches._shutdown_workers()
         except BaseException:  # a second signal
-            self._end_by_force()
+            _end_together([self])
             raise
         finally:
             late.cancel()
@@ -145,15 +149,19 @@ class Watched(Iterator[Any]):
             locks.append(self._batches._data_queue.mutex)
         return locks
 
-    def _end_by_force(self) -> None:
-        """Ends the workers without a lock of torch's."""
+    def ask_to_end(self) -> None:
+        """Asks the workers to end, without a lock of torch's; `end_by_force` follows."""
+        self.end()
         self._batches._shutdown = True
         if self._batches._pin_memory:
             self._batches._pin_memory_thread_done_event.set()
         for worker in self._workers:
             worker.terminate()
+
+    def end_by_force(self, deadline: float) -> None:
+        """Kills the workers that have not ended by themselves at a time of the monotonic clock."""
         for worker in self._workers:
-            worker.join(_LAST_BATCH_SECONDS)
+            worker.join(max(0.0, deadline - time.monotonic()))
             worker.kill()
             worker.join()
         for lock in self._thread_locks():
@@ -183,6 +191,28 @@ class Watched(Iterator[Any]):
 
 
 _running: weakref.WeakSet[Watched] = weakref.WeakSet()
+
+
+@functools.cache
+def _end_at_exit() -> None:
+    atexit.register(_end_all)  # later than multiprocessing did, so it comes first
+
+
+def _end_all() -> None:
+    """Ends the workers of all loaders that nobody closed.
+
+    At the exit, multiprocessing asks them to end and waits for ever. A worker that is in a call to C which
+    holds Python's lock does not hear it.
+    """
+    _end_together([watched for watched in list(_running) if watched.pids])
+
+
+def _end_together(running: list[Watched]) -> None:
+    deadline = time.monotonic() + _LAST_BATCH_SECONDS
+    for watched in running:
+        watched.ask_to_end()
+    for watched in running:
+        watched.end_by_force(deadline)
 
 
 def _forget_all() -> None:

@@ -110,6 +110,13 @@ BUGS = [
         "tests/loading/test_endings.py",
     ),
     Bug(
+        "workers that do not hear are waited for at the exit",
+        "Watched.__init__",
+        "_end_at_exit()",
+        "None",
+        f"{SIGNALS}::test_a_job_ends_though_its_workers_are_in_the_middle_of_a_call_to_c",
+    ),
+    Bug(
         "a lock that a signal left behind is waited for",
         "Watched.close",
         "self._was_interrupted and not self._locks_are_free()",

@@ -66,3 +66,13 @@ def test_a_worker_that_is_killed_while_it_writes_a_batch_is_a_typed_error(
     assert own.seconds < SECONDS
     assert received == list(range(len(received)))
     assert loader.state_dict()["position"] == len(received) < len(loader)
+
+
+def test_a_worker_that_its_own_process_ended_says_so_by_its_exit_code(no_longer_than):
+    no_longer_than(AT_MOST)
+    with sk.Loader(range(1000), sk.SequentialSampler(), batch_size=1, num_workers=1) as loader:
+        batches = iter(loader)
+        next(batches)
+        os.kill(loader.worker_pids[0], signal.SIGTERM)
+        with pytest.raises(sk.WorkerError, match=str(128 + signal.SIGTERM)):
+            list(batches)

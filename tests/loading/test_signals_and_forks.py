@@ -234,3 +234,31 @@ def test_a_sigterm_to_all_processes_of_the_job_lets_the_loop_finish_its_step_and
             assert process.stdout.readline() == "step\n"
         os.killpg(process.pid, signal.SIGTERM)
         assert process.stdout.read().splitlines()[-1:] == ["saved True"], process.stderr.read()[-300:]
+
+
+DEAF = """
+import ctypes, os, sys, time, samplerkit as sk
+
+class Deaf:
+    def __len__(self):
+        return 100
+    def __getitem__(self, index):
+        if index == 8:
+            print(os.getpid(), flush=True)
+            ctypes.PyDLL(None).sleep(300)  # with Python's lock, as some decoders of images do
+        return index
+
+batches = [iter(sk.Loader(Deaf(), sk.SequentialSampler(), batch_size=4, num_workers=1)) for _ in range(2)]
+for loader in batches:
+    print(next(loader).tolist(), flush=True)
+time.sleep(1)
+"""
+
+
+def test_a_job_ends_though_its_workers_are_in_the_middle_of_a_call_to_c():
+    """They would be waited for until the call returns, since they do not hear that they are to end."""
+    code, printed, errors = ended("-c", DEAF, seconds=60)
+    assert code == 0, errors
+    pids = [line for line in printed.split("\n") if line.isdecimal()]
+    assert len(pids) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
