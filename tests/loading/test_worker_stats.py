@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.loading.device.stats import DeviceStats
+from samplerkit.loading.stats import LoaderStats
+from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.remote.counts import RemoteStats
 
 FILES, SAMPLES = 6, 10
 
@@ -91,3 +95,18 @@ def test_the_dataset_itself_tells_what_its_workers_read(request, tmp_path, kind)
         del second
         assert loader.dataset.stats.files_read == of_workers + 1 + read
         assert loader.stats.dataset.files_read == of_workers
+
+
+@pytest.mark.parametrize("kind", [LoaderStats, DeviceStats, FileStats, RemoteStats])
+def test_before_anything_is_read_every_figure_is_nothing(kind):
+    figures = [
+        *astuple(kind()),
+        *(getattr(kind(), name) for name in dir(kind) if name in {"waiting", "mean_wait"}),
+    ]
+    assert not any(figures)
+
+
+def test_a_loader_and_its_device_stage_have_figures_before_the_first_batch():
+    loader = sk.Loader(range(4), sk.SequentialSampler(), batch_size=2)
+    assert loader.stats == LoaderStats()
+    assert sk.DeviceLoader(loader, "cpu").stats == DeviceStats()

@@ -59,6 +59,7 @@ def test_an_integer_gives_an_int_from_either_end(order):
     ids = np.asarray(order)
     for position in range(-len(order), len(order)):
         assert order[position] == ids[position]
+    np.testing.assert_array_equal(order[np.arange(-len(order), len(order))], np.concatenate([ids, ids]))
     if len(order):
         for zero in (0, np.int32(0), np.uint8(0)):
             assert type(order[zero]) is int

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
-from samplerkit.storage.threads import Pool, Stop, in_threads
+import pytest
+
+from samplerkit.storage.threads import Pool, Stop, Stopped, in_threads
 
 MOST = 4
 
@@ -38,3 +40,12 @@ def test_where_all_is_done_no_thread_is_left():
     for _ in range(20):
         assert dict(in_threads(abs, range(-9, 0), MOST, "pool-of-a-test")) == {n: -n for n in range(-9, 0)}
         assert names() == []
+
+
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_who_was_ended_before_does_not_wait(seconds):
+    stop = Stop()
+    stop.sleep(0)
+    stop.set()
+    with pytest.raises(Stopped):
+        stop.sleep(seconds)

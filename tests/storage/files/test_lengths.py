@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,6 +42,9 @@ TOLD = {
     "a tuple": lambda paths: tuple(SIZES),
     "an array": lambda paths: np.array(SIZES),
     "a dict of paths": lambda paths: dict(zip(paths, SIZES, strict=True)),
+    "a dict of path objects": lambda paths: {
+        Path(path): size for path, size in zip(paths, SIZES, strict=True)
+    },
     "a dict of names": lambda paths: dict(zip(NAMES, SIZES, strict=True)),
     "a dict in another order": lambda paths: dict(reversed(list(zip(paths, SIZES, strict=True)))),
     "a dict of both": lambda paths: {paths[0]: 4, NAMES[1]: 0, NAMES[2]: 7, paths[3]: 1},

@@ -251,3 +251,13 @@ def test_a_stalled_answer_over_tls_ends_in_time(certificate, storage):
         reader = storage(timeout=0.5, storage_options={"verify": str(certificate)})
         assert reader.read([Span(url, 5, 700)]) == [DATA[5:705]]
         assert reader.stats.retries == 2
+
+
+@pytest.mark.parametrize("place", ["ftp://host/a", "file:///etc/passwd", "https:///a", "data:,a", "mailto:a"])
+def test_a_redirect_to_what_is_no_url_of_http_is_refused(server, storage, place):
+    server.put("/a", DATA)
+    server.always["GET", "/a"] = server.always["HEAD", "/a"] = lambda handler, _: handler.say(
+        302, Location=place
+    )
+    with pytest.raises(DatasetError, match="was redirected to what is no URL of HTTP"):
+        storage().version(f"{server.url}/a")

@@ -93,6 +93,7 @@ def test_a_registered_filesystem_is_read_in_parts_and_as_a_whole(storage):
     reader, url = storage(storage_options={"user": "me"}), put("data/a.tar")
     assert reader.version(url).size == len(DATA)
     assert reader.version(url).tag.startswith("mtime ")
+    assert reader.stats.requests == 1  # of both, since it is asked once
     assert reader.read([Span(url, 300, 5), Span(url, 0, 2), Span(url, 7, 0)]) == [
         DATA[300:305],
         DATA[:2],

@@ -116,6 +116,7 @@ SAMPLES_OF = [
     (says("flaws", [[0]]), "flaws cannot be what it says, got [[0]]"),
     (says("flaws", [["x", "y", "z", "w"]]), "flaws cannot be what it says"),
     (says("ignored", "none"), "ignored cannot be what it says, got 'none'"),
+    (says("ignored", 1 << 62), "ignored cannot be what it says, got 4611686018427387904"),
     (lacks("offset"), "an array is missing, got 'offset'"),
     (lacks("keys"), "an array is missing, got 'keys'"),
     (cut("first"), "first has another length than"),

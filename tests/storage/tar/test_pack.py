@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.pack import pack_folder
 
@@ -15,3 +17,12 @@ def test_what_readers_would_leave_out_is_left_out_and_nothing_else(tmp_path):
     packed = pack_folder(tmp_path / "source", f"{tmp_path}/out-%d.tar")
     assert packed.left_out == tuple(left_out)
     assert TarDataset(packed.paths).keys() == [name.removesuffix(".txt") for name in kept]
+
+
+@pytest.mark.parametrize(("samples", "sizes"), [(3, [1, 1, 1]), (10, [3, 3, 4]), (12, [4, 4, 4])])
+def test_shards_whose_number_is_said_are_as_large_as_one_another(tmp_path, samples, sizes):
+    (tmp_path / "source").mkdir()
+    for number in range(samples):
+        (tmp_path / "source" / f"{number:02}.txt").write_text("x")
+    packed = pack_folder(tmp_path / "source", f"{tmp_path}/out-{{0..2}}.tar")
+    assert TarDataset(packed.paths).layout.sizes.tolist() == sizes
