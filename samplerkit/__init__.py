@@ -44,14 +44,17 @@ if _typing.TYPE_CHECKING:
     from samplerkit.samplers.context import Context, RunConstants
     from samplerkit.samplers.distributed import DistributedSampler
     from samplerkit.samplers.edit import Edit
+    from samplerkit.samplers.fold import FoldSampler
     from samplerkit.samplers.iterable import IterSampler
     from samplerkit.samplers.ledger import Ledger
     from samplerkit.samplers.mixture import MixtureSampler
     from samplerkit.samplers.pk import PKSampler
     from samplerkit.samplers.random import RandomSampler
+    from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
     from samplerkit.samplers.sequential import SequentialSampler
     from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
     from samplerkit.samplers.weighted import WeightedRandomSampler
+    from samplerkit.samplers.window import WindowSampler
     from samplerkit.storage.files.dataset import FileDataset
     from samplerkit.storage.files.reader import register_reader
     from samplerkit.storage.remote.options import RemoteOptions
@@ -78,6 +81,7 @@ __all__ = [
     "DistributedSampler",
     "Edit",
     "FileDataset",
+    "FoldSampler",
     "InverseTooLargeError",
     "IterSampler",
     "Layout",
@@ -91,6 +95,8 @@ __all__ = [
     "PadCollate",
     "RandomSampler",
     "RemoteOptions",
+    "RepeatFactorSampler",
+    "RepeatSampler",
     "RunConstants",
     "Sampler",
     "SamplerkitError",
@@ -107,6 +113,7 @@ __all__ = [
     "TorchSampler",
     "TreeDataset",
     "WeightedRandomSampler",
+    "WindowSampler",
     "WorkerError",
     "World",
     "WorldError",

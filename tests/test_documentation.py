@@ -29,7 +29,7 @@ COMPARED = {
     "quality.md": 3,
     "remote.md": 2,
     "resume.md": 4,
-    "samplers.md": 6,
+    "samplers.md": 12,
     "shuffle-modes.md": 2,
     "tar.md": 3,
     "trees.md": 3,

@@ -10,6 +10,7 @@ import numpy as np
 from samplerkit.errors import ArgumentRangeError
 from samplerkit.order.keys import OURS
 from samplerkit.order.layout import Layout
+from samplerkit.order.modes import FILE_AWARE
 from samplerkit.order.sequences import Range
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
@@ -17,8 +18,7 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import checked_ids
 from samplerkit.samplers.distributed import DistributedSampler
 from samplerkit.samplers.random import RandomSampler
-from samplerkit.samplers.sequential import SequentialSampler
-from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
+from samplerkit.samplers.subset import SubsetRandomSampler
 
 
 @final
@@ -76,7 +76,7 @@ def chosen_set(sampler: Sampler, dataset: Any) -> ChosenSet | None:
     # From the dataset outwards: first what only lists samples, whose list is the set.
     links = sampler._links()[::-1]
     listed = 0
-    while listed < len(links) and isinstance(links[listed], SequentialSampler | SubsetSampler):
+    while listed < len(links) and links[listed].is_fixed:
         listed += 1
     if listed == len(links):
         return None  # nothing shuffles above the list, so it is an order and not a set
@@ -115,7 +115,11 @@ def require_whole(sampler: Sampler, size: int) -> None:
 
 
 def _shuffles_itself(link: Sampler) -> bool:
-    return hasattr(link, "seed") and getattr(link, "shuffle", True) not in (False, Shuffle.FALSE)
+    return (
+        hasattr(link, "seed")
+        and not link.is_fixed
+        and getattr(link, "shuffle", True) not in (False, Shuffle.FALSE)
+    )
 
 
 def _cuts(link: Sampler, size: int) -> bool:
@@ -132,6 +136,8 @@ def _reads_all(link: Sampler, dataset: Any, *, is_root: bool) -> bool:
         return False
     if isinstance(link, RandomSampler) and link.replacement:
         return False
+    if link.shuffle in FILE_AWARE:
+        return False  # over windows too, whose files this room does not know
     mode = link.mode.resolve(Layout.of(dataset))
     return mode is Shuffle.GLOBAL or (mode is Shuffle.FALSE and link.get_child() is not None)
 

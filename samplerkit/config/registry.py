@@ -16,14 +16,17 @@ from samplerkit.samplers.by_dice import part_of
 from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.distributed import DistributedSampler
 from samplerkit.samplers.edit import Edit
+from samplerkit.samplers.fold import FoldSampler
 from samplerkit.samplers.iterable import IterSampler
 from samplerkit.samplers.ledger import Ledger
 from samplerkit.samplers.mixture import MixtureSampler
 from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.random import RandomSampler
+from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
 from samplerkit.samplers.sequential import SequentialSampler
 from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
 from samplerkit.samplers.weighted import WeightedRandomSampler
+from samplerkit.samplers.window import WindowSampler
 
 _AnySampler = TypeVar("_AnySampler", bound=Sampler)
 
@@ -42,6 +45,10 @@ for _name, _class in {
     "pk": PKSampler,
     "iter": IterSampler,
     "mixture": MixtureSampler,
+    "repeat": RepeatSampler,
+    "repeat_factor": RepeatFactorSampler,
+    "window": WindowSampler,
+    "fold": FoldSampler,
     "distributed": DistributedSampler,
 }.items():
     SAMPLERS.add(_name, _class)

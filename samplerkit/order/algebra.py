@@ -9,7 +9,7 @@ from typing import final
 
 import numpy as np
 
-from samplerkit.order.layout import interval_of
+from samplerkit.order.layout import Layout, interval_of
 from samplerkit.order.order import Located, Order
 from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
@@ -106,6 +106,10 @@ class Composed(Order):
         for part in self.parts:
             positions = part.ids_at(positions)
         return positions
+
+    @property
+    def layout(self) -> Layout:
+        return self.parts[0].layout
 
     @property
     def num_passes(self) -> int:

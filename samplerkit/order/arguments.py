@@ -218,16 +218,16 @@ def indices(value: Any, place: str = "indices") -> Ids:
     return _read_only(array.astype(np.int64))
 
 
-def weights(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+def weights(value: Any, place: str = "weights") -> np.ndarray[Any, np.dtype[np.float64]]:
     """Takes weights: numbers, none negative, NaN or infinite, not all zero; copied and checked.
 
     Raises:
         ArgumentTypeError: something that is no number.
         ArgumentRangeError: empty, negative, NaN, infinite or all zero.
     """
-    array = _numbers(value)
+    array = _numbers(value, place)
     if array.size == 0:
-        raise ArgumentRangeError("weights", "must not be empty", value)
+        raise ArgumentRangeError(place, "must not be empty", value)
     for problem, wrong in (
         ("must not be NaN", np.isnan(array)),
         ("must not be infinite", np.isinf(array)),
@@ -235,29 +235,29 @@ def weights(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     ):
         if wrong.any():
             first = int(np.flatnonzero(wrong)[0])
-            raise ArgumentRangeError(f"weights[{first}]", problem, float(array[first]))
+            raise ArgumentRangeError(f"{place}[{first}]", problem, float(array[first]))
     if not array.any():
-        raise ArgumentRangeError("weights", "must not all be zero", array.tolist())
+        raise ArgumentRangeError(place, "must not all be zero", array.tolist())
     return _read_only(array)
 
 
-def _numbers(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _numbers(value: Any, place: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Takes one number, or a flat list or array of them."""
     numbers = int | float | np.integer | np.floating
     entries = value if hasattr(value, "__array__") else [value] if isinstance(value, numbers) else value
     if isinstance(entries, str | bytes | dict | set | frozenset) or not hasattr(entries, "__iter__"):
-        raise ArgumentTypeError("weights", "must be a list of numbers", value)
+        raise ArgumentTypeError(place, "must be a list of numbers", value)
     if not hasattr(entries, "__array__"):
         entries = list(entries)
         for number, entry in enumerate(entries):
             if not isinstance(entry, numbers) and not _is_scalar_array(entry):
-                raise ArgumentTypeError(f"weights[{number}]", "must be a number", entry)
+                raise ArgumentTypeError(f"{place}[{number}]", "must be a number", entry)
     elif not _is_flat(entries):
-        raise ArgumentTypeError("weights", "must be a flat array of numbers", value)
+        raise ArgumentTypeError(place, "must be a flat array of numbers", value)
     try:
         return np.array(entries, dtype=np.float64)
     except OverflowError:
-        raise ArgumentRangeError("weights", "holds a number that is too large", value) from None
+        raise ArgumentRangeError(place, "holds a number that is too large", value) from None
 
 
 def _listed(value: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError
 from samplerkit.order.arguments import LARGEST, integer, integers
+from samplerkit.order.layout import Layout
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 
@@ -73,21 +74,15 @@ class Order(ABC):
         """Tells in which pass over its source each position is: how often the id came before there.
 
         0 where nothing repeats, and for draws with replacement, which know nothing of one another. A pad is
-        in the pass of the sample that it repeats. Where a repeat is read by another one, no two positions
-        that hold one id are in one pass, but the passes need not come in sequence.
-
-        Args:
-            positions: int64 array of shape (m,), each in [0, len).
-
-        Returns:
-            int64 array of shape (m,), each in [0, num_passes).
-
-        Example:
-            >>> import samplerkit as sk
-            >>> sk.SubsetSampler([4, 2, 4]).order(5).passes_at(np.arange(3))
-            array([0, 0, 1])
+        in the pass of what it repeats. No two positions of one id are in one pass, but where a repeat reads
+        another one, passes need not come in sequence. `positions` and shapes are those of `ids_at`.
         """
         return np.zeros_like(positions)
+
+    @property
+    def layout(self) -> Layout:
+        """What draws from this order sees: its samples, in files where these are kept together."""
+        return Layout(len(self))
 
     @property
     def recipe(self) -> tuple[object, ...] | None:

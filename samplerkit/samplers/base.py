@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -55,6 +55,10 @@ class Sampler(Linked):
     """
 
     _child: Sampler | None = None
+    is_fixed: ClassVar[bool] = False
+    """Whether it reads the same samples of its layout in each epoch, and in the same order."""
+    yields_files: bool = False
+    """Whether what it yields are whole files, so that a parent of any shuffle mode may draw from it."""
     num_samples: int | None = None
     """The number of samples asked for, as it was given."""
     dataset_size: int = 0
@@ -131,7 +135,7 @@ class Sampler(Linked):
             raise CompositionError(
                 place, "the shuffle mode of a child must not be PARTIAL", sampler, mend="use GLOBAL"
             )
-        if self.get_shuffle_mode() not in (Shuffle.FALSE, Shuffle.GLOBAL):
+        if self.get_shuffle_mode() not in (Shuffle.FALSE, Shuffle.GLOBAL) and not sampler.yields_files:
             raise CompositionError(
                 place,
                 "the shuffle mode of a sampler with a child must be GLOBAL or FALSE",

@@ -166,7 +166,7 @@ class Chain:
         self, depth: int, child: Order | None, dataset: Any, epoch: int, constants: RunConstants
     ) -> Order:
         """Draws from the dataset or from the child, and reads the child at what was drawn."""
-        layout = Layout.of(dataset) if child is None else Layout(len(child))
+        layout = Layout.of(dataset) if child is None else child.layout
         context = Context(epoch, depth, constants.lanes, dataset, child, constants.path)
         drawn = self.draw_at(depth, layout, context)
         if not isinstance(drawn, Order):

@@ -85,7 +85,7 @@ class PKSampler(Sampler):
         if not class_column:
             raise ArgumentRangeError("class_column", "must not be empty", class_column)
         self.seed: Final = arguments.seed(seed)
-        self.labels: Final = None if labels is None else _checked(labels, "labels")
+        self.labels: Final = None if labels is None else checked_labels(labels, "labels")
         self.algorithm: Final = checked_algorithm(algorithm, self)
         if self.labels is not None and self.labels.size == 0:
             raise ArgumentRangeError("labels", "must not be empty", labels)
@@ -146,7 +146,7 @@ class PKSampler(Sampler):
             if place in getattr(dataset, "column_names", ()):
                 found = dataset[place]
             if found is not None and not callable(found):
-                return _checked(found, place)
+                return checked_labels(found, place)
         raise DatasetError(
             "class_column",
             f"the dataset has no attribute or column {' or '.join(places)}",
@@ -155,7 +155,8 @@ class PKSampler(Sampler):
         )
 
 
-def _checked(labels: Any, place: str) -> np.ndarray[Any, Any]:
+def checked_labels(labels: Any, place: str) -> np.ndarray[Any, Any]:
+    """Takes labels: a flat list or array of integers, numbers or strings; copied and checked."""
     if isinstance(labels, str | bytes | int | float):
         raise ArgumentTypeError(place, "must be a list of labels", labels)
     try:

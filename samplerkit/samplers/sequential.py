@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 from samplerkit.errors import ArgumentRangeError, OutOfDatasetError
 from samplerkit.order import arguments
@@ -34,6 +34,8 @@ class SequentialSampler(Sampler):
         >>> list(SequentialSampler(2, 3).order(10))
         [2, 3, 4]
     """
+
+    is_fixed: ClassVar[bool] = True
 
     def __init__(self, start_index: int | None = None, num_samples: int | None = None) -> None:
         super().__init__(num_samples)

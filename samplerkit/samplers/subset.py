@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 from samplerkit.order import arguments
 from samplerkit.order.algebra import compose
@@ -48,6 +48,8 @@ class SubsetSampler(Sampler):
         >>> list(SubsetSampler([7, 2, 7]).order(10))
         [7, 2, 7]
     """
+
+    is_fixed: ClassVar[bool] = True
 
     def __init__(self, indices: Sequence[int] | Ids, num_samples: int | None = None) -> None:
         super().__init__(num_samples)

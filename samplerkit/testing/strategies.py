@@ -6,7 +6,6 @@ sampler anew for each shard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,42 +13,31 @@ from hypothesis import strategies as st
 
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import RunConstants
-from samplerkit.samplers.distributed import DistributedSampler
-from samplerkit.samplers.iterable import IterSampler
-from samplerkit.samplers.mixture import MixtureSampler
-from samplerkit.samplers.pk import PKSampler
-from samplerkit.samplers.random import RandomSampler
-from samplerkit.samplers.sequential import SequentialSampler
-from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
-from samplerkit.samplers.weighted import WeightedRandomSampler
-from samplerkit.testing.user_samplers import Backwards, EvenOdd, Rotated, Turning
+from samplerkit.testing.links import (
+    MOST_SAMPLES,
+    MOST_SHARDS,
+    SamplerCall,
+    distributed_link,
+    fold_link,
+    iter_link,
+    legal_modes,
+    mixture_link,
+    of_the_user_link,
+    pk_link,
+    random_link,
+    repeat_factor_link,
+    repeat_link,
+    sequential_link,
+    subset_link,
+    subset_random_link,
+    weighted_link,
+    window_link,
+)
 
-MOST_SHARDS = 4
-MOST_SAMPLES = 24
 DEEPEST = 4
-
-Arguments = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class SamplerCall:
-    """One sampler of a chain: its class and its arguments."""
-
-    make: Callable[..., Sampler]
-    arguments: Arguments
-
-    @property
-    def is_distributed(self) -> bool:
-        """Whether it is a distributed sampler."""
-        return self.make is DistributedSampler
-
-    def build(self, **changed: Any) -> Sampler:
-        """Builds the sampler, some of its arguments changed."""
-        return self.make(**{**self.arguments, **changed})
 
 
 @dataclass(frozen=True)
@@ -128,8 +116,6 @@ class Case:
         return [len(self.order(shard)) for shard in self.shards]
 
 
-seeds = st.integers(0, 3)
-counts = st.none() | st.integers(0, MOST_SAMPLES + 3)
 epochs = st.integers(0, 5)
 
 
@@ -145,135 +131,48 @@ def datasets() -> st.SearchStrategy[Any]:
     return st.sampled_from(range(MOST_SAMPLES + 1)) | layouts()
 
 
-def _modes(*, of_files: bool, is_leaf: bool, is_root: bool) -> list[Shuffle]:
-    """The shuffle modes that are legal at a place in the chain."""
-    modes = [Shuffle.FALSE, Shuffle.GLOBAL]
-    if is_leaf:
-        modes += [Shuffle.ADAPTIVE]
-        # Often, as they are legal in few places.
-        modes += 3 * [Shuffle.FILES, Shuffle.INFILE] if of_files else []
-        modes += 6 * [Shuffle.PARTIAL] if is_root else []
-    return modes
+def _of_parts(case: Case, below: Layout, lengths: set[int]) -> list[st.SearchStrategy[SamplerCall]]:
+    """What repeats samples, and what parts them, as far as it may stand here."""
+    choices = [repeat_link()]
+    if len(lengths) == 1 and min(lengths) > 0:
+        choices += [repeat_factor_link(min(lengths))]
+    if (below.has_files or not case.links) and len(below):
+        choices += [window_link(int(below.sizes.max())) for _ in range(1 + below.has_files)]
+    makes = [link.make for link in case.links]
+    if all(getattr(make, "is_fixed", False) for make in makes) and len(below) > 1:
+        is_repeated = bool(makes) and case.undealt().num_passes > 1
+        choices += [] if is_repeated else [fold_link(below, len(case.layout))]
+    return choices
 
 
-def _mode_arguments(modes: Sequence[Shuffle]) -> dict[str, st.SearchStrategy[Any]]:
-    return {
-        "shuffle": st.sampled_from(modes),
-        "seed": seeds,
-        "partial_size": st.integers(1, 9),
-        "pools": st.integers(1, 2),
-        "adaptive_threshold": st.integers(0, MOST_SAMPLES),
-        "lanes": st.none() | st.integers(1, 6),
-    }
-
-
-@st.composite
-def _distributed(draw: st.DrawFn, modes: list[Shuffle]) -> SamplerCall:
-    num_shards = draw(st.integers(1, MOST_SHARDS))
-    arguments = {
-        "num_shards": num_shards,
-        "shard_id": draw(st.integers(0, num_shards - 1)),
-        "offset": draw(st.integers(-1, num_shards)),
-        "num_samples": draw(counts),
-        **{name: draw(values) for name, values in _mode_arguments(modes).items()},
-    }
-    return SamplerCall(DistributedSampler, arguments)
-
-
-@st.composite
-def _random(draw: st.DrawFn, modes: list[Shuffle]) -> SamplerCall:
-    replacement = draw(st.booleans())
-    fitting = [mode for mode in modes if mode is not Shuffle.FALSE]
-    if replacement:
-        fitting = [mode for mode in fitting if mode in {Shuffle.GLOBAL, Shuffle.ADAPTIVE}]
-    arguments = {name: draw(values) for name, values in _mode_arguments(fitting).items()}
-    return SamplerCall(RandomSampler, {"replacement": replacement, "num_samples": draw(counts), **arguments})
-
-
-@st.composite
-def _sequential(draw: st.DrawFn, size: int) -> SamplerCall:
-    start = draw(st.none() | st.integers(0, max(0, size - 1)))
-    return SamplerCall(SequentialSampler, {"start_index": start, "num_samples": draw(counts)})
-
-
-def _ids(size: int) -> st.SearchStrategy[list[int]]:
-    return st.lists(st.integers(0, size - 1), min_size=1, max_size=MOST_SAMPLES)
-
-
-@st.composite
-def _subset(draw: st.DrawFn, size: int) -> SamplerCall:
-    return SamplerCall(SubsetSampler, {"indices": draw(_ids(size)), "num_samples": draw(counts)})
-
-
-@st.composite
-def _subset_random(draw: st.DrawFn, size: int) -> SamplerCall:
-    arguments = {"indices": draw(_ids(size)), "num_samples": draw(counts), "seed": draw(seeds)}
-    return SamplerCall(SubsetRandomSampler, arguments)
-
-
-@st.composite
-def _weighted(draw: st.DrawFn, size: int) -> SamplerCall:
-    weight = st.sampled_from([0.0, 1e-9, 0.5, 1.0, 3.0, 1e9])
-    weights = draw(st.lists(weight, min_size=1, max_size=size).filter(any))
-    replacement = draw(st.booleans())
-    positive = sum(entry > 0 for entry in weights)
-    num_samples = draw(counts if replacement else st.integers(1, positive))
-    return SamplerCall(
-        WeightedRandomSampler,
-        {"weights": weights, "num_samples": num_samples, "replacement": replacement, "seed": draw(seeds)},
-    )
-
-
-@st.composite
-def _pk(draw: st.DrawFn, dataset_size: int) -> SamplerCall:
-    one = st.integers(0, 3) if draw(st.booleans()) else st.sampled_from(["cat", "dog", "owl"])
-    labels = draw(st.lists(one, min_size=dataset_size, max_size=dataset_size))
-    arguments = {
-        "num_val": draw(st.integers(1, 4)),
-        "shuffle": draw(st.booleans()),
-        "num_samples": draw(counts),
-        "seed": draw(seeds),
-        "labels": labels,
-    }
-    return SamplerCall(PKSampler, arguments)
-
-
-@st.composite
-def _iter(draw: st.DrawFn, size: int) -> SamplerCall:
-    ids = draw(_ids(size))
-    sampler = draw(st.sampled_from([ids, Turning(ids)]))
-    return SamplerCall(IterSampler, {"sampler": sampler, "num_samples": draw(counts)})
-
-
-@st.composite
-def _mixture(draw: st.DrawFn, sizes: Sequence[int]) -> SamplerCall:
-    # Only what holds samples has a share.
-    shares = st.tuples(*(st.integers(0, 4) if size else st.just(0) for size in sizes)).filter(any)
-    arguments = {
-        "weights": draw(st.none() | shares.map(list)),
-        "num_samples": draw(counts),
-        "shuffle": draw(st.booleans()),
-        "stop": draw(st.sampled_from(["first", "all"])),
-        "seed": draw(seeds),
-    }
-    return SamplerCall(MixtureSampler, arguments)
-
-
-@st.composite
-def _of_the_user(draw: st.DrawFn) -> SamplerCall:
-    return SamplerCall(draw(st.sampled_from([EvenOdd, Rotated, Backwards])), {"num_samples": draw(counts)})
-
-
-def _links(case: Case, smallest: int, *, is_leaf: bool, is_root: bool) -> st.SearchStrategy[SamplerCall]:
-    """The samplers that may stand above a chain whose shards yield at least `smallest` samples."""
-    modes = _modes(of_files=case.layout.has_files, is_leaf=is_leaf, is_root=is_root)
-    choices = [_distributed(modes), _random(modes)] * (3 if is_leaf else 1)
-    choices += [_distributed(modes), _sequential(smallest), _of_the_user()]
+def _links(case: Case, lengths: set[int], *, is_root: bool) -> st.SearchStrategy[SamplerCall]:
+    """The samplers that may stand above a chain whose shards have these lengths."""
+    is_leaf, smallest = not case.links, min(lengths)
+    is_dealt = case.dealer is not None
+    below = case.layout if is_leaf else Layout(smallest) if is_dealt else case.undealt().layout
+    knows_files = is_leaf or below.has_files
+    modes = legal_modes(of_files=below.has_files, is_leaf=knows_files, is_root=is_root)
+    # Each one anew: of a strategy that is there twice, Hypothesis knows only one.
+    times = 2 + is_leaf + 4 * (below.has_files and not is_leaf)
+    choices = [link(modes) for link in (distributed_link, random_link) for _ in range(times)]
+    choices += [
+        distributed_link(modes),
+        of_the_user_link(),
+        sequential_link(smallest),
+        sequential_link(smallest),
+    ]
+    choices += _of_parts(case, below, lengths)
     if smallest > 0:
-        choices += [_subset(smallest), _subset_random(smallest), _weighted(smallest), _iter(smallest)]
+        choices += [
+            subset_link(smallest),
+            subset_random_link(smallest),
+            weighted_link(smallest),
+            iter_link(smallest),
+        ]
     if len(case.layout) > 0:
-        choices += [_pk(len(case.layout))]
-        choices += [_mixture(case.layout.sizes.tolist())] if is_leaf and case.layout.has_files else []
+        choices += [pk_link(len(case.layout))]
+    if len(case.layout) > 0 and is_leaf and case.layout.has_files:
+        choices += [mixture_link(case.layout.sizes.tolist()) for _ in range(2)]
     return st.one_of(choices)
 
 
@@ -283,9 +182,8 @@ def chains(draw: st.DrawFn) -> Case:
     case = Case((), draw(datasets()), draw(epochs))
     depth = draw(st.integers(1, DEEPEST))
     for level in range(depth):
-        is_leaf, is_root = level == 0, level == depth - 1
-        smallest = len(case.layout) if is_leaf else min(case.lengths())
-        link = draw(_links(case, smallest, is_leaf=is_leaf, is_root=is_root))
+        lengths = {len(case.layout)} if level == 0 else {*case.lengths()}
+        link = draw(_links(case, lengths, is_root=level == depth - 1))
         num_shards = link.arguments["num_shards"] if link.is_distributed else case.num_shards
         case = replace(case, links=(*case.links, link), num_shards=num_shards)
     return _in_a_world(draw, case)

@@ -40,6 +40,7 @@ class Orders:
         title: of the panel.
         sampler: the recipe.
         layout: what it reads.
+        shows: how far below the root the sampler stands that the panel is about.
         ranks: of the job.
         batch_size: samples a rank and step.
     """
@@ -49,6 +50,12 @@ class Orders:
     layout: sk.Layout = SAMPLER_FILES
     ranks: int = 2
     batch_size: int = 4
+    shows: int = 0
+
+    @property
+    def about(self) -> sk.Sampler:
+        """The sampler that the panel is about."""
+        return self.sampler._links()[self.shows]
 
     @property
     def shown(self) -> Shown:
@@ -81,6 +88,12 @@ MODES = {
     ],
 }
 
+
+def _over(child: sk.Sampler, parent: sk.Sampler) -> sk.Sampler:
+    parent.add_child(child)
+    return parent
+
+
 SAMPLERS = {
     "sequential": Orders("SequentialSampler(start_index=60)", sk.SequentialSampler(start_index=60)),
     "random": Orders("RandomSampler(seed=7)", sk.RandomSampler(seed=7)),
@@ -104,6 +117,25 @@ SAMPLERS = {
         "MixtureSampler([4, 3, 2, 1], seed=7)",
         sk.MixtureSampler([4, 3, 2, 1], num_samples=480, seed=7),
         sk.Layout([120] * 4),
+    ),
+    "repeat": Orders(
+        "RepeatSampler(3, num_samples=480) over RandomSampler(seed=7)",
+        _over(sk.RandomSampler(seed=7), sk.RepeatSampler(3, num_samples=480)),
+    ),
+    "repeat_factor": Orders(
+        "RepeatFactorSampler([1] * 420 + [4] * 60), shuffled by a RandomSampler above",
+        _over(sk.RepeatFactorSampler([1] * 420 + [4] * 60, seed=7), sk.RandomSampler(seed=7)),
+        shows=1,
+    ),
+    "window": Orders(
+        'WindowSampler(12, stride=4) under RandomSampler(shuffle="files", lanes=2)',
+        _over(sk.WindowSampler(12, stride=4), sk.RandomSampler(shuffle="files", lanes=2, seed=7)),
+        shows=1,
+    ),
+    "fold": Orders(
+        "FoldSampler(4, 1, by_files=True), seed=7, under a RandomSampler",
+        _over(sk.FoldSampler(4, 1, by_files=True, seed=7), sk.RandomSampler(seed=7)),
+        shows=1,
     ),
     "distributed": Orders(
         'DistributedSampler(shuffle="files", seed=7)', sk.DistributedSampler(shuffle="files", seed=7), ranks=4

@@ -27,6 +27,6 @@ def test_a_picture_is_there_and_small_and_on_a_page(name):
 
 def test_there_is_one_for_each_mode_and_each_sampler():
     assert {*MODES} == {mode.value for mode in sk.Shuffle}
-    classes = {type(orders.sampler).__name__ for orders in SAMPLERS.values()}
+    classes = {type(orders.about).__name__ for orders in SAMPLERS.values()}
     public = {name for name in sk.__all__ if name.endswith("Sampler")}
     assert classes == public - {"Sampler", "TorchSampler", "TorchBatchSampler"}

@@ -20,6 +20,8 @@ from samplerkit.order.keys import ALGORITHM, Key
 from samplerkit.order.permutation import Permutation
 
 FILE = Path(__file__).parents[1] / "data" / "golden_vectors.json"
+LATER = FILE.with_name("golden_vectors_of_later_samplers.json")
+"""Orders of samplers that came after the release: frozen from then on, in a file of their own."""
 
 WHY = (
     "Frozen orders of the algorithm named here. This file must never change: saved states and resumed runs "
@@ -128,6 +130,37 @@ def orders() -> Iterator[Case]:
     yield from _pools()
 
 
+def later() -> Iterator[Case]:
+    """Samplers that repeat and part, alone and in chains."""
+    files = SIZES_OF_FILES
+    fold = {"num_folds": 3, "fold": 1, "seed": 7}
+    leaves = [
+        _link("RepeatSampler", repeats=3),
+        _link("RepeatSampler", repeats=2, num_samples=9),
+        _link("RepeatFactorSampler", factors=[1 + number % 7 * 0.37 for number in range(sum(files))], seed=7),
+        _link("WindowSampler", size=3),
+        _link("WindowSampler", size=4, stride=3, num_samples=6),
+        _link("FoldSampler", **fold),
+        _link("FoldSampler", **fold, held_out=True),
+        _link("FoldSampler", **fold, labels=[number % 4 for number in range(sum(files))], held_out=True),
+        _link("FoldSampler", **fold, groups=[number * number % 11 for number in range(sum(files))]),
+        _link("FoldSampler", **fold, by_files=True, held_out=True),
+    ]
+    for leaf in leaves:
+        for epoch in (0, 1):
+            yield {"layout": files, "epoch": epoch, "chain": [leaf]}
+    parted = [_link("FoldSampler", **fold, by_files=True), _link("WindowSampler", size=2)]
+    for chain in (
+        [*parted, _link("RandomSampler", shuffle="partial", partial_size=5, lanes=2, seed=7)],
+        [*parted, _link("RandomSampler", seed=7), _link("RepeatSampler", repeats=2)],
+        [leaves[2], _link("RandomSampler", seed=7)],
+        [leaves[5], _link("FoldSampler", **fold)],
+    ):
+        yield {"layout": files, "epoch": 2, "chain": chain}
+    root = _link("FoldSampler", num_folds=10, fold=3, seed=7)
+    yield {"layout": 2**40, "epoch": 0, "chain": [root], "positions": _positions(2**39)}
+
+
 def permuted(case: Case) -> list[int]:
     """Evaluates a case of `permutations`."""
     values = Permutation(case["size"], Key(**case["key"])).forward(np.array(case["positions"]))
@@ -155,6 +188,18 @@ def recorded() -> dict[str, Any]:
     """Reads the frozen file."""
     frozen: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return frozen
+
+
+def recorded_orders() -> list[Case]:
+    """Reads the orders of all frozen files."""
+    of_later: list[Case] = json.loads(LATER.read_text(encoding="utf-8"))["orders"]
+    return [*recorded()["orders"], *of_later]
+
+
+def evaluated_later() -> dict[str, Any]:
+    """Evaluates the cases of later samplers as the code stands."""
+    orders = [{**case, "ids": ordered(case)} for case in later()]
+    return {"why": WHY, "algorithm": ALGORITHM, "orders": orders}
 
 
 def evaluated() -> dict[str, Any]:

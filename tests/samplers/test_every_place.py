@@ -17,7 +17,7 @@ import pytest
 import samplerkit as sk
 from samplerkit import names, samplers
 from samplerkit.config.registry import SAMPLERS
-from samplerkit.testing import strategies
+from samplerkit.testing import links
 from tests import test_public_surface
 from tests.benchmarks import pictures_of_orders
 from tests.testing import test_contract
@@ -40,9 +40,7 @@ def written() -> set[str]:
 
 def drawn() -> set[str]:
     """The samplers of which the strategies make links."""
-    calls = [
-        node for node in ast.walk(ast.parse(inspect.getsource(strategies))) if isinstance(node, ast.Call)
-    ]
+    calls = [node for node in ast.walk(ast.parse(inspect.getsource(links))) if isinstance(node, ast.Call)]
     return {ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == "SamplerCall"}
 
 
@@ -55,12 +53,12 @@ PLACES = {
     "samplerkit/__init__.py": {*sk.__all__},
     "tests/test_public_surface.py": test_public_surface.PUBLIC,
     "samplerkit/config/registry.py": {SAMPLERS[kind].make.__name__ for kind in SAMPLERS},
-    "samplerkit/testing/strategies.py": drawn(),
+    "samplerkit/testing/links.py": drawn(),
     "tests/order/golden_vectors.py, alone in a chain": {*test_contract.RECORDED},
     "docs/samplers.md, a row": matches("samplers.md", r"^\| `(\w+)`"),
     "docs/samplers.md, a section": matches("samplers.md", r"^### (\w+)$"),
     "tests/benchmarks/pictures_of_orders.py": {
-        type(orders.sampler).__name__ for orders in pictures_of_orders.SAMPLERS.values()
+        type(orders.about).__name__ for orders in pictures_of_orders.SAMPLERS.values()
     },
 }
 
@@ -76,7 +74,7 @@ def test_a_sampler_stands_in_every_place(sampler):
 
 
 def test_the_samplers_are_found_in_their_room():
-    assert len(written()) == 9
+    assert len(written()) == 13
 
 
 @pytest.mark.parametrize("place", PLACES)

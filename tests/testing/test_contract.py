@@ -36,7 +36,7 @@ class TestOurs(SamplerContract):
 
 RECORDED = {
     case["chain"][0]["sampler"]: case
-    for case in sorted(golden_vectors.recorded()["orders"], key=lambda case: -len(case["ids"]))
+    for case in sorted(golden_vectors.recorded_orders(), key=lambda case: -len(case["ids"]))
     if len(case["chain"]) == 1
 }
 """Of each sampler the shortest order among the golden vectors, so that none is left out here."""
@@ -78,6 +78,44 @@ class TestMixtureByWeights(SamplerContract):
 
     def make(self):
         return sk.MixtureSampler([3, 0, 1, 1], stop="all", seed=3)
+
+
+ZOO = {
+    "a repeat, cut": (sk.Layout([7, 0, 9, 4]), lambda: sk.RepeatSampler(3, 31)),
+    "shuffled factors": (
+        6,
+        lambda: over(sk.RepeatFactorSampler([1, 0, 2.4, 0.3, 1.1, 3]), sk.RandomSampler()),
+    ),
+    "windows": (sk.Layout([7, 0, 9, 4]), lambda: sk.WindowSampler(3, 2)),
+    "windows by files": (
+        sk.Layout([7, 0, 9, 4]),
+        lambda: over(sk.WindowSampler(3), sk.RandomSampler(shuffle="partial", partial_size=4)),
+    ),
+    "files": (
+        sk.Layout([7, 0, 9, 4]),
+        lambda: over(sk.FoldSampler(3, 1, by_files=True), sk.WindowSampler(2)),
+    ),
+    "the rest": (23, lambda: sk.FoldSampler(4, 1)),
+    "a fold": (23, lambda: sk.FoldSampler(4, 1, held_out=True)),
+    "by labels": (6, lambda: sk.FoldSampler(2, 1, labels=[0, 1, 0, 1, 1, 0])),
+    "by groups": (6, lambda: sk.FoldSampler(2, 0, groups=[0, 1, 0, 2, 3, 3])),
+}
+"""Samplers that repeat and part, which need a dataset of their own."""
+
+
+def over(child, parent):
+    parent.add_child(child)
+    return parent
+
+
+@pytest.mark.parametrize("name", ZOO)
+class TestRepeatsAndParts(SamplerContract):
+    """What repeats samples, and what parts them."""
+
+    @pytest.fixture(autouse=True)
+    def _of_this_name(self, name):
+        dataset, self.make = ZOO[name]
+        self.datasets = (dataset,)
 
 
 class ByProcessState(sk.Sampler):

@@ -1,0 +1,159 @@
+"""Samples that come several times an epoch: repeated augmentation, and repeats by factors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Final, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, DatasetError
+from samplerkit.order import arguments
+from samplerkit.order.arguments import LARGEST
+from samplerkit.order.deal import limited
+from samplerkit.order.layout import Layout
+from samplerkit.order.once import once
+from samplerkit.order.order import Order
+from samplerkit.order.repeats import MOST_DRAWS, UNIT_BITS, Repeated, RepeatedByFactors, sums_of_factors
+from samplerkit.order.typing import Ids
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.context import Context
+
+MOST_REPEATS = 1 << 20
+
+
+@final
+class RepeatSampler(Sampler):
+    """Reads each sample several times in a row: repeated augmentation.
+
+    Over a `RandomSampler` the copies of a sample stand next to one another, so that they are dealt to
+    different ranks, where there are as many. Each copy is a draw of its own (`draw_rng`), in another pass.
+
+    Args:
+        repeats: how often each sample comes, at most 2^20.
+        num_samples: how many samples, copies counted; None and 0 mean all. As many as the dataset has make
+            epochs of the usual length, of which each sees a part of the samples.
+
+    Raises:
+        ArgumentTypeError: an argument is no integer.
+        ArgumentRangeError: `repeats` is not in [1, 2^20]; or, when the order is asked for, it is longer
+            than 2^62.
+        ArgumentValueError: `num_samples` is negative.
+
+    Source: Hoffer et al., "Augment your batch" (2019); Berman et al., "MultiGrain" (2019).
+
+    Example:
+        >>> sampler = RepeatSampler(3)
+        >>> list(sampler.order(2))
+        [0, 0, 0, 1, 1, 1]
+    """
+
+    is_fixed: ClassVar[bool] = True
+
+    def __init__(self, repeats: int, num_samples: int | None = None) -> None:
+        super().__init__(num_samples)
+        self.repeats: Final = arguments.positive("repeats", repeats, MOST_REPEATS)
+
+    def draw(self, layout: Layout, context: Context) -> Order:
+        """Orders the samples of a layout."""
+        total = len(layout) * self.repeats
+        length = min(self.num_samples or total, total)
+        if length > LARGEST:
+            raise ArgumentRangeError("repeats", "makes an order of more than 2^62 samples", self.repeats)
+        return Repeated(self.repeats, length)
+
+
+@final
+class RepeatFactorSampler(Sampler):
+    """Reads sample i `factors[i]` times on average: as often as the whole number below it or above it.
+
+    Which of the two it is changes from epoch to epoch; the length of an epoch does not. It is the sum of the
+    factors, rounded to a whole number, to which they are scaled. Samples stand as in the dataset, copies
+    next to one another: a `RandomSampler` with this as its child mixes them.
+
+    Args:
+        factors: of each sample: a list, tuple or array of numbers, none negative. Above a child,
+            `factors[i]` is of the i-th sample that the child yields.
+        num_samples: how many samples, from the first; None and 0 mean all.
+        seed: of the choice between the two whole numbers, in [0, 2^64).
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentRangeError: `factors` is empty, all zero, holds a negative, NaN or infinite one, or adds up
+            to more than 2^30.
+        ArgumentValueError: `num_samples` or `seed` is negative.
+        DatasetError: when the order is asked for: there is not one factor for each sample.
+
+    Source: Gupta, Dollar and Girshick, "LVIS: a dataset for large vocabulary instance segmentation" (2019).
+
+    Example:
+        >>> sampler = RepeatFactorSampler([1, 2.5, 0.5], seed=7)
+        >>> [sampler.order(3, epoch)[:].tolist() for epoch in range(2)]
+        [[0, 1, 1, 2], [0, 1, 1, 1]]
+    """
+
+    def __init__(
+        self,
+        factors: Sequence[float] | np.ndarray[Any, Any],
+        num_samples: int | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(num_samples)
+        self.factors: Final = arguments.weights(factors, "factors")
+        self.seed: Final = arguments.seed(seed)
+        total = float(self.factors.sum())
+        if total > MOST_DRAWS:
+            raise ArgumentRangeError("factors", f"must add up to at most {MOST_DRAWS}", total)
+
+    @staticmethod
+    def factors_of(categories: Iterable[Iterable[Any]], threshold: float = 0.001) -> np.ndarray[Any, Any]:
+        """Gives the factors of samples from the categories that stand in each.
+
+        A category in a share f of the samples has the factor max(1, sqrt(threshold / f)), and a sample the
+        largest factor of its categories; 1 if there are none.
+
+        Args:
+            categories: of each sample: numbers or names, repeats allowed.
+            threshold: categories in a smaller share of the samples are repeated.
+
+        Returns:
+            float64 array, one factor a sample.
+
+        Raises:
+            ArgumentTypeError: a sample has no list of categories.
+            ArgumentRangeError: `threshold` is not in (0, 1].
+
+        Example:
+            >>> RepeatFactorSampler.factors_of([["cat"], ["cat"], ["cat", "owl"], []], threshold=1)
+            array([1.15470054, 1.15470054, 2.        , 1.        ])
+        """
+        share = arguments.number("threshold", threshold)
+        if not 0 < share <= 1:
+            raise ArgumentRangeError("threshold", "must be in (0, 1]", threshold)
+        if isinstance(categories, str | bytes) or not isinstance(categories, Iterable):
+            raise ArgumentTypeError("categories", "must be a list of lists", categories)
+        held = list(categories)
+        for number, names in enumerate(held):
+            if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+                raise ArgumentTypeError(f"categories[{number}]", "must be a list", names)
+        sets = [{*names} for names in held]
+        counts: dict[Any, int] = {}
+        for names in sets:
+            for name in names:
+                counts[name] = counts.get(name, 0) + 1
+        rarest = [min((counts[name] for name in names), default=len(sets)) for names in sets]
+        return np.maximum(1.0, np.sqrt(share * len(sets) / np.array(rarest, dtype=np.float64)))
+
+    def draw(self, layout: Layout, context: Context) -> Order:
+        """Orders the samples of a layout."""
+        if self.factors.size != len(layout):
+            raise DatasetError(
+                "factors", f"must be one for each of the {len(layout)} samples", self.factors.size
+            )
+        phase = int(context.key(self.seed, "repeat factors").words(1)[0]) >> 64 - UNIT_BITS
+        return limited(RepeatedByFactors(self._sums, phase), self.num_samples or None)
+
+    @once
+    def _sums(self) -> Ids:
+        return sums_of_factors(self.factors)

@@ -1,0 +1,337 @@
+"""Samplers that repeat samples and samplers that part them keep their exact laws."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from functools import partial
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.order.repeats import UNIT_BITS, RepeatedByFactors, sums_of_factors
+
+RANDOM = np.random.default_rng(7)
+
+
+def over(child, parent):
+    parent.add_child(child)
+    return parent
+
+
+# RepeatSampler
+
+
+def test_a_repeat_is_its_child_at_a_kth_of_the_position(record_property):
+    cases = 0
+    for n in range(1, 12):
+        for repeats in range(1, 5):
+            for num_samples in (None, 1, n, 2 * n + 1):
+                child = sk.RandomSampler(seed=n)
+                order = over(child, sk.RepeatSampler(repeats, num_samples)).order(n, epoch=2)
+                ids = child.order(n, epoch=2)[:].repeat(repeats)[:num_samples]
+                assert order[:].tolist() == ids.tolist()
+                assert [order.positions_of(id).tolist() for id in range(n)] == [
+                    np.flatnonzero(ids == id).tolist() for id in range(n)
+                ]
+                cases += 1
+    record_property("cases", cases)
+
+
+@pytest.mark.parametrize(("repeats", "ranks"), [(3, 3), (3, 4), (2, 8), (4, 4)])
+def test_with_as_many_ranks_no_rank_reads_two_copies_in_a_step(repeats, ranks):
+    sampler = over(sk.RandomSampler(seed=1), sk.RepeatSampler(repeats))
+    for rank in range(ranks):
+        loader = sk.Loader(sk.Layout(100), sampler, batch_size=5, world=sk.World(ranks, rank))
+        for step in range(loader.steps_left):
+            ids = loader.ids(step)[~loader.pads(step)]
+            assert np.unique(ids).size == ids.size
+
+
+def test_a_repeat_of_a_huge_dataset_costs_nothing_and_one_beyond_the_limit_is_refused():
+    order = sk.RepeatSampler(4).order(2**60)
+    assert len(order) == 2**62
+    assert order[2**62 - 5 :].tolist() == [2**60 - 2, *[2**60 - 1] * 4]
+    assert order.positions_of(2**60 - 1).tolist() == [*range(2**62 - 4, 2**62)]
+    with pytest.raises(sk.ArgumentRangeError, match="repeats"):
+        sk.RepeatSampler(5).order(2**60)
+    assert len(sk.RepeatSampler(5, num_samples=7).order(2**60)) == 7
+
+
+# RepeatFactorSampler
+
+
+def test_factors_are_kept_exactly_at_every_phase(record_property):
+    """Each id comes floor(r) or ceil(r) times, r times on average, and each epoch is as long as any other."""
+    cases = 0
+    for size in (1, 2, 7, 60):
+        for scale in (0.2, 1.0, 5.0):
+            factors = RANDOM.random(size) * scale + (RANDOM.random(size) < 0.5)
+            total = max(1, round(factors.sum()))
+            scaled = factors * total / factors.sum()
+            seen = np.zeros(size)
+            for epoch in range(200):
+                order = sk.RepeatFactorSampler(factors, seed=3).order(size, epoch)
+                ids = order[:]
+                counts = np.bincount(ids, minlength=size)
+                assert len(order) == ids.size == total
+                assert (np.diff(ids) >= 0).all()
+                assert (np.abs(counts - scaled) < 1 + 1e-6).all()
+                assert (counts >= np.floor(scaled - 1e-6)).all()
+                which, positions = order.positions_of(np.arange(size))
+                assert which.tolist() == ids.tolist()
+                assert positions.tolist() == [*range(total)]
+                seen += counts
+                cases += 1
+            # A phase is uniform: the mean of 200 epochs is off by at most half a draw over the root of 200.
+            assert (np.abs(seen / 200 - scaled) < 5 * 0.5 / np.sqrt(200)).all()
+    record_property("cases", cases)
+
+
+def test_over_all_phases_the_mean_is_exact():
+    """At every 256th part of a phase in turn, an id of factor m / 256 comes m times in 256 epochs."""
+    parts = np.array([256, 384, 640, 0, 17, 239])
+    sums = sums_of_factors(parts / 256)
+    counts = sum(
+        np.bincount(RepeatedByFactors(sums, phase << UNIT_BITS - 8)[:], minlength=6) for phase in range(256)
+    )
+    assert counts.tolist() == parts.tolist()
+
+
+@pytest.mark.parametrize("factors", [[1e-9], [0.2, 0.1], [2**30 - 0.5], [1e-12, 1, 1e-12], [0, 0, 0.5, 0]])
+def test_the_sum_of_any_factors_is_a_whole_number_and_none_becomes_negative(factors):
+    sums = sums_of_factors(np.array(factors, dtype=float))
+    assert int(sums[-1]) % (1 << UNIT_BITS) == 0
+    assert int(sums[-1]) >> UNIT_BITS == max(1, round(sum(factors) + 1e-9))
+    assert (np.diff(sums) >= 0).all()
+    assert (np.diff(sums)[np.array(factors) == 0] == 0).all()
+
+
+def test_factors_of_categories_are_those_of_the_paper():
+    categories = [[number % 100 == 0 and "rare", "common", "common"] for number in range(1000)]
+    categories = [[name for name in names if name] for names in categories]
+    found = sk.RepeatFactorSampler.factors_of([*categories[:-1], []], threshold=0.04)
+    expected = [np.sqrt(0.04 / 0.01) if number % 100 == 0 else 1.0 for number in range(1000)]
+    assert np.allclose(found, expected)
+    order = over(sk.RepeatFactorSampler(found, seed=1), sk.RandomSampler(seed=1)).order(1000)
+    assert len(order) == 1010
+    assert Counter(order[:].tolist())[100] == 2
+
+
+# WindowSampler
+
+
+def windows_by_counting(sizes, size, stride):
+    starts = np.cumsum([0, *sizes])
+    return [
+        (file, int(starts[file]) + first)
+        for file, length in enumerate(sizes)
+        for first in range(0, length - size + 1, stride)
+    ]
+
+
+def test_windows_are_those_of_counting_and_none_leaves_its_episode(record_property):
+    cases = 0
+    while cases < 400:
+        sizes = RANDOM.integers(0, 12, RANDOM.integers(1, 7)).tolist()
+        size, stride = int(RANDOM.integers(1, 6)), int(RANDOM.integers(1, 7))
+        if max(sizes) < size:
+            continue
+        layout = sk.Layout(sizes)
+        order = sk.WindowSampler(size, stride).order(layout)
+        expected = windows_by_counting(sizes, size, stride)
+        assert order[:].tolist() == [first for _, first in expected]
+        assert order.layout.sizes.tolist() == [
+            sum(file == number for file, _ in expected) for number in range(len(sizes))
+        ]
+        ends = order[:] + size - 1
+        assert (layout.file_of(order[:]) == layout.file_of(ends)).all()
+        which, positions = order.positions_of(np.arange(-1, sum(sizes) + 1))
+        assert (np.array([*range(-1, sum(sizes) + 1)])[which] == order[positions]).all()
+        assert which.size == len(order)
+        cases += 1
+    record_property("cases", cases)
+
+
+@pytest.mark.parametrize("mode", ["files", "infile", "partial", "adaptive", "global"])
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_parent_of_any_mode_shuffles_windows_as_it_would_a_dataset_of_windows(mode, lanes):
+    layout = sk.Layout([9, 2, 14, 5, 8])
+    mode = {"shuffle": mode, "lanes": lanes, "partial_size": 6, "adaptive_threshold": 5, "seed": 3}
+    windows = sk.WindowSampler(3, 2)
+    order = over(windows, sk.RandomSampler(**mode)).order(layout, epoch=1)
+    listed = windows.order(layout)
+    # Depth is part of a key: below stands what reads as many files of windows, whatever it is.
+    plain = over(sk.WindowSampler(1), sk.RandomSampler(**mode)).order(listed.layout, epoch=1)
+    assert order[:].tolist() == listed[plain[:]].tolist()
+    assert sorted(order) == sorted(listed)
+
+
+def test_files_stay_together_under_files_and_each_rank_has_its_own_under_lanes():
+    layout = sk.Layout([20] * 16)
+    sampler = over(sk.WindowSampler(4), sk.RandomSampler(shuffle="files", seed=1))
+    for rank in range(4):
+        ids = sampler.order(layout, world=sk.World(4, rank))[:]
+        assert np.unique(layout.file_of(ids)).size <= 16 / 4 + 1
+
+
+def test_windows_of_two_million_episodes_are_ready_at_once():
+    layout = sk.Layout(np.full(2_000_000, 167))
+    begun = time.process_time()
+    order = sk.WindowSampler(8).order(layout)
+    assert len(order) == 320_000_000
+    assert order[-1] == 2_000_000 * 167 - 8
+    # 16 ms were measured; a loop in Python would take seconds.
+    assert time.process_time() - begun < 1
+
+
+# FoldSampler
+
+
+def ways(n):
+    """Every way to part n samples, and in which groups."""
+    sizes = RANDOM.multinomial(n, np.ones(5) / 5)
+    return {
+        "alone": (n, {}, np.arange(n)),
+        "labels": (n, {"labels": RANDOM.integers(0, 3, n)}, np.arange(n)),
+        "groups": (n, {"groups": (groups := RANDOM.permutation(np.arange(n) % 7))}, groups),
+        "by_files": (sk.Layout(sizes), {"by_files": True}, np.repeat(np.arange(5), sizes)),
+    }
+
+
+def test_folds_part_every_dataset_and_keep_their_balance(record_property):
+    cases = 0
+    for n in (7, 8, 23, 60):
+        for count in (2, 3, 5):
+            for seed in range(3):
+                for way, (dataset, arguments, groups) in ways(n).items():
+                    held = fold_by_fold(dataset, count, seed, arguments)
+                    assert sorted(np.concatenate(held)) == [*range(n)]
+                    sizes = [part.size for part in held]
+                    largest = np.bincount(groups).max()
+                    assert max(sizes) - min(sizes) <= largest
+                    for group in np.unique(groups):
+                        assert sum(bool((groups[part] == group).any()) for part in held) == 1
+                    if way == "labels":
+                        labels = np.asarray(arguments["labels"])
+                        for label in range(3):
+                            each = [int((labels[part] == label).sum()) for part in held]
+                            assert max(each) - min(each) <= 1
+                    cases += 1
+    record_property("cases", cases)
+
+
+def fold_by_fold(dataset, count, seed, arguments):
+    """The held-out samples of each fold, which are all that its training does not read, in every epoch."""
+    n = len(sk.Layout.of(dataset))
+    held = []
+    for fold in range(count):
+        evaluation = sk.FoldSampler(count, fold, held_out=True, seed=seed, **arguments)
+        training = sk.FoldSampler(count, fold, seed=seed, **arguments)
+        parts = [evaluation.order(dataset, epoch)[:] for epoch in (0, 3)]
+        rest = training.order(dataset, 5)
+        assert parts[0].tolist() == parts[1].tolist() == sorted(parts[0])
+        assert rest[:].tolist() == sorted({*range(n)} - {*parts[0].tolist()})
+        which, positions = rest.positions_of(np.arange(-1, n + 1))
+        assert (np.arange(-1, n + 1)[which] == rest[positions]).all()
+        assert which.size == len(rest)
+        held.append(parts[0])
+    return held
+
+
+def test_every_sample_is_held_out_by_every_fold_alike_over_seeds():
+    counts = np.zeros((3, 10))
+    for seed in range(600):
+        for fold in range(3):
+            counts[fold, sk.FoldSampler(3, fold, held_out=True, seed=seed).order(10)[:]] += 1
+    assert (np.abs(counts - 200) < 5 * np.sqrt(600 * 2 / 9)).all()
+
+
+def test_a_sample_stays_in_its_fold_when_the_dataset_grows():
+    before = sk.FoldSampler(7, 2, held_out=True, seed=1).order(1000)[:]
+    after = sk.FoldSampler(7, 2, held_out=True, seed=1).order(1337)[:]
+    assert after[after < 1000].tolist() == before.tolist()
+
+
+def test_folds_of_a_huge_dataset_are_arithmetic():
+    n = 2**61 + 5
+    evaluation, training = (sk.FoldSampler(10, 3, held_out=held, seed=1).order(n) for held in (True, False))
+    assert len(evaluation) + len(training) == n
+    ids = evaluation[-3:]
+    assert training.positions_of(ids)[0].size == 0
+    neighbours = np.append(ids - 1, ids[:-1] + 1)
+    assert training[training.positions_of(neighbours)[1]].tolist() == neighbours.tolist()
+
+
+def test_folds_nest_so_that_a_test_set_and_a_validation_set_come_from_one_dataset():
+    def parts(held_out):
+        return over(sk.FoldSampler(5, 0, seed=1), sk.FoldSampler(4, 0, held_out=held_out, seed=1))
+
+    test = sk.FoldSampler(5, 0, held_out=True, seed=1).order(100)[:]
+    validation, training = parts(True).order(100)[:], parts(False).order(100)[:]
+    assert [test.size, validation.size, training.size] == [20, 20, 60]
+    assert sorted([*test, *validation, *training]) == [*range(100)]
+
+
+def test_labels_and_groups_above_a_child_are_those_of_the_samples_that_it_yields():
+    kept = [*range(0, 60, 2)]
+    groups = np.arange(60) // 6
+    held = over(sk.SubsetSampler(kept), sk.FoldSampler(3, 1, held_out=True, groups=groups)).order(60)[:]
+    rest = over(sk.SubsetSampler(kept), sk.FoldSampler(3, 1, groups=groups)).order(60)[:]
+    assert sorted([*held, *rest]) == kept
+    assert not {*groups[held]} & {*groups[rest]}
+
+
+def test_windows_of_folds_by_files_share_no_frame():
+    layout = sk.Layout([9, 2, 14, 5, 8])
+    windows = partial(sk.WindowSampler, 3)
+    frames = []
+    for held_out in (False, True):
+        fold = sk.FoldSampler(2, 0, held_out=held_out, by_files=True, seed=1)
+        order = over(fold, windows()).order(layout)
+        above = sk.FoldSampler(2, 0, held_out=held_out, by_files=True, seed=1)
+        both = order, over(windows(), above).order(layout)
+        frames.append([{id + k for id in one for k in range(3)} for one in both])
+    for training, evaluation in zip(*frames, strict=True):
+        assert min(len(training), len(evaluation)) > 0
+        assert not training & evaluation
+
+
+@pytest.mark.parametrize(
+    "child",
+    [
+        sk.RandomSampler(),
+        sk.WeightedRandomSampler([1, 2, 3]),
+        sk.IterSampler([0, 1, 2]),
+        over(sk.RandomSampler(), sk.SubsetSampler([0, 1])),
+        sk.RepeatSampler(2),
+        sk.SubsetSampler([0, 1, 1]),
+    ],
+)
+def test_folds_over_what_moves_or_repeats_are_refused(child):
+    with pytest.raises(sk.CompositionError, match=r"FoldSampler: (would part|has a child)"):
+        over(child, sk.FoldSampler(2, 0)).order(3)
+
+
+def test_windows_over_samples_that_do_not_follow_one_another_are_refused():
+    with pytest.raises(sk.CompositionError, match="yields no whole files"):
+        over(sk.SubsetSampler([0, 2, 4]), sk.WindowSampler(2)).order(5)
+
+
+def test_a_mode_that_needs_files_is_refused_above_what_yields_none():
+    with pytest.raises(sk.CompositionError, match="GLOBAL or FALSE"):
+        over(sk.FoldSampler(2, 0), sk.RandomSampler(shuffle="files"))
+    parted = over(sk.FoldSampler(2, 0, by_files=True), sk.RandomSampler(shuffle="files"))
+    assert len(parted.order(sk.Layout([3, 3]))) == 3
+
+
+@pytest.mark.parametrize("make", [lambda: sk.TokenBatches(40, lengths=np.arange(60) % 9 + 1), lambda: None])
+def test_batches_and_loaders_read_the_training_part_alone(make):
+    recipe = make()
+    sampler = over(sk.FoldSampler(4, 1, seed=1), sk.RandomSampler(seed=1))
+    options = {"batches": recipe} if recipe else {"batch_size": 8}
+    loader = sk.Loader(np.arange(60), sampler, world=sk.World(1, 0), **options)
+    ids = np.concatenate([batch.numpy() for batch in loader])
+    held = sk.FoldSampler(4, 1, held_out=True, seed=1).order(60)[:]
+    assert sorted([*ids, *held]) == [*range(60)]
