@@ -25,6 +25,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from samplerkit.order.affine_maps import MAPS, map_tables
 from samplerkit.order.files import distinct
 from samplerkit.order.keys import Key, keyed_hash
 from samplerkit.order.typing import Ids
@@ -35,7 +36,7 @@ DIGITS: Final = 15
 WHOLE: Final = 1 << 4 * DIGITS
 """One more than the largest die."""
 
-_MAPS = 240
+_FEW_LANES = 64
 
 
 def thresholds(weights: Sequence[float | Fraction]) -> Ids:
@@ -91,7 +92,7 @@ class Dice:
         Returns:
             int64 array of shape (256 * m,), each in [0, 256): every block has each once.
         """
-        maps = _tables()[0]
+        maps = map_tables()[0]
         hashes = _Hashes(self._words, lanes)
         digit = np.arange(16)
         counters = (numbers << 4)[:, None] + digit
@@ -144,7 +145,7 @@ class Dice:
         lanes, rows, alpha = (np.broadcast_to(part, shape).reshape(-1) for part in (lanes, rows, alpha))
         if not rows.size:
             return np.zeros(shape, dtype=np.int64)
-        maps, inverses, smaller = _tables()
+        maps, inverses, smaller = map_tables()
         hashes = _Hashes(self._words, lanes)
         levels = min(DIGITS, -(-int(rows.max()).bit_length() // 4))
         is_below = _below_above(hashes, rows, alpha, levels)
@@ -179,7 +180,7 @@ class Dice:
         lanes, turns, low, high = (np.broadcast_to(part, shape).reshape(-1) for part in given)
         if not turns.size:
             return np.zeros(shape, dtype=np.int64)
-        maps, inverses, smaller = _tables()
+        maps, inverses, smaller = map_tables()
         hashes = _Hashes(self._words, lanes)
         rows, left = np.divmod(turns, high - low)
         is_beyond = rows > 3
@@ -220,6 +221,7 @@ class _Hashes:
     def __init__(self, words: Any, lanes: Ids, which: Ids | None = None) -> None:
         self._words = words
         self._lanes, self._which = distinct(lanes) if which is None else (lanes, which)
+        self._few: Any = None
 
     def of(self, chosen: Ids) -> _Hashes:
         return _Hashes(self._words, self._lanes, self._which[chosen])
@@ -231,21 +233,35 @@ class _Hashes:
             level: the digit.
             counters: k div 16^(level + 1), then the digits before; the first axis goes along the lanes.
         """
-        numbers = (self._lanes * 16 + level) * 4 + np.arange(3)[:, None]
-        words = keyed_hash(self._words, numbers)
+        words = self._of_lanes(level)
         if self._lanes.size > 1:
             words = words[:, self._which]
         hashed = keyed_hash(words.reshape(3, -1, *(1,) * (counters.ndim - 1)), counters)
         hashed >>= np.uint64(32)
-        hashed *= np.uint64(_MAPS)
+        hashed *= np.uint64(MAPS)
         hashed >>= np.uint64(32)
         hashed <<= np.uint64(4)
         return hashed.view(np.int64)
 
+    def _of_lanes(self, level: int) -> Any:
+        """The words of each lane for a digit, shape (3, lanes)."""
+        if self._lanes.size > _FEW_LANES:
+            return keyed_hash(self._words, (self._lanes * 16 + level) * 4 + np.arange(3)[:, None])
+        if self._few is None:
+            self._few = _few_words(self._words.tobytes(), self._lanes.tobytes())
+        return self._few[level]
+
     def thrown(self, level: int, rows: Ids, prefix: Ids) -> Ids:
         """Gives the digits of dice up to a level, from those before."""
         pi = self.maps(level, (rows >> 4 * level + 4 << 4 * level) + prefix)
-        return prefix * 16 + _tables()[0][pi + (rows >> 4 * level & 15)]
+        return prefix * 16 + map_tables()[0][pi + (rows >> 4 * level & 15)]
+
+
+@lru_cache(maxsize=64)
+def _few_words(words: bytes, lanes: bytes) -> Any:
+    """The words of a few lanes for all digits, shape (15, 3, lanes): the same lanes are read again."""
+    digits = np.frombuffer(lanes, dtype=np.int64) * 16 + np.arange(DIGITS)[:, None, None]
+    return keyed_hash(np.frombuffer(words, dtype=np.uint64), digits * 4 + np.arange(3)[:, None])
 
 
 def _below_above(hashes: _Hashes, rows: Ids, alpha: Ids, level: int) -> Any:
@@ -269,25 +285,3 @@ def _sources_of_cells(thresholds: Ids) -> Ids:
     dice = np.arange(256) << 52
     source = np.searchsorted(thresholds, dice, side="right") - 1
     return np.where(thresholds[source + 1] - dice < 1 << 52, -1, source)
-
-
-@lru_cache(maxsize=1)
-def _tables() -> tuple[Ids, Ids, Ids]:
-    """The 240 maps a x + b over GF(16), by a from 1, then b, and how many smaller digits go below a value.
-
-    Returns:
-        pi(x) at 16 * map + x; its inverse at 16 * map + y; #{x' < x: pi(x') < y} at 16 * (16 * map + y) + x.
-    """
-    product = np.zeros((16, 16), dtype=np.int64)
-    digit = np.arange(16)
-    for bit in range(4):
-        shifted = digit.copy()
-        for _ in range(bit):
-            shifted = shifted << 1 ^ np.where(shifted & 8, 0b10011, 0)
-        product ^= (digit >> bit & 1)[:, None] * shifted
-    number = np.arange(_MAPS)
-    maps = product[number % 15 + 1] ^ (number // 15)[:, None]
-    inverses = np.argsort(maps, axis=1)
-    is_smaller = maps[:, None, :] < digit[:, None]
-    smaller: Ids = np.cumsum(is_smaller, axis=2) - is_smaller
-    return maps.reshape(-1), inverses.reshape(-1), smaller.reshape(-1)

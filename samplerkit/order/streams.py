@@ -156,6 +156,11 @@ class Passes(Stream):
         return order
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
+        first = int(positions.min()) // self.length if positions.size else 0
+        if positions.size and int(positions.max()) // self.length == first:
+            everything = np.arange(positions.size)
+            yield Piece(everything, self.order(first), positions - first * self.length, 0, first)
+            return
         numbers, places = np.divmod(positions, self.length)
         for number, at in groups(numbers):
             yield Piece(at, self.order(number), places[at], 0, number)
@@ -256,34 +261,3 @@ class Mix(Stream):
             row = self.turns.row(source, lane[inside], turn[inside])
             found.append((which[at[local[inside]]], row * self.lanes + lane[inside]))
         return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
-
-
-@final
-class Part(Order):
-    """The positions [begin, begin + length) of a stream: an epoch of it."""
-
-    def __init__(self, stream: Stream, begin: int, length: int) -> None:
-        self.stream: Final = stream
-        self.begin: Final = begin
-        self._length = length
-
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return self.stream, self.begin, self._length
-
-    def __len__(self) -> int:
-        return self._length
-
-    def ids_at(self, positions: Ids) -> Ids:
-        return self.stream.ids_at(positions + self.begin)
-
-    @once
-    def num_passes(self) -> int:
-        return self.stream.num_passes(self.begin + self._length)
-
-    def passes_at(self, positions: Ids) -> Ids:
-        return self.stream.passes_at(positions + self.begin)
-
-    def locate(self, ids: Ids) -> Located:
-        which, positions = self.stream.locate(ids, self.begin, self.begin + self._length)
-        return which, positions - self.begin

@@ -17,13 +17,13 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.once_each import OnceEach
 from samplerkit.order.order import Order
-from samplerkit.order.streams import Mix, Part, Passes, Stream
+from samplerkit.order.part import Part
+from samplerkit.order.sequences import Permuted, Range
+from samplerkit.order.streams import Mix, Passes, Stream
 from samplerkit.order.turns import Turns
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context, RunConstants
-from samplerkit.samplers.random import RandomSampler
-from samplerkit.samplers.sequential import SequentialSampler
 
 _EPOCHS = 1 << 40
 """Where passes restart, pass t of epoch e is the source's epoch e + t * 2^40, which no other pass is."""
@@ -79,16 +79,6 @@ class MixedSource:
     context: Context
     restarts: bool
 
-    @once
-    def sampler(self) -> Sampler:
-        """The sampler."""
-        if self.given is not None:
-            return self.given
-        if not self.mixture.shuffle:
-            return SequentialSampler()
-        key = Key(self.mixture.seed, 0, 0, "source")
-        return RandomSampler(seed=int(key.words(1, path_number(self.context.path))[0]))
-
     @property
     def place(self) -> str:
         """Where it stands, for errors."""
@@ -97,7 +87,7 @@ class MixedSource:
     @once
     def nested(self) -> Blend | None:
         """The mixture that it is, if that goes on from pass to pass as a stream of its own."""
-        sampler: Any = self.sampler
+        sampler: Any = self.given
         if not getattr(sampler, "is_by_dice", False) or sampler.get_child() is not None:
             return None
         if sampler.stop == "once" or (sampler.passes == "restart" and not self.restarts):
@@ -118,12 +108,25 @@ class MixedSource:
             return self.nested.length
         return self.stream.length if isinstance(self.stream, Passes) else 0
 
+    @once
+    def _seed(self) -> int:
+        """By which a RandomSampler would read the same, where no sampler is given."""
+        key = Key(self.mixture.seed, 0, 0, "source")
+        return int(key.words(1, path_number(self.context.path))[0])
+
     def __call__(self, number: int) -> Order:
         """Gives the order of a pass."""
-        require_undealt(self.place, self.sampler)
         epoch = self.context.epoch + number * _EPOCHS if self.restarts else number
+        if self.given is None:
+            size = len(Layout.of(self.context.dataset))
+            return (
+                Permuted(size, Key(self._seed, epoch, 0, "global"))
+                if self.mixture.shuffle
+                else Range(0, size)
+            )
+        require_undealt(self.place, self.given)
         constants = RunConstants(self.context.lanes, path=self.context.path)
-        return self.sampler.undealt_order(self.context.dataset, epoch, constants=constants)
+        return self.given.undealt_order(self.context.dataset, epoch, constants=constants)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MixedSource):

@@ -12,7 +12,8 @@ from samplerkit.errors import ArgumentValueError, CompositionError
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.order import Order
-from samplerkit.order.streams import Part, Passes, Stream
+from samplerkit.order.part import Part
+from samplerkit.order.streams import Passes, Stream
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context, RunConstants
 from samplerkit.samplers.edit import Edit, chained, checked_edits, edits_in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from samplerkit.order.algebra import Shard
 from samplerkit.order.dice import WHOLE, Dice, thresholds
 from samplerkit.order.keys import Key
+from samplerkit.order.part import Part
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
-from samplerkit.order.streams import Mix, Part, Passes
+from samplerkit.order.streams import Mix, Passes
 from samplerkit.order.turns import Turns
+from tests.order import golden_dice
 from tests.order.throwing import die
 
 weights_lists = st.lists(
@@ -226,3 +229,36 @@ def test_all_lanes_and_digits_have_dice_of_their_own():
     other = [Dice(Key(7, 1, 0, "dice")), Dice(Key(8, 0, 0, "dice")), Dice(Key(7, 0, 0, "dice"), 1)]
     for one, two in itertools.combinations([dice, *other], 2):
         assert not np.intersect1d(one.values(lanes, rows), two.values(lanes, rows)).size
+
+
+FROZEN = json.loads(golden_dice.FILE.read_text(encoding="utf-8"))
+NOW = list(golden_dice.cases())
+
+
+@pytest.mark.parametrize("number", range(len(FROZEN["cases"])))
+def test_dice_streams_and_once_are_as_recorded(number):
+    assert FROZEN["algorithm"] == "samplerkit-2"
+    assert len(NOW) == len(FROZEN["cases"])
+    assert json.loads(json.dumps(NOW[number])) == FROZEN["cases"][number]
+
+
+def test_the_writer_of_dice_refuses_to_overwrite(capsys):
+    before = golden_dice.FILE.read_bytes()
+    assert golden_dice.main() == 1
+    assert "frozen" in capsys.readouterr().err
+    assert golden_dice.FILE.read_bytes() == before
+
+
+def test_what_is_read_in_a_row_is_what_is_read_anywhere():
+    streams, starts = streams_of(4)
+    mix = Mix(Turns(Dice(Key(5, 0, 0, "dice")), thresholds([3, 2, 1])[None]), 4, streams, starts)
+    part, length = Part(mix, 1000, 90_000), 90_000
+    expected = mix.ids_at(np.arange(1000, 91_000))
+    for step, size, gap in ((1, 7, 0), (4, 256, 0), (4, 256, 3), (3, 5000, 0), (8, 100, 20)):
+        for begin in range(0, length - size * step, size * step * (1 + gap)):
+            assert (
+                part[begin : begin + size * step : step] == expected[begin : begin + size * step : step]
+            ).all()
+    tail = part[length - 3 :]
+    tail[:] = 0
+    assert (part[length - 3 :] == expected[-3:]).all()
