@@ -18,7 +18,7 @@ _NEAR = 16
 """Batches of other workers, over which a worker goes on."""
 
 
-class Kept(NamedTuple):
+class ReadAhead(NamedTuple):
     """Ids that were read ahead: from a position on, in steps."""
 
     start: int
@@ -39,7 +39,7 @@ class Part(Order):
         self.stream: Final = stream
         self.begin: Final = begin
         self._length = length
-        self._kept: Kept | None = None
+        self._kept: ReadAhead | None = None
 
     @property
     def recipe(self) -> tuple[object, ...]:
@@ -66,10 +66,10 @@ class Part(Order):
                     _AHEAD, max(8 * kept.ids.size, positions.size), -(-(self._length - start) // step)
                 )
                 ids = self.stream.ids_at(range_of(start + self.begin, step, count))
-                self._kept = Kept(start, step, ids)
+                self._kept = ReadAhead(start, step, ids)
                 return ids[: positions.size].copy()
         ids = self.stream.ids_at(positions + self.begin)
-        self._kept = Kept(start, step, ids)
+        self._kept = ReadAhead(start, step, ids)
         return ids.copy()
 
     def __getstate__(self) -> dict[str, Any]:
