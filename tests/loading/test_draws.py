@@ -220,3 +220,22 @@ class Jittered(Pictures):
 
     def __getitem__(self, index):
         return index, as_text(jittered(picture_of(index), sk.draw_rng()))
+
+
+@pytest.mark.parametrize("kind", ["files", "tar"])
+def test_datasets_that_enter_the_draws_by_themselves_are_read_in_whole_batches(tmp_path, monkeypatch, kind):
+    if kind == "files":
+        np.savez(tmp_path / "a.npz", x=np.arange(8))
+        dataset = sk.FileDataset(f"{tmp_path}/*.npz", "npz", progress=False)
+    else:
+        with sk.TarWriter(f"{tmp_path}/a-%d.tar") as writer:
+            for number in range(8):
+                writer.write({"__key__": str(number), "cls": number})
+        dataset = sk.TarDataset(f"{tmp_path}/a-*.tar", cache=tmp_path / "cache", progress=False)
+    asked, read = [], type(dataset).__getitems__
+    monkeypatch.setattr(
+        type(dataset), "__getitems__", lambda self, ids: asked.append(len(ids)) or read(self, ids)
+    )
+    with sk.Loader(dataset, sk.SequentialSampler(), batch_size=4, collate_fn=len, seed_draws=True) as loader:
+        list(loader)
+    assert asked == [4, 4]

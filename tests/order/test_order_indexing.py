@@ -263,3 +263,9 @@ def test_repr_shows_the_first_ids_and_the_length():
 def test_len_is_given_to_python_as_an_int():
     for order in EVERY_KIND.values():
         assert type(operator.length_hint(order)) is int
+
+
+@pytest.mark.parametrize(("positions", "told"), [([-12, 12], 12), ([11, -13, 12], -13)])
+def test_the_position_in_the_error_is_the_first_that_lies_outside(positions, told):
+    with pytest.raises(sk.OutOfDatasetError, match=rf"samples, got {told}$"):
+        Range(4, 12)[positions]

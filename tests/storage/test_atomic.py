@@ -13,6 +13,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.lengths import save_lengths
+from samplerkit.storage.locks import is_the_file
 from tests.storage.remote.children import Child
 
 
@@ -144,3 +145,15 @@ def test_the_bytes_are_on_the_disk_before_the_name_and_then_the_name(tmp_path, m
     assert first.name.startswith(f".{path.name}")
     assert before == []
     assert (second, after) == (tmp_path, [path.name])
+
+
+def test_a_file_that_was_replaced_or_removed_is_not_the_one_that_is_open(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"")
+    with path.open("rb") as file:
+        assert is_the_file(file.fileno(), path)
+        (tmp_path / "b").write_bytes(b"")
+        (tmp_path / "b").replace(path)
+        assert not is_the_file(file.fileno(), path)
+        path.unlink()
+        assert not is_the_file(file.fileno(), path)

@@ -114,6 +114,14 @@ def test_there_is_no_false_alarm(make, options):
     assert said(make, lambda: time.sleep(0.002), **options) == []
 
 
+def test_torchs_own_shuffle_under_a_loop_that_draws_is_no_false_alarm():
+    def draws():
+        time.sleep(0.01)  # the second load has begun
+        torch.rand(2)
+
+    assert said(lambda: time.sleep(0.05), draws, size=4, shuffle=True) == []
+
+
 @pytest.mark.parametrize(
     ("draw", "name"),
     [

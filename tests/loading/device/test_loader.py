@@ -232,6 +232,15 @@ def test_the_sampler_is_told_the_epoch(run_ahead):
     loader.close()
 
 
+def test_an_epoch_that_the_sampler_was_told_by_others_is_read():
+    loader = DeviceLoader(plain(), "cpu")
+    for ours, of_others in ((0, 5), (3, 4)):
+        loader.set_epoch(ours)
+        loader.sampler.set_epoch(of_others)
+        assert read(loader) == epoch_order(of_others)
+        assert loader.state_dict() == {"schema": 1, "epoch": of_others + 1, "step": 0}
+
+
 def test_run_ahead_goes_on_without_being_told():
     loader = DeviceLoader(plain(), "cpu", run_ahead=True)
     for epoch in range(4):

@@ -122,3 +122,8 @@ def test_which_digest_a_url_has():
     ]
     assert [digest_of(digests, url) for url in urls] == ["md5:1", "md5:2", "md5:3", "md5:4", None]
     assert digest_of(None, urls[0]) is None
+
+
+def test_a_pattern_in_a_chain_of_urls_is_refused():
+    with pytest.raises(DatasetError, match="is a pattern in a chain of URLs; name each URL"):
+        expand("zip://*.tar::s3://bucket/a.zip", RemoteOptions())

@@ -102,7 +102,15 @@ def of_type(name, dtype):
     return change
 
 
+def one_more_file(_meta, arrays):
+    """The last sample has a file more than its fields."""
+    for name in ("offset", "size", "crc"):
+        arrays[name] = np.append(arrays[name], arrays[name][-1:])
+    arrays["first"][-1] += 1
+
+
 SAMPLES_OF = [
+    (one_more_file, "first has a wrong step at "),
     (lacks("fields"), "a value is missing, got 'fields'"),
     (lacks("counts"), "a value is missing, got 'counts'"),
     (lacks("ignored"), "a value is missing, got 'ignored'"),
