@@ -21,6 +21,7 @@ BLOCKS = {page.name: BLOCK.findall(page.read_text(encoding="utf-8")) for page in
 COMPARED = {
     "README.md": 4,
     "batches.md": 7,
+    "coming-from.md": 3,
     "device.md": 1,
     "files.md": 3,
     "index.md": 2,

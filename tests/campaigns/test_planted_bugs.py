@@ -22,6 +22,7 @@ LOADER, STATES = "tests/loading/test_loader.py", "tests/loading/test_exactly_onc
 LOADERS = f"{LOADER} tests/loading/test_loader_states.py tests/loading/test_loader_workers.py"
 LAWS, BRIDGE = "tests/samplers/test_laws.py", "tests/loading/test_torch_sampler.py"
 AGREEMENT, DRAWS = "tests/loading/test_agreement.py", "tests/loading/test_draws.py"
+ZOO = "tests/samplers/test_repeats_and_parts.py"
 UNEVEN, CURSOR = "tests/loading/test_uneven_ranks.py", "tests/loading/test_cursor_machine.py"
 
 
@@ -411,6 +412,34 @@ BUGS = [
         "self.depth",
         "0",
         LAWS,
+    ),
+    Bug(
+        "folds are drawn anew in each epoch",
+        "FoldSampler.draw",
+        'Key(self.seed, 0, context.depth, "fold")',
+        'Key(self.seed, context.epoch, context.depth, "fold")',
+        ZOO,
+    ),
+    Bug(
+        "a window reaches into the next file",
+        "EpisodeWindows.__init__",
+        "(layout.sizes - size) // stride + 1",
+        "-(-(layout.sizes - size) // stride) + 1",
+        ZOO,
+    ),
+    Bug(
+        "all copies of a sample are in one pass",
+        "Repeated.passes_at",
+        "positions % self._repeats",
+        "positions * 0",
+        "tests/order/test_passes.py",
+    ),
+    Bug(
+        "passes of a repeat of a repeat are added up",
+        "Composed.passes_at",
+        "passes * part.num_passes + part.passes_at(positions)",
+        "passes + part.passes_at(positions)",
+        "tests/order/test_passes.py",
     ),
     Bug(
         "the bridge forgets the other ranks",

@@ -155,3 +155,57 @@ def test_a_dataset_that_wants_passes_and_reads_no_batches_is_refused():
 
     with pytest.raises(sk.DatasetError, match=r"write __getitems__\(self, ids, passes\)"):
         read(Alone(), sampler=sk.SequentialSampler())
+
+
+# Repeats are augmented anew each time.
+
+
+class Drawing:
+    """Sample i is (i, a number of its draw)."""
+
+    def __init__(self, layout):
+        self.layout = layout
+
+    def __len__(self):
+        return len(self.layout)
+
+    def __getitem__(self, index):
+        return index, int(sk.draw_rng().integers(2**62))
+
+
+def repeated():
+    sampler = sk.RepeatSampler(3)
+    sampler.add_child(sk.RandomSampler(seed=1))
+    return sampler
+
+
+REPEATS = {
+    "a repeat": (repeated, sk.Layout(20), 60),
+    "factors": (lambda: sk.RepeatFactorSampler([2.5] * 20, seed=1), sk.Layout(20), 50),
+    "a source read twice": (lambda: sk.MixtureSampler([3, 1], num_samples=60, seed=1), LAYOUT, 60),
+    "trees": (
+        lambda: sk.MixtureSampler({"a": repeated(), "b": None}, weights={"a": 3, "b": 1}, num_samples=60),
+        sk.Layout.tree({"a": 5, "b": 20}),
+        60,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPEATS)
+def test_repeats_get_other_draws_and_the_same_ones_after_a_resume_on_other_ranks_and_workers(name):
+    make, layout, count = REPEATS[name]
+    whole = read(Drawing(layout), sampler=make(), num_workers=2)
+    assert len(whole) == count > len({id for id, _ in whole})
+    assert len({draw for _, draw in whole}) == count
+    with loader(Drawing(layout), sampler=make(), num_workers=1, tail="ragged") as first:
+        batches = iter(first)
+        before = [sample for _ in range(2) for sample in next(batches)]
+        state = first.state_dict()
+    after = []
+    for rank in range(3):
+        with loader(
+            Drawing(layout), sampler=make(), ranks=3, rank=rank, num_workers=rank, tail="ragged"
+        ) as rest:
+            rest.load_state_dict(state)
+            after += [sample for batch in rest for sample in batch]
+    assert Counter(before + after) == Counter(whole)
