@@ -26,6 +26,8 @@ REPEATING = {
     "an iterable": sk.IterSampler([5, 5, 1]),
     "a mixture": sk.MixtureSampler([3, 1], num_samples=95, seed=1),
     "a mixture as it stands": sk.MixtureSampler([1, 3], stop="all", shuffle=False),
+    "a repeat": sk.RepeatSampler(3, num_samples=28),
+    "factors": sk.RepeatFactorSampler(np.arange(10) * 0.7, seed=1),
     "without replacement": sk.RandomSampler(seed=1),
     "files": sk.RandomSampler(shuffle="files", seed=1, lanes=3),
 }
