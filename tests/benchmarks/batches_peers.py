@@ -29,7 +29,7 @@ from tests.benchmarks.batches_of_peer import RANKS, RULES
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 3600
-OURS = {"as by default": {}, "pool=48": {"pool": 48}, "windows of 65,536": {"window": 65_536}}
+OURS = {"as by default": {}, "pool=16": {"pool": 16}, "windows of 65,536": {"window": 65_536}}
 
 
 def of_peer(name: str, python: str, lengths: Ids, folder: Path) -> str:
