@@ -37,6 +37,7 @@ _MOST_MULTIPLE = 1 << 20
 _SMALLEST_WINDOW, _LARGEST_WINDOW = 1 << 12, 1 << 20
 _GROUPS_IN_A_WINDOW = 16
 _WINDOW_OF_PAIRS = 1 << 16
+_LARGEST_POOL = 48
 _PARTS = 1 << 20
 
 
@@ -54,7 +55,8 @@ class TokenBatches(BatchRecipe):
         length_multiple: lengths are padded to a multiple of it.
         quadratic: Q, adds u^2 / Q to the cost of a sample of padded length u, as attention does.
         waste: a bucket grows while it wastes less than this part of its longest, in [0, 1).
-        pool: or while it holds fewer batches than this.
+        pool: or while it holds fewer batches than this; None for two fifths of the square root of the number
+            of batches, and 48 at most.
         window: samples in a window; None for the whole set where the sampler fixes one, and else a power of
             two from 4,096 that holds 16 groups.
         abreast: batches that cost alike; None for the number of ranks at the first start.
@@ -87,7 +89,7 @@ class TokenBatches(BatchRecipe):
     length_multiple: int = 1
     quadratic: int | None = None
     waste: float = 0.01
-    pool: int = 48
+    pool: int | None = None
     window: int | None = None
     abreast: int | None = None
     short: Short = "merge"
@@ -101,7 +103,7 @@ class TokenBatches(BatchRecipe):
         fill_in(self, "count_multiple", _MOST_MULTIPLE)
         fill_in(self, "length_multiple", _MOST_MULTIPLE)
         fill_in(self, "quadratic", _MOST_QUADRATIC, is_optional=True)
-        fill_in(self, "pool")
+        fill_in(self, "pool", is_optional=True)
         fill_in(self, "window", is_optional=True)
         fill_in(self, "abreast", _MOST_MULTIPLE, is_optional=True)
         fill_in(self, "num_batches", is_optional=True)
@@ -138,20 +140,21 @@ class TokenBatches(BatchRecipe):
             measure = replace(measure, longest=budget.longest())
         if chosen is None or self.window is not None:
             return Prepared(measure, self.cut, self.window or self._window_size(histogram, abreast))
-        buckets = buckets_of(histogram, budget, self.waste, self.pool, self.long)
+        pool = self.pool or max(1, min(_LARGEST_POOL, math.isqrt(self._parts(histogram) // _PARTS) * 2 // 5))
+        buckets = buckets_of(histogram, budget, self.waste, pool, self.long)
         members = SortedMembers(lengths, chosen.ids, histogram, kept)
         measure = replace(measure, upper=partial(upper_of, buckets.uppers[::-1]))
         whole = partial(StaticPlan, members, buckets, self.short, abreast, measure, self.num_batches)
         return Prepared(measure, self.cut, whole=whole)
 
     def _window_size(self, histogram: Histogram, abreast: int) -> int:
-        if not histogram.total:
-            return _SMALLEST_WINDOW
-        sizes = np.maximum(self.budget.sizes(histogram.values), 1)
-        # In integers, whose sums are the same in every version of numpy.
-        parts = int((histogram.counts * (_PARTS // sizes)).sum())
-        wanted = _GROUPS_IN_A_WINDOW * abreast * histogram.total * _PARTS // max(1, parts)
+        wanted = _GROUPS_IN_A_WINDOW * abreast * histogram.total * _PARTS // max(1, self._parts(histogram))
         return min(max(1 << wanted.bit_length(), _SMALLEST_WINDOW), _LARGEST_WINDOW)
+
+    def _parts(self, histogram: Histogram) -> int:
+        """Gives how many batches the samples fill: in integers, whose sums no version of numpy changes."""
+        sizes = np.maximum(self.budget.sizes(histogram.values), 1)
+        return int((histogram.counts * (_PARTS // sizes)).sum())
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Cuts a window that is sorted by length, the longest first; repeats of a sample are dealt apart."""

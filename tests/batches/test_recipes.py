@@ -141,7 +141,8 @@ def test_windows_but_the_last_hold_whole_groups():
 
 
 def test_companions_change_from_epoch_to_epoch():
-    plans = sk.TokenBatches(2000, lengths=np.tile(LENGTHS, 40)).over(sk.RandomSampler(seed=1), 12000)
+    recipe = sk.TokenBatches(2000, lengths=np.tile(LENGTHS, 40), pool=16)
+    plans = recipe.over(sk.RandomSampler(seed=1), 12000)
     met: set[int] = set()
     count = 0
     for epoch in range(6):
@@ -281,6 +282,15 @@ def test_num_batches_is_the_length_of_a_plan():
         assert not plan.has(5)
         found = np.concatenate([plan.batch_of(id) for id in range(300)])
         assert found.max() == 4
+
+
+@pytest.mark.parametrize(("size", "least"), [(300, 0.6), (3000, 0.85), (12_000, 0.9)])
+def test_few_samples_are_not_padded_for_the_sake_of_mixing(size, least):
+    lengths = np.tile(LENGTHS, size // 300)
+    whole = sk.TokenBatches(2000, lengths=lengths).plan(sk.RandomSampler(seed=1), size)
+    assert whole.efficiency() > least
+    wide = sk.TokenBatches(2000, lengths=lengths, pool=48).plan(sk.RandomSampler(seed=1), size)
+    assert wide.efficiency() < whole.efficiency()
 
 
 def test_a_batch_is_halved_from_the_largest_and_keeps_every_sample():
