@@ -1,0 +1,57 @@
+"""Whether the tests of trees would notice: bugs in layouts, shares of a batch, and what parts are told.
+
+Run it with `pytest -m campaign tests/campaigns/test_planted_tree_bugs.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.campaigns.planting import Bug
+from tests.campaigns.test_planted_bugs import notices
+
+pytestmark = pytest.mark.campaign
+
+LAYOUTS = "tests/order/test_tree_layouts.py"
+DATASETS = "tests/storage/tree/test_tree_dataset.py"
+SHARES = "tests/storage/tree/test_shares.py"
+
+BUGS = [
+    Bug(
+        "trees of the same files are one layout",
+        "Layout.__eq__",
+        "self._parts == other._parts",
+        "True",
+        LAYOUTS,
+    ),
+    Bug(
+        "a description does not look at the names of parts",
+        "describe_dataset",
+        "[path, leaf.has_files, leaf.num_files, leaf.names]",
+        "[leaf.has_files, leaf.num_files, leaf.names]",
+        LAYOUTS,
+    ),
+    Bug(
+        "shares are joined in the order of the parts",
+        "_joined_samples",
+        "samples[place] = sample",
+        "samples[len(samples) - samples.count(None)] = sample",
+        DATASETS,
+    ),
+    Bug("a part is told the ids of the tree", "Share.glance", "mine - self._begin", "mine", SHARES),
+    Bug(
+        "who looks for a rare part never rests",
+        "Share.glance",
+        "self._glanced < MOST_GLANCED",
+        "True",
+        f"{SHARES}::test_who_looks_for_the_files_of_a_rare_part_goes_a_bounded_way_at_a_time",
+    ),
+    Bug(
+        "a part reads in the draws of the first samples", "Draws.of", "[places]", "[: len(places)]", DATASETS
+    ),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_tests_of_trees_notice_a_planted_bug(tmp_path, bug):
+    assert notices(tmp_path, bug)
