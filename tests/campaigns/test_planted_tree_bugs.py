@@ -47,7 +47,11 @@ BUGS = [
         f"{SHARES}::test_who_looks_for_the_files_of_a_rare_part_goes_a_bounded_way_at_a_time",
     ),
     Bug(
-        "a part reads in the draws of the first samples", "Draws.of", "[places]", "[: len(places)]", DATASETS
+        "a part reads in the draws of the first samples",
+        "Draws.of",
+        "np.asarray(self._positions)[places]",
+        "np.asarray(self._positions)[: len(places)]",
+        DATASETS,
     ),
 ]
 

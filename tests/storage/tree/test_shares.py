@@ -42,6 +42,7 @@ def test_who_looks_for_the_files_of_a_rare_part_goes_a_bounded_way_at_a_time(eve
     upcoming = Counting(every)
     one_file_a_sample = Layout([1] * 8)
     uses = Uses(Share(iter(upcoming), 1, 9), one_file_a_sample.file_of, wanted=8)
+    assert upcoming.asked <= 2 * MOST_GLANCED // upcoming.size + 1
     for step in range(1, 20):
         before = upcoming.asked
         uses.begin(np.array([step % 8]))  # what comes next of the part
