@@ -20,7 +20,9 @@ Layout = sk.Layout
 flat = st.one_of(
     st.integers(0, 9),
     st.lists(st.integers(0, 4), max_size=4),
-    st.lists(st.integers(0, 4), max_size=3).map(lambda sizes: (sizes, [f"f{n}" for n in range(len(sizes))])),
+    st.lists(st.integers(0, 4), min_size=1, max_size=3).map(
+        lambda sizes: (sizes, [f"f{n}" for n in range(len(sizes))])
+    ),
 ).map(lambda said: Layout(*said) if isinstance(said, tuple) else Layout(said))
 trees = st.recursive(
     flat,
