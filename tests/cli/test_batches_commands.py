@@ -28,9 +28,10 @@ def config(request, tmp_path, monkeypatch):
     np.save("lengths.npy", 1 + np.arange(300) * 7 % 30)
     np.save("keys.npy", np.arange(300) % 5)
     path = tmp_path / "run.yaml"
+    tail = "pad" if "classes" in request.param else "split"  # batches of classes stay whole
     path.write_text(
         "dataset: {kind: layout, sizes: [100, 200]}\nsampler: {kind: random, seed: 7}\n"
-        f"batches: {request.param}\nloader: {{tail: split}}\n"
+        f"batches: {request.param}\nloader: {{tail: {tail}}}\n"
     )
     return path
 
