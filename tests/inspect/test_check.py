@@ -147,6 +147,11 @@ def of_torch(rank=1, rows=ROWS, epoch=1, ranks=4, **options):
     return sampler
 
 
+def over(child, parent):
+    parent.add_child(child)
+    return parent
+
+
 def ours(sampler, dataset=ROWS, world=FOUR, batch_size=8, **options):
     return sk.Loader(dataset, sampler, batch_size=batch_size, world=world, **options)
 
@@ -253,6 +258,22 @@ PLANTED = {
     "a padded evaluation through the bridge": (
         "padded-evaluation",
         lambda: bridged(sk.DistributedSampler(shuffle=False), range(1001)),
+    ),
+    "a repeat of shuffled files on four ranks": (
+        "repeats-break-lanes",
+        lambda: ours(over(sk.RandomSampler(shuffle="files"), sk.RepeatSampler(3)), sk.Layout([100] * 12)),
+    ),
+    "repeats by factors as they stand": (
+        "copies-together",
+        lambda: ours(sk.RepeatFactorSampler([1.5] * 800), range(800)),
+    ),
+    "training on what is held out": (
+        "held-out-shuffled",
+        lambda: ours(over(sk.FoldSampler(5, 0, held_out=True), sk.RandomSampler()), range(800)),
+    ),
+    "folds of windows that overlap": (
+        "folds-overlap",
+        lambda: ours(over(sk.WindowSampler(4), sk.FoldSampler(5, 0)), sk.Layout([100] * 8)),
     ),
     "ragged training": ("uneven-steps", lambda: ours(sk.RandomSampler(), range(1025), tail="ragged")),
     "a seed from the clock": ("seed-from-clock", lambda: ours(sk.RandomSampler(seed=int(time.time())))),
@@ -428,6 +449,20 @@ def test_at_least_one_mistake_is_planted_for_every_code_but_the_one_that_needs_a
 
 
 HEALTHY = {
+    "folds, windows and repeats as they should be": (
+        sk.World(4, 0),
+        lambda: ours(
+            over(
+                over(over(sk.FoldSampler(5, 0, by_files=True), sk.WindowSampler(4)), sk.RandomSampler()),
+                sk.RepeatSampler(3),
+            ),
+            sk.Layout([100] * 10),
+        ),
+    ),
+    "repeats by factors that are shuffled": (
+        sk.World(4, 0),
+        lambda: ours(over(sk.RepeatFactorSampler([1.5] * 800), sk.RandomSampler()), range(800)),
+    ),
     "a tree in persistent workers of a plain loader": (
         sk.World(1, 0),
         lambda: DataLoader(
