@@ -1,0 +1,107 @@
+"""A job under torchrun that edits itself: its weights change at one step, and it skips twenty others.
+
+Run as `torchrun --nproc-per-node RANKS -m tests.campaigns.edited_runs.job FOLDER RUN --kill POSITION`. Each
+rank writes what its loop received, one line a step; the first rank saves the state after each step. With
+`--kill`, every rank kills itself when that position is reached. With `--disagree`, ranks make unlike edits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+from pathlib import Path
+
+from torch import distributed
+
+import samplerkit as sk
+
+PARTS = {"web": 4000, "code": 2500, "books": 1500}
+GLOBAL_BATCH, LENGTH, LANES = 24, 2400, 4
+CHANGED_AT, SKIPPED_AT = 20 * GLOBAL_BATCH, 45 * GLOBAL_BATCH
+BEFORE, AFTER = {"web": 0.5, "code": 0.25, "books": 0.25}, {"web": 0.25, "code": 0.625, "books": 0.125}
+EDITS = [sk.Edit(at=CHANGED_AT, weights=AFTER), sk.Edit(at=SKIPPED_AT, skip=20 * GLOBAL_BATCH)]
+
+
+class Ids:
+    """A tree of parts, of which each sample is its id."""
+
+    layout = sk.Layout.tree(PARTS)
+
+    def __len__(self):
+        return len(self.layout)
+
+    def __getitem__(self, index):
+        return index
+
+
+def made(edits_file, **options):
+    mix = sk.MixtureSampler(
+        dict.fromkeys(PARTS, sk.SequentialSampler()), LENGTH, weights=BEFORE, lanes=LANES, seed=5
+    )
+    batch = GLOBAL_BATCH // distributed.get_world_size()
+    ledger = sk.Ledger(mix, edits_file=edits_file)
+    return sk.Loader(Ids(), ledger, batch_size=batch, num_workers=1, **options)
+
+
+def run(folder, name, kill):
+    rank = distributed.get_rank()
+    loader, saved = made(folder / "edits.jsonl"), folder / "state.json"
+    if saved.exists():
+        loader.load_state_dict(json.loads(saved.read_text()))
+    with (folder / f"{name}-{rank}.jsonl").open("w") as ledger:
+        for batch in loader:
+            state = loader.state_dict()
+            position = state["epoch"] * LENGTH + state["position"]
+            line = {"from": position - GLOBAL_BATCH, "to": position, "ids": batch.tolist()}
+            ledger.write(json.dumps(line) + "\n")
+            ledger.flush()
+            for edit in EDITS[len(loader.sampler.edits) :]:
+                # Some steps ahead, where all ranks may: at most three batches are on their way.
+                if position >= edit.at - 6 * GLOBAL_BATCH:
+                    loader.edit(edit)
+            distributed.barrier()
+            if rank == 0:
+                (folder / "part.json").write_text(json.dumps(state))
+                (folder / "part.json").replace(saved)
+            distributed.barrier()
+            if position == kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def disagree(folder):
+    """Two ranks: first their edits differ, then one of them makes none."""
+    rank, told = distributed.get_rank(), []
+    for edits in ([sk.Edit(at=480, skip=24 + rank)], [sk.Edit(at=480, skip=7)][rank:]):
+        loader = made(None, agreement_seconds=4.0)
+        handed_out = 0
+        try:
+            for _ in loader:
+                if loader.step == 3:
+                    for edit in edits:
+                        loader.edit(edit)
+                handed_out = loader.step * GLOBAL_BATCH
+                if handed_out == 960:
+                    break
+            told.append([handed_out, ""])
+        except sk.DisagreementError as error:
+            told.append([handed_out, str(error)])
+        loader.close()
+        distributed.barrier()
+    (folder / f"told-{rank}.json").write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("run")
+    parser.add_argument("--kill", type=int)
+    parser.add_argument("--disagree", action="store_true")
+    given = parser.parse_args()
+    distributed.init_process_group("gloo")
+    if given.disagree:
+        disagree(given.folder)
+    else:
+        run(given.folder, given.run, given.kill)
+    distributed.destroy_process_group()

@@ -1,0 +1,61 @@
+"""Real jobs under torchrun that are edited, killed before, between and behind the edits, and go on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.jobs import ended
+
+pytestmark = pytest.mark.campaign
+
+VERIFIER = Path(__file__).with_name("edited_runs") / "verify.py"
+
+
+def torchrun(folder, run, ranks, *options):
+    command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command += ["-m", "tests.campaigns.edited_runs.job", str(folder), run, *options]
+    code, printed, errors = ended(*command, seconds=240)
+    return code, printed + errors
+
+
+def test_a_run_that_is_edited_and_killed_on_other_ranks_each_time_loses_and_repeats_nothing(tmp_path):
+    """Killed before the first edit is made, before it holds, between the edits, and behind both."""
+    kills = {"a": (2, 240), "b": (4, 456), "c": (3, 816), "d": (2, 1152), "e": (4, None)}
+    for run, (ranks, kill) in kills.items():
+        options = [] if kill is None else ["--kill", str(kill)]
+        code, printed = torchrun(tmp_path, run, ranks, *options)
+        assert (code == 0) == (kill is None), printed
+    assert "samplerkit" not in VERIFIER.read_text()
+    command = [sys.executable, str(VERIFIER), str(tmp_path), *kills]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    print(told)
+    assert (told["steps"], told["delivered"], told["repeated"]) == (100, 2400, 0)
+    assert (told["skipped"], told["runs with other gaps"]) == (480, 0)
+    wanted = [
+        {"web": 0.5, "code": 0.25, "books": 0.25},
+        {"web": 0.25, "code": 0.625, "books": 0.125},
+        {"web": 0.25, "code": 0.625, "books": 0.125},
+    ]
+    for counts, shares, size in zip(told["counts"], wanted, (480, 600, 1320), strict=True):
+        assert sum(counts.values()) == size
+        # Each of 4 lanes is within a few samples of a source's share, as the bound of the dice says.
+        assert all(abs(counts[name] - share * size) <= 4 * 6 for name, share in shares.items())
+
+
+def test_ranks_that_make_unlike_edits_are_refused_by_name_before_the_step(tmp_path):
+    code, printed = torchrun(tmp_path, "x", 2, "--disagree")
+    assert code == 0, printed
+    for rank in range(2):
+        (differs, missing) = json.loads((tmp_path / f"told-{rank}.json").read_text())
+        assert differs[0] == 480
+        assert f"rank {rank} reads by" in differs[1]
+        assert f"rank {1 - rank} by" in differs[1]
+        assert f"skip={24 + rank}" in differs[1]
+        if rank == 0:
+            assert missing[0] == 480
+            assert "rank 1 did not say the same within 4 s" in missing[1]
