@@ -6,9 +6,11 @@ import json
 
 import numpy as np
 import pytest
+import torch.distributed
 
 import samplerkit as sk
 from samplerkit.inspect.time_machine import at, when
+from samplerkit.loading.agreement import Agreement
 from samplerkit.loading.state import State
 from tests.samplers.ledger_walk import walk
 from tests.samplers.test_ledger import base_of, lanes_of, random_case
@@ -134,6 +136,12 @@ def test_a_bad_edit_is_a_typed_error_and_the_run_goes_on_as_it_was(edit, error, 
     assert ids == [*range(6), *range(9, 20), *range(3)]
     assert loader.sampler is ledger
     assert not kept.exists()
+
+
+def test_a_rank_whose_edits_nobody_else_has_may_not_go_on_alone():
+    agreement = Agreement(torch.distributed.HashStore(), 0, 3)
+    with pytest.raises(sk.DisagreementError, match=r"ranks 1, 2 did not say the same within 0.1 s"):
+        agreement.require({"dataset": "30", "edits": "1, of digest a"}, 0.1, alone=False)
 
 
 def test_a_run_without_a_ledger_cannot_be_edited():

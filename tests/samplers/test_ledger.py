@@ -127,6 +127,48 @@ def test_a_new_source_is_read_from_its_edit_on_and_ids_stay():
     assert np.count_nonzero(ids[1000:] >= 150) == pytest.approx(500, abs=9)
 
 
+# fmt: off
+GOLDEN = {
+    "a mixture of new weights, a new source and skips": (
+        [
+            [
+                129, 27, 53, 75, 2, 26, 127, 76, 1, 28, 51, 77, 6, 32, 54, 122, 106, 31, 57, 81,
+                115, 30, 110, 147, 5, 108, 56, 140, 111, 149, 143, 138, 144, 120, 55, 82, 114, 107,
+                116, 130, 145, 117, 136, 126, 146, 36, 142, 79
+            ],
+            [
+                7, 141, 133, 118, 4, 159, 61, 80, 170, 33, 58, 109, 121, 179, 124, 104, 158, 35,
+                168, 125, 150, 137, 112, 128, 8, 152, 60, 83, 155, 39, 169, 135, 9, 156, 59, 172,
+                123, 103, 134, 85, 153, 40, 154, 84, 10, 165, 65, 162
+            ],
+        ],
+        ["55a61a681de76168", "4f06ef5747d9d038", "1991ae9329677f96", "09db35083c6de2ae"],
+    ),
+    "a chain with a skip": (
+        [[1, 5, 8, 4, 10, 6, 2, 9, 7, 4, 2, 8], [7, 6, 0, 5, 10, 3, 1, 9, 11, 9, 6, 4]],
+        ["55a61a681de76168", "da363b32a1cb55a2"],
+    ),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_vectors_pin_what_edited_runs_read_and_the_digests_of_edits(name):
+    layout = sk.Layout.tree({"web": sk.Layout([40, 60]), "code": 50, "new": 30})
+    web = sk.RandomSampler(shuffle="partial", partial_size=4, seed=2)
+    sources, weights = {"web": web, "code": None}, {"web": 3, "code": 1}
+    edits = [
+        sk.Edit(at=10, skip=9),
+        sk.Edit(at=20, weights={"web": 1, "code": 2.5}),
+        sk.Edit(at=52, source="new", weights={"web": 1, "code": 1, "new": 1}, skip=3),
+    ]
+    ledger = sk.Ledger(sk.MixtureSampler(sources, 48, weights=weights, lanes=4, seed=11), edits)
+    if name == "a chain with a skip":
+        layout, ledger = 12, sk.Ledger(sk.RandomSampler(seed=4), [sk.Edit(at=5, skip=3)])
+    read = [ledger.order(layout, epoch)[:].tolist() for epoch in range(2)]
+    assert (read, ledger.digests) == GOLDEN[name]
+
+
 CORPUS = sk.Layout.tree({"web": 100, "code": 50, "new": 30})
 
 

@@ -1,7 +1,8 @@
 """Counts the ledgers of an edited run. It knows the numbers of the job, and nothing of the package.
 
-Each source is read in its own order, lane by lane: what lane l reads of it is l, l + LANES, l + 2 LANES and so
-on. So what was read of a lane and source is one run of numbers from 0 on, with one gap where draws were skipped.
+Each source is read in its own order, lane by lane: what lane l reads of it is l, l + LANES, l + 2 LANES and
+so on. So what was read of a lane and source is one run of numbers from 0 on, with one gap where draws were
+skipped.
 """
 
 from __future__ import annotations

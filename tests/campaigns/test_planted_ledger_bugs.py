@@ -1,0 +1,61 @@
+"""Whether the tests of edited runs would notice: bugs in skips, weights, states and what is legal.
+
+Run it with `pytest -m campaign tests/campaigns/test_planted_ledger_bugs.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.campaigns.planting import Bug
+from tests.campaigns.test_planted_bugs import notices
+
+pytestmark = pytest.mark.campaign
+
+WALKS = "tests/samplers/test_ledger.py"
+RUNS = "tests/loading/test_edits.py"
+
+BUGS = [
+    Bug(
+        "a lane loses the rows of another one",
+        "Removed._below",
+        "self._of(number).rows(kept[at])",
+        "self._of(0).rows(kept[at])",
+        WALKS,
+    ),
+    Bug(
+        "a skip is counted as if nothing had been skipped before",
+        "skipped",
+        "first + np.cumsum(taken) - taken",
+        "first",
+        WALKS,
+    ),
+    Bug(
+        "weights change at the row of that number, whatever was skipped before",
+        "edited.firsts",
+        "np.where(before, holes(lane).rows(np.maximum(before - 1, 0)) + 1, 0)",
+        "before",
+        WALKS,
+    ),
+    Bug("what workers fetch is edited", "Editable.edit", "edit.at < first", "edit.at < 0", RUNS),
+    Bug(
+        "requests go on by the order before the edit",
+        "Asked._steps",
+        "edition = self.edits.edition\nreading = self.readings(reading.epoch, reading.start)",
+        "edition = self.edits.edition",
+        RUNS,
+    ),
+    Bug(
+        "a state behind other edits is let in",
+        "require_past",
+        "agreed == past == here",
+        "past == here",
+        RUNS,
+    ),
+    Bug("an edit at the position of a state is past", "Ledger.past", "'left'", "'right'", RUNS),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
+def test_a_planted_bug_is_noticed(tmp_path, bug):
+    assert notices(tmp_path, bug)
