@@ -265,6 +265,8 @@ MINE = {
     "RandomSampler.add_child: the shuffle mode of a sampler": lambda _: nested(
         sk.RandomSampler(shuffle="files"), sk.SequentialSampler()
     ),
+    "FoldSampler": lambda _: nested(sk.FoldSampler(2, 0), sk.RandomSampler()).order(SIZE),
+    "WindowSampler": lambda _: nested(sk.WindowSampler(2), sk.SubsetSampler([0, 2, 4])).order(SIZE),
     "num_shards": lambda _: nested(sk.DistributedSampler(), sk.DistributedSampler()).order(SIZE),
     "dataset: must": lambda _: loader(Stream()),
     "dataset: has": lambda _: sk.RandomSampler().order(object()),

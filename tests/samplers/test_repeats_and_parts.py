@@ -335,3 +335,20 @@ def test_batches_and_loaders_read_the_training_part_alone(make):
     ids = np.concatenate([batch.numpy() for batch in loader])
     held = sk.FoldSampler(4, 1, held_out=True, seed=1).order(60)[:]
     assert sorted([*ids, *held]) == [*range(60)]
+
+
+def test_a_source_of_a_mixture_has_the_folds_of_an_evaluation_outside_of_it():
+    layout = sk.Layout.tree({"web": 40, "code": sk.Layout([20, 10, 10])})
+    sources = {
+        "web": over(sk.FoldSampler(4, 1, seed=1), sk.RandomSampler(seed=1)),
+        "code": over(sk.FoldSampler(3, 0, by_files=True, seed=1), sk.RandomSampler(shuffle="files", seed=1)),
+    }
+    mixture = sk.MixtureSampler(sources, weights={"web": 1, "code": 2}, num_samples=600)
+    held = [
+        sk.FoldSampler(4, 1, held_out=True, seed=1).order(40)[:],
+        sk.FoldSampler(3, 0, held_out=True, by_files=True, seed=1).order(layout.parts["code"])[:] + 40,
+    ]
+    for epoch in range(2):
+        read = {*mixture.order(layout, epoch)}
+        assert read | {*np.concatenate(held).tolist()} == {*range(80)}
+        assert not read & {*np.concatenate(held).tolist()}
