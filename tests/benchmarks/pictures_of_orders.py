@@ -159,6 +159,17 @@ def draw_tutorial() -> bytes:
     return _drawn(WIDTH, 1.2 * HEIGHT, 1, panels)
 
 
+def draw_mixture() -> bytes:
+    """Draws shares of 3 and 1 on four ranks: by the schedule of samplerkit-1, and by dice."""
+    layout = sk.Layout.tree({"a": 360, "b": 120})
+    named = sk.MixtureSampler({"a": None, "b": None}, weights={"a": 3, "b": 1}, num_samples=480, seed=7)
+    panels = [
+        Orders("MixtureSampler([3, 1])", sk.MixtureSampler([3, 1], 480, seed=7), layout, ranks=4),
+        Orders('MixtureSampler({"a": None, "b": None})', named, layout, ranks=4),
+    ]
+    return _drawn(WIDTH, 1.2 * HEIGHT, 1, panels)
+
+
 def draw_modes() -> bytes:
     """Draws the modes in one picture, of half as many samples."""
     chosen = {
@@ -221,7 +232,8 @@ def pictures() -> dict[str, Callable[[], bytes]]:
     samplers = {
         f"sampler_{name}.png": lambda orders=orders: draw_mode([orders]) for name, orders in SAMPLERS.items()
     }
-    return {"modes.png": draw_modes, "tutorial.png": draw_tutorial, **modes, **samplers}
+    drawn = {"modes.png": draw_modes, "tutorial.png": draw_tutorial, "mixture_ranks.png": draw_mixture}
+    return {**drawn, **modes, **samplers}
 
 
 def main() -> None:

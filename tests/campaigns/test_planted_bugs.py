@@ -30,7 +30,87 @@ MOST_SECONDS = 240
 """Without a bug, the tests of a file take a fourth of that."""
 
 
+DICE, MIXED, SHARES = (
+    "tests/order/test_dice.py",
+    "tests/samplers/test_dice_mixtures.py",
+    "tests/samplers/test_rank_shares.py",
+)
+
 BUGS = [
+    Bug(
+        "dice of all lanes are alike",
+        "_few_words",
+        "np.frombuffer(lanes, dtype=np.int64) * 16",
+        "0 * np.frombuffer(lanes, dtype=np.int64)",
+        DICE,
+    ),
+    Bug(
+        "the digit of a threshold counts as below it",
+        "Dice.before",
+        "die < next_digit",
+        "die <= next_digit",
+        DICE,
+    ),
+    Bug(
+        "the inverse takes the digit behind",
+        "Dice.position",
+        "np.count_nonzero(counts <= left, axis=0) - 1",
+        "np.count_nonzero(counts < left, axis=0)",
+        DICE,
+    ),
+    Bug("a source begins anew when its weight changes", "Turns._lane", "before - after", "-after", DICE),
+    Bug(
+        "a run of blocks goes on over lanes",
+        "Turns._blocks",
+        "(np.diff(numbers) != 1) | (np.diff(lanes) != 0)",
+        "np.diff(numbers) > 1",
+        DICE,
+    ),
+    Bug(
+        "what is read ahead is of another place",
+        "Part.ids_at",
+        "(start - kept.start) // step",
+        "(start - kept.start) // step + 1",
+        DICE,
+    ),
+    Bug(
+        "a nested mixture leaves its lanes",
+        "Mix.pieces",
+        "turns * self.lanes + lanes",
+        "turns * self.lanes",
+        DICE,
+    ),
+    Bug("once reads from a lane that has no more", "OnceEach.__init__", "min(ends)", "max(ends[1:])", MIXED),
+    Bug(
+        "a nested mixture throws the dice of its root",
+        "Blend._dice",
+        "path_number(self._context.path)",
+        "0",
+        MIXED,
+    ),
+    Bug(
+        "sources without a sampler are shuffled alike",
+        "MixedSource._seed",
+        "path_number(self.context.path)",
+        "0",
+        MIXED,
+    ),
+    Bug(
+        "an epoch reads what the one before read",
+        "Blend.order",
+        "self._context.epoch * self.length",
+        "0 * self.length",
+        MIXED,
+    ),
+    Bug("recipes walk chains only", "seeds_of", "branch._tree()", "()", MIXED),
+    Bug("a source may be dealt", "require_undealt", "sampler.is_distributed", "False", MIXED),
+    Bug(
+        "ranks of a mixture resonate",
+        "Dice.cells",
+        "hashes.maps(0, counters)",
+        "hashes.maps(0, counters * 0)",
+        f"{DICE} {SHARES}",
+    ),
     Bug(
         "the position counts one rank's samples",
         "Delivery.position_after",
