@@ -108,7 +108,12 @@ def test_arrays_of_objects_are_refused(tmp_path):
     with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
         writer.write({"__key__": "a", "npy": stream.getvalue()})
         writer.write({"__key__": "b", "msg": b"\x80", "cls": b"seven", "jpg": b"no image"})
+        several = io.BytesIO()
+        np.savez(several, x=np.array([{}], dtype=object))
+        writer.write({"__key__": "c", "npz": several.getvalue()})
     dataset = TarDataset(writer.paths)
+    with pytest.raises(sk.DatasetError, match=r"field 'npz': cannot be decoded \(Object arrays cannot"):
+        dataset.decode()[2]
     with pytest.raises(
         sk.DatasetError, match=r"field 'npy': cannot be decoded \(Object arrays cannot be loaded"
     ):
