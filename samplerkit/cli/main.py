@@ -15,6 +15,7 @@ from samplerkit.cli.at import at
 from samplerkit.cli.check import check
 from samplerkit.cli.demo.command import demo
 from samplerkit.cli.demo.launch import LaunchError
+from samplerkit.cli.edit import edit
 from samplerkit.cli.lengths import lengths
 from samplerkit.cli.plan import plan
 from samplerkit.cli.plot import plot
@@ -26,7 +27,7 @@ from samplerkit.cli.when import when
 from samplerkit.errors import SamplerkitError
 
 # The commands stand in the order in which they are met.
-_COMMANDS = (demo, validate, schema, plan, plot, check, at, when, state, lengths, pack, index)
+_COMMANDS = (demo, validate, schema, plan, plot, check, at, when, state, edit, lengths, pack, index)
 
 _STDOUT = 1
 _OF_STDOUT = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT}

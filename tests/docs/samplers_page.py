@@ -11,7 +11,7 @@ _HEAD = """# Samplers
 Recipes. [Samplers](../samplers.md) shows what each reads.
 """
 
-_BESIDE = ("Shuffle", "Context", "RunConstants")
+_BESIDE = ("Edit", "Shuffle", "Context", "RunConstants")
 
 
 def page() -> str:

@@ -1,0 +1,87 @@
+"""The command `samplerkit edit`: a config with one more edit, for a run that goes on from a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from samplerkit.cli.opening import AsJson, NumRanks, opened
+from samplerkit.cli.printing import counted, print_facts, print_json
+from samplerkit.config.config import load_config
+from samplerkit.inspect.view import loader_of
+from samplerkit.order.world import World
+from samplerkit.samplers.edit import Edit
+
+
+def edit(
+    state: Annotated[
+        Path, typer.Argument(metavar="STATE", help="The checkpoint from which the run goes on.")
+    ],
+    config: Annotated[str, typer.Option(help="The config of the run.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the edited config is written.")],
+    at: Annotated[int | None, typer.Option(min=0, help="The position; else that of the checkpoint.")] = None,
+    skip: Annotated[int | None, typer.Option(min=1, help="So many positions leave.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Shares, such as web=0.5,code=0.5.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="A part that is read too; --weights has its share.")
+    ] = None,
+    world: NumRanks = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a config with one more edit, and say what it changes for a run that goes on from a checkpoint."""
+    given, loader = opened(config, world, state)
+    position = loader.editable_from
+    shares = None if weights is None else _shares(weights)
+    said = Edit(at=position if at is None else at, weights=shares, skip=skip, source=source)
+    if said.at < position:
+        raise typer.BadParameter(f"lies before {position}, the position of the checkpoint", param_hint="--at")
+    written = given.to_dict()
+    if written["sampler"]["kind"] != "ledger":
+        written["sampler"] = {"kind": "ledger", "child": written["sampler"]}
+    written["sampler"]["edits"] = [*written["sampler"].get("edits", []), said.said]
+    # What is written is what would be read: the checkpoint fits it, and its order can be made.
+    edited = loader_of(load_config(written, check_quality=False), World(loader.world.num_shards, 0))
+    edited.load_state_dict(loader.state_dict())
+    size = len(edited.order)
+    try:
+        output.write_text(yaml.safe_dump(written, sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"cannot be written ({error.strerror})", param_hint="--output") from error
+    epoch, place = divmod(said.at, size)
+    facts: dict[str, Any] = {
+        "written": str(output),
+        "edits": len(written["sampler"]["edits"]),
+        "at": said.at,
+        "epoch": epoch,
+        "position": place,
+        "unchanged": said.at - position,
+        "skipped": said.skip or 0,
+        "order": edited.fingerprint,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    changes = [f"{counted(said.skip, 'position')} skipped"] if said.skip else []
+    changes += [f"weights {weights}"] if weights else []
+    print_facts(
+        [
+            ("written", f"{output}, {counted(facts['edits'], 'edit')}"),
+            ("at", f"{said.at:,}: position {place:,} of epoch {epoch}"),
+            ("before", f"{counted(said.at - position, 'position')} behind the checkpoint stay as they were"),
+            ("from there", ", ".join(changes)),
+            ("order", edited.fingerprint),
+        ]
+    )
+
+
+def _shares(text: str) -> dict[str, float]:
+    """Understands `web=0.5,code=0.5`."""
+    try:
+        pairs = (pair.split("=") for pair in text.split(","))
+        return {name.strip(): float(share) for name, share in pairs}
+    except ValueError:
+        problem = f"{text!r} are no shares; write for instance web=0.5,code=0.5"
+        raise typer.BadParameter(problem, param_hint="--weights") from None

@@ -1,0 +1,53 @@
+"""The command `samplerkit edit`: it writes a config that the checkpoint fits, and says what changes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import samplerkit as sk
+from samplerkit.cli.main import app
+
+TRAIN = {
+    "dataset": {"kind": "size", "size": 100},
+    "sampler": {"kind": "random", "seed": 7},
+    "loader": {"batch_size": 5},
+}
+
+
+def edited(folder, *options):
+    train = folder / "train.yaml"
+    train.write_text(yaml.safe_dump(TRAIN))
+    loader = sk.load_config(train).make_loader(range(100), sk.World(2, 0))
+    (folder / "state.json").write_text(json.dumps(loader.state_dict(step=4)))
+    files = ["--config", str(train), "-o", str(folder / "edited.yaml"), "--world", "2"]
+    return CliRunner().invoke(app, ["edit", str(folder / "state.json"), *files, *options])
+
+
+def test_the_written_config_goes_on_from_the_checkpoint_by_the_edit(tmp_path):
+    result = edited(tmp_path, "--skip", "30", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.output)
+    assert (told["at"], told["unchanged"], told["skipped"], told["edits"]) == (40, 0, 30, 1)
+    loader = sk.load_config(tmp_path / "edited.yaml").make_loader(range(100), sk.World(2, 0))
+    loader.load_state_dict(json.loads((tmp_path / "state.json").read_text()))
+    assert next(iter(loader)).tolist() == sk.RandomSampler(seed=7).order(100)[70:80:2].tolist()
+    assert loader.fingerprint == told["order"]
+
+
+def test_what_changes_is_said_in_words(tmp_path):
+    result = edited(tmp_path, "--skip", "1", "--at", "142")
+    assert result.exit_code == 0, result.output
+    assert "142: position 42 of epoch 1" in result.output
+    assert "102 positions behind the checkpoint stay as they were" in result.output
+
+
+@pytest.mark.parametrize(
+    "options", [["--skip", "3", "--at", "39"], [], ["--weights", "web"], ["--weights", "web=1"]]
+)
+def test_what_cannot_be_is_refused_and_nothing_is_written(tmp_path, options):
+    assert edited(tmp_path, *options).exit_code != 0
+    assert not (tmp_path / "edited.yaml").exists()
