@@ -76,7 +76,7 @@ class TokenBatches(BatchRecipe):
         >>> recipe = TokenBatches(16, lengths=[8, 2, 7, 2, 3, 2, 8, 1])
         >>> plan = recipe.plan(sk.RandomSampler(seed=1), 8)
         >>> sorted(map(plan.shape, range(len(plan))))
-        [(2, 3), (2, 7), (2, 8), (2, 8)]
+        [(2, 7), (2, 8), (4, 2)]
     """
 
     max_tokens: int

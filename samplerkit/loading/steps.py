@@ -101,7 +101,7 @@ class CountsSteps(ABC):
             ...     for rank in range(2)
             ... ]
             >>> [[sum(recipe.lengths[id] for id in rank.ids(0)) for rank in ranks], ranks[0].tokens(0)]
-            [[8, 2], 10]
+            [[3, 1], 4]
         """
         return self._reading.tokens(step)
 

@@ -56,5 +56,5 @@ def test_a_mistake_in_an_edit_is_named_with_its_path(edits, place):
 
 
 def test_an_edit_that_does_not_go_with_the_sampler_is_found_before_the_job():
-    with pytest.raises(sk.ConfigError, match="edit at 4: says weights, and this is no mixture"):
+    with pytest.raises(sk.ConfigError, match="edit at 4: says weights, and this mixes no sources with names"):
         of([{"at": 4, "weights": {"web": 1}}]).check_order(range(9))

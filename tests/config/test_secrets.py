@@ -52,11 +52,17 @@ VALID = {
     "layout": {"sizes": [4, 4]},
     "files": {"files": ["a.npz"], "reader": "npz", "lengths": [8]},
     "tar": {"urls": ["a.tar"], "lengths": [8]},
+    "tree": {"parts": {"a": {"kind": "size", "size": 8}}},
     "subset": {"indices": [1]},
     "subset_random": {"indices": [1]},
     "weighted_random": {"weights": [1]},
     "pk": {"num_val": 1, "labels": [0, 1]},
     "iter": {"sampler": [1]},
+    "repeat": {"repeats": 2},
+    "repeat_factor": {"factors": [1.0]},
+    "window": {"size": 2},
+    "fold": {"num_folds": 2, "fold": 0},
+    "ledger": {"edits": [{"at": 4, "skip": 2}], "child": {"kind": "random"}},
     "tokens": {"max_tokens": 8},
     "bucket": {"boundaries": [8], "batch_size": 2},
     "classes": {"num_class": 1, "num_val": 1, "labels": [0]},
@@ -86,6 +92,31 @@ def sections():
                 "sampler": {"kind": "random"},
             },
         )
+    part = {"kind": "tar", **VALID["tar"]}
+    yield (
+        "part of a tree",
+        DATASETS["tar"].names,
+        lambda key, value: {
+            "dataset": {"kind": "tree", "parts": {"a": {**part, key: value}}},
+            "sampler": {"kind": "random"},
+        },
+    )
+    yield (
+        "source of a mixture",
+        SAMPLERS["random"].names,
+        lambda key, value: {"sampler": {"kind": "mixture", "sources": {"a": {"kind": "random", key: value}}}},
+    )
+    yield (
+        "edit of a ledger",
+        ["at", "weights", "skip", "without", "source", "global_batch"],
+        lambda key, value: {
+            "sampler": {
+                "kind": "ledger",
+                "edits": [{"at": 4, "skip": 2, key: value}],
+                "child": {"kind": "random"},
+            }
+        },
+    )
     for kind in ("sequential", *VALID, "mixture", "distributed", "random"):
         if kind in SAMPLERS:
             valid = {"kind": kind, **VALID.get(kind, {})}

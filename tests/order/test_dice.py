@@ -191,7 +191,7 @@ def test_a_mixture_is_the_weave_of_mixtures_of_lanes_and_leads_back(key, lanes, 
     st.lists(st.tuples(st.integers(0, 60), weights_lists), max_size=5),
     st.integers(0, 10**6),
 )
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 def test_when_weights_change_each_source_goes_on_where_its_lane_stood(key, lanes, changes, seed):
     dice, random = Dice(key), np.random.default_rng(seed)
     weights = [[3, 2, 1], *([*given, 1, 1][:3] for _, given in changes)]
@@ -204,9 +204,8 @@ def test_when_weights_change_each_source_goes_on_where_its_lane_stood(key, lanes
         rows = np.arange(400)
         segment = np.searchsorted(firsts[:, lane], rows, side="right")
         values = dice.values(np.full(400, lane), rows)
-        pairs = zip(segment.tolist(), values.tolist(), strict=True)
-        ends = [thresholds(given) for given in weights]
-        source = np.array([np.searchsorted(ends[number], value, side="right") - 1 for number, value in pairs])
+        read = [np.searchsorted(thresholds(given), values, side="right") - 1 for given in weights]
+        source = np.stack(read)[segment, rows]
         turn = counted(source)
         for at in (rows, random.integers(0, 400, 5)):
             read = mix.turns.read(np.full(at.size, lane), at)
