@@ -148,8 +148,11 @@ def _of_parts(case: Case, below: Layout, lengths: set[int]) -> list[st.SearchStr
 def _links(case: Case, lengths: set[int], *, is_root: bool) -> st.SearchStrategy[SamplerCall]:
     """The samplers that may stand above a chain whose shards have these lengths."""
     is_leaf, smallest = not case.links, min(lengths)
-    is_dealt = case.dealer is not None
-    below = case.layout if is_leaf else Layout(smallest) if is_dealt else case.undealt().layout
+    below = case.layout
+    if not is_leaf:
+        # An order may know files by chance: of a child that its sampler reads as it stands.
+        knows = case.dealer is None and case.sampler().yields_files
+        below = case.undealt().layout if knows else Layout(smallest)
     knows_files = is_leaf or below.has_files
     modes = legal_modes(of_files=below.has_files, is_leaf=knows_files, is_root=is_root)
     # Each one anew: of a strategy that is there twice, Hypothesis knows only one.
