@@ -81,7 +81,8 @@ def run_job(folder, run, ranks, rank, workers, killed_after=None):
     reader = loader(ranks, rank, workers)
     saved = folder / "state.json"
     start = 0
-    if saved.exists():
+    # A rank that starts late must not take what another one of the same job has saved already.
+    if killed_after is None and saved.exists():
         state = json.loads(saved.read_text())
         reader.load_state_dict(state)
         start = state["position"]
