@@ -239,19 +239,24 @@ def test_a_sigterm_to_all_processes_of_the_job_lets_the_loop_finish_its_step_and
 DEAF = """
 import ctypes, os, sys, time, samplerkit as sk
 
+are_deaf, is_deaf = os.pipe()
+
 class Deaf:
     def __len__(self):
         return 100
     def __getitem__(self, index):
         if index == 8:
             print(os.getpid(), flush=True)
+            os.write(is_deaf, b"1")
             ctypes.PyDLL(None).sleep(300)  # with Python's lock, as some decoders of images do
         return index
 
 batches = [iter(sk.Loader(Deaf(), sk.SequentialSampler(), batch_size=4, num_workers=1)) for _ in range(2)]
 for loader in batches:
     print(next(loader).tolist(), flush=True)
-time.sleep(1)
+for _ in batches:
+    os.read(are_deaf, 1)
+time.sleep(0.2)
 """
 
 
