@@ -19,6 +19,7 @@ from samplerkit.errors import (
     DatasetError,
 )
 from samplerkit.order.arguments import holds_bool
+from samplerkit.order.told import told_column
 from samplerkit.order.typing import Ids
 
 LONGEST = (1 << 31) - 1
@@ -199,12 +200,9 @@ _SAVE = "write it by samplerkit lengths, or numpy.save(path, lengths), lengths a
 
 
 def _of_dataset(dataset: Any) -> tuple[str, Any]:
-    for name in _NAMES:
-        found = getattr(dataset, name, None)
-        if name in getattr(dataset, "column_names", ()):
-            found = dataset[name]
-        if found is not None and not callable(found):
-            return f"dataset.{name}", found
+    told = told_column(dataset, *_NAMES)
+    if told is not None:
+        return f"dataset.{told[0]}", told[1]
     raise DatasetError(
         "lengths",
         "the dataset has no attribute or column lengths",

@@ -20,6 +20,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import Permutation
 from samplerkit.order.sequences import Range, Table
+from samplerkit.order.told import told_column
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
@@ -141,12 +142,10 @@ class PKSampler(Sampler):
         places = [self.class_column]
         if self.class_column == DEFAULT_COLUMN:
             places.append("targets")
-        for place in places:
-            found = getattr(dataset, place, None)
-            if place in getattr(dataset, "column_names", ()):
-                found = dataset[place]
-            if found is not None and not callable(found):
-                return checked_labels(found, place)
+        told = told_column(dataset, *places)
+        if told is not None:
+            place, found = told
+            return checked_labels(found, place)
         raise DatasetError(
             "class_column",
             f"the dataset has no attribute or column {' or '.join(places)}",
