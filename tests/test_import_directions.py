@@ -29,7 +29,18 @@ MAY_IMPORT = {
         "errors",
         *(
             f"order.{name}"
-            for name in ("arguments", "draws", "keys", "layout", "modes", "once", "shuffle", "typing")
+            for name in (
+                "arguments",
+                "draws",
+                "intervals",
+                "keys",
+                "layout",
+                "modes",
+                "once",
+                "shuffle",
+                "told",
+                "typing",
+            )
         ),
     ],
     "config": [*CORE, "storage", "inspect.quality"],

@@ -11,8 +11,8 @@ from typing import Literal, final, get_args
 import numpy as np
 
 from samplerkit.order.blocks import Block, KeptBlocks
+from samplerkit.order.intervals import interval_of
 from samplerkit.order.keys import Key, scaled
-from samplerkit.order.layout import interval_of
 from samplerkit.order.typing import Ids
 
 Short = Literal["merge", "keep", "drop"]

@@ -13,8 +13,8 @@ from samplerkit.batches.members import SortedMembers
 from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.order.blocks import Block, KeptBlocks
 from samplerkit.order.files import BlockShuffle
+from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.keys import Key
-from samplerkit.order.layout import interval_of, numbers_in
 from samplerkit.order.order import Located
 from samplerkit.order.typing import Ids
 

@@ -14,8 +14,8 @@ from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order.algebra import groups
+from samplerkit.order.intervals import numbers_in
 from samplerkit.order.keys import Key
-from samplerkit.order.layout import numbers_in
 from samplerkit.order.once import once
 from samplerkit.order.order import Located, Order
 from samplerkit.order.typing import Ids

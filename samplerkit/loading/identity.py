@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from samplerkit.order.layout import Layout
+from samplerkit.order.told import told_fingerprint
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.links import class_name
 
@@ -91,11 +92,9 @@ def describe_dataset(dataset: Any) -> str:
         parts: list[str | bytes] = ["tree", _portable(layout.sizes), json.dumps(leaves)]
     else:
         parts = [str(layout.has_files), _portable(layout.sizes), *(layout.names or ())]
-    for name in ("fingerprint", "_fingerprint"):
-        content = getattr(dataset, name, None)
-        if isinstance(content, str):
-            parts.append(content)
-            break
+    content = told_fingerprint(dataset)
+    if content is not None:
+        parts.append(content)
     files = f", {layout.num_files} files" if layout.has_files else ""
     files += f" in {len(layout.leaves)} parts" if layout.parts else ""
     return f"{len(layout)} samples{files}, {digest(*parts)}"

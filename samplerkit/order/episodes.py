@@ -6,7 +6,8 @@ from typing import final
 
 import numpy as np
 
-from samplerkit.order.layout import Layout, interval_of
+from samplerkit.order.intervals import interval_of
+from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.order import Located, Order
 from samplerkit.order.sequences import found

@@ -8,8 +8,9 @@ from typing import final
 import numpy as np
 
 from samplerkit.order.blocks import Block, KeptBlocks
+from samplerkit.order.intervals import interval_of
 from samplerkit.order.keys import Key
-from samplerkit.order.layout import Layout, interval_of
+from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located, Order
 from samplerkit.order.permutation import Permutation
 from samplerkit.order.sequences import found

@@ -16,6 +16,7 @@ from samplerkit.errors import (
     OutOfDatasetError,
 )
 from samplerkit.order.arguments import LARGEST, holds_bool, integers
+from samplerkit.order.intervals import interval_of
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 
@@ -243,48 +244,6 @@ def require_depth(depth: int) -> None:
     """
     if depth > DEEPEST:
         raise ArgumentValueError("parts", f"are nested more than {DEEPEST} deep", depth)
-
-
-def interval_of(starts: Ids, values: Ids) -> Ids:
-    """Gives the number of the interval in which each value lies.
-
-    Args:
-        starts: where each interval starts and, last, where the last one ends; ascending, shape (n + 1,).
-        values: each in [starts[0], starts[n]); shape (m,).
-
-    Returns:
-        int64 array of shape (m,). Empty intervals hold nothing.
-
-    Example:
-        >>> interval_of(np.array([0, 3, 3, 5]), np.array([0, 2, 3, 4]))
-        array([0, 0, 2, 2])
-    """
-    if values.size == 0:
-        return np.zeros(0, dtype=np.int64)
-    # Values that are read together mostly lie close together: search between the first and the last.
-    first = int(np.searchsorted(starts, values.min(), side="right")) - 1
-    last = int(np.searchsorted(starts, values.max(), side="right")) - 1
-    if first == last:
-        return np.full(values.shape, first)
-    return np.searchsorted(starts[first + 1 : last + 1], values, side="right") + first
-
-
-def numbers_in(begins: Ids, counts: Ids) -> Ids:
-    """Gives the numbers in several intervals, one interval after another.
-
-    Args:
-        begins: the first number of each; shape (n,).
-        counts: how many each holds; shape (n,).
-
-    Returns:
-        Array of shape (sum of the counts,).
-
-    Example:
-        >>> numbers_in(np.array([7, 0]), np.array([2, 3]))
-        array([7, 8, 0, 1, 2])
-    """
-    ends = np.cumsum(counts)
-    return np.repeat(begins - ends + counts, counts) + np.arange(int(ends[-1]) if ends.size else 0)
 
 
 def _is_integer(value: Any) -> bool:

@@ -9,8 +9,8 @@ import numpy as np
 
 from samplerkit.order.algebra import groups
 from samplerkit.order.files import BlockShuffle
+from samplerkit.order.intervals import interval_of
 from samplerkit.order.keys import Key
-from samplerkit.order.layout import interval_of
 from samplerkit.order.order import Located, Order
 from samplerkit.order.turns import Turns
 from samplerkit.order.typing import Ids

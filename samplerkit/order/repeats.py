@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.order.layout import numbers_in
+from samplerkit.order.intervals import numbers_in
 from samplerkit.order.once import once
 from samplerkit.order.order import Located, Order
 from samplerkit.order.typing import Ids

@@ -7,8 +7,8 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.errors import InverseTooLargeError
+from samplerkit.order.intervals import numbers_in
 from samplerkit.order.keys import Key, keyed_hash, scaled
-from samplerkit.order.layout import numbers_in
 from samplerkit.order.once import once
 from samplerkit.order.order import Located, Order
 from samplerkit.order.permutation import Permutation

@@ -11,7 +11,7 @@ import numpy as np
 from samplerkit.errors import DatasetError, InverseTooLargeError
 from samplerkit.order.algebra import groups
 from samplerkit.order.dice import thresholds
-from samplerkit.order.layout import interval_of
+from samplerkit.order.intervals import interval_of
 from samplerkit.order.once import once
 from samplerkit.order.order import Located, Order, same_recipes
 from samplerkit.order.permutation import fits_together, forward_each

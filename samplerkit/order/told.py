@@ -1,4 +1,4 @@
-"""What a dataset tells of itself besides its layout: a value for each sample."""
+"""What a dataset tells of itself besides its layout: a value for each sample, and its content in a word."""
 
 from __future__ import annotations
 
@@ -27,3 +27,22 @@ def told_column(dataset: Any, *names: str) -> tuple[str, Any] | None:
         if found is not None and not callable(found):
             return name, found
     return None
+
+
+def told_fingerprint(dataset: Any) -> str | None:
+    """Finds what changes with the content of a dataset: `fingerprint`, or Hugging Face's `_fingerprint`.
+
+    Args:
+        dataset: any dataset.
+
+    Returns:
+        The first of them that is a string; None where none is.
+
+    Example:
+        >>> class Pictures:
+        ...     fingerprint = "of 3 May"
+        >>> told_fingerprint(Pictures())
+        'of 3 May'
+    """
+    found = (getattr(dataset, name, None) for name in ("fingerprint", "_fingerprint"))
+    return next((one for one in found if isinstance(one, str)), None)

@@ -12,6 +12,7 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.draws import entered_draws, in_draws
+from samplerkit.order.told import told_column, told_fingerprint
 from samplerkit.order.typing import Ids
 from samplerkit.storage.batch_readers import batch_reader, present_reader, wants_passes
 
@@ -40,19 +41,13 @@ class Leaf:
     @property
     def fingerprint(self) -> str | None:
         """What changes with the content of the dataset, if it says so."""
-        found = (getattr(self.dataset, name, None) for name in ("fingerprint", "_fingerprint"))
-        return next((one for one in found if isinstance(one, str)), None)
+        return told_fingerprint(self.dataset)
 
     @property
     def lengths(self) -> Any:
         """The length of each sample, if the dataset has an attribute or a column of that name."""
-        for name in ("lengths", "length"):
-            if name in getattr(self.dataset, "column_names", ()):
-                return self.dataset[name]
-            found = getattr(self.dataset, name, None)
-            if found is not None and not callable(found):
-                return found
-        return None
+        told = told_column(self.dataset, "lengths", "length")
+        return told and told[1]
 
     def read_one(self, id: int) -> Any:
         """Reads one sample; what the dataset raises has a note."""

@@ -15,7 +15,8 @@ from torch.utils.data import ConcatDataset
 
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.order import arguments
-from samplerkit.order.layout import Layout, interval_of, named_parts, require_depth
+from samplerkit.order.intervals import interval_of
+from samplerkit.order.layout import Layout, named_parts, require_depth
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats

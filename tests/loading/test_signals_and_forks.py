@@ -254,7 +254,7 @@ batches = [iter(sk.Loader(Deaf(), sk.SequentialSampler(), batch_size=4, num_work
 for loader in batches:
     next(loader)
 pids = b""
-while pids.count(b"\\n") < 2:  # by a pipe, which takes each number whole: two processes' lines of print may mix
+while pids.count(b"\\n") < 2:  # a pipe takes each number whole; lines of print may mix
     pids += os.read(are_deaf, 100)
 print(pids.decode(), end="", flush=True)
 time.sleep(0.2)

@@ -7,7 +7,7 @@ import pytest
 import torch.utils.data
 
 import samplerkit as sk
-from samplerkit.order.layout import interval_of
+from samplerkit.order.intervals import interval_of
 
 
 def test_an_int_is_a_layout_without_files():

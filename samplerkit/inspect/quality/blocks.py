@@ -15,7 +15,7 @@ from samplerkit.inspect.quality.pairs import (
     pair_weight,
 )
 from samplerkit.inspect.quality.runs import lost_by_runs
-from samplerkit.order.layout import interval_of
+from samplerkit.order.intervals import interval_of
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 

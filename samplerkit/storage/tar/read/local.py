@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import DatasetError
-from samplerkit.order.layout import interval_of, numbers_in
+from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.typing import Ids
 from samplerkit.storage.remote.storage import LocalFile
 from samplerkit.storage.tar.format.members import damaged_data
