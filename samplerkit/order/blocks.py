@@ -20,7 +20,9 @@ from samplerkit.order.permutation import (
 )
 from samplerkit.order.typing import Ids
 
-_ROWS_WORTH_A_CALL = 256
+ROWS_WORTH_A_CALL = 256
+"""Rows of a block that are worth a call of its own."""
+
 _MOST_KEPT = 1024
 
 
@@ -89,7 +91,7 @@ class KeptBlocks:
             return self.permuted(blocks[0], rows, inverse=inverse)
         result = np.empty_like(rows)
         together = np.array([TABLE_LIMIT < block.size < NARROW_LIMIT for block in blocks])
-        if rows.size >= _ROWS_WORTH_A_CALL * len(blocks):
+        if rows.size >= ROWS_WORTH_A_CALL * len(blocks):
             together[:] = False
         for number, at in groups(which):
             if not together[number]:

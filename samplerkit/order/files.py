@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from samplerkit.order.blocks import Block, KeptBlocks
+from samplerkit.order.blocks import ROWS_WORTH_A_CALL, Block, KeptBlocks
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
@@ -71,7 +71,7 @@ class Lanes:
     def start_of(self, lane: Ids) -> Ids:
         """Gives the first row of each lane."""
         length, longer = divmod(self.num_rows, self.count)
-        return lane * length + np.minimum(lane, longer).astype(np.int64)
+        return lane * length + np.minimum(lane, longer).astype(np.int64, copy=False)
 
     def lane_of(self, rows: Ids) -> Ids:
         """Gives the lane in which each row lies."""
@@ -96,8 +96,9 @@ class LaneWeave(Order):
         return self._lanes.num_rows
 
     def ids_at(self, positions: Ids) -> Ids:
-        row, lane = np.divmod(positions, self._lanes.count)
-        row += self._lanes.start_of(lane)
+        # numpy divides by one number several times as fast as it gives quotient and remainder.
+        row = positions // self._lanes.count
+        row += self._lanes.start_of(positions - row * self._lanes.count)
         return row
 
     def locate(self, ids: Ids) -> Located:
@@ -148,6 +149,17 @@ class BlockShuffle(Order):
     def _permuted(self, rows: Ids, *, inverse: bool) -> Ids:
         if rows.size == 0:
             return rows
+        first, last = self._number_of(int(rows.min())), self._number_of(int(rows.max()))
+        if first == last:
+            return self._permuted_in(first, rows, inverse=inverse)
+        if (last - first) * ROWS_WORTH_A_CALL < rows.size and (rows[1:] >= rows[:-1]).all():
+            # As an epoch is read: the rows of each block are a slice.
+            ends = [self._start_of(number + 1) for number in range(first, last)]
+            parts = np.split(rows, np.searchsorted(rows, ends))
+            numbered = zip(range(first, last + 1), parts, strict=True)
+            return np.concatenate(
+                [self._permuted_in(number, part, inverse=inverse) for number, part in numbered if part.size]
+            )
         run = interval_of(self._starts, rows)
         block = (rows - self._starts[run] + self._missing) // self._block_size
         start = block * self._block_size
@@ -159,6 +171,23 @@ class BlockShuffle(Order):
         permuted = self._blocks.permuted_within(blocks, which, rows - start, inverse=inverse)
         permuted += start
         return permuted
+
+    def _permuted_in(self, number: int, rows: Ids, *, inverse: bool) -> Ids:
+        start = self._start_of(number)
+        permuted = self._blocks.permuted(self._block(number), rows - start, inverse=inverse)
+        permuted += start
+        return permuted
+
+    def _number_of(self, row: int) -> int:
+        run = int(np.searchsorted(self._starts, row, side="right")) - 1
+        block = (row - int(self._starts[run]) + self._missing) // self._block_size
+        return run * self._blocks_per_run + block
+
+    def _start_of(self, number: int) -> int:
+        """The first row of a block; of one that its run is too short for, the first row of the next run."""
+        run, block = divmod(number, self._blocks_per_run)
+        start = int(self._starts[run]) + max(0, block * self._block_size - self._missing)
+        return min(start, int(self._starts[run + 1]))
 
     def _block(self, number: int) -> Block:
         run, block = divmod(number, self._blocks_per_run)

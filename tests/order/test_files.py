@@ -287,3 +287,18 @@ def test_a_rank_reads_as_many_lanes_as_the_greatest_common_divisor_leaves(mode, 
     opened = files_of_ranks(mode, files, rows, shards, lanes=lanes, partial_size=16, offset=0)
     own_lanes = lanes // math.gcd(lanes, shards)
     assert max(len(own) for own in opened) <= own_lanes * (math.ceil(files / lanes) + 1)
+
+
+@pytest.mark.parametrize(("shuffle", "pools"), [("infile", 1), ("partial", 1), ("partial", 2)])
+def test_slices_hold_what_their_positions_hold_in_any_sequence(shuffle, pools):
+    """Ascending rows are cut into the slices of their blocks; others are gone through one by one."""
+    layout = sk.Layout([700, 0, 4100, 2, 3000, 900])
+    sampler = sk.RandomSampler(shuffle=shuffle, partial_size=1100, pools=pools, lanes=2, seed=7)
+    order = sampler.order(layout)
+    mixed = np.random.default_rng(7).permutation(len(order))
+    expected = np.empty(len(order), dtype=np.int64)
+    expected[mixed] = order[mixed]
+    for begin, end, step in [(0, len(order), 1), (300, 7000, 2), (699, 702, 1), (len(order) - 1, 10, -3)]:
+        assert np.array_equal(order[begin:end:step], expected[begin:end:step])
+    which, positions = order.positions_of(np.sort(expected))
+    assert np.array_equal(expected[positions], np.sort(expected)[which])

@@ -138,3 +138,18 @@ def test_intervals_are_found_where_empty_ones_lie_between():
         values = generator.integers(0, 9, number)
         assert interval_of(starts, values).tolist() == expected[values].tolist()
     assert interval_of(starts, np.arange(9)).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("borders", [1, 6, 40, 3000, 9000], ids=lambda number: f"{number} borders")
+@pytest.mark.parametrize("spread", ["evenly", "in one place", "far apart"])
+def test_intervals_of_many_values_are_those_of_a_search(borders, spread):
+    generator = np.random.default_rng(borders)
+    last = {"evenly": 10**6, "in one place": 10**9, "far apart": 2**62}[spread]
+    inner = generator.integers(1, 10**4 if spread == "in one place" else last, borders)
+    starts = np.sort(np.append(inner, [0, last]))
+    values = np.append(
+        generator.integers(0, last, 4090), [0, 1, starts[1] - 1, starts[1], last - 1, last - 1]
+    )
+    expected = np.searchsorted(starts, values, side="right") - 1
+    assert np.array_equal(interval_of(starts, values), expected)
+    assert np.array_equal(interval_of(starts, np.sort(values)), np.sort(expected))
