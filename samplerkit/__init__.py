@@ -60,6 +60,8 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.remote.options import RemoteOptions
     from samplerkit.storage.tar.dataset import TarDataset
     from samplerkit.storage.tar.writer import TarWriter
+    from samplerkit.storage.tokens.dataset import TokenDataset
+    from samplerkit.storage.tokens.writer import TokenWriter
     from samplerkit.storage.tree import TreeDataset
 
 __version__ = "0.1.0"
@@ -109,6 +111,8 @@ __all__ = [
     "TarDataset",
     "TarWriter",
     "TokenBatches",
+    "TokenDataset",
+    "TokenWriter",
     "TorchBatchSampler",
     "TorchSampler",
     "TreeDataset",

@@ -50,6 +50,8 @@ PUBLIC = {
     "TarDataset": "storage.tar.dataset",
     "TarWriter": "storage.tar.writer",
     "TokenBatches": "batches.tokens",
+    "TokenDataset": "storage.tokens.dataset",
+    "TokenWriter": "storage.tokens.writer",
     "TorchBatchSampler": "loading.torch_sampler",
     "TorchSampler": "loading.torch_sampler",
     "TreeDataset": "storage.tree",

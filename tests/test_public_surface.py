@@ -66,6 +66,8 @@ PUBLIC = {
     "TarDataset",
     "TarWriter",
     "TokenBatches",
+    "TokenDataset",
+    "TokenWriter",
     "TorchBatchSampler",
     "TorchSampler",
     "TreeDataset",

@@ -85,7 +85,7 @@ def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: li
     for part in parts:
         begins, ends = _extents(part)
         in_order = np.argsort(begins, kind="stable")
-        for joined in _joined(begins[in_order], ends[in_order]):
+        for joined in near_groups(begins[in_order], ends[in_order]):
             chosen = in_order[joined]
             start, stop = int(begins[chosen[0]]), int(ends[chosen].max())
             spans.append(Span(part.url, start, stop - start))
@@ -104,7 +104,7 @@ def _extents(part: WantedRows) -> tuple[Ids, Ids]:
     return arrays["offset"][first] - BLOCK, arrays["offset"][last] + arrays["size"][last].astype(np.int64)
 
 
-def _joined(begins: Ids, ends: Ids) -> list[slice]:
+def near_groups(begins: Ids, ends: Ids) -> list[slice]:
     """Groups samples that are read by one request; both arrays are in the order of the shard."""
     groups = []
     head, reach = 0, int(ends[0])

@@ -1,0 +1,181 @@
+"""Parts of files, here or elsewhere: each as long as was asked for, of files that stay what they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.attempt import Span
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.tar.index.archive import Archive, open_for_reading
+from samplerkit.storage.tar.index.handles import Handle, Handles
+from samplerkit.storage.tar.read.ranges import near_groups
+from samplerkit.storage.threads import in_threads
+from samplerkit.storage.urls import is_remote, shown
+
+_ASKED_AT_A_TIME = 16
+
+Part = tuple[int, int, Any]
+"""The number of a file, the byte where the part begins, and the buffer that it is to fill."""
+
+
+@final
+@dataclass(frozen=True)
+class _Opener:
+    """Opens files by number; of those that lie elsewhere the copy, which is fetched if there is none."""
+
+    urls: tuple[str, ...]
+    archives: tuple[Archive, ...]
+    storage: RemoteStorage | None
+
+    def __call__(self, number: int) -> Handle:
+        archive = self.archives[number]
+        if self.storage is None or not archive.is_remote:
+            return Handle(open_for_reading(archive.url, archive.url))
+        # Once it is open, it may be evicted.
+        with self.storage.fetch(self.urls[number]) as local:
+            return Handle(open_for_reading(local.path, archive.url), is_copy=True)
+
+
+@final
+class ByteFiles:
+    """Reads parts of files, by `pread`, or by requests where a file lies elsewhere; nothing is mapped.
+
+    Files are looked at when this is made. One that is written to later is an error, whatever of it is read.
+    It may be used by several threads, and travels to other processes without what is open.
+
+    Args:
+        urls: paths and URLs.
+        storage: fetches what lies elsewhere.
+        whole: whether remote files are fetched into the cache of this machine; else parts are asked for.
+
+    Raises:
+        DatasetError: a file is not there, or is no plain file.
+    """
+
+    def __init__(self, urls: Sequence[str], storage: RemoteStorage | None, *, whole: bool = False) -> None:
+        self._urls: Final = tuple(urls)
+        self._storage: Final = storage
+        self._whole: Final = whole
+        self.archives: Final = _looked_at(self._urls, storage)
+        self._handles: Final = Handles(_Opener(self._urls, self.archives, storage))
+
+    def size(self, number: int) -> int:
+        """Tells how many bytes a file has."""
+        return self.archives[number].size
+
+    def name(self, number: int) -> str:
+        """Gives what errors call a file."""
+        return self.archives[number].url
+
+    def peek(self, number: int, begin: int, length: int) -> bytes:
+        """Reads a small part; a remote file is not fetched for it, though others of its parts may need it."""
+        if self._storage is not None and self.archives[number].is_remote:
+            return self._storage.read([Span(self._urls[number], begin, length)])[0]
+        return self.read(number, begin, length)
+
+    def read(self, number: int, begin: int, length: int) -> bytes:
+        """Reads a part.
+
+        Raises:
+            DatasetError: the file ends before, or was written to.
+        """
+        data = bytearray(length)
+        self.fill([(number, begin, memoryview(data))])
+        return bytes(data)
+
+    def fill(self, parts: Iterable[Part]) -> None:
+        """Reads parts straight into buffers; those of a file should stand together.
+
+        Raises:
+            DatasetError: a file ends before, or was written to.
+        """
+        far: list[Part] = []
+        by_ranges = self._storage is not None and not self._whole
+        descriptor, current, begin = -1, -1, 0
+        handle: Handle | None = None
+        for part in parts:
+            number, begin, buffer = part
+            if by_ranges and self.archives[number].is_remote:
+                far.append(part)
+                continue
+            if number != current:
+                if handle is not None:
+                    self._check(current, handle, begin)
+                handle, current = self._handles.get(number), number
+                descriptor = handle.descriptor
+            if os.preadv(descriptor, (buffer,), begin) != buffer.nbytes:
+                self._fill_slowly(number, descriptor, begin, buffer)
+        # Behind the reading: what was read is of the file as it was.
+        if handle is not None:
+            self._check(current, handle, begin)
+        if far:
+            self._fill_by_requests(far)
+
+    def close(self) -> None:
+        """Lets go of what is open; it is opened again when it is needed."""
+        self._handles.close()
+
+    def _fill_slowly(self, number: int, descriptor: int, begin: int, buffer: Any) -> None:
+        """Fills a buffer from the beginning; a signal may have cut the first attempt short."""
+        view = memoryview(buffer).cast("B")
+        done = 0
+        while done < len(view):
+            got = os.preadv(descriptor, (view[done:],), begin + done)
+            if not got:
+                raise self._ended(number, begin + done, begin + len(view))
+            done += got
+
+    def _check(self, number: int, handle: Handle, begin: int) -> None:
+        """Makes certain that an open file is still what it was."""
+        archive, status = self.archives[number], os.fstat(handle.descriptor)
+        if archive.is_same(status):
+            return
+        if status.st_size < archive.size:
+            raise self._ended(number, status.st_size, archive.size)
+        what = f"grew from {archive.size} to {status.st_size} bytes" if status.st_size > archive.size else ""
+        problem = f"{what or 'was written to'} while it was in use, as was seen at byte {begin}"
+        raise DatasetError(archive.url, problem, mend="make the dataset anew when nobody writes to it")
+
+    def _ended(self, number: int, end: int, wanted: int) -> DatasetError:
+        archive = self.archives[number]
+        problem = f"ends at byte {end}, was {archive.size} bytes long, and is needed up to byte {wanted}"
+        return DatasetError(archive.url, problem, mend="it was cut meanwhile: fetch or make it anew")
+
+    def _fill_by_requests(self, parts: list[Part]) -> None:
+        """Asks for parts, those that lie near one another by one request."""
+        assert self._storage is not None  # noqa: S101  # for mypy: only then something lies elsewhere
+        spans: list[Span] = []
+        groups: list[list[Part]] = []
+        for number in dict.fromkeys(part[0] for part in parts):
+            mine = sorted((part for part in parts if part[0] == number), key=lambda part: part[1])
+            begins = np.array([begin for _, begin, _ in mine], dtype=np.int64)
+            ends = begins + np.array([buffer.nbytes for _, _, buffer in mine], dtype=np.int64)
+            for joined in near_groups(begins, ends):
+                start, stop = int(begins[joined][0]), int(ends[joined].max())
+                spans.append(Span(self._urls[number], start, stop - start))
+                groups.append(mine[joined])
+        for span, group, data in zip(spans, groups, self._storage.read(spans), strict=True):
+            for _, begin, buffer in group:
+                at = begin - span.offset
+                memoryview(buffer).cast("B")[:] = data[at : at + buffer.nbytes]
+
+
+def _looked_at(urls: tuple[str, ...], storage: RemoteStorage | None) -> tuple[Archive, ...]:
+    if not any(map(is_remote, urls)):
+        return tuple(map(Archive.of, urls))
+    found: dict[int, Archive] = {}
+
+    def look(number: int) -> Archive:
+        return Archive.at(urls[number], storage)
+
+    for number, archive in in_threads(look, range(len(urls)), _ASKED_AT_A_TIME, "samplerkit-version"):
+        if archive.size < 0:
+            raise DatasetError(shown(urls[number]), "does not tell its size")
+        found[number] = archive
+    return tuple(found[number] for number in range(len(urls)))

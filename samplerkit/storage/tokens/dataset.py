@@ -1,0 +1,282 @@
+"""Windows of tokens in files, without an index of windows: where one lies is arithmetic."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, final, get_args
+
+import numpy as np
+
+from samplerkit.errors import ArgumentValueError, OutOfDatasetError
+from samplerkit.order import arguments
+from samplerkit.order.layout import Layout
+from samplerkit.order.once import once
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.remote import storage_for
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.tar.pipeline import checked_ids
+from samplerkit.storage.tokens.corpora import corpora_of, layout_of
+from samplerkit.storage.tokens.formats import token_dtype
+from samplerkit.storage.tokens.outputs import OF_BORDERS, made_outputs, output_names
+from samplerkit.storage.tokens.rings import RULE
+from samplerkit.storage.tokens.source import Documents, Span, TokenSource, WantedWindows
+from samplerkit.storage.tokens.split import PARTS, shares_of
+from samplerkit.storage.urls import is_remote
+
+Array = np.ndarray[Any, Any]
+
+Fetch = Literal["ranges", "shards"]
+"""How remote tokens are read: by requests for windows, or from whole files."""
+
+
+@final
+class TokenDataset:
+    """Windows of `seq_len` tokens of token files, and the token behind: a map-style dataset.
+
+    Each file is read round as a ring, in each epoch from another token on, its phase: each token is an input
+    exactly once an epoch, but for those that do not fill a block. Windows never cross files. No index of
+    windows is made or kept: where window `i` lies is arithmetic, and it is read by `pread` from there.
+
+    Args:
+        files: the prefix of Megatron's `.bin` and `.idx`, an `.idx`, a raw `.bin` or an `.npy` array; a
+            pattern of these, or a list; paths or URLs. A mapping of such by name makes a tree of corpora.
+        seq_len: tokens of a window, S; rows have one more, for the labels.
+        block_len: a multiple of `seq_len`, and of each length that is to come; None for `seq_len`. A
+            `BlockSampler` orders blocks, so that `seq_len` may change between them.
+        dtype: of the tokens, `u1`, `i1`, `u2`, `i2`, `i4`, `u4` or `i8`; raw files do not tell it.
+        phase: whether each epoch begins at another token. For evaluation say False: windows stand from the
+            first token on, those that are full.
+        seed: of the phases.
+        split: as Megatron says it, "969,30,1": each file is cut into parts, by sequences where it has an
+            index, else by tokens. Each part is a ring of its own.
+        part: which of them, `train`, `valid` or `test`.
+        documents: what tells where documents begin: `idx`, or the token that ends them; None for nothing.
+        outputs: any of `tokens`, `labels`, `loss_mask`, `position_ids`, `cu_seqlens` and `documents`. One
+            alone is handed out as an array, several as a dict of arrays by name.
+        as_dtype: of the tokens that are handed out.
+        remote: how URLs are reached: `RemoteOptions`, or a mapping of these.
+        fetch: `ranges` asks for the windows of a batch, at the same time; `shards` fetches whole files into
+            the cache of this machine.
+
+    Attributes:
+        seq_len: S.
+        block_len: K.
+        windows_per_block: K / S.
+        files: the paths and URLs of the data.
+        is_remote: whether some lie elsewhere.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: `block_len` is no multiple of `seq_len`, a name is not known, or a file is named
+            twice.
+        ArgumentRangeError: a length is not positive.
+        DatasetError: later, at first use: a file is not there, is cut, was written to, or contradicts its
+            index; or there is no window.
+
+    Example:
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "corpus.npy")
+        >>> np.save(path, np.arange(10, dtype=np.uint16))
+        >>> data = TokenDataset(path, 4, phase=False)
+        >>> len(data), data[1], data.spans(1)
+        (2, array([4, 5, 6, 7, 8]), [(0, None, 4, 5)])
+        >>> TokenDataset(path, 4, seed=6).__getitems__([0, 1])
+        array([[2, 3, 4, 5, 6],
+               [6, 7, 8, 9, 0]])
+    """
+
+    wants_passes = True
+    """A source that a mixture reads again in an epoch has another phase each time."""
+
+    enters_draws = True
+    """A Loader that seeds draws need not read this one by one: nothing is drawn while it is read."""
+
+    def __init__(
+        self,
+        files: Any,
+        seq_len: int,
+        *,
+        block_len: int | None = None,
+        dtype: Any = None,
+        phase: bool = True,
+        seed: int = 0,
+        split: str | None = None,
+        part: str = "train",
+        documents: Documents = None,
+        outputs: Sequence[str] = ("tokens",),
+        as_dtype: Any = "int64",
+        remote: RemoteOptions | Mapping[str, Any] | None = None,
+        fetch: Fetch = "ranges",
+    ) -> None:
+        self.seq_len: Final = arguments.positive("seq_len", seq_len)
+        self.block_len: Final = (
+            self.seq_len if block_len is None else arguments.positive("block_len", block_len)
+        )
+        self._wanted: Final = WantedWindows(
+            self.seq_len,
+            self.block_len,
+            None if dtype is None else token_dtype("dtype", dtype),
+            arguments.boolean("phase", phase),
+            arguments.seed(seed),
+            split,
+            arguments.choice("part", part, PARTS),
+            _documents(documents),
+        )
+        if split is not None:
+            shares_of(split)
+        if self.block_len % self.seq_len:
+            mend = f"say a multiple, such as {-(-self.block_len // self.seq_len) * self.seq_len}"
+            raise ArgumentValueError(
+                "block_len", f"must be a multiple of seq_len={self.seq_len}", block_len, mend=mend
+            )
+        if not phase and self.block_len != self.seq_len:
+            raise ArgumentValueError(
+                "block_len",
+                "goes with a phase: without one there are no blocks",
+                block_len,
+                mend="leave it out",
+            )
+        self.outputs: Final = output_names(outputs)
+        self._as_dtype: Final = token_dtype("as_dtype", as_dtype)
+        options = RemoteOptions.of(remote)
+        self._fetch: Final = arguments.choice("fetch", fetch, get_args(Fetch))
+        self._corpora: Final = tuple(corpora_of(files, options))
+        self.files: Final = tuple(path.data for corpus in self._corpora for path in corpus.files)
+        self.is_remote: Final = any(map(is_remote, self.files))
+        self._storage: Final = storage_for(self.is_remote, None, options)
+        self.epoch = 0
+
+    @property
+    def windows_per_block(self) -> int:
+        """How many windows a block is cut into."""
+        return self.block_len // self.seq_len
+
+    @once
+    def layout(self) -> Layout:
+        """How many windows each file has; a tree where corpora have names. Files are looked at now."""
+        return layout_of(self._corpora, self._source.rings.windows)
+
+    @once
+    def block_layout(self) -> Layout:
+        """How many blocks each file has: what a `BlockSampler` orders."""
+        return layout_of(self._corpora, self._source.rings.blocks)
+
+    @property
+    def is_layout_known(self) -> bool:
+        """Whether the layout can be told without asking for files that lie elsewhere."""
+        return not self.is_remote or "_source" in self.__dict__
+
+    @once
+    def fingerprint(self) -> str:
+        """Changes with what the order of tokens depends on; it does not with `seq_len`."""
+        rings, wanted = self._source.rings, self._wanted
+        told = [
+            RULE,
+            rings.block_len if wanted.phase else None,
+            wanted.seed if wanted.phase else None,
+            self._source.dtype.str,
+            [*rings.corpora],
+            rings.corpus_of.tolist(),
+            self._source.firsts.tolist(),
+            rings.tokens.tolist(),
+        ]
+        content = json.dumps(told).encode()
+        return hashlib.blake2b(content, digest_size=16, person=b"samplerkit").hexdigest()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tells the epoch, on which the phases depend; a `Loader` calls it."""
+        self.epoch = arguments.epoch(epoch)
+
+    def spans(self, id: int, *, epoch: int | None = None, number: int = 0) -> list[Span]:
+        """Tells of which parts of which documents a window is made, its last label included.
+
+        Args:
+            id: of the window.
+            epoch: in which it is read; None for the one that was set.
+            number: of the pass over its source in that epoch.
+
+        Returns:
+            For each part: the number of the file in the layout, the number of the document in its index (of
+            the sequence, as Megatron calls it), the first token in that document, and the number of tokens.
+            Without an index the document is None, and tokens are counted from the beginning of the file.
+        """
+        (wanted,) = checked_ids([arguments.integer("id", id)], len(self)).tolist()
+        told = self.epoch if epoch is None else arguments.epoch(epoch)
+        return self._source.spans(wanted, told, arguments.at_least("number", number, 0))
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def __getitem__(self, index: int) -> Any:
+        """Gives a window: an array of shape (S + 1,), or a dict of arrays."""
+        number, size = arguments.integer("index", index), len(self)
+        if not -size <= number < size:
+            raise OutOfDatasetError("index", f"outside of a dataset of {size} windows", number)
+        made = self._read(np.array([number % size]), None)
+        alone = {name: value if name == "cu_seqlens" else value[0] for name, value in made.items()}
+        return alone if len(alone) > 1 else next(iter(alone.values()))
+
+    def __getitems__(self, ids: Iterable[int], passes: Ids | None = None) -> Any:
+        """Gives a batch; what of a file is wanted is read in the order in which it lies there.
+
+        Args:
+            ids: of windows, in [0, len), as a list or an array.
+            passes: in which pass over its source each is read, for another phase in each; None for 0.
+
+        Returns:
+            An array of shape (batch, S + 1), or a dict of arrays where there are several outputs.
+
+        Raises:
+            OutOfDatasetError: there is no such window.
+            DatasetError: a file cannot be read, is cut, or was written to.
+        """
+        wanted = checked_ids(ids if isinstance(ids, np.ndarray) else list(ids), len(self))
+        told = None if passes is None else np.asarray(passes, dtype=np.int64)
+        if told is not None and (told.shape != wanted.shape or (told < 0).any()):
+            raise ArgumentValueError("passes", "must be one for each id, and not negative", passes)
+        made = self._read(wanted, told)
+        return made if len(made) > 1 else next(iter(made.values()))
+
+    def close(self) -> None:
+        """Lets go of open files and connections. The dataset can be used again."""
+        if "_source" in self.__dict__:
+            self._source.close()
+        if self._storage is not None:
+            self._storage.close()
+
+    def __enter__(self) -> TokenDataset:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        blocks = "" if self.block_len == self.seq_len else f", block_len={self.block_len}"
+        return f"TokenDataset({len(self.files)} files, seq_len={self.seq_len}{blocks})"
+
+    @once
+    def _source(self) -> TokenSource:
+        """The files, looked at now."""
+        found = TokenSource.of(self._corpora, self._wanted, self._storage, whole=self._fetch == "shards")
+        if not np.can_cast(found.dtype, self._as_dtype, "safe"):
+            problem = f"cannot hold all tokens of {found.opened.files[0].name}, which are {found.dtype}"
+            raise ArgumentValueError("as_dtype", problem, self._as_dtype.name, mend="say int64")
+        return found
+
+    def _read(self, ids: Ids, passes: Ids | None) -> dict[str, Array]:
+        source = self._source
+        rows, files, begins = source.rows(ids, self.epoch, passes)
+        borders = source.borders(rows, files, begins) if OF_BORDERS.intersection(self.outputs) else None
+        return made_outputs(self.outputs, rows.astype(self._as_dtype, copy=False), borders)
+
+
+def _documents(value: Any) -> Documents:
+    if value is None:
+        return None
+    if isinstance(value, str) and value == "idx":
+        return "idx"
+    if isinstance(value, str):
+        raise ArgumentValueError("documents", "is not known", value, mend="say 'idx', a token, or None")
+    return arguments.integer("documents", value)

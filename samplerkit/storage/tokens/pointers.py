@@ -1,0 +1,153 @@
+"""Where each sequence of a Megatron index begins: looked up by bisection, page by page, never read whole."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.order.typing import Ids
+from samplerkit.storage.tokens.bytes import ByteFiles
+from samplerkit.storage.tokens.formats import HEADER, Opened, TokenFile
+
+PAGE: Final = 4096
+"""Sequences of a page: 48 KiB of an index."""
+
+MOST_PAGES: Final = 1536
+"""Pages in memory, 48 MiB; then all are dropped."""
+
+_MEND = "the index does not belong to its .bin, or is damaged: make it anew"
+
+
+@final
+class Pages:
+    """What a process knows of the indexes of a dataset: pages by index and number, and where pages begin."""
+
+    def __init__(self) -> None:
+        self.firsts: dict[tuple[int, int], Ids] = {}
+        self.heads: dict[tuple[int, int], int] = {}
+
+    def __reduce__(self) -> tuple[type[Pages], tuple[()]]:
+        return Pages, ()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pointers:
+    """The first token of each sequence of one file.
+
+    Args:
+        indexes: the indexes of a dataset.
+        place: of this index there.
+        file: the file of tokens.
+        pages: what is known of all of them.
+    """
+
+    indexes: ByteFiles
+    place: int
+    file: TokenFile
+    pages: Pages
+
+    @property
+    def count(self) -> int:
+        """The number of sequences."""
+        return self.file.sequences or 0
+
+    def first_token(self, sequence: int) -> int:
+        """Gives the token at which a sequence begins; of the one behind the last, how many tokens there are.
+
+        Raises:
+            DatasetError: the index says something that cannot be.
+        """
+        return self.file.tokens if sequence >= self.count else self._head(sequence)
+
+    def sequence_at(self, token: int) -> int:
+        """Gives the sequence in which a token lies."""
+        page = bisect_right(range(self._num_pages), token, key=self._page_head) - 1
+        # Of sequences that begin at one token all but the last are empty.
+        return page * PAGE + int(np.searchsorted(self._page(page), token, side="right")) - 1
+
+    def firsts(self, begin: int, end: int) -> Ids:
+        """Gives the first tokens of the sequences from `begin` up to before `end`."""
+        pages = range(begin // PAGE, -(-end // PAGE))
+        parts = [self._page(page) for page in pages]
+        found = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return found[begin - pages.start * PAGE : end - pages.start * PAGE]
+
+    def between(self, begin: int, end: int) -> Ids:
+        """Gives the tokens in (begin, end) at which sequences begin, empty ones of no account."""
+        page = bisect_right(range(self._num_pages), begin, key=self._page_head) - 1
+        found: list[Ids] = []
+        while page < self._num_pages:
+            firsts = self._page(page)
+            low, high = np.searchsorted(firsts, (begin + 1, end)).tolist()
+            found.append(firsts[low:high])
+            if high < firsts.size:
+                break
+            page += 1
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def lengths(self, begin: int, end: int) -> Ids:
+        """Gives the tokens of the sequences from `begin` up to before `end`, from the index; int32."""
+        data = self.indexes.read(self.place, HEADER.size + 4 * begin, 4 * (end - begin))
+        return np.frombuffer(data, dtype="<i4")
+
+    @property
+    def _num_pages(self) -> int:
+        return -(-self.count // PAGE)
+
+    def _page_head(self, page: int) -> int:
+        """The first token of a page, without reading the page: so a bisection reads little."""
+        head = self.pages.heads.get((self.place, page))
+        if head is None:
+            head = self.pages.heads[self.place, page] = self._head(page * PAGE)
+        return head
+
+    def _head(self, sequence: int) -> int:
+        at = HEADER.size + 4 * self.count + 8 * sequence
+        (pointer,) = np.frombuffer(self.indexes.peek(self.place, at, 8), dtype="<i8").tolist()
+        token, rest = divmod(pointer, self.file.dtype.itemsize)
+        if rest or not 0 <= token <= self.file.tokens or (token and not sequence):
+            raise self._lie(sequence, pointer)
+        return int(token)
+
+    def _page(self, page: int) -> Ids:
+        """The first tokens of the sequences of a page, held against their lengths."""
+        known = self.pages.firsts.get((self.place, page))
+        if known is not None:
+            return known
+        begin, end = page * PAGE, min(self.count, (page + 1) * PAGE)
+        at = HEADER.size + 4 * self.count + 8 * begin
+        pointers = np.frombuffer(self.indexes.read(self.place, at, 8 * (end - begin)), dtype="<i8")
+        ends = np.append(pointers[1:], self.first_token(end) * self.file.dtype.itemsize)
+        lengths = self.lengths(begin, end).astype(np.int64)
+        wrong = (lengths < 0) | (pointers + lengths * self.file.dtype.itemsize != ends)
+        if wrong.any():
+            number = int(np.argmax(wrong))
+            raise self._lie(begin + number, int(pointers[number]))
+        firsts = pointers // self.file.dtype.itemsize
+        if len(self.pages.firsts) >= MOST_PAGES:
+            self.pages.firsts.clear()
+        self.pages.firsts[self.place, page] = firsts
+        return firsts
+
+    def _lie(self, sequence: int, pointer: int) -> DatasetError:
+        at = HEADER.size + 4 * self.count + 8 * sequence
+        problem = f"says at byte {at} that sequence {sequence} begins at byte {pointer} of {self.file.name}"
+        where = f"{problem}, which is not where the ones beside it end or begin"
+        return DatasetError(self.indexes.name(self.place), where, mend=_MEND)
+
+
+def pointers_of(opened: Opened, number: int, pages: Pages) -> Pointers | None:
+    """Gives the pointers of a file; None where it has no index.
+
+    Args:
+        opened: the files of a dataset.
+        number: of the file.
+        pages: what is known of all of them.
+    """
+    place = opened.index_of.get(number)
+    return None if place is None else Pointers(opened.indexes, place, opened.files[number], pages)

@@ -1,0 +1,244 @@
+"""What a dataset of tokens reads: files that were looked at, which part of each, and the windows in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.order.once import once
+from samplerkit.order.typing import Ids
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.tokens.bytes import Part
+from samplerkit.storage.tokens.corpora import Corpus
+from samplerkit.storage.tokens.formats import Dtype, Opened
+from samplerkit.storage.tokens.pointers import Pages, Pointers, pointers_of
+from samplerkit.storage.tokens.rings import Rings
+from samplerkit.storage.tokens.split import PARTS, range_of, shares_of
+
+Documents = Literal["idx"] | int | None
+"""What tells where documents begin."""
+
+Array = np.ndarray[Any, Any]
+
+Span = tuple[int, int | None, int, int]
+"""The number of a file and of a document, the first token in it, and how many follow on it."""
+
+MOST_LOST: Final = 0.5
+"""The share of tokens in files that are shorter than a block, above which a dataset is refused;"""
+
+MUCH_LOST: Final = 0.01
+"""and that above which the log tells it."""
+
+_LOG = logging.getLogger("samplerkit")
+
+
+@final
+@dataclass(frozen=True)
+class WantedWindows:
+    """What a user says of the windows: arguments of `TokenDataset` of these names."""
+
+    seq_len: int
+    block_len: int
+    dtype: Dtype | None
+    phase: bool
+    seed: int
+    split: str | None
+    part: str
+    documents: Documents
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TokenSource:
+    """The windows of files.
+
+    Args:
+        opened: the files.
+        rings: where the windows lie in the part of each.
+        firsts: the first token of the part of each file, shape (files,).
+        sequences: the sequences of the part of each file that has an index: the first, and the one behind.
+        documents: what tells where documents begin.
+        pages: what is known of the indexes.
+    """
+
+    opened: Opened
+    rings: Rings
+    firsts: Ids
+    sequences: tuple[tuple[int, int], ...]
+    documents: Documents
+    pages: Pages
+
+    @classmethod
+    def of(
+        cls, corpora: Sequence[Corpus], wanted: WantedWindows, storage: RemoteStorage | None, *, whole: bool
+    ) -> TokenSource:
+        """Looks at files.
+
+        Raises:
+            DatasetError: one is not there, is damaged, or does not go with the others; or there is no window.
+            ArgumentValueError: nobody tells the type of raw tokens, or documents cannot be told.
+        """
+        paths = [path for corpus in corpora for path in corpus.files]
+        opened = Opened(paths, wanted.dtype, storage, whole=whole)
+        dtype = opened.files[0].dtype
+        if isinstance(wanted.documents, int) and not (
+            np.iinfo(dtype).min <= wanted.documents <= np.iinfo(dtype).max
+        ):
+            problem = f"is the end of documents, and no {dtype} token can be it"
+            raise ArgumentValueError("documents", problem, wanted.documents)
+        for number, file in enumerate(opened.files):
+            if wanted.documents == "idx" and number not in opened.index_of:
+                mend = "give the prefix of a .bin and an .idx, or the token that ends documents"
+                raise DatasetError(file.name, "has no index that tells where documents begin", mend=mend)
+        pages = Pages()
+        parts = [_part(opened, number, wanted, pages) for number in range(len(paths))]
+        counts = [len(corpus.files) for corpus in corpora]
+        rings = Rings(
+            np.array([tokens for _, tokens, _ in parts], dtype=np.int64),
+            tuple(corpus.path for corpus in corpora),
+            np.repeat(np.arange(len(counts)), counts),
+            np.concatenate([np.arange(count) for count in counts]),
+            wanted.seq_len,
+            wanted.block_len,
+            wanted.phase,
+            wanted.seed,
+        )
+        firsts = np.array([first for first, _, _ in parts], dtype=np.int64)
+        sequences = tuple(sequences for _, _, sequences in parts)
+        source = cls(opened, rings, firsts, sequences, wanted.documents, pages)
+        for number, corpus in enumerate(corpora):
+            source._require_windows(number, corpus, wanted)
+        return source
+
+    @property
+    def dtype(self) -> Dtype:
+        """The type of the tokens."""
+        return self.opened.files[0].dtype
+
+    def pointers(self, file: int) -> Pointers | None:
+        """Gives where the sequences of a file begin; None where it has no index."""
+        return pointers_of(self.opened, file, self.pages)
+
+    def rows(self, ids: Ids, epoch: int, passes: Ids | None) -> tuple[Array, Ids, Ids]:
+        """Reads windows.
+
+        Returns:
+            Their tokens, shape (n, S + 1), as they stand in the files; and the file and first token of each.
+        """
+        files, begins = self.rings.at(ids, epoch, passes)
+        rows = np.empty((ids.size, self.rings.seq_len + 1), dtype=self.dtype)
+        self.opened.data.fill(self._parts(rows, files, begins))
+        return rows, files, begins
+
+    def borders(self, rows: Array, files: Ids, begins: Ids) -> Array:
+        """Tells whether a document begins at a token of a window, shape (n, S + 1).
+
+        One begins with each row, and where a window goes on at the first token of its file.
+        """
+        found = np.zeros(rows.shape, dtype=bool)
+        if isinstance(self.documents, int):
+            np.equal(rows[:, :-1], self.documents, out=found[:, 1:])
+        found[:, 0] = True
+        ends = self.rings.tokens[files] - begins
+        seams = np.flatnonzero(ends < rows.shape[1])
+        found[seams, ends[seams]] = True
+        if self.documents == "idx":
+            for row, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
+                for at, first, count in self._pieces(file, begin):
+                    pointers = self.pointers(file)
+                    if pointers is not None:
+                        found[row, pointers.between(first, first + count) - (first - at)] = True
+        return found
+
+    def spans(self, id: int, epoch: int, number: int) -> list[Span]:
+        """Tells which parts of which documents a window is made of; its last label is in it."""
+        files, begins = self.rings.at(np.array([id]), epoch, np.array([number]))
+        file = int(files[0])
+        found: list[Span] = []
+        pointers = self.pointers(file)
+        for _, first, count in self._pieces(file, int(begins[0])):
+            if pointers is None:
+                found.append((file, None, first, count))
+                continue
+            at, document = first, pointers.sequence_at(first)
+            while at < first + count:
+                start, stop = pointers.first_token(document), pointers.first_token(document + 1)
+                taken = min(stop, first + count) - at
+                if taken > 0:
+                    found.append((file, document, at - start, taken))
+                    at += taken
+                document += 1
+        return found
+
+    def close(self) -> None:
+        """Lets go of what is open."""
+        self.opened.close()
+
+    @once
+    def _data_begins(self) -> Ids:
+        return np.array([file.begin for file in self.opened.files], dtype=np.int64)
+
+    def _parts(self, rows: Array, files: Ids, begins: Ids) -> Iterator[Part]:
+        """Where each row lies, in the order of the files: two parts of one that has the seam."""
+        size, width = self.dtype.itemsize, rows.shape[1]
+        starts = self._data_begins[files] + self.firsts[files] * size
+        places = (starts + begins * size).tolist()
+        rests, numbers = (self.rings.tokens[files] - begins).tolist(), files.tolist()
+        for row in np.lexsort((begins, files)).tolist():
+            rest = rests[row]
+            if rest >= width:
+                yield numbers[row], places[row], rows[row]
+            else:
+                yield numbers[row], places[row], rows[row, :rest]
+                yield numbers[row], int(starts[row]), rows[row, rest:]
+
+    def _pieces(self, file: int, begin: int) -> Iterator[tuple[int, int, int]]:
+        """Of a window, where each piece stands in it, its first token in the file, and its tokens."""
+        first, tokens, width = int(self.firsts[file]), int(self.rings.tokens[file]), self.rings.seq_len + 1
+        rest = min(width, tokens - begin)
+        yield 0, first + begin, rest
+        if rest < width:
+            yield rest, first, width - rest
+
+    def _require_windows(self, number: int, corpus: Corpus, wanted: WantedWindows) -> None:
+        """Refuses a corpus of which too little is read."""
+        mine = self.rings.corpus_of == number
+        tokens, windows = self.rings.tokens[mine], self.rings.windows[mine]
+        total, lost = int(tokens.sum()), int(tokens[windows == 0].sum())
+        place = "/".join(corpus.path) or self.opened.files[int(np.argmax(mine))].name
+        if not total:
+            what = "no tokens" if wanted.split is None else f"nothing of split {wanted.split!r}"
+            mend = (
+                "a split is rounded to whole sequences, or tokens: give the part more" if wanted.split else ""
+            )
+            raise DatasetError(place, f"has {what} for part {wanted.part!r}", mend=mend)
+        longest = wanted.block_len + (not wanted.phase)
+        if lost > MOST_LOST * total:
+            files = f"{int((windows == 0).sum())} of its {len(windows)} files"
+            problem = f"loses {lost} of {total} tokens: {files} hold fewer than {longest}"
+            raise DatasetError(place, problem, mend="join files when tokenising, or say a shorter block_len")
+        if lost > MUCH_LOST * total:
+            _LOG.warning("%s: %d of %d tokens are in files shorter than a block", place, lost, total)
+
+
+def _part(
+    opened: Opened, number: int, wanted: WantedWindows, pages: Pages
+) -> tuple[int, int, tuple[int, int]]:
+    """Gives what a dataset reads of a file: the first token, how many, and the sequences that they are."""
+    file = opened.files[number]
+    count = file.sequences or 0
+    if wanted.split is None:
+        return 0, file.tokens, (0, count)
+    share = shares_of(wanted.split)[PARTS.index(wanted.part)]
+    pointers = pointers_of(opened, number, pages)
+    if pointers is None:
+        begin, end = range_of(share, file.tokens)
+        return begin, end - begin, (0, 0)
+    first, last = range_of(share, count)
+    begin, end = pointers.first_token(first), pointers.first_token(last)
+    return begin, max(0, end - begin), (first, last)

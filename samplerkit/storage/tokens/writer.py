@@ -1,0 +1,178 @@
+"""Writes documents of tokens into a `.bin` and an `.idx`, as Megatron reads them."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, Final, Self, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.order import arguments
+from samplerkit.storage.atomic import atomic
+from samplerkit.storage.progress import Progress, progress_of
+from samplerkit.storage.tokens.formats import HEADER, MAGIC, MEGATRON, token_dtype
+
+_LONGEST = (1 << 31) - 1
+
+
+@final
+class TokenWriter:
+    """Writes documents into one pair of a `.bin` and an `.idx`, each a sequence of its own.
+
+    Both get their names when all is written, the `.idx` last: where one is, its `.bin` is whole. When the
+    `with` block is left by an error, nothing is left. The same documents give the same bytes.
+
+    Args:
+        prefix: of both paths, without `.bin`.
+        dtype: of the tokens, one that Megatron knows: all but `u4`.
+        total: documents that are to come, for `progress`; None where nobody knows.
+        overwrite: whether files that are there are replaced.
+        progress: called with what is done, how many are done, and how many there are; None for a line on the
+            terminal, False for nothing. Without `total` there is none.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: Megatron has no number for the type, or the files are there.
+        DatasetError: they cannot be written.
+
+    Example:
+        >>> import tempfile, samplerkit as sk
+        >>> prefix = tempfile.mkdtemp() + "/corpus"
+        >>> with TokenWriter(prefix, "uint16") as writer:
+        ...     for document in ([5, 6, 7, 0], [8, 9, 0]):
+        ...         writer.write(document)
+        >>> sk.TokenDataset(prefix, 6, phase=False).spans(0)
+        [(0, 0, 0, 4), (0, 1, 0, 3)]
+    """
+
+    def __init__(
+        self,
+        prefix: str | os.PathLike[str],
+        dtype: Any = "uint16",
+        *,
+        total: int | None = None,
+        overwrite: bool = False,
+        progress: Progress | bool | None = None,
+    ) -> None:
+        if not isinstance(prefix, str | os.PathLike) or not isinstance(os.fspath(prefix), str):
+            raise ArgumentTypeError("prefix", "must be a path", prefix)
+        self._dtype: Final = token_dtype("dtype", dtype)
+        codes = {name: code for code, name in MEGATRON.items()}
+        if self._dtype.str[1:] not in codes:
+            raise ArgumentValueError("dtype", "has no number in an .idx", self._dtype.name, mend="take int32")
+        self._code: Final = codes[self._dtype.str[1:]]
+        self._total: Final = arguments.limit("total", total)
+        self._progress: Final = progress_of(progress)
+        self.paths: Final = tuple(Path(f"{os.fspath(prefix)}{suffix}") for suffix in (".bin", ".idx"))
+        there = next((path for path in self.paths if path.exists()), None)
+        if there is not None and not arguments.boolean("overwrite", overwrite):
+            raise ArgumentValueError("prefix", "is there already", str(there), mend="say overwrite=True")
+        self._lengths = array("i")
+        self._stack = ExitStack()
+        self._file: IO[bytes] | None = None
+        self._is_over = False
+        self.num_tokens = 0
+
+    @property
+    def num_documents(self) -> int:
+        """How many were written."""
+        return len(self._lengths)
+
+    def write(self, tokens: Any) -> None:
+        """Writes a document.
+
+        Args:
+            tokens: integers, in a list or an array of shape (tokens,).
+
+        Raises:
+            ArgumentTypeError: no flat list of integers.
+            ArgumentRangeError: a token that the type cannot hold, or 2^31 tokens and more.
+            DatasetError: the file cannot be written, or was closed.
+        """
+        found = arguments.integers("tokens", tokens)
+        if found.ndim != 1:
+            raise ArgumentTypeError("tokens", "must be a flat list of integers", tokens)
+        limits = np.iinfo(self._dtype)
+        if found.size and not (limits.min <= int(found.min()) and int(found.max()) <= limits.max):
+            worst = int(found.max()) if int(found.max()) > limits.max else int(found.min())
+            problem = f"holds a token that {self._dtype} cannot hold, document {len(self._lengths)}"
+            raise ArgumentRangeError("tokens", problem, worst, mend="take a larger dtype")
+        if found.size > _LONGEST:
+            raise ArgumentRangeError("tokens", "must be fewer than 2^31", found.size)
+        with self._writing():
+            self._begun().write(found.astype(self._dtype, copy=False).tobytes())
+        self._lengths.append(found.size)
+        self.num_tokens += found.size
+        if self._total is not None:
+            self._progress("documents written:", len(self._lengths), self._total)
+
+    def close(self) -> None:
+        """Gives both files their names.
+
+        Raises:
+            DatasetError: they cannot be written.
+        """
+        if self._is_over:
+            return
+        index = self.paths[1]
+        with self._writing():
+            self._begun()
+            # An index of other tokens must never stand beside these.
+            index.unlink(missing_ok=True)
+            self._stack.close()
+            with atomic(index) as file:
+                file.write(self._index())
+        self._is_over = True
+
+    def abort(self) -> None:
+        """Drops what was written."""
+        self._is_over = True
+        error = _AbortedError()
+        with suppress(OSError):  # a full disk takes what is still in memory no more than what came before
+            self._stack.__exit__(type(error), error, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def _begun(self) -> IO[bytes]:
+        if self._is_over:
+            problem = "was closed, or could not be written"
+            raise DatasetError(str(self.paths[0]), problem, mend="begin another one")
+        if self._file is None:
+            self.paths[0].parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._stack.enter_context(atomic(self.paths[0]))
+        return self._file
+
+    def _index(self) -> bytes:
+        lengths = np.array(self._lengths, dtype="<i4")
+        pointers = np.zeros(lengths.size, dtype="<i8")
+        np.cumsum(lengths[:-1], dtype=np.int64, out=pointers[1:])
+        pointers *= self._dtype.itemsize
+        documents = np.arange(lengths.size + 1, dtype="<i8")
+        header = HEADER.pack(MAGIC, 1, self._code, lengths.size, documents.size)
+        return b"".join((header, lengths.tobytes(), pointers.tobytes(), documents.tobytes()))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.abort()
+            problem = f"cannot be written ({error.strerror})"
+            mend = "make room, or give another path"
+            raise DatasetError(str(self.paths[0]), problem, mend=mend) from error
+
+
+class _AbortedError(Exception):
+    """Ends a temporary file."""

@@ -1,0 +1,214 @@
+"""What a dataset of tokens reads: rows of all formats and types, documents, and what is made of them."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.storage.tokens.formats import KINDS
+
+ALL = ("tokens", "labels", "loss_mask", "position_ids", "cu_seqlens", "documents")
+
+
+def written(prefix, documents, dtype="uint16"):
+    """Writes documents as Megatron reads them, and gives the prefix."""
+    with sk.TokenWriter(prefix, dtype, overwrite=True) as writer:
+        for document in documents:
+            writer.write(document)
+    return prefix
+
+
+def expected(tokens, data, epoch, number=0):
+    """The rows of one file, by rolling its tokens."""
+    rings = data._source.rings
+    phase = int(rings.phases(np.array([0]), epoch, np.array([number]))[0])
+    ring = np.roll(tokens, -phase)
+    ring = np.append(ring, ring[:1])
+    return np.stack(
+        [ring[start : start + data.seq_len + 1] for start in range(0, len(data) * data.seq_len, data.seq_len)]
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_type_and_format_gives_the_same_rows(tmp_path, kind):
+    tokens = (np.arange(101) % 100).astype(f"<{kind}")
+    np.save(tmp_path / "a.npy", tokens)
+    tokens.tofile(tmp_path / "a.bin")
+    places = [(tmp_path / "a.npy", None), (tmp_path / "a.bin", kind), ([str(tmp_path / "a.npy")], kind)]
+    if kind != "u4":
+        places.append((written(tmp_path / "pair", np.split(tokens, [7, 7, 60]), kind), None))
+    for files, dtype in places:
+        data = sk.TokenDataset(files, 8, block_len=24, dtype=dtype, seed=3)
+        assert data.layout.sizes.tolist() == [12]
+        assert data.block_layout.sizes.tolist() == [4]
+        for epoch in range(3):
+            data.set_epoch(epoch)
+            batch = data.__getitems__(np.arange(len(data)))
+            assert batch.dtype == np.int64
+            assert np.array_equal(batch, expected(tokens, data, epoch))
+            assert np.array_equal(data.__getitems__([5, 0, 5]), batch[[5, 0, 5]])
+            assert np.array_equal(data[-1], batch[-1])
+
+
+def test_a_pass_has_a_phase_of_its_own(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(1000, dtype=np.int32))
+    data = sk.TokenDataset(tmp_path / "a.npy", 100, seed=1)
+    ids = np.arange(10)
+    first, second = data.__getitems__(ids), data.__getitems__(ids, np.ones(10, np.int64))
+    assert np.array_equal(second, expected(np.arange(1000), data, 0, number=1))
+    assert not np.array_equal(first, second)
+    mixed = data.__getitems__(ids, ids % 2)
+    assert np.array_equal(mixed, np.where(ids[:, None] % 2, second, first))
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=40),
+    st.integers(1, 6),
+    st.integers(1, 3),
+    st.integers(0, 50),
+    st.booleans(),
+)
+@settings(deadline=None, max_examples=60)
+def test_documents_of_windows_are_those_of_the_index(tmp_path_factory, lengths, seq_len, many, seed, phase):
+    total, block_len = sum(lengths), seq_len * many if phase else seq_len
+    if total < block_len + (not phase):
+        return
+    prefix = tmp_path_factory.mktemp("documents") / "a"
+    document_of = np.repeat(np.arange(len(lengths)), lengths)
+    offset_of = np.concatenate([np.arange(length) for length in lengths])
+    tokens = document_of * 10 + offset_of
+    written(prefix, np.split(tokens, np.cumsum(lengths)[:-1]), "int32")
+    data = sk.TokenDataset(
+        prefix, seq_len, block_len=block_len, seed=seed, phase=phase, documents="idx", outputs=ALL
+    )
+    data.set_epoch(seed)
+    batch = data.__getitems__(range(len(data)))
+    rows = np.concatenate([batch["tokens"], batch["labels"][:, -1:]], axis=1)
+    begins = offset_of[np.searchsorted(tokens, rows)] == 0
+    begins[:, 0] = True
+    begins[:, 1:] |= rows[:, 1:] == tokens[0]
+    assert np.array_equal(batch["loss_mask"], (~begins[:, 1:]).astype(np.float32))
+    inputs = begins[:, :-1]
+    assert batch["cu_seqlens"].tolist() == [*np.flatnonzero(inputs), inputs.size]
+    assert np.array_equal(batch["documents"], np.cumsum(inputs, axis=1) - 1)
+    positions = np.concatenate([np.arange(size) for size in np.diff(batch["cu_seqlens"])])
+    assert np.array_equal(batch["position_ids"].reshape(-1), positions)
+    for id in range(len(data)):
+        spans = data.spans(id)
+        assert [
+            10 * document + place for _, document, at, count in spans for place in range(at, at + count)
+        ] == rows[id].tolist()
+        assert all(count > 0 for *_, count in spans)
+
+
+def test_documents_end_with_a_token(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([1, 2, 0, 3, 0, 0, 4, 5, 6], dtype=np.uint16))
+    data = sk.TokenDataset(tmp_path / "a.npy", 8, phase=False, documents=0, outputs=ALL)
+    one = data[0]
+    assert one["tokens"].tolist() == [1, 2, 0, 3, 0, 0, 4, 5]
+    assert one["labels"].tolist() == [2, 0, 3, 0, 0, 4, 5, 6]
+    assert one["documents"].tolist() == [0, 0, 0, 1, 1, 2, 3, 3]
+    assert one["position_ids"].tolist() == [0, 1, 2, 0, 1, 0, 0, 1]
+    assert one["cu_seqlens"].tolist() == [0, 3, 5, 6, 8]
+    assert one["loss_mask"].tolist() == [1, 1, 0, 1, 0, 0, 1, 1]
+
+
+def test_the_seam_of_the_ring_is_a_border(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(1, 13, dtype=np.uint16))
+    data = sk.TokenDataset(tmp_path / "a.npy", 12, seed=2, outputs=("tokens", "position_ids", "documents"))
+    one = data[0]
+    seam = one["tokens"].tolist().index(1)
+    assert 0 < seam < 12
+    assert one["tokens"].tolist() == [*range(13 - seam, 13), *range(1, 14 - seam)]
+    assert one["documents"].tolist() == [0] * seam + [1] * (12 - seam)
+    assert one["position_ids"].tolist() == [*range(seam), *range(12 - seam)]
+
+
+def test_splits_are_rings_of_their_own(tmp_path):
+    documents = [np.full(length, number) for number, length in enumerate([10, 0, 30, 5, 15, 20, 12, 8])]
+    written(tmp_path / "a", documents, "int32")
+    tokens = np.concatenate(documents)
+    np.save(tmp_path / "a.npy", np.arange(100, dtype=np.uint8))
+    begin = 0
+    for part, end in (("train", 60), ("valid", 92), ("test", 100)):
+        data = sk.TokenDataset(tmp_path / "a", 4, split="5,2,1", part=part, seed=1)
+        assert data._source.rings.tokens.tolist() == [end - begin]
+        assert np.array_equal(data.__getitems__(range(len(data))), expected(tokens[begin:end], data, 0))
+        assert {span[1] for id in range(len(data)) for span in data.spans(id)} <= set(tokens[begin:end])
+        begin = end
+    data = sk.TokenDataset(tmp_path / "a.npy", 4, split="3,1", part="valid", phase=False)
+    assert data[0].tolist() == [75, 76, 77, 78, 79]
+    with pytest.raises(DatasetError, match="has nothing of split '3,1' for part 'test'"):
+        len(sk.TokenDataset(tmp_path / "a.npy", 4, split="3,1", part="test"))
+
+
+def test_a_tree_of_corpora_has_a_layout_of_its_names(tmp_path):
+    for name, tokens in (("web", 100), ("python", 50), ("c", 30)):
+        np.save(tmp_path / f"{name}.npy", np.full(tokens, tokens, dtype=np.uint16))
+    code = {name: tmp_path / f"{name}.npy" for name in ("python", "c")}
+    data = sk.TokenDataset({"web": [tmp_path / "web.npy"], "code": code}, 10, block_len=20)
+    assert [(path, leaf.sizes.tolist()) for path, leaf in data.layout.leaves] == [
+        (("web",), [10]),
+        (("code", "python"), [4]),
+        (("code", "c"), [2]),
+    ]
+    assert [len(leaf) for _, leaf in data.block_layout.leaves] == [5, 2, 1]
+    assert data.__getitems__([0, 9, 10, 13, 14, 15])[:, 3].tolist() == [100, 100, 50, 50, 30, 30]
+
+
+def test_the_fingerprint_knows_all_but_the_length_of_windows(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros(100, dtype=np.uint16))
+    np.save(tmp_path / "b.npy", np.zeros(101, dtype=np.uint16))
+    np.save(tmp_path / "c.npy", np.zeros(100, dtype=np.int32))
+
+    def made(file="a", seq_len=4, **arguments):
+        return sk.TokenDataset(tmp_path / f"{file}.npy", seq_len, **{"block_len": 8, **arguments}).fingerprint
+
+    assert made() == made(seq_len=2) == made(seq_len=8) == made(outputs=("labels",))
+    others = [
+        made(seed=1),
+        made(block_len=16),
+        made(phase=False, block_len=None),
+        made("b"),
+        made("c"),
+        made(split="1,1"),
+        made(split="1,1", part="valid"),
+        sk.TokenDataset({"a": tmp_path / "a.npy"}, 4, block_len=8).fingerprint,
+    ]
+    assert len({made(), *others}) == 9
+
+
+def test_a_dataset_travels_with_what_it_knows(tmp_path):
+    written(tmp_path / "a", [np.arange(50), np.arange(60)])
+    data = sk.TokenDataset(tmp_path / "a", 10, documents="idx", outputs=("tokens", "cu_seqlens"))
+    before = data.__getitems__([3, 1])
+    for other in (data, pickle.loads(pickle.dumps(data))):  # noqa: S301  # our own
+        other.close()
+        again = other.__getitems__([3, 1])
+        assert all(np.array_equal(before[name], again[name]) for name in before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"block_len": 30}, "block_len: must be a multiple of seq_len=8, got 30; say a multiple, such as 32"),
+        ({"phase": False, "block_len": 16}, "block_len: goes with a phase"),
+        ({"outputs": ("tokens", "mask")}, "outputs: has no such name, got 'mask'; known: tokens"),
+        ({"outputs": ()}, "outputs: must name one or more"),
+        ({"documents": "eod"}, "documents: is not known, got 'eod'"),
+        ({"dtype": ">u2"}, "dtype: is no type of tokens, got '>u2'"),
+        ({"dtype": "float32"}, "dtype: is no type of tokens"),
+        ({"split": "a"}, "split: must be up to three numbers, got 'a'"),
+        ({"split": "1,2,3,4"}, "split: must be up to three numbers"),
+        ({"part": "dev"}, "part"),
+        ({"fetch": "auto"}, "fetch"),
+    ],
+)
+def test_arguments_that_cannot_be_meant_are_refused_when_it_is_made(tmp_path, arguments, message):
+    with pytest.raises(ArgumentValueError) as error:
+        sk.TokenDataset(tmp_path / "nowhere.npy", 8, **arguments)
+    assert message in str(error.value)

@@ -1,0 +1,149 @@
+"""The laws of windows: each token is an input exactly once an epoch, and windows never cross files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.storage.tokens.rings import Rings
+
+GOLDEN = Path(__file__).parents[2] / "data" / "token_phases_1.json"
+
+
+def rings(tokens, seq_len, block_len, seed=0, *, phase=True):
+    """The windows of one corpus of files."""
+    count = len(tokens)
+    sizes = np.array(tokens, dtype=np.int64)
+    return Rings(sizes, ((),), np.zeros(count, np.int64), np.arange(count), seq_len, block_len, phase, seed)
+
+
+def inputs(ring, epoch, number=0):
+    """The input tokens of each window of an epoch, as (file, token): shape (windows, S, 2)."""
+    ids = np.arange(ring.starts[-1])
+    files, begins = ring.at(ids, epoch, np.full(ids.shape, number))
+    tokens = (begins[:, None] + np.arange(ring.seq_len)) % np.maximum(1, ring.tokens[files, None])
+    return np.stack([np.broadcast_to(files[:, None], tokens.shape), tokens], axis=-1)
+
+
+def left_out(tokens, block_len, phase):
+    """The tokens before the phase, cyclically, that fill no block."""
+    return {(phase - 1 - each) % tokens for each in range(tokens % block_len)}
+
+
+def holds_the_law(ring, epoch, number=0):
+    """Whether each token of each file is an input exactly once, but for those before the phase."""
+    read = inputs(ring, epoch, number)
+    phases = ring.phases(np.arange(ring.tokens.size), epoch, np.full(ring.tokens.size, number))
+    for file, tokens in enumerate(ring.tokens.tolist()):
+        mine = np.sort(read[read[..., 0] == file][:, 1]).tolist()
+        lost = left_out(tokens, ring.block_len, int(phases[file])) if tokens >= ring.block_len else None
+        wanted = [] if lost is None else sorted(set(range(tokens)) - lost)
+        if mine != wanted:
+            return False
+    return True
+
+
+def test_every_token_of_small_files_is_an_input_exactly_once():
+    cases = 0
+    for block_len in range(1, 13):
+        for seq_len in (each for each in range(1, block_len + 1) if block_len % each == 0):
+            for tokens in range(27):
+                for epoch in range(3):
+                    ring = rings([tokens, 2 * tokens + 1], seq_len, block_len, seed=epoch)
+                    assert holds_the_law(ring, epoch, epoch % 2), (tokens, seq_len, block_len, epoch)
+                    cases += 1
+    print(f"{cases} epochs of two files")
+
+
+@given(
+    st.lists(st.integers(0, 4000), min_size=1, max_size=6),
+    st.integers(1, 30),
+    st.integers(1, 8),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 1000),
+    st.integers(0, 5),
+)
+@settings(deadline=None, max_examples=150)
+def test_every_token_is_an_input_exactly_once(tokens, seq_len, many, seed, epoch, number):
+    assert holds_the_law(rings(tokens, seq_len, seq_len * many, seed), epoch, number)
+
+
+def test_a_window_that_is_read_twice_breaks_the_law():
+    class Shifted:
+        """Rings whose second window begins a token too early."""
+
+        def __init__(self, ring):
+            self.ring = ring
+
+        def __getattr__(self, name):
+            return getattr(self.ring, name)
+
+        def at(self, ids, epoch, passes):
+            files, begins = self.ring.at(ids, epoch, passes)
+            return files, np.where(ids == 1, (begins - 1) % self.ring.tokens[files], begins)
+
+    assert holds_the_law(rings([64], 8, 16), 0)
+    assert not holds_the_law(Shifted(rings([64], 8, 16)), 0)
+
+
+def test_blocks_hold_the_same_tokens_whatever_the_length_of_windows():
+    for seq_len in (1, 2, 3, 4, 6, 12):
+        ring = rings([100, 12, 59], seq_len, 12, seed=3)
+        read = inputs(ring, epoch=5).reshape(-1, 12, 2)
+        assert np.array_equal(read, inputs(rings([100, 12, 59], 12, 12, seed=3), epoch=5))
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 8, 9, 15, 16, 17, 40])
+def test_without_a_phase_windows_stand_from_the_first_token_on(tokens):
+    ring = rings([tokens], 8, 8, phase=False)
+    assert ring.windows.tolist() == [(tokens - 1) // 8]
+    for epoch in (0, 3):
+        read = inputs(ring, epoch)[..., 1].reshape(-1)
+        assert read.tolist() == list(range(8 * ((tokens - 1) // 8)))
+
+
+def test_phases_are_those_that_were_frozen():
+    golden = json.loads(GOLDEN.read_text())
+    for case in golden["cases"]:
+        ring = rings([2**62] * 3, 1, case["block_len"], case["seed"])
+        files = np.arange(3)
+        found = ring.phases(files, case["epoch"], np.full(3, case["pass"]))
+        assert found.tolist() == case["phases"]
+    tree = golden["tree"]
+    count = len(tree["corpora"])
+    ring = Rings(
+        np.full(count, 2**40),
+        tuple(map(tuple, tree["corpora"])),
+        np.arange(count),
+        np.zeros(count, np.int64),
+        1024,
+        8192,
+        True,
+        tree["seed"],
+    )
+    assert ring.phases(np.arange(count), 2, np.array([0, 1, 2])).tolist() == tree["phases"]
+
+
+def test_phases_are_even_and_differ_from_epoch_to_epoch_and_pass_to_pass():
+    ring = rings([10**6] * 4000, 10, 10, seed=1)
+    files = np.arange(4000)
+    found = [ring.phases(files, epoch, np.full(4000, number)) for epoch in (0, 1) for number in (0, 1)]
+    for phases in found:
+        counts = np.bincount(phases, minlength=10)
+        assert counts.size == 10
+        assert ((counts - 400) ** 2 / 400).sum() < 40
+    for first in range(4):
+        for second in range(first):
+            assert abs((found[first] == found[second]).mean() - 0.1) < 0.04
+
+
+def test_the_corpora_of_a_tree_keep_their_phases_when_another_one_comes(tmp_path):
+    for name in ("web", "code", "books"):
+        np.save(tmp_path / f"{name}.npy", np.arange(500, dtype=np.uint16))
+    few = sk.TokenDataset({name: tmp_path / f"{name}.npy" for name in ("web", "code")}, 8, seed=5)
+    more = sk.TokenDataset({name: tmp_path / f"{name}.npy" for name in ("books", "web", "code")}, 8, seed=5)
+    assert np.array_equal(few.__getitems__(range(len(few))), more.__getitems__(range(62, len(more))))
