@@ -182,8 +182,9 @@ class Run:
             StateError: it is damaged, of a newer schema or of another run, and the run is as it was.
         """
         state = State.from_dict(saved)
-        if state.sampler == describe_chain(self.recipe, names_shard=True):
-            state = replace(state, sampler=describe_chain(self.recipe))
+        _, sampler = self.described
+        if state.sampler != sampler and state.sampler == describe_chain(self.recipe, names_shard=True):
+            state = replace(state, sampler=sampler)
         state.require_equal(self.state(0, 0, tail), allow)
         constants = RunConstants(state.lanes, state.limit)
         if self._batches is not None:

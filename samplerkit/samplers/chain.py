@@ -13,6 +13,7 @@ from samplerkit.order.algebra import Weave, compose
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.deal import Deal, limited
 from samplerkit.order.layout import Layout
+from samplerkit.order.once import once
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
 from samplerkit.order.shuffle import Shuffle
@@ -75,13 +76,13 @@ class Chain:
         """Tells into how many lanes the order of the sampler at a depth is woven."""
         return self.links[depth].lane_count(layout, run_lanes)
 
-    @property
+    @once
     def _dealer(self) -> int | None:
         """The depth of the sampler that deals."""
         depths = range(len(self.links) - 1, -1, -1)
         return next((depth for depth in depths if self.links[depth].deal is not None), None)
 
-    @property
+    @once
     def deal(self) -> Deal | None:
         """What the dealer says of shards; None for a chain without a distributed sampler."""
         return None if self._dealer is None else self.links[self._dealer].deal

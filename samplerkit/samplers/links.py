@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -37,8 +38,7 @@ class Linked:
 
     def arguments(self) -> dict[str, Any]:
         """Gives the constructor's arguments by name, as they were understood."""
-        parameters = list(inspect.signature(type(self).__init__).parameters.values())[1:]
-        return {p.name: getattr(self, p.name, None) for p in parameters if p.kind not in (2, 4)}
+        return {name: getattr(self, name, None) for name in _argument_names(type(self).__init__)}
 
     def __repr__(self) -> str:
         return " <- ".join(link._described() for link in self._links())
@@ -58,6 +58,12 @@ class Linked:
             return super().__reduce_ex__(protocol)
         # Pickle and deepcopy recurse from parent to child, and a chain may be deeper than their stack.
         return _chained, (tuple(_without_child(link) for link in self._links()),)
+
+
+@lru_cache(256)
+def _argument_names(constructor: Callable[..., None]) -> tuple[str, ...]:
+    parameters = list(inspect.signature(constructor).parameters.values())[1:]
+    return tuple(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
 
 
 def class_name(kind: type) -> str:
