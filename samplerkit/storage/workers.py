@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import torch.utils.data
+import sys
+from typing import Any
 
 
 def this_worker() -> tuple[int, int]:
@@ -12,5 +13,7 @@ def this_worker() -> tuple[int, int]:
         >>> this_worker()
         (0, 1)
     """
-    info = torch.utils.data.get_worker_info()
+    # Who has not imported torch is no worker of its loader: files are read without waiting for it.
+    data: Any = sys.modules.get("torch.utils.data")
+    info = None if data is None else data.get_worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)

@@ -73,9 +73,9 @@ class ReaderContract:
             mixed = np.random.default_rng(0).choice(every, 2 * len(every)).tolist()
             for ids in (every, every[::-1], mixed, every[-1:] * 3, []):
                 read = list(dataset.__getitems__(ids))
-                require(_same(read, [samples[id] for id in ids]), "the samples asked for are read", ids)
+                require(same(read, [samples[id] for id in ids]), "the samples asked for are read", ids)
             for id in every:
-                require(_same(dataset[id], samples[id]), "a sample is read by itself", id)
+                require(same(dataset[id], samples[id]), "a sample is read by itself", id)
 
     def test_a_file_is_read_alike_whenever_and_by_whomever(self) -> None:
         """By one reader again and again, other files between, and by one made anew."""
@@ -151,7 +151,7 @@ class ReaderContract:
                 problem = f"what is wrong with a file is a DatasetError: not so for {what}"
                 raise AssertionError(f"{problem} ({error!r})") from error
             else:
-                is_seen = not self.shows_damage or _same(read, samples)
+                is_seen = not self.shows_damage or same(read, samples)
                 require(is_seen, "a file that is not whole is an error", what)
 
 
@@ -166,15 +166,15 @@ def _all_of(dataset: FileDataset) -> list[Any]:
 
 def _require_read(dataset: FileDataset, files: list[list[Any]], law: str) -> None:
     read = _all_of(dataset)
-    require(_same(read, [sample for samples in files for sample in samples]), law, dataset.files)
+    require(same(read, [sample for samples in files for sample in samples]), law, dataset.files)
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
     """Whether two samples are equal, all that is in them too; what is not a number equals itself."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(same, one, other))
     left, right = np.asarray(one), np.asarray(other)
     has_nan = {left.dtype.kind, right.dtype.kind} <= {"f", "c"}
     return bool(np.array_equal(left, right, equal_nan=has_nan))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 
@@ -14,6 +14,28 @@ from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order.draws import in_draws
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
+
+
+class Content(Protocol):
+    """The samples of one file or chunk, in memory."""
+
+    @property
+    def path(self) -> str:
+        """What errors call it."""
+
+    @property
+    def length(self) -> int:
+        """The number of samples."""
+
+    @property
+    def num_bytes(self) -> int:
+        """The memory that it takes."""
+
+    def samples(self, rows: Ids, places: Ids, size: int) -> list[Any]:
+        """Gives some samples: `rows` of it, which have these places in a batch of so many."""
+
+    def columns(self, rows: Ids) -> dict[Any, np.ndarray[Any, Any]]:
+        """Gives some rows of each column, as arrays."""
 
 
 @final
@@ -146,8 +168,8 @@ FileCache = ReadAheadCache[FileContent]
 """The files in memory of one process."""
 
 
-FilePart = tuple[FileContent, Ids, Ids]
-"""A file, rows of it, and the places in the batch to which they belong."""
+ContentPart = tuple[Content, Ids, Ids]
+"""A file or chunk, rows of it, and the places in the batch to which they belong."""
 
 Array = np.ndarray[Any, Any]
 
@@ -166,7 +188,7 @@ def batch_ids(ids: Any) -> Ids:
     return wanted.astype(np.int64, copy=False)
 
 
-def gathered_samples(parts: Iterable[FilePart], size: int) -> list[Any]:
+def gathered_samples(parts: Iterable[ContentPart], size: int) -> list[Any]:
     """Gives the samples of a batch.
 
     Args:
@@ -181,7 +203,7 @@ def gathered_samples(parts: Iterable[FilePart], size: int) -> list[Any]:
     return samples
 
 
-def gathered_columns(parts: Iterable[FilePart], size: int) -> dict[Any, Array]:
+def gathered_columns(parts: Iterable[ContentPart], size: int) -> dict[Any, Array]:
     """Gives an array a column, of shape (size, ...).
 
     Args:

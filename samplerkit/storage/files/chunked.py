@@ -1,0 +1,190 @@
+"""What all datasets share that read samples in chunks: files with a reader, row groups, record batches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from samplerkit.errors import OutOfDatasetError
+from samplerkit.order import arguments
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+from samplerkit.storage.ahead.cache import ReadAheadCache
+from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.stats import FileStats, tell_of_rereading
+from samplerkit.storage.files.content import Content, ContentPart, batch_ids, gathered_samples
+from samplerkit.storage.files.remote import with_requests
+from samplerkit.storage.per_process import PerProcess, Process
+from samplerkit.storage.remote.storage import RemoteStorage
+
+ChunkCache = ReadAheadCache[Content]
+"""The chunks in memory of one process."""
+
+Self = TypeVar("Self", bound="ChunkedDataset")
+
+
+class ChunkedDataset(ABC):
+    """A map-style dataset whose samples lie in chunks, each read as a whole and kept for a while.
+
+    Chunks are the files of its layout. A format says two things: how the layout is found, once, and how a
+    chunk is read; all that is asked of a dataset, in whatever process, is here.
+
+    Args:
+        limits: what may be in memory.
+        gather: makes a batch of what was taken from chunks.
+        storage: fetches what lies elsewhere; None where nothing does.
+    """
+
+    enters_draws = True
+    """A Loader that seeds draws need not read this one by one: items of sequences are read in their draws."""
+
+    def __init__(
+        self,
+        limits: CacheLimits,
+        gather: Callable[[Iterable[ContentPart], int], Any],
+        storage: RemoteStorage | None,
+    ) -> None:
+        self._limits: Final = limits
+        self._gather: Final = gather
+        self._storage: Final = storage
+        self._layout: Layout | None = None
+        self._has_told = False
+        self._processes: PerProcess[ChunkCache] = PerProcess()
+
+    @abstractmethod
+    def _looked_up(self, process: Process[ChunkCache]) -> Layout:
+        """Finds out how many samples lie in which chunk; called once, with the lock of the process held."""
+
+    @abstractmethod
+    def _reading(self, layout: Layout) -> Callable[[int], Content]:
+        """Gives what reads a chunk, by its number, from several threads; it must not hold the dataset."""
+
+    @property
+    def layout(self) -> Layout:
+        """How many samples lie in which chunk; looked up now if it is not known."""
+        if self._layout is None:
+            process = self._processes.here()
+            with process.lock:
+                if self._layout is None:
+                    self._layout = self._looked_up(process)
+        return self._layout
+
+    @property
+    def stats(self) -> FileStats:
+        """What was read and waited for in this process, since the dataset was made or the process began.
+
+        The workers of a `Loader` are added, as their batches are handed out. Those of a plain DataLoader tell
+        nobody.
+        """
+        process = self._processes.here()
+        return process.with_workers(with_requests(process.stats, self._storage))
+
+    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+        """Is told who knows the figures of the workers of a loader; a `Loader` calls it."""
+        self._processes.here().of_workers.append(told)
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def __getitem__(self, index: int) -> Any:
+        """Gives a sample."""
+        number, size = arguments.integer("index", index), len(self)
+        if not -size <= number < size:
+            raise OutOfDatasetError("index", f"outside of a dataset of {size} samples", number)
+        with closing(self._parts(np.array([number % size]))) as parts:
+            return gathered_samples(parts, 1)[0]
+
+    def __getitems__(self, ids: Iterable[int]) -> Any:
+        """Gives a batch, in the order asked for; each chunk is gone through once.
+
+        Args:
+            ids: of the samples, in [0, len), as a list or an array.
+
+        Returns:
+            A list of samples, unless the dataset was asked for another form of batches.
+
+        Raises:
+            OutOfDatasetError: there is no such sample.
+            DatasetError: a chunk cannot be read; also if that was found out ahead.
+        """
+        wanted = batch_ids(ids)
+        cache = self._cache()
+        cache.begin(wanted)
+        with closing(self._parts(wanted)) as parts:
+            batch = self._gather(parts, wanted.size)
+        if cache.is_too_small and not self._has_told:
+            self._has_told = True
+            tell_of_rereading(cache.rereading.times, self._limits)
+        return batch
+
+    def expect(self, upcoming: Iterable[Ids]) -> None:
+        """Is told what this process will read, so that chunks are read ahead and the right ones kept.
+
+        A `Loader` calls it, at the start of each epoch and after a resume.
+
+        Args:
+            upcoming: the ids of each batch to come, int64 arrays; iterated over as far as needed.
+        """
+        self._cache().expect(upcoming, self.layout.file_of)
+
+    def close(self) -> None:
+        """Ends the threads and lets go of what is in memory. The dataset can be used again."""
+        self._processes.here().close(self._storage)
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Neither what is in memory nor threads and locks travel to another process.
+        return {**self.__dict__, "_processes": PerProcess()}
+
+    def _parts(self, ids: Ids) -> Generator[ContentPart, None, None]:
+        """Goes through the chunks that hold some of the ids."""
+        layout, cache = self.layout, self._cache()
+        file = layout.file_of(ids)
+        by_file = np.argsort(file, kind="stable")
+        numbers, first = np.unique(file[by_file], return_index=True)
+        places = dict(zip(numbers.tolist(), np.split(by_file, first[1:]), strict=False))
+        try:
+            # Not sorted once for all: while one file is gone through, another one arrives.
+            while places:
+                number = cache.nearest(places)
+                mine = places.pop(number)
+                with cache.using(number) as content:
+                    yield content, ids[mine] - layout.starts[number], mine
+                    del content  # else it would stay in memory while the next one is read
+        finally:
+            cache.end()
+
+    def _cache(self) -> ChunkCache:
+        process = self._processes.here()
+        held = process.held
+        if held is not None:
+            return held
+        layout = self.layout
+        return process.opened(
+            self, partial(ReadAheadCache, self._reading(layout), layout.num_files, self._limits)
+        )
+
+
+def limits_of(max_chunks: int, max_bytes: int | None, read_ahead: int, threads: int) -> CacheLimits:
+    """Takes the limits that a user tells, by the names that they have in `FileDataset`.
+
+    Raises:
+        ArgumentTypeError: no integer.
+        ArgumentRangeError: one is too small.
+    """
+    return CacheLimits(
+        arguments.at_least("max_files", max_chunks, 1),
+        None if max_bytes is None else arguments.at_least("max_bytes", max_bytes, 1),
+        arguments.at_least("read_ahead", read_ahead, 0),
+        arguments.at_least("threads", threads, 1),
+    )

@@ -1,0 +1,301 @@
+"""The contract of a dataset as a test class: inherit it, say how data is written and opened, and run pytest.
+
+Nothing here needs pytest itself, as in the contract of a sampler.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.connection import Connection
+from operator import getitem
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samplerkit.errors import DatasetError, OutOfDatasetError, SamplerkitError
+from samplerkit.loading.loader import Loader
+from samplerkit.order.layout import Layout
+from samplerkit.order.world import World
+from samplerkit.samplers.distributed import DistributedSampler
+from samplerkit.testing.contract import require
+from samplerkit.testing.reader_contract import same
+
+_CUTS = 8
+_PATIENCE = 120.0
+_ANOTHER_PROCESS = """
+import pickle, sys
+dataset, ids = pickle.load(sys.stdin.buffer)
+sys.stdout.buffer.write(pickle.dumps(list(dataset.__getitems__(ids))))
+"""
+
+
+class DatasetContract:
+    """What every map-style dataset over stored data must keep; each method is a test.
+
+    A subclass gives `write` and `make`. Call it `Test...`, so that pytest finds it.
+
+    Attributes:
+        has_files: whether the layout has files; that of a keyed store has none.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> class TestNpy(DatasetContract):
+        ...     def write(self, folder):
+        ...         for name in ("a.npy", "b.npy"):
+        ...             np.save(Path(folder, name), np.arange(3))
+        ...         return [[0, 1, 2], [0, 1, 2]]
+        ...     def make(self, folder):
+        ...         return sk.FileDataset([f"{folder}/a.npy", f"{folder}/b.npy"], "npy")
+        >>> TestNpy().test_a_batch_is_its_samples_in_any_order()
+    """
+
+    has_files: bool = True
+
+    def write(self, folder: str) -> Sequence[Sequence[Any]]:
+        """Writes data into an empty folder, without the dataset; gives the samples by file of the layout."""
+        raise NotImplementedError("say how the data is written, and what its samples are")
+
+    def make(self, folder: str) -> Any:
+        """Opens what `write` wrote, by the names of its files: a pattern would not miss one that is gone."""
+        raise NotImplementedError("say how the dataset is made")
+
+    def victim(self, folder: str) -> Path:
+        """Gives the file that is cut, overwritten and deleted: the largest one, unless you say another."""
+        return max(
+            (path for path in Path(folder).rglob("*") if path.is_file()), key=lambda p: p.stat().st_size
+        )
+
+    def lies(self, whole: bytes) -> Sequence[bytes]:
+        """Gives what a file must not be taken for: zeros and noise, and its end with these before it.
+
+        Say less where the format has no checksum, or where zeros mean something: they end a tar.
+        """
+        half = len(whole) // 2
+        others = (bytes(len(whole)), np.random.default_rng(0).bytes(len(whole)))
+        return [other[:end] + whole[end:] for end in (len(whole), half) for other in others]
+
+    def test_the_layout_says_which_samples_lie_together(self) -> None:
+        """As many samples as were written, in as many files, whose names differ if they have some."""
+        with self._written() as (folder, files), self._made(folder) as dataset:
+            layout, wanted = Layout.of(dataset), [len(samples) for samples in files]
+            require(layout.has_files is self.has_files, "the layout has files or not, as was said", layout)
+            found = layout.sizes.tolist()
+            require(found == (wanted if self.has_files else [sum(wanted)]), "a file has its samples", found)
+            require(len(dataset) == sum(wanted), "the length is that of the layout", len(dataset))
+            names = layout.names or ()
+            require(len(set(names)) == len(names), "no two files have one name", names)
+
+    def test_an_id_is_its_sample_and_there_are_no_others(self) -> None:
+        """One by one, from the front and from the end; beside them there is nothing."""
+        with self._written() as (folder, files), self._made(folder) as dataset:
+            samples = _joined(files)
+            for id, sample in enumerate(samples):
+                require(same(dataset[id], sample), "an id is its sample", id)
+            for outside in (len(samples), -len(samples) - 1):
+                _require_raises(
+                    OutOfDatasetError, partial(getitem, dataset, outside), "an id outside", outside
+                )
+                beyond = [abs(outside)]
+                _require_raises(OutOfDatasetError, partial(dataset.__getitems__, beyond), "an id", beyond)
+
+    def test_a_batch_is_its_samples_in_any_order(self) -> None:
+        """Forwards, backwards, mixed, some of them twice, and none; as a list and as an array."""
+        with self._written() as (folder, files), self._made(folder) as dataset:
+            samples = _joined(files)
+            every = list(range(len(samples)))
+            mixed = np.random.default_rng(0).choice(every, 2 * len(every))
+            for ids in (every, every[::-1], mixed, every[-1:] * 3, []):
+                read = list(dataset.__getitems__(ids))
+                require(same(read, [samples[id] for id in ids]), "a batch is its samples", list(ids))
+
+    def test_a_loader_reads_each_sample_once(self) -> None:
+        """In a mixed order, told of what comes, and again in another epoch."""
+        with self._written() as (folder, files), self._made(folder) as dataset:
+            samples = _joined(files)
+            sampler = DistributedSampler(shuffle="files" if self.has_files else "global", seed=7)
+            for epoch in range(2):
+                loader = Loader(dataset, sampler, batch_size=3, world=World(1, 0), collate_fn=list)
+                with loader:
+                    loader.set_epoch(epoch)
+                    read = [sample for batch in loader for sample in batch]
+                ids = sampler.order(Layout.of(dataset), epoch=epoch, world=World(1, 0))[:]
+                require(same(read, [samples[id] for id in ids]), "a loader reads the order", epoch)
+
+    def test_a_forked_process_reads_and_so_does_its_parent(self) -> None:
+        """Both after the parent has read: neither disturbs what the other has open."""
+        with self._written() as (folder, files), self._made(folder) as dataset:
+            samples = _joined(files)
+            ids = list(range(len(samples)))[::-1]
+            require(same(list(dataset.__getitems__(ids)), samples[::-1]), "a batch is its samples", ids)
+            context = multiprocessing.get_context("fork")
+            ours, theirs = context.Pipe()
+            child = context.Process(target=_read_into, args=(dataset, ids, theirs), daemon=True)
+            child.start()
+            theirs.close()
+            require(ours.poll(_PATIENCE), "a forked process reads", ids)
+            told = ours.recv()
+            child.join(_PATIENCE)
+            require(
+                not isinstance(told, str) and same(told, samples[::-1]), "a forked process reads alike", told
+            )
+            require(same(list(dataset.__getitems__(ids)), samples[::-1]), "its parent reads as before", ids)
+
+    def test_a_pickled_dataset_reads_in_another_process(self) -> None:
+        """As spawned workers get it: before it was used, and after; what is open does not travel."""
+        with self._written() as (folder, files), self._made(folder) as dataset:
+            samples = _joined(files)
+            ids = list(range(len(samples)))[::-1]
+            fresh = pickle.dumps(dataset)
+            require(same(list(dataset.__getitems__(ids)), samples[::-1]), "a batch is its samples", ids)
+            again = pickle.loads(fresh)  # noqa: S301  # what this test wrote itself
+            require(same(list(again.__getitems__(ids)), samples[::-1]), "a pickled dataset reads alike", ids)
+            _end(again)
+            sent = pickle.dumps((dataset, ids))
+            run = subprocess.run(  # noqa: S603  # this Python
+                [sys.executable, "-c", _ANOTHER_PROCESS],
+                input=sent,
+                capture_output=True,
+                timeout=_PATIENCE,
+                check=False,
+            )
+            require(run.returncode == 0, "another process reads", run.stderr.decode()[-500:])
+            told = pickle.loads(run.stdout)  # noqa: S301  # what this test wrote itself
+            require(same(told, samples[::-1]), "another process reads alike", ids)
+
+    def test_what_is_closed_holds_nothing_and_can_be_used_again(self) -> None:
+        """No file of the data stays open, no thread goes on; and the next sample is read as ever."""
+        with self._written() as (folder, files):
+            samples, threads = _joined(files), set(threading.enumerate())
+            dataset = self.make(folder)
+            for _ in range(2):
+                read = list(dataset.__getitems__(range(len(samples))))
+                require(same(read, samples), "a dataset that was closed can be used again", folder)
+                _end(dataset)
+                held = [path for path in _open_files() if path.startswith(folder)]
+                require(not held, "what is closed holds no file open", held)
+                left = {thread.name for thread in set(threading.enumerate()) - threads}
+                left = {name for name in left if name.startswith("samplerkit")}
+                require(not left, "what is closed has no threads", left)
+
+    def test_data_that_was_cut_or_is_gone_is_an_error_that_names_it(self) -> None:
+        """Cut anywhere, empty or deleted, before the dataset has seen it and after."""
+        with self._written() as (folder, files):
+            path = self.victim(folder)
+            whole = path.read_bytes()
+            ends = {*(len(whole) * cut // _CUTS for cut in range(_CUTS)), len(whole) - 1}
+            for end in (*sorted(ends), None):
+                self._require_seen(path, whole, None if end is None else whole[:end], folder, files)
+
+    def test_data_that_lies_is_an_error_that_names_it(self) -> None:
+        """Each of `lies` in place of what was written, before the dataset has seen it and after."""
+        with self._written() as (folder, files):
+            path = self.victim(folder)
+            whole = path.read_bytes()
+            for other in self.lies(whole):
+                self._require_seen(path, whole, other, folder, files)
+
+    def _require_seen(
+        self, path: Path, whole: bytes, other: bytes | None, folder: str, files: Sequence[Sequence[Any]]
+    ) -> None:
+        """Requires that what is no longer what was written is not taken for it, by whom knew it or not."""
+        what = "a file that is gone" if other is None else f"{len(other)} of {len(whole)} bytes"
+        samples = _joined(files)
+        path.write_bytes(whole)
+        with self._made(folder) as knows:
+            knows.__getitems__([0])
+            _end(knows)
+            path.unlink() if other is None else path.write_bytes(other)
+            for dataset in (lambda: knows, lambda: self.make(folder)):
+                self._require_error_or_same(dataset, samples, path, folder, what)
+        path.write_bytes(whole)
+
+    def _require_error_or_same(
+        self, make: Callable[[], Any], samples: list[Any], path: Path, folder: str, what: str
+    ) -> None:
+        dataset: Any = None
+        try:
+            dataset = make()
+            read = list(dataset.__getitems__(range(len(samples))))
+            is_same = len(dataset) == len(samples) and same(read, samples)
+        except DatasetError as error:
+            is_named = path.name in str(error) or folder in str(error)
+            require(is_named, "the error names what is wrong", f"{what}: {error}")
+        except SamplerkitError as error:
+            # There are fewer samples than there were: whoever asks for those that are gone is told so.
+            require(
+                isinstance(error, OutOfDatasetError), "what is wrong is a DatasetError", f"{what}: {error}"
+            )
+            require(len(dataset) < len(samples), "only what is gone is outside", what)
+            raise AssertionError(f"a file that is not whole is an error: not so for {what}") from error
+        except Exception as error:
+            raise AssertionError(f"what is wrong is a DatasetError: not so for {what} ({error!r})") from error
+        else:
+            require(is_same, "data that is not whole is an error, or read as it was", what)
+        finally:
+            _end(dataset)
+
+    @contextmanager
+    def _written(self) -> Iterator[tuple[str, Sequence[Sequence[Any]]]]:
+        """Writes data into a folder that goes with the block."""
+        with tempfile.TemporaryDirectory() as folder:
+            inside = Path(folder).resolve() / "data"
+            inside.mkdir()
+            yield str(inside), self.write(str(inside))
+
+    @contextmanager
+    def _made(self, folder: str) -> Iterator[Any]:
+        dataset = self.make(folder)
+        try:
+            yield dataset
+        finally:
+            _end(dataset)
+
+
+def _joined(files: Sequence[Sequence[Any]]) -> list[Any]:
+    return [sample for samples in files for sample in samples]
+
+
+def _end(dataset: Any) -> None:
+    close = getattr(dataset, "close", None)
+    if close is not None:
+        close()
+
+
+def _read_into(dataset: Any, ids: list[int], told: Connection) -> None:
+    """What a forked process does."""
+    try:
+        told.send(list(dataset.__getitems__(ids)))
+        _end(dataset)
+    except BaseException as error:  # told where it is waited for
+        told.send(repr(error))
+
+
+def _open_files() -> list[str]:
+    """The files that this process has open, where the system tells; nothing elsewhere."""
+    found = []
+    folder = Path("/proc/self/fd")
+    for entry in folder.iterdir() if folder.exists() else ():
+        try:
+            found.append(str(entry.readlink()))
+        except OSError:  # closed meanwhile
+            continue
+    return found
+
+
+def _require_raises(wanted: type[Exception], call: Callable[[], Any], law: str, what: Any) -> None:
+    try:
+        call()
+    except wanted:
+        return
+    except Exception as error:
+        raise AssertionError(f"{law} is an {wanted.__name__}: not so for {what!r} ({error!r})") from error
+    raise AssertionError(f"{law} is an {wanted.__name__}: not so for {what!r}")
