@@ -8,8 +8,8 @@ from typing import Final, final
 
 import numpy as np
 
+from samplerkit.order.intervals import interval_of
 from samplerkit.order.keys import Key, keyed_hash, path_number, scaled
-from samplerkit.order.layout import interval_of
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids, Words
 
