@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 import yaml
 
@@ -28,6 +29,9 @@ def edit(
     source: Annotated[
         str | None, typer.Option(help="A part that is read too; --weights has its share.")
     ] = None,
+    without: Annotated[
+        Path | None, typer.Option(help="A .npy file with the ids that are not read any more.")
+    ] = None,
     world: NumRanks = None,
     as_json: AsJson = False,
 ) -> None:
@@ -35,13 +39,15 @@ def edit(
     given, loader = opened(config, world, state)
     position = loader.editable_from
     shares = None if weights is None else _shares(weights)
-    said = Edit(at=position if at is None else at, weights=shares, skip=skip, source=source)
+    ids = None if without is None else _ids(without)
+    said = Edit(at=position if at is None else at, weights=shares, skip=skip, source=source, without=ids)
     if said.at < position:
         raise typer.BadParameter(f"lies before {position}, the position of the checkpoint", param_hint="--at")
     written = given.to_dict()
     if written["sampler"]["kind"] != "ledger":
         written["sampler"] = {"kind": "ledger", "child": written["sampler"]}
-    written["sampler"]["edits"] = [*written["sampler"].get("edits", []), said.said]
+    section = said.said if without is None else {**said.said, "without": str(without.resolve())}
+    written["sampler"]["edits"] = [*written["sampler"].get("edits", []), section]
     # What is written is what would be read: the checkpoint fits it, and its order can be made.
     edited = loader_of(load_config(written, check_quality=False), World(loader.world.num_shards, 0))
     edited.load_state_dict(loader.state_dict())
@@ -59,6 +65,7 @@ def edit(
         "position": place,
         "unchanged": said.at - position,
         "skipped": said.skip or 0,
+        "without": 0 if ids is None else len(ids),
         "order": edited.fingerprint,
     }
     if as_json:
@@ -66,6 +73,7 @@ def edit(
         return
     changes = [f"{counted(said.skip, 'position')} skipped"] if said.skip else []
     changes += [f"weights {weights}"] if weights else []
+    changes += [f"without {counted(len(ids), 'id')}"] if ids is not None else []
     print_facts(
         [
             ("written", f"{output}, {counted(facts['edits'], 'edit')}"),
@@ -75,6 +83,13 @@ def edit(
             ("order", edited.fingerprint),
         ]
     )
+
+
+def _ids(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"cannot be read ({error})", param_hint="--without") from error
 
 
 def _shares(text: str) -> dict[str, float]:

@@ -14,8 +14,8 @@ from samplerkit.order.streams import Piece, Stream
 from samplerkit.order.typing import Ids
 
 
-def rows_before(positions: Ids, lane: int, lanes: int) -> Ids:
-    """Tells how many rows of a lane lie before each position."""
+def rows_before(positions: Ids, lane: int | Ids, lanes: int) -> Ids:
+    """Tells how many rows of a lane lie before each position; or of each lane before one."""
     return np.maximum(0, -((lane - positions) // lanes))
 
 

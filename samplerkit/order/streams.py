@@ -118,15 +118,23 @@ class Passes(Stream):
         order: gives the order of a pass.
         lanes: into how many lanes the stream is woven.
         name: of the source, for errors.
+        woven: into how many lanes each order is woven; None for as many.
 
     Raises:
         DatasetError: when it is asked for: a pass has another length than the first.
     """
 
-    def __init__(self, order: Callable[[int], Order], lanes: int = 1, name: str = "source") -> None:
+    def __init__(
+        self,
+        order: Callable[[int], Order],
+        lanes: int = 1,
+        name: str = "source",
+        woven: int | None = None,
+    ) -> None:
         self.lanes = lanes
+        self.name: Final = name
+        self.woven: Final = lanes if woven is None else woven
         self._order = order
-        self._name = name
         self._kept: dict[int, Order] = {}
 
     @once
@@ -145,7 +153,7 @@ class Passes(Stream):
             order = self._order(number)
             if number and len(order) != self.length:
                 raise DatasetError(
-                    self._name,
+                    self.name,
                     f"yields another number of samples in pass {number} than in the first, {self.length}",
                     len(order),
                     mend="a source of a mixture must have one length for all passes",
@@ -208,11 +216,11 @@ class Mix(Stream):
         self.turns: Final = turns
         self.lanes = lanes
         self.streams: Final = tuple(streams)
-        self._starts = starts
+        self.starts: Final = starts
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return (*self.turns.recipe, self.lanes, self._starts, *self.streams)
+        return (*self.turns.recipe, self.lanes, self.starts, *self.streams)
 
     def reweighed(self, weights: Sequence[Sequence[float]], firsts: Callable[[int], Ids]) -> Mix:
         """Gives the mixture whose weights change: the same dice, and each source goes on where it stands.
@@ -223,7 +231,7 @@ class Mix(Stream):
                 that begins where the next one does has no rows.
         """
         ends = np.stack([self.turns.ends[0], *map(thresholds, weights)])
-        return Mix(Turns(self.turns.dice, ends, firsts), self.lanes, self.streams, self._starts)
+        return Mix(Turns(self.turns.dice, ends, firsts), self.lanes, self.streams, self.starts)
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
         rows, lanes = np.divmod(positions, self.lanes)
@@ -231,7 +239,7 @@ class Mix(Stream):
         inner = turns * self.lanes + lanes
         for number, at in groups(source):
             for piece in self.streams[number].pieces(inner[at]):
-                yield piece._replace(at=at[piece.at], shift=piece.shift + int(self._starts[number]))
+                yield piece._replace(at=at[piece.at], shift=piece.shift + int(self.starts[number]))
 
     def num_passes(self, end: int) -> int:
         most = 1
@@ -243,19 +251,19 @@ class Mix(Stream):
         return most
 
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
-        which = np.flatnonzero((ids >= self._starts[0]) & (ids < self._starts[-1]))
+        which = np.flatnonzero((ids >= self.starts[0]) & (ids < self.starts[-1]))
         found = [(which[:0],) * 2]
         lanes = np.arange(self.lanes)
         # How many rows of each lane lie before the bounds, and how often these read each source.
         rows = [(bound - lanes + self.lanes - 1) // self.lanes for bound in (begin, end)]
-        for source, at in groups(interval_of(self._starts, ids[which])):
+        for source, at in groups(interval_of(self.starts, ids[which])):
             first, last = (self.turns.drawn(source, lanes, before) for before in rows)
             some = np.flatnonzero(last > first)
             if not some.size:
                 continue
             low = int((first * self.lanes + lanes)[some].min())
             high = int(((last - 1) * self.lanes + lanes)[some].max()) + 1
-            local, inner = self.streams[source].locate(ids[which[at]] - self._starts[source], low, high)
+            local, inner = self.streams[source].locate(ids[which[at]] - self.starts[source], low, high)
             turn, lane = np.divmod(inner, self.lanes)
             inside = (turn >= first[lane]) & (turn < last[lane])
             row = self.turns.row(source, lane[inside], turn[inside])

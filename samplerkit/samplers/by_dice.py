@@ -99,7 +99,14 @@ class MixedSource:
         """What the mixture reads."""
         if self.nested is not None:
             return self.nested.mix
-        return Passes(self, self.context.lanes, self.place)
+        return Passes(self, self.context.lanes, self.place, woven=self._woven)
+
+    @property
+    def _woven(self) -> int:
+        """Into how many lanes the order of a pass is woven."""
+        if self.given is None:
+            return 1
+        return self.given.woven_lanes(self.context.dataset, RunConstants(self.context.lanes))
 
     @property
     def size(self) -> int:
@@ -171,7 +178,7 @@ class Blend:
             raise ArgumentRangeError("epoch", problem, context.epoch)
         epoch = context.epoch if self.restarts else 0
         self._key = Key(mixture.seed, epoch, context.depth, "dice")
-        parts = _parts(mixture, layout, context.dataset)
+        parts = mixed_parts(mixture, layout, context.dataset)
         given = mixture.sources
         self.sources = [
             MixedSource(
@@ -268,7 +275,12 @@ def part_of(dataset: Any, name: str) -> Any:
     return Layout.of(dataset).parts[name]
 
 
-def _parts(mixture: Mixture, layout: Layout, dataset: Any) -> dict[str, Any]:
+def mixed_parts(mixture: Mixture, layout: Layout, dataset: Any) -> dict[str, Any]:
+    """Gives what is mixed, by name in the order of ids: the parts of a tree, or files.
+
+    Raises:
+        DatasetError: there are no parts, or no such ones.
+    """
     if mixture.sources is None:
         if not layout.has_files:
             raise DatasetError("dataset", "has no parts to mix", layout, mend="give a ConcatDataset")

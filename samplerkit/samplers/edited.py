@@ -1,18 +1,21 @@
-"""What edits make of a stream: rows leave, and a mixture reads its dice by other weights."""
+"""What edits make of a stream: rows and ids leave, and a mixture reads its dice by other weights."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, NotSupportedError
+from samplerkit.order.lacking import Drawn, gone_from, without
 from samplerkit.order.layout import Layout
 from samplerkit.order.removal import Holes, Removed, rows_before, skipped
 from samplerkit.order.streams import Mix, Stream
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.edit import Edit
+from samplerkit.samplers.one_set import require_one_set
 
 
 def edited(stream: Stream, edits: Sequence[Edit], weights: Sequence[Sequence[float]]) -> Stream:
@@ -24,31 +27,97 @@ def edited(stream: Stream, edits: Sequence[Edit], weights: Sequence[Sequence[flo
         weights: of each edit that has some, one for each source of the stream: from `shares`.
 
     Raises:
-        NotSupportedError: an edit says what this stream, or this version, cannot do.
+        NotSupportedError: an edit says what this stream cannot do.
     """
     for edit in edits:
-        for name in ("without", "global_batch"):
-            if getattr(edit, name) is not None:
-                raise NotSupportedError(f"edit at {edit.at}", f"says {name}, which cannot be done yet", edit)
+        if edit.global_batch is not None:
+            problem = "says global_batch, which cannot be done yet"
+            raise NotSupportedError(f"edit at {edit.at}", problem, edit)
+    if weights and not isinstance(stream, Mix):
+        at = next(edit.at for edit in edits if edit.weights is not None)
+        problem = "says weights, and the passes of this mixture begin anew in each epoch"
+        raise NotSupportedError(f"edit at {at}", problem, mend="say passes='run_on'")
+    if any(edit.without is not None for edit in edits):
+        return _Walk(stream, edits, weights).edited()
     lanes = stream.lanes
     skips = [(edit.at, edit.skip) for edit in edits if edit.skip is not None]
-    at, counts = np.array(skips, dtype=np.int64).reshape(-1, 2).T
+    ats, counts = np.array(skips, dtype=np.int64).reshape(-1, 2).T
     begins = np.array([edit.at for edit in edits if edit.weights is not None], dtype=np.int64)
 
     def holes(lane: int) -> Holes:
-        return Holes().and_kept(*skipped(lane, lanes, at, counts))
+        return Holes().and_kept(*skipped(lane, lanes, ats, counts))
 
     def firsts(lane: int) -> Ids:
         # Behind the last row read before the edit: what is skipped at its position is drawn by it already.
         before = rows_before(begins, lane, lanes)
         return np.where(before, holes(lane).rows(np.maximum(before - 1, 0)) + 1, 0)
 
-    if weights and not isinstance(stream, Mix):
-        problem = "says weights, and the passes of this mixture begin anew in each epoch"
-        raise NotSupportedError(f"edit at {begins[0]}", problem, mend="say passes='run_on'")
     if isinstance(stream, Mix) and weights:
         stream = stream.reweighed(weights, firsts)
     return Removed(stream, holes, tuple(skips)) if skips else stream
+
+
+class _Walk:
+    """Makes edits one position after another, in all lanes: needed where ids leave.
+
+    In which pass over its source a run stands follows from all lanes; and which rows the rest of a pass loses
+    from the weights behind, so that they are looked for anew after each change of these.
+    """
+
+    def __init__(self, stream: Stream, edits: Sequence[Edit], weights: Sequence[Sequence[float]]) -> None:
+        self._stream = stream
+        self._edits = edits
+        self._waiting = iter(weights)
+        self._weights: list[Sequence[float]] = []
+        self._firsts: list[Ids] = []
+        self._skips: list[tuple[Ids, Ids]] = []
+        self._lanes = np.arange(stream.lanes)
+        self._holes = [Holes()] * stream.lanes
+
+    def edited(self) -> Stream:
+        """Gives the stream behind all edits."""
+        for at, said in groupby(self._edits, key=lambda edit: edit.at):
+            self._make(at, list(said))
+        holes = self._holes
+        return Removed(self._stream, holes.__getitem__, tuple(edit.digest for edit in self._edits))
+
+    def _make(self, at: int, edits: list[Edit]) -> None:
+        before = rows_before(np.array(at), self._lanes, self._lanes.size)
+        for _ in (edit for edit in edits if edit.weights is not None):
+            self._weights.append(next(self._waiting))
+            self._firsts.append(np.where(before, self._rows(np.maximum(before - 1, 0)) + 1, 0))
+        if any(edit.weights is not None for edit in edits) and isinstance(self._stream, Mix):
+            firsts = np.stack(self._firsts)
+            self._stream = self._stream.reweighed(list(self._weights), lambda lane: firsts[:, lane])
+            self._look()
+        for edit in edits:
+            if edit.skip is not None:
+                end = rows_before(np.array(at + edit.skip), self._lanes, self._lanes.size)
+                begins, ends = self._rows(before), self._rows(np.maximum(end - 1, 0)) + 1
+                self._skips.append((begins, np.where(end > before, ends, begins)))
+                self._look()
+        for edit in edits:
+            if edit.without is not None:
+                # What lies between the last row read and the next one kept was skipped: it counts as drawn.
+                drawn = Drawn.of_lanes(self._rows(before))
+                self._stream = without(self._stream, np.asarray(edit.without), drawn)
+                self._look()
+
+    def _rows(self, kept: Ids) -> Ids:
+        """Gives in each lane the row that is kept as that of a number."""
+        pairs = zip(self._holes, kept[:, None], strict=True)
+        return np.array([holes.rows(one)[0] for holes, one in pairs], dtype=np.int64)
+
+    def _look(self) -> None:
+        """Looks for the rows that leave each lane."""
+        rows, lane = np.divmod(gone_from(self._stream), self._lanes.size)
+        begins = np.array([begins for begins, _ in self._skips], dtype=np.int64).reshape(-1, self._lanes.size)
+        ends = np.array([ends for _, ends in self._skips], dtype=np.int64).reshape(begins.shape)
+        self._holes = []
+        for number in self._lanes.tolist():
+            mine = rows[lane == number]
+            first, behind = begins[:, number], ends[:, number]
+            self._holes.append(Holes().and_rows(np.append(first, mine), np.append(behind, mine + 1)))
 
 
 def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> list[list[float]]:
@@ -82,3 +151,21 @@ def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> list[list[flo
             raise ArgumentValueError(place, "lacks a source", missing[0], mend="say 0 to leave it out")
         found.append([edit.weights.get(name, 0.0) for name in layout.parts])
     return found
+
+
+def require_removable(edits: Sequence[Edit], sampler: Any, dataset: Any) -> None:
+    """Refuses to take out ids that are not there, or of what reads other samples in each pass.
+
+    Raises:
+        NotSupportedError: the sampler does that.
+        ArgumentValueError: the dataset has no such id.
+    """
+    size = len(Layout.of(dataset))
+    for edit in edits:
+        if edit.without is None:
+            continue
+        ids = np.asarray(edit.without)
+        if ids.size and ids[-1] >= size:
+            problem = f"says without an id that is not in a dataset of {size}"
+            raise ArgumentValueError(f"edit at {edit.at}", problem, int(ids[-1]))
+        require_one_set(f"edit at {edit.at}", sampler, dataset, ids)

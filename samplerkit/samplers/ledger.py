@@ -17,7 +17,7 @@ from samplerkit.order.streams import Passes, Stream
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context, RunConstants
 from samplerkit.samplers.edit import Edit, chained, checked_edits, edits_in
-from samplerkit.samplers.edited import edited, shares
+from samplerkit.samplers.edited import edited, require_removable, shares
 
 
 @final
@@ -116,6 +116,7 @@ class Ledger(Sampler):
         length = len(order_at(0))
         if not length:
             raise ArgumentValueError("dataset", "holds no samples to read", length)
+        require_removable(self.edits, child, dataset)
         layout, stream = Layout.of(dataset), None
         if child.get_child() is None:
             stream = child.stream(layout, Context(0, 0, run_lanes, dataset))

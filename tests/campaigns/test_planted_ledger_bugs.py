@@ -13,6 +13,7 @@ from tests.campaigns.test_planted_bugs import notices
 pytestmark = pytest.mark.campaign
 
 WALKS = "tests/samplers/test_ledger.py"
+REMOVED = "tests/samplers/test_removed_ids.py"
 RUNS = "tests/loading/test_edits.py"
 
 BUGS = [
@@ -36,6 +37,34 @@ BUGS = [
         "np.where(before, holes(lane).rows(np.maximum(before - 1, 0)) + 1, 0)",
         "before",
         WALKS,
+    ),
+    Bug(
+        "ids leave the next pass only, and not the rest of this one",
+        "Thinned.without",
+        "positions[~drawn.has(positions)]",
+        "positions[:0]",
+        REMOVED,
+    ),
+    Bug(
+        "ids leave what was drawn too",
+        "Thinned.without",
+        "positions[~drawn.has(positions)]",
+        "positions",
+        REMOVED,
+    ),
+    Bug(
+        "rows that ids leave are not looked for anew when weights change",
+        "_Walk._make",
+        "self._stream.reweighed(list(self._weights), lambda lane: firsts[:, lane])\nself._look()",
+        "self._stream.reweighed(list(self._weights), lambda lane: firsts[:, lane])",
+        REMOVED,
+    ),
+    Bug(
+        "what is left of a woven pass is not cut into lanes anew",
+        "Lacking.__init__",
+        "rows = np.sort(self._woven.ids_at(order.locate(ids)[1]))",
+        "rows = np.sort(order.locate(ids)[1])",
+        REMOVED,
     ),
     Bug("what workers fetch is edited", "Editable.edit", "edit.at < first", "edit.at < 0", RUNS),
     Bug(

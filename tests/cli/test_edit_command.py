@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -45,8 +46,24 @@ def test_what_changes_is_said_in_words(tmp_path):
     assert "102 positions behind the checkpoint stay as they were" in result.output
 
 
+def test_ids_of_a_file_leave_the_run(tmp_path):
+    np.save(tmp_path / "bad.npy", np.arange(10, 90))
+    result = edited(tmp_path, "--without", str(tmp_path / "bad.npy"))
+    assert result.exit_code == 0, result.output
+    assert "without 80 ids" in result.output
+    loader = sk.load_config(tmp_path / "edited.yaml").make_loader(range(100), sk.World(2, 0))
+    assert set(loader.order[40:].tolist()) == {*range(10), *range(90, 100)}
+
+
 @pytest.mark.parametrize(
-    "options", [["--skip", "3", "--at", "39"], [], ["--weights", "web"], ["--weights", "web=1"]]
+    "options",
+    [
+        ["--without", "none.npy"],
+        ["--skip", "3", "--at", "39"],
+        [],
+        ["--weights", "web"],
+        ["--weights", "web=1"],
+    ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_written(tmp_path, options):
     assert edited(tmp_path, *options).exit_code != 0

@@ -1,0 +1,187 @@
+"""Ids that leave an edited run, held against draws that are made one by one."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.order.keys import Key, path_number
+from tests.order.throwing import die
+from tests.samplers.removal_walk import WalkedMix, WalkedPasses, walk_removals
+
+CHAINS = [
+    lambda rng: sk.SequentialSampler(),
+    lambda rng: sk.RandomSampler(seed=int(rng.integers(9))),
+    lambda rng: sk.RandomSampler(shuffle="partial", lanes=int(rng.integers(1, 4)), partial_size=3),
+    lambda rng: sk.RandomSampler(shuffle="files", seed=3),
+    lambda rng: sk.RepeatSampler(2),
+    lambda rng: sk.SubsetRandomSampler([3, 1, 4, 0, 2, 2]),
+]
+
+
+def walked(sampler, layout, run_lanes):
+    """The passes of a chain as lists."""
+    constants = sampler.run_constants(sk.World(run_lanes, 0))
+    orders = {}
+
+    def order(number):
+        if number not in orders:
+            orders[number] = sampler.undealt_order(layout, number, constants=constants)[:].tolist()
+        return orders[number]
+
+    return WalkedPasses(order, sampler.woven_lanes(layout, constants))
+
+
+def random_edits(rng, size, shares):
+    """Edits in the order of their positions: weights where there are some, skips, and ids that leave."""
+    said = []
+    for at in np.sort(rng.integers(0, 60, rng.integers(1, 6))).tolist():
+        weights = shares[int(rng.integers(len(shares)))] if shares and rng.integers(2) else None
+        skip = int(rng.integers(0, 12) * rng.integers(2))
+        ids = {int(one) for one in rng.integers(0, size, rng.integers(0, 3))}
+        said.append((at, weights, skip or int(weights is None and not ids), ids))
+    return said
+
+
+def edits_of(said, names):
+    """The same as values of the package."""
+    return [
+        sk.Edit(
+            at=at,
+            weights=None if weights is None else dict(zip(names, weights, strict=True)),
+            skip=skip or None,
+            without=sorted(ids) or None,
+        )
+        for at, weights, skip, ids in said
+    ]
+
+
+def require_inverse(order, size):
+    """Every sample is found at each of its positions, and nowhere else."""
+    ids = order[:]
+    which, places = order.positions_of(np.arange(size))
+    assert which.size == ids.size
+    assert (ids[places] == which).all()
+
+
+def test_ids_leave_a_chain_as_counting_one_by_one_says_and_the_inverse_finds_the_others():
+    cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "24"))
+    for number in range(cases):
+        rng = np.random.default_rng(3000 + number)
+        layout = sk.Layout([*rng.integers(1, 6, rng.integers(1, 4)).tolist(), 7])
+        chain = CHAINS[number % len(CHAINS)](rng)
+        said = random_edits(rng, len(layout), [])
+        length = len(chain.order(layout))
+        stream = walked(chain, layout, 1)
+        wanted = walk_removals(stream, chain.woven_lanes(layout, chain.run_constants()), said, 70)
+        ledger = sk.Ledger(chain, edits_of(said, ()))
+        epochs = [ledger.order(layout, epoch) for epoch in range(-(-70 // length))]
+        assert np.concatenate(epochs)[:70].tolist() == wanted, number
+        for order in epochs:
+            require_inverse(order, len(layout))
+    print(f"{cases} cases")
+
+
+def test_ids_leave_mixtures_in_mixtures_as_counting_each_draw_says_and_the_inverse_finds_the_others():
+    cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "4"))
+    for number in range(cases):
+        rng = np.random.default_rng(4000 + number)
+        lanes, seeds = int(rng.integers(1, 5)), [int(rng.integers(99)) for _ in range(2)]
+        inner_lanes = lanes if number % 2 else int(rng.integers(1, 4))
+        layouts = [sk.Layout([*rng.integers(1, 6, 2).tolist(), 5]) for _ in range(3)]
+        chains = [CHAINS[int(rng.integers(len(CHAINS)))](rng) for _ in range(3)]
+        tree = sk.Layout.tree(
+            {"a": layouts[0], "b": sk.Layout.tree({"c": layouts[1], "d": layouts[2]})},
+        )
+        inner = sk.MixtureSampler(
+            {"c": chains[1], "d": chains[2]}, 9, weights={"c": 1, "d": 2}, lanes=inner_lanes, seed=seeds[1]
+        )
+        mix = sk.MixtureSampler(
+            {"a": chains[0], "b": inner}, 35, weights={"a": 3, "b": 2}, lanes=lanes, seed=seeds[0]
+        )
+        said = random_edits(rng, len(tree), [(1, 1), (1, 4), (5, 2)])
+        sizes = [len(layout) for layout in layouts]
+        first, *others = (
+            walked(chain, layout, by)
+            for chain, layout, by in zip(chains, layouts, (lanes, inner_lanes, inner_lanes), strict=True)
+        )
+        throws = [
+            partial(die, Key(seed, 0, 0, "dice"), index=path_number(path))
+            for seed, path in zip(seeds, ((), ("b",)), strict=True)
+        ]
+        nested = WalkedMix(
+            throws[1], [(others[0], 0, sizes[1]), (others[1], sizes[1], sizes[2])], (1, 2), inner_lanes
+        )
+        root = WalkedMix(
+            throws[0], [(first, 0, sizes[0]), (nested, sizes[0], sizes[1] + sizes[2])], (3, 2), lanes
+        )
+        wanted = walk_removals(root, lanes, said, 105)
+        ledger = sk.Ledger(mix, edits_of(said, ("a", "b")))
+        epochs = [ledger.order(tree, epoch) for epoch in range(3)]
+        assert np.concatenate(epochs).tolist() == wanted, number
+        for order in epochs:
+            require_inverse(order, len(tree))
+    print(f"{cases} cases")
+
+
+def test_ids_that_left_never_come_again_and_all_others_come_once_a_pass():
+    chain, gone = sk.RandomSampler(seed=4), np.arange(5, 300, 7)
+    ledger = sk.Ledger(chain, [sk.Edit(at=100, without=gone)])
+    ids = np.concatenate([ledger.order(320, epoch)[:] for epoch in range(4)])
+    assert (ids[:100] == chain.order(320)[:100]).all()
+    assert not np.isin(ids[100:], gone).any()
+    under_way, left = 320 - np.isin(chain.order(320)[100:], gone).sum(), 320 - gone.size
+    for begin in range(under_way, ids.size - left, left):
+        assert np.unique(ids[begin : begin + left]).size == left
+
+
+def test_each_lane_still_reads_files_in_a_row_when_ids_have_left():
+    layout, lanes = sk.Layout([50] * 64), 8
+    chain = sk.RandomSampler(shuffle="files", lanes=lanes)
+    order = sk.Ledger(chain, [sk.Edit(at=0, without=np.arange(0, 3200, 9))]).order(layout)
+    for lane in range(lanes):
+        files = layout.file_of(order[lane : 3200 - 400 : lanes])
+        assert np.unique(files).size <= 64 / lanes + 1
+
+
+@pytest.mark.parametrize(
+    ("sampler", "error", "message"),
+    [
+        (sk.RandomSampler(), sk.ArgumentValueError, "edit at 3: .*not in a dataset of 30, got 30"),
+        (sk.RandomSampler(num_samples=9), sk.NotSupportedError, "edit at 3: .*other samples in each pass"),
+        (sk.RandomSampler(True), sk.NotSupportedError, "edit at 3: .*other samples in each pass"),
+        (sk.WeightedRandomSampler([1.0] * 30), sk.NotSupportedError, "other samples in each pass"),
+        (sk.IterSampler(range(30)), sk.NotSupportedError, "other samples in each pass"),
+    ],
+)
+def test_what_ids_cannot_leave_is_refused_by_name(sampler, error, message):
+    with pytest.raises(error, match=message):
+        sk.Ledger(sampler, [sk.Edit(at=3, without=[30 if error is sk.ArgumentValueError else 5])]).order(30)
+
+
+def test_a_mixture_names_the_source_that_ids_cannot_leave():
+    tree = sk.Layout.tree({"web": 10, "code": 5})
+    sources = {"web": sk.RandomSampler(num_samples=3), "code": None}
+    mix = sk.MixtureSampler(sources, 40, weights={"web": 1, "code": 1})
+    with pytest.raises(sk.NotSupportedError, match="edit at 3, source web: says without"):
+        sk.Ledger(mix, [sk.Edit(at=3, without=[1])]).order(tree)
+    assert 12 not in sk.Ledger(mix, [sk.Edit(at=3, without=[12])]).order(tree)[3:]
+    with pytest.raises(sk.NotSupportedError, match="source code: would have no samples left"):
+        sk.Ledger(mix, [sk.Edit(at=3, without=range(10, 15))]).order(tree)
+    for more in ({"passes": "restart"}, {"stop": "once"}):
+        given = {} if "stop" in more else {"weights": {"web": 3, "code": 1}}
+        mix = sk.MixtureSampler({"web": None, "code": None}, **given, **more)
+        with pytest.raises(sk.NotSupportedError, match=r"edit at 3: .*begin anew in each epoch"):
+            sk.Ledger(mix, [sk.Edit(at=3, without=[1])]).order(tree)
+
+
+def test_a_ledger_whose_ids_left_travels_to_workers():
+    ledger = sk.Ledger(sk.RandomSampler(seed=2), [sk.Edit(at=4, without=[1, 5])])
+    again = pickle.loads(pickle.dumps(ledger))  # noqa: S301  # our own bytes
+    assert again.order(9, 3)[:].tolist() == ledger.order(9, 3)[:].tolist()
+    assert again.order(9, 3) != sk.RandomSampler(seed=2).order(9, 3)
