@@ -229,6 +229,19 @@ def letters(text):
     return len(text) if isinstance(text, str) else None
 
 
+TREE = sk.Layout.tree({"a": 30, "b": 10})
+
+
+def of_mixture(more, **said):
+    mix = sk.MixtureSampler({"a": None, "b": None}, SIZE, weights={"a": 3, "b": 1}, **more)
+    return sk.Ledger(mix, [sk.Edit(at=4, **said)]).order(TREE)
+
+
+class Growing(sk.Sampler):
+    def draw(self, layout, context):
+        return range(5 + context.epoch)
+
+
 MINE = {
     "state: dataset": lambda _: loader(41).load_state_dict(saved()),
     "state: sampler": lambda _: loader(sampler=sk.SequentialSampler()).load_state_dict(
@@ -248,6 +261,17 @@ MINE = {
         edited(3).state_dict(step=2)
     ),
     "at: lies": lambda _: edit_in_the_loop(),
+    "edit at ...: names": lambda _: of_mixture({}, weights={"x": 1}),
+    "edit at ...: says weights": lambda _: of_mixture({"passes": "restart"}, weights={"a": 1, "b": 1}),
+    "edit at ...: says without, and": lambda _: sk.Ledger(
+        sk.RandomSampler(replacement=True), [sk.Edit(at=4, without=[1])]
+    ).order(SIZE),
+    "source ...: would": lambda _: of_mixture({}, without=range(30)),
+    "edit at ...: says without an id": lambda _: of_mixture({}, without=[SIZE]),
+    "weights: lack": lambda _: sk.MixtureSampler({"a": None, "b": None}, weights={"a": 1}),
+    "sources: name": lambda _: sk.MixtureSampler({"c": None}).order(TREE),
+    "sources...: is": lambda _: sk.MixtureSampler({"a": sk.DistributedSampler(2, 0)}),
+    "source ...: yields": lambda _: sk.MixtureSampler({"a": Growing()}, 200).order(TREE)[:],
     "state: unit: is not": lambda _: loader().load_state_dict(newer(unit="tokens")),
     "state: unit: is another": lambda _: of_tokens(12).load_state_dict(saved()),
     "state: recipe": lambda _: of_tokens(12).load_state_dict(of_tokens(16).state_dict()),
