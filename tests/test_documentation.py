@@ -25,7 +25,7 @@ COMPARED = {
     "device.md": 1,
     "files.md": 3,
     "index.md": 2,
-    "ledger.md": 2,
+    "ledger.md": 3,
     "migration.md": 10,
     "mixtures.md": 1,
     "quality.md": 3,

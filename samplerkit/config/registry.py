@@ -12,13 +12,13 @@ from samplerkit.config.private import below, meant, public, resembling
 from samplerkit.config.section import Section
 from samplerkit.errors import ArgumentTypeError, CompositionError, ConfigError, SamplerkitError
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.by_dice import part_of
 from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.distributed import DistributedSampler
 from samplerkit.samplers.edit import Edit
 from samplerkit.samplers.fold import FoldSampler
 from samplerkit.samplers.iterable import IterSampler
 from samplerkit.samplers.ledger import Ledger
+from samplerkit.samplers.mixed_parts import part_of
 from samplerkit.samplers.mixture import MixtureSampler
 from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.random import RandomSampler

@@ -62,7 +62,7 @@ class Lacking(OrderView):
         return which[is_kept], self._anew.locate(rows[is_kept])[1]
 
 
-class Drawn(NamedTuple):
+class DrawnSoFar(NamedTuple):
     """Which positions of a stream were drawn: all before `low`, none from `high` on, and some between."""
 
     low: int
@@ -70,7 +70,7 @@ class Drawn(NamedTuple):
     has: Callable[[Ids], np.ndarray[Any, np.dtype[np.bool_]]]
 
     @classmethod
-    def of_lanes(cls, rows: Ids) -> Drawn:
+    def of_lanes(cls, rows: Ids) -> DrawnSoFar:
         """Gives it where each lane has drawn some rows, int64 of shape (lanes,)."""
         lanes = rows.size
         ends = (rows - 1) * lanes + np.arange(lanes) + 1
@@ -130,7 +130,7 @@ class Thinned(Stream):
         changes = ((part.first, part.begin, part.ids) for part in self._parts[1:])
         return self._all, self.gone, *(value for change in changes for value in change)
 
-    def without(self, ids: Ids, drawn: Drawn) -> Thinned:
+    def without(self, ids: Ids, drawn: DrawnSoFar) -> Thinned:
         """Gives the stream whose next pass, and all after it, lack some more ids.
 
         Raises:
@@ -170,7 +170,7 @@ class Thinned(Stream):
         return part.first * each + part.passes.num_passes(max(0, end - part.begin))
 
 
-def without(stream: Stream, ids: Ids, drawn: Drawn) -> Stream:
+def without(stream: Stream, ids: Ids, drawn: DrawnSoFar) -> Stream:
     """Gives a stream that in its passes to come lacks some ids; in those under way they are `gone`.
 
     Args:
@@ -216,7 +216,7 @@ def _above(mix: Mix, source: int, inner: Ids) -> Ids:
     return np.where(is_far, LARGEST, np.where(is_far, 0, rows) * mix.lanes + lanes)
 
 
-def _drawn_of(mix: Mix, source: int, drawn: Drawn) -> Drawn:
+def _drawn_of(mix: Mix, source: int, drawn: DrawnSoFar) -> DrawnSoFar:
     """Gives what of one of its streams was drawn, where a mixture was drawn so far."""
     lanes = np.arange(mix.lanes)
     turns = mix.turns.drawn(source, lanes, np.maximum(0, drawn.low - lanes + mix.lanes - 1) // mix.lanes)
@@ -227,4 +227,4 @@ def _drawn_of(mix: Mix, source: int, drawn: Drawn) -> Drawn:
     last = np.append(turns - 1, turn[read == source]) * mix.lanes + np.append(lanes, lane[read == source])
     high = int(last.max(initial=-1)) + 1
     low = min(int((turns * mix.lanes + lanes).min()), high)
-    return Drawn(low, max(0, high), lambda inner: drawn.has(_above(mix, source, inner)))
+    return DrawnSoFar(low, max(0, high), lambda inner: drawn.has(_above(mix, source, inner)))

@@ -24,6 +24,7 @@ from samplerkit.order.turns import Turns
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context, RunConstants
+from samplerkit.samplers.mixed_parts import mixed_parts
 
 _EPOCHS = 1 << 40
 """Where passes restart, pass t of epoch e is the source's epoch e + t * 2^40, which no other pass is."""
@@ -178,7 +179,7 @@ class Blend:
             raise ArgumentRangeError("epoch", problem, context.epoch)
         epoch = context.epoch if self.restarts else 0
         self._key = Key(mixture.seed, epoch, context.depth, "dice")
-        parts = mixed_parts(mixture, layout, context.dataset)
+        parts = mixed_parts(mixture.sources, layout, context.dataset)
         given = mixture.sources
         self.sources = [
             MixedSource(
@@ -265,34 +266,6 @@ class Blend:
     @property
     def _dice(self) -> Dice:
         return Dice(self._key, path_number(self._context.path))
-
-
-def part_of(dataset: Any, name: str) -> Any:
-    """Gives a part of a tree: the dataset itself where that is known, else its layout."""
-    parts = getattr(dataset, "parts", None)
-    if isinstance(parts, Mapping) and name in parts:
-        return parts[name]
-    return Layout.of(dataset).parts[name]
-
-
-def mixed_parts(mixture: Mixture, layout: Layout, dataset: Any) -> dict[str, Any]:
-    """Gives what is mixed, by name in the order of ids: the parts of a tree, or files.
-
-    Raises:
-        DatasetError: there are no parts, or no such ones.
-    """
-    if mixture.sources is None:
-        if not layout.has_files:
-            raise DatasetError("dataset", "has no parts to mix", layout, mend="give a ConcatDataset")
-        return {str(number): Layout(size) for number, size in enumerate(layout.sizes.tolist())}
-    if not layout.parts:
-        mend = "give a TreeDataset, or Layout.tree({name: ...})"
-        raise DatasetError("dataset", "has no parts with names", layout, mend=mend)
-    for name in mixture.sources:
-        if name not in layout.parts:
-            known = ", ".join(layout.parts)
-            raise DatasetError("sources", "name no part of the dataset", name, mend=f"parts: {known}")
-    return {name: part_of(dataset, name) for name in layout.parts}
 
 
 def require_undealt(place: str, sampler: Sampler) -> None:

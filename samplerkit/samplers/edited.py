@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, NotSupportedError
-from samplerkit.order.lacking import Drawn, gone_from, without
+from samplerkit.order.lacking import DrawnSoFar, gone_from, without
 from samplerkit.order.layout import Layout
 from samplerkit.order.removal import Holes, Removed, rows_before, skipped
 from samplerkit.order.streams import Mix, Stream
@@ -38,7 +38,7 @@ def edited(stream: Stream, edits: Sequence[Edit], weights: Sequence[Sequence[flo
         problem = "says weights, and the passes of this mixture begin anew in each epoch"
         raise NotSupportedError(f"edit at {at}", problem, mend="say passes='run_on'")
     if any(edit.without is not None for edit in edits):
-        return _Walk(stream, edits, weights).edited()
+        return _ByPositions(stream, edits, weights).edited()
     lanes = stream.lanes
     skips = [(edit.at, edit.skip) for edit in edits if edit.skip is not None]
     ats, counts = np.array(skips, dtype=np.int64).reshape(-1, 2).T
@@ -57,7 +57,7 @@ def edited(stream: Stream, edits: Sequence[Edit], weights: Sequence[Sequence[flo
     return Removed(stream, holes, tuple(skips)) if skips else stream
 
 
-class _Walk:
+class _ByPositions:
     """Makes edits one position after another, in all lanes: needed where ids leave.
 
     In which pass over its source a run stands follows from all lanes; and which rows the rest of a pass loses
@@ -99,7 +99,7 @@ class _Walk:
         for edit in edits:
             if edit.without is not None:
                 # What lies between the last row read and the next one kept was skipped: it counts as drawn.
-                drawn = Drawn.of_lanes(self._rows(before))
+                drawn = DrawnSoFar.of_lanes(self._rows(before))
                 self._stream = without(self._stream, np.asarray(edit.without), drawn)
                 self._look()
 

@@ -28,8 +28,9 @@ from samplerkit.order.schedule import LONGEST_PERIOD, Schedule, schedule_of
 from samplerkit.order.streams import Stream
 from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.by_dice import Blend, part_of, require_undealt
+from samplerkit.samplers.by_dice import Blend, require_undealt
 from samplerkit.samplers.context import Context
+from samplerkit.samplers.mixed_parts import part_of
 
 PassesOver = Literal["run_on", "restart"]
 """What becomes of sources at the end of an epoch: they go on, or begin anew."""

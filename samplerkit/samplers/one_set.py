@@ -8,7 +8,7 @@ from samplerkit.errors import NotSupportedError
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.by_dice import mixed_parts
+from samplerkit.samplers.mixed_parts import mixed_parts
 from samplerkit.samplers.mixture import MixtureSampler
 from samplerkit.samplers.random import RandomSampler
 from samplerkit.samplers.repeat import RepeatSampler
@@ -35,7 +35,7 @@ def require_one_set(place: str, sampler: Sampler | None, dataset: Any, ids: Ids)
             problem = "says without, and the passes of this mixture begin anew in each epoch"
             raise NotSupportedError(place, problem, sampler, mend="say passes='run_on'")
         start = 0
-        for name, part in mixed_parts(sampler, Layout.of(dataset), dataset).items():
+        for name, part in mixed_parts(sampler.sources, Layout.of(dataset), dataset).items():
             end = start + len(Layout.of(part))
             inside = ids[(ids >= start) & (ids < end)] - start
             require_one_set(f"{place}, source {name}", (sampler.sources or {}).get(name), part, inside)

@@ -54,7 +54,7 @@ BUGS = [
     ),
     Bug(
         "rows that ids leave are not looked for anew when weights change",
-        "_Walk._make",
+        "_ByPositions._make",
         "self._stream.reweighed(list(self._weights), lambda lane: firsts[:, lane])\nself._look()",
         "self._stream.reweighed(list(self._weights), lambda lane: firsts[:, lane])",
         REMOVED,

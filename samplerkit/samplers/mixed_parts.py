@@ -1,0 +1,37 @@
+"""What a mixture mixes: the parts of a tree by name, or files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from samplerkit.errors import DatasetError
+from samplerkit.order.layout import Layout
+
+
+def part_of(dataset: Any, name: str) -> Any:
+    """Gives a part of a tree: the dataset itself where that is known, else its layout."""
+    parts = getattr(dataset, "parts", None)
+    if isinstance(parts, Mapping) and name in parts:
+        return parts[name]
+    return Layout.of(dataset).parts[name]
+
+
+def mixed_parts(sources: Mapping[str, Any] | None, layout: Layout, dataset: Any) -> dict[str, Any]:
+    """Gives what is mixed, by name in the order of ids: the parts of a tree, or files.
+
+    Raises:
+        DatasetError: there are no parts, or no such ones.
+    """
+    if sources is None:
+        if not layout.has_files:
+            raise DatasetError("dataset", "has no parts to mix", layout, mend="give a ConcatDataset")
+        return {str(number): Layout(size) for number, size in enumerate(layout.sizes.tolist())}
+    if not layout.parts:
+        mend = "give a TreeDataset, or Layout.tree({name: ...})"
+        raise DatasetError("dataset", "has no parts with names", layout, mend=mend)
+    for name in sources:
+        if name not in layout.parts:
+            known = ", ".join(layout.parts)
+            raise DatasetError("sources", "name no part of the dataset", name, mend=f"parts: {known}")
+    return {name: part_of(dataset, name) for name in layout.parts}
