@@ -18,6 +18,7 @@ from samplerkit.storage.files.remote import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.pipeline import checked_ids
 from samplerkit.storage.tokens.corpora import corpora_of, layout_of
+from samplerkit.storage.tokens.documents import TokenDocuments
 from samplerkit.storage.tokens.formats import token_dtype
 from samplerkit.storage.tokens.outputs import OF_BORDERS, made_outputs, output_names
 from samplerkit.storage.tokens.rings import RULE
@@ -205,6 +206,14 @@ class TokenDataset:
         (wanted,) = checked_ids([arguments.integer("id", id)], len(self)).tolist()
         told = self.epoch if epoch is None else arguments.epoch(epoch)
         return self._source.spans(wanted, told, arguments.at_least("number", number, 0))
+
+    def as_documents(self) -> TokenDocuments:
+        """Gives the documents as a dataset of their own, with `lengths`, for packs.
+
+        Raises:
+            DatasetError: a file has no index, and `documents` is no token that ends them.
+        """
+        return TokenDocuments(self._source, self._corpora, self._as_dtype)
 
     def __len__(self) -> int:
         return len(self.layout)

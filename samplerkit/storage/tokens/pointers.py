@@ -70,12 +70,13 @@ class Pointers:
         # Of sequences that begin at one token all but the last are empty.
         return page * PAGE + int(np.searchsorted(self._page(page), token, side="right")) - 1
 
-    def firsts(self, begin: int, end: int) -> Ids:
-        """Gives the first tokens of the sequences from `begin` up to before `end`."""
-        pages = range(begin // PAGE, -(-end // PAGE))
-        parts = [self._page(page) for page in pages]
-        found = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return found[begin - pages.start * PAGE : end - pages.start * PAGE]
+    def bounds(self, sequence: int) -> tuple[int, int]:
+        """Gives the first token of a sequence, and the one behind its last."""
+        page, place = divmod(sequence, PAGE)
+        firsts = self._page(page)
+        is_last = place + 1 == firsts.size
+        end = self._page_end(page) if is_last else int(firsts[place + 1])
+        return int(firsts[place]), end
 
     def between(self, begin: int, end: int) -> Ids:
         """Gives the tokens in (begin, end) at which sequences begin, empty ones of no account."""
@@ -106,6 +107,10 @@ class Pointers:
             head = self.pages.heads[self.place, page] = self._head(page * PAGE)
         return head
 
+    def _page_end(self, page: int) -> int:
+        """The token behind a page."""
+        return self._page_head(page + 1) if page + 1 < self._num_pages else self.file.tokens
+
     def _head(self, sequence: int) -> int:
         at = HEADER.size + 4 * self.count + 8 * sequence
         (pointer,) = np.frombuffer(self.indexes.peek(self.place, at, 8), dtype="<i8").tolist()
@@ -122,7 +127,7 @@ class Pointers:
         begin, end = page * PAGE, min(self.count, (page + 1) * PAGE)
         at = HEADER.size + 4 * self.count + 8 * begin
         pointers = np.frombuffer(self.indexes.read(self.place, at, 8 * (end - begin)), dtype="<i8")
-        ends = np.append(pointers[1:], self.first_token(end) * self.file.dtype.itemsize)
+        ends = np.append(pointers[1:], self._page_end(page) * self.file.dtype.itemsize)
         lengths = self.lengths(begin, end).astype(np.int64)
         wrong = (lengths < 0) | (pointers + lengths * self.file.dtype.itemsize != ends)
         if wrong.any():

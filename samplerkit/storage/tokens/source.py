@@ -167,7 +167,7 @@ class TokenSource:
                 continue
             at, document = first, pointers.sequence_at(first)
             while at < first + count:
-                start, stop = pointers.first_token(document), pointers.first_token(document + 1)
+                start, stop = pointers.bounds(document)
                 taken = min(stop, first + count) - at
                 if taken > 0:
                     found.append((file, document, at - start, taken))
