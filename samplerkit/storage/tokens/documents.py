@@ -16,7 +16,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.storage.tar.pipeline import checked_ids
 from samplerkit.storage.tokens.corpora import Corpus, layout_of
-from samplerkit.storage.tokens.formats import HEADER, Dtype
+from samplerkit.storage.tokens.formats import Dtype
 from samplerkit.storage.tokens.pointers import Pointers
 from samplerkit.storage.tokens.source import TokenSource
 
