@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, final
 
+import numpy as np
+import torch.utils.data
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from samplerkit.loading.pad_collate import PadCollate
@@ -66,6 +68,22 @@ class Answer:
         """Pins the batch: what torch's DataLoader asks of batches that are no tensors."""
         pinned = pin_memory(self.batch)  # type: ignore[no-untyped-call]
         return replace(self, batch=pinned)
+
+
+def batch_of(samples: Any) -> Any:
+    """Makes a batch, as torch does where nobody says how; what a dataset gave as arrays is one already.
+
+    Args:
+        samples: a list; or an array with a row a sample, or a mapping of such.
+
+    Example:
+        >>> batch_of(np.array([[1, 2], [3, 4]])), batch_of([1, 2])
+        (tensor([[1, 2],
+                [3, 4]]), tensor([1, 2]))
+    """
+    if isinstance(samples, np.ndarray | Mapping):
+        return torch.utils.data.default_convert(samples)  # type: ignore[no-untyped-call]
+    return torch.utils.data.default_collate(samples)
 
 
 @final

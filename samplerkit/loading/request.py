@@ -17,7 +17,7 @@ from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.worker import seed_worker
 from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
-from samplerkit.storage.batch_readers import batch_reader, present_reader
+from samplerkit.storage.batch_readers import batch_reader, only_sample, present_reader
 
 BadSamples = Literal["raise", "skip"]
 """What becomes of a sample that cannot be read."""
@@ -192,7 +192,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         if request.passes is None:
             return self.dataset[index]
         one = slice(place, place + 1)
-        return self.dataset.__getitems__(request.ids[one], request.passes[one])[0]
+        return only_sample(self.dataset.__getitems__(request.ids[one], request.passes[one]))
 
     def _draws(self, request: Request) -> Draws:
         """The draws of a batch, at their beginning."""

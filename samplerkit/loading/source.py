@@ -12,7 +12,7 @@ import torch.utils.data
 
 from samplerkit.batches.chosen import seed_of
 from samplerkit.errors import ArgumentValueError
-from samplerkit.loading.answer import AnswerCollate
+from samplerkit.loading.answer import AnswerCollate, batch_of
 from samplerkit.loading.delivery import Reading
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.pad_collate import PadCollate
@@ -144,12 +144,12 @@ class Source:
         options = dict(self._options)
         dataset = self._run.dataset
         reports = self._num_workers > 0 and reports_stats(dataset)
-        collate: Any = options.get("collate_fn") or torch.utils.data.default_collate
+        collate: Any = options.get("collate_fn") or batch_of
         pads = isinstance(collate, PadCollate)
         if pads and (plan := self._run.plan(epoch)) is not None:
             collate = collate.measured_by(plan.measure)
-        if self._bad_samples == "skip" or reports or pads or present_reader(dataset) is not None:
-            options["collate_fn"] = AnswerCollate(collate)
+        has_answers = self._bad_samples == "skip" or reports or pads or present_reader(dataset) is not None
+        options["collate_fn"] = AnswerCollate(collate) if has_answers else collate
         wants_to_know = callable(getattr(dataset, "expect", None))
         requested = RequestedDataset(
             dataset,

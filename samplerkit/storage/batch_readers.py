@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch.utils.data import StackDataset, Subset
@@ -48,6 +48,16 @@ def wants_passes(dataset: Any) -> bool:
             mend="write __getitems__(self, ids, passes)",
         )
     return True
+
+
+def only_sample(batch: Any) -> Any:
+    """Gives the sample of a batch of one: of columns, its row of each.
+
+    Example:
+        >>> only_sample(["a"]), only_sample({"x": [1], "y": [2]})
+        ('a', {'x': 1, 'y': 2})
+    """
+    return {name: column[0] for name, column in batch.items()} if isinstance(batch, Mapping) else batch[0]
 
 
 def present_reader(dataset: Any) -> Callable[..., Any] | None:

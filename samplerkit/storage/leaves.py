@@ -14,7 +14,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.draws import entered_draws, in_draws
 from samplerkit.order.told import told_column, told_fingerprint
 from samplerkit.order.typing import Ids
-from samplerkit.storage.batch_readers import batch_reader, present_reader, wants_passes
+from samplerkit.storage.batch_readers import batch_reader, only_sample, present_reader, wants_passes
 
 MOST_GLANCED = 1 << 14
 """Ids of all parts that are gone through for one of them, before who reads ahead may rest."""
@@ -72,13 +72,16 @@ class Leaf:
             size: the samples of the whole batch.
 
         Returns:
-            What the dataset gives: a list of samples, one with `missing`, or a mapping of columns.
+            What the dataset gives: a list of samples, one with `missing`, or a mapping of columns. Rows of an
+            array are samples.
 
         Raises:
             DatasetError: it is none of these, or of another length. What the dataset raises has a note.
         """
         with self._told():
             samples = self._read(ids, passes, places, size)
+        if isinstance(samples, np.ndarray):
+            samples = list(samples)
         if not isinstance(samples, list | tuple | Mapping):
             raise DatasetError(self.place, "gives neither a list of samples nor columns", samples)
         missing = len(getattr(samples, "missing", ()))
@@ -105,7 +108,7 @@ class Leaf:
     def _one(self, given: tuple[np.int64, ...]) -> Any:
         if len(given) == 1:
             return self.dataset[int(given[0])]
-        return self.dataset.__getitems__(*(np.array([number]) for number in given))[0]
+        return only_sample(self.dataset.__getitems__(*(np.array([number]) for number in given)))
 
 
 @final
