@@ -109,7 +109,12 @@ class ByteFiles:
                     self._check(current, handle, begin)
                 handle, current = self._handles.get(number), number
                 descriptor = handle.descriptor
-            if os.preadv(descriptor, (buffer,), begin) != buffer.nbytes:
+            try:
+                got = os.preadv(descriptor, (buffer,), begin)
+            except OSError as error:
+                problem = f"cannot be read at byte {begin} ({error.strerror})"
+                raise DatasetError(self.name(number), problem) from error
+            if got != buffer.nbytes:
                 self._fill_slowly(number, descriptor, begin, buffer)
         # Behind the reading: what was read is of the file as it was.
         if handle is not None:
@@ -128,7 +133,7 @@ class ByteFiles:
         while done < len(view):
             got = os.preadv(descriptor, (view[done:],), begin + done)
             if not got:
-                raise self._ended(number, begin + done, begin + len(view))
+                raise self._ended(number, os.fstat(descriptor).st_size, begin + len(view))
             done += got
 
     def _check(self, number: int, handle: Handle, begin: int) -> None:

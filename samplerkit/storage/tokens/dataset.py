@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
@@ -14,7 +14,9 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.remote import storage_for
+from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.files.remote import storage_for, with_requests
+from samplerkit.storage.per_process import PerProcess
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.pipeline import checked_ids
 from samplerkit.storage.tokens.corpora import corpora_of, layout_of
@@ -147,6 +149,7 @@ class TokenDataset:
         self.files: Final = tuple(path.data for corpus in self._corpora for path in corpus.files)
         self.is_remote: Final = any(map(is_remote, self.files))
         self._storage: Final = storage_for(self.is_remote, None, options)
+        self._processes: PerProcess[Any] = PerProcess()
         self.epoch = 0
 
     @property
@@ -185,6 +188,20 @@ class TokenDataset:
         ]
         content = json.dumps(told).encode()
         return hashlib.blake2b(content, digest_size=16, person=b"samplerkit").hexdigest()
+
+    @property
+    def stats(self) -> FileStats | None:
+        """What was asked of remote storage; None where all files are here.
+
+        The workers of a `Loader` are added, as their batches are handed out.
+        """
+        if self._storage is None:
+            return None
+        return self._processes.here().with_workers(with_requests(FileStats(), self._storage))
+
+    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+        """Is told who knows the figures of the workers of a loader; a `Loader` calls it."""
+        self._processes.here().of_workers.append(told)
 
     def set_epoch(self, epoch: int) -> None:
         """Tells the epoch, on which the phases depend; a `Loader` calls it."""
@@ -260,6 +277,10 @@ class TokenDataset:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What knows the figures of workers belongs to loaders of this process.
+        return {**self.__dict__, "_processes": PerProcess()}
 
     def __repr__(self) -> str:
         blocks = "" if self.block_len == self.seq_len else f", block_len={self.block_len}"

@@ -1,0 +1,277 @@
+"""Files of tokens that are cut, grow or are gone, and indexes that lie: errors with path and byte."""
+
+import os
+import struct
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.testing import DatasetContract
+
+DOCUMENTS = [np.arange(begin, begin + 40) for begin in range(0, 400, 40)]
+
+
+def pair(folder, name="a"):
+    """Ten documents of 40 tokens of two bytes: 800 bytes of tokens, 234 of an index."""
+    with sk.TokenWriter(folder / name, "uint16") as writer:
+        for document in DOCUMENTS:
+            writer.write(document)
+    return folder / name
+
+
+class TestPairs(DatasetContract):
+    """Two pairs of Megatron's: the `.bin` is cut and deleted, the index lies."""
+
+    def write(self, folder):
+        for name in ("a", "b"):
+            with sk.TokenWriter(f"{folder}/{name}", "uint16") as writer:
+                for document in DOCUMENTS:
+                    writer.write(document)
+        tokens = np.arange(400)
+        return [[tokens[begin : begin + 31] for begin in range(0, 390, 30)]] * 2
+
+    def make(self, folder):
+        return sk.TokenDataset([f"{folder}/a", f"{folder}/b"], 30, phase=False)
+
+    def lies(self, whole):
+        # Tokens have no checksum: whoever sees other ones for the first time takes them for tokens.
+        return ()
+
+
+class TestIndexes(TestPairs):
+    """The index is what is cut, deleted, and lies."""
+
+    def victim(self, folder):
+        return next(path for path in super().victim(folder).parent.iterdir() if path.name == "b.idx")
+
+    def lies(self, whole):
+        return DatasetContract.lies(self, whole)
+
+
+class TestArrays(TestPairs):
+    """The same tokens in arrays."""
+
+    def write(self, folder):
+        for name in ("a", "b"):
+            np.save(f"{folder}/{name}.npy", np.concatenate(DOCUMENTS))
+        return super().write(folder)
+
+    def make(self, folder):
+        return sk.TokenDataset([f"{folder}/a.npy", f"{folder}/b.npy"], 30, phase=False)
+
+
+class TestDocuments(TestIndexes):
+    """Whole documents, whose lengths an index tells."""
+
+    def write(self, folder):
+        super().write(folder)
+        return [DOCUMENTS] * 2
+
+    def make(self, folder):
+        return super().make(folder).as_documents()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda path: os.truncate(path, 500), "a.bin: ends at byte 500, was 800 bytes long"),
+        (lambda path: os.truncate(path, 0), "a.bin: ends at byte 0, was 800 bytes long"),
+        (lambda path: os.truncate(path, 900), "a.bin: grew from 800 to 900 bytes while it was in use"),
+        (
+            lambda path: path.write_bytes(path.read_bytes() + b"xx"),
+            "a.bin: grew from 800 to 802 bytes while it was in use",
+        ),
+        (
+            lambda path: os.utime(path, (1, 1)),
+            "a.bin: was written to while it was in use, as",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, change, message, is_open):
+    data = sk.TokenDataset(pair(tmp_path), 30)
+    assert len(data.__getitems__(range(13))) == 13
+    if not is_open:
+        data.close()
+    change(tmp_path / "a.bin")
+    for _ in range(2):
+        with pytest.raises(DatasetError, match=message):
+            data.__getitems__([5, 3])
+
+
+def test_a_file_that_is_replaced_or_deleted_is_an_error_where_it_is_opened_again(tmp_path):
+    data = sk.TokenDataset(pair(tmp_path), 30)
+    before = data.__getitems__([5, 3])
+    (tmp_path / "a.bin").rename(tmp_path / "old")
+    # What is open stays what it was, under whatever name.
+    assert np.array_equal(data.__getitems__([5, 3]), before)
+    data.close()
+    with pytest.raises(DatasetError, match=r"a.bin: cannot be opened \(No such file or directory\)"):
+        data.__getitems__([5, 3])
+    (tmp_path / "a.bin").write_bytes(bytes(800))
+    with pytest.raises(DatasetError, match=r"a\.bin: was written to while it was in use"):
+        data.__getitems__([5, 3])
+
+
+def patched(path, at, layout, *values):
+    """Writes numbers at a byte of a file."""
+    data = bytearray(path.read_bytes())
+    struct.pack_into(layout, data, at, *values)
+    path.write_bytes(data)
+
+
+POINTERS = 34 + 4 * 10
+
+LIES = {
+    "another magic": ((0, "<9s", b"MMIDIDX\0x"), "is no index of Megatron's: it begins with b'MMIDIDX"),
+    "another version": ((9, "<Q", 2), "is no index of Megatron's"),
+    "floats": ((17, "<B", 7), "tells of float32 numbers, which are no tokens"),
+    "an unknown type": ((17, "<B", 9), "tells of a type of number 9, at byte 17"),
+    "another type": ((17, "<B", 4), "ends at byte 800, and its index .*a.idx tells of 880 bytes"),
+    "more sequences": ((18, "<Q", 11), "has 242 bytes, and its header tells of 254: 11 sequences"),
+    "2^60 sequences": ((18, "<Q", 2**60), "has 242 bytes, and its header tells of"),
+    "a last length": ((34 + 36, "<i", 39), "goes on behind byte 798, where its index .* up to byte 800"),
+    "a negative length": ((34 + 36, "<i", -1), "says at byte 146 that sequence 9 begins at byte 720, of -1"),
+    "a last pointer": ((POINTERS + 72, "<q", 722), "ends at byte 800, and its index .* tells of 802 bytes"),
+    "an odd pointer": (
+        (POINTERS + 72, "<q", 721),
+        "says at byte 146 that sequence 9 begins at byte 721, of 40",
+    ),
+}
+
+
+@pytest.mark.parametrize(("patch", "message"), LIES.values(), ids=LIES.keys())
+def test_an_index_that_lies_is_an_error_when_it_is_opened(tmp_path, patch, message):
+    patched(pair(tmp_path).with_suffix(".idx"), *patch)
+    with pytest.raises(DatasetError, match=message):
+        len(sk.TokenDataset(tmp_path / "a", 30))
+
+
+INNER_LIES = {
+    "a pointer": (POINTERS + 24, "<q", 242),
+    "a first pointer": (POINTERS, "<q", 2),
+    "a negative pointer": (POINTERS + 24, "<q", -2),
+    "an odd pointer": (POINTERS + 24, "<q", 241),
+    "a length": (34 + 12, "<i", 41),
+    "a negative length": (34 + 12, "<i", -40),
+    "a large length": (34 + 12, "<i", 2**31 - 1),
+}
+
+
+@pytest.mark.parametrize("patch", INNER_LIES.values(), ids=INNER_LIES.keys())
+@pytest.mark.parametrize("use", ["borders", "spans", "documents", "split"])
+def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path, patch, use):
+    patched(pair(tmp_path).with_suffix(".idx"), *patch)
+    with pytest.raises(DatasetError, match=r"a\.idx: says at byte \d+ that sequence \d"):
+        data = sk.TokenDataset(
+            tmp_path / "a",
+            30,
+            documents="idx",
+            outputs=("cu_seqlens",),
+            split="30,70" if use == "split" else None,
+        )
+        if use == "spans":
+            data.spans(2)
+        elif use == "documents":
+            data.as_documents()[3]
+        else:
+            data.__getitems__(range(len(data)))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "message"),
+    [
+        ("a.bin", None, r"dtype: must be said for raw tokens, got '.*a.bin'; say dtype='uint16', for one"),
+        ("odd.bin", "u2", "odd.bin: has 101 bytes: at byte 100 a token of uint16 is cut"),
+        ("a", "int32", "a.bin: holds uint16, and dtype says, got 'int32'"),
+        ("float.npy", None, r"float.npy: holds <f4 of shape \(5,\)"),
+        ("big.npy", None, r"big.npy: holds >u2 of shape \(5,\)"),
+        ("two.npy", None, r"two.npy: holds <u2 of shape \(5, 1\)"),
+        ("text.npy", None, "text.npy: is no npy file"),
+        ("cut.npy", None, r"cut.npy: ends at byte \d+, and its header tells of \d+ bytes"),
+        ("more.npy", None, r"more.npy: goes on behind byte \d+, where its header says that it ends"),
+        ("empty.npy", None, "empty.npy: is no npy file"),
+        ("gone", None, "gone.bin: cannot be read"),
+        (["a", "wide.npy"], None, "wide.npy: holds int32, and .*a.bin uint16; files of one dataset"),
+    ],
+)
+def test_what_is_no_file_of_tokens_is_an_error_that_says_so(tmp_path, name, dtype, message):
+    pair(tmp_path)
+    np.save(tmp_path / "float.npy", np.zeros(5, np.float32))
+    np.save(tmp_path / "big.npy", np.zeros(5, ">u2"))
+    np.save(tmp_path / "two.npy", np.zeros((5, 1), np.uint16))
+    np.save(tmp_path / "wide.npy", np.zeros(500, np.int32))
+    whole = (tmp_path / "wide.npy").read_bytes()
+    for name_of, content in {
+        "odd.bin": bytes(101),
+        "text.npy": b"no tokens at all",
+        "empty.npy": b"",
+        "cut.npy": whole[:-1],
+        "more.npy": whole + b"x",
+    }.items():
+        (tmp_path / name_of).write_bytes(content)
+    files = [tmp_path / each for each in name] if isinstance(name, list) else tmp_path / name
+    with pytest.raises((DatasetError, ArgumentValueError), match=message):
+        len(sk.TokenDataset(files, 4, dtype=dtype))
+
+
+def test_numbers_that_nothing_can_hold_are_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros(50, np.uint32))
+    with pytest.raises(
+        ArgumentValueError, match=r"as_dtype: cannot hold all tokens of .*a\.npy, which are uint32"
+    ):
+        len(sk.TokenDataset(tmp_path / "a.npy", 4, as_dtype="int32"))
+    with pytest.raises(ArgumentValueError, match="documents: is the end of documents, and no uint32 token"):
+        len(sk.TokenDataset(tmp_path / "a.npy", 4, documents=-1))
+    with pytest.raises(DatasetError, match=r"a\.npy: has no index that tells where documents begin"):
+        len(sk.TokenDataset(tmp_path / "a.npy", 4, documents="idx"))
+
+
+def test_files_shorter_than_a_block_are_told_or_refused(tmp_path, caplog):
+    for name, tokens in (("long", 1000), ("short", 50), ("tiny", 5)):
+        np.save(tmp_path / f"{name}.npy", np.zeros(tokens, np.uint16))
+
+    def made(*names):
+        return sk.TokenDataset([tmp_path / f"{name}.npy" for name in names], 64)
+
+    assert made("long", "tiny").layout.sizes.tolist() == [15, 0]
+    assert not caplog.records
+    assert made("long", "short").layout.sizes.tolist() == [15, 0]
+    assert "50 of 1050 tokens are in files shorter than a block" in caplog.text
+    with pytest.raises(DatasetError, match="loses 55 of 55 tokens: 2 of its 2 files hold fewer than 64"):
+        len(made("short", "tiny"))
+
+
+def test_a_writer_leaves_both_files_or_none(tmp_path):
+    with pytest.raises(RuntimeError, match="on purpose"), sk.TokenWriter(tmp_path / "a") as writer:
+        writer.write([1, 2, 3])
+        raise RuntimeError("on purpose")
+    assert list(tmp_path.iterdir()) == []
+    told = []
+    with sk.TokenWriter(tmp_path / "a", total=2, progress=lambda *done: told.append(done)) as writer:
+        writer.write([1, 2, 3])
+        writer.write(np.array([], dtype=np.int64))
+    assert told == [("documents written:", 1, 2), ("documents written:", 2, 2)]
+    assert (writer.num_documents, writer.num_tokens) == (2, 3)
+    with pytest.raises(ArgumentValueError, match="prefix: is there already"):
+        sk.TokenWriter(tmp_path / "a")
+    with pytest.raises(DatasetError, match="was closed, or could not be written"):
+        writer.write([1])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "token"), [("u1", 256), ("i1", -129), ("u2", 65_536), ("u2", -1), ("i4", 2**31)]
+)
+def test_a_writer_refuses_a_token_that_its_type_cannot_hold(tmp_path, dtype, token):
+    with sk.TokenWriter(tmp_path / "a", dtype) as writer:
+        writer.write([1])
+        with pytest.raises(sk.ArgumentRangeError, match=f"document 1, got {token}"):
+            writer.write([1, token])
+
+
+def test_a_writer_whose_folder_cannot_be_made_says_so(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(DatasetError, match="cannot be written"):
+        sk.TokenWriter(tmp_path / "file" / "a").write([1])

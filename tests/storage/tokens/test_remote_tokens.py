@@ -1,0 +1,108 @@
+"""Tokens at URLs: by requests for windows, or from files that are fetched once; the same as local ones."""
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.errors import DatasetError
+from samplerkit.order.world import World
+from tests.storage.files.web import serving
+
+NAMES = ("a", "b")
+
+
+@pytest.fixture(name="web")
+def fixture_web(tmp_path):
+    folder = tmp_path / "data"
+    rng = np.random.default_rng(0)
+    for name in NAMES:
+        with sk.TokenWriter(folder / name, "uint16") as writer:
+            for length in rng.integers(0, 400, 100):
+                writer.write(rng.integers(0, 9000, length))
+        with sk.TokenWriter(folder / "far" / name, "uint16") as writer:
+            writer.write(rng.integers(0, 9000, 500_000))
+    np.save(folder / "c.npy", rng.integers(0, 250, 5000).astype(np.uint8))
+    with serving(folder) as web:
+        web.folder = folder
+        yield web
+
+
+def made(place, names=NAMES, remote=None, **arguments):
+    told = {"documents": "idx", "outputs": ("tokens", "cu_seqlens"), "block_len": 128, **arguments}
+    return sk.TokenDataset([f"{place}/{name}" for name in names], 64, seed=3, remote=remote, **told)
+
+
+@pytest.mark.parametrize("fetch", ["ranges", "shards"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_urls_give_the_batches_of_local_files(web, tmp_path, fetch, workers):
+    remote = {"cache": tmp_path / "cache"}
+    read, stats = {}, None
+    for place in (web.folder, web.url):
+        with made(place, remote=remote, fetch=fetch) as data:
+            loader = sk.Loader(
+                data, sk.RandomSampler(seed=5), batch_size=16, num_workers=workers, world=World(1, 0)
+            )
+            with loader:
+                read[place] = [
+                    {name: value.tolist() for name, value in batch.items()}
+                    for _ in range(2)
+                    for batch in loader
+                ]
+            stats = data.stats
+            assert data.is_remote == (place == web.url)
+    assert read[web.folder] == read[web.url]
+    assert stats.requests >= web.count("GET") > 0
+    if fetch == "shards":
+        whole = {name: count for (method, name), count in web.asked.items() if name.endswith(".bin")}
+        assert set(whole) == {"a.bin", "b.bin"}
+        assert {web.asked["GET", f"{name}.bin"] for name in NAMES} == {1}
+
+
+def test_windows_that_lie_together_are_one_request(web):
+    data = sk.TokenDataset([f"{web.url}/far/{name}" for name in NAMES], 100, phase=False)
+    assert len(data) == 2 * 4999
+    before = web.asked["GET", "a.bin"]
+    ids = np.arange(300)
+    rows = data.__getitems__(ids[::-1])
+    assert web.asked["GET", "a.bin"] - before == 1
+    assert np.array_equal(
+        rows, sk.TokenDataset(web.folder / "far" / "a", 100, phase=False).__getitems__(ids[::-1])
+    )
+    before = web.asked["GET", "a.bin"]
+    data.__getitems__([0, 1200, 2400, 3600])
+    assert web.asked["GET", "a.bin"] - before == 4
+
+
+def test_nothing_of_a_file_is_read_before_a_window_of_it_is_wanted(web):
+    data = sk.TokenDataset([f"{web.url}/far/{name}" for name in NAMES], 100)
+    assert len(data) == 10_000
+    assert web.asked["GET", "a.bin"] == 0
+    # The header, the last length and the last pointer.
+    assert web.asked["GET", "a.idx"] == 3
+    data.__getitems__([0])
+    assert web.asked["GET", "b.bin"] == 0
+
+
+def test_arrays_at_urls_are_read(web):
+    near, far = (sk.TokenDataset(f"{place}/c.npy", 100, seed=1) for place in (web.folder, web.url))
+    assert far.fingerprint == near.fingerprint
+    assert np.array_equal(far.__getitems__(range(50)), near.__getitems__(range(50)))
+
+
+@pytest.mark.parametrize("fetch", ["ranges", "shards"])
+def test_a_file_that_changes_on_the_server_is_an_error(web, tmp_path, fetch):
+    data = made(web.url, remote={"cache": tmp_path / "cache", "retry_seconds": 0.1}, fetch=fetch)
+    assert len(data)
+    path = web.folder / "a.bin"
+    path.write_bytes(path.read_bytes()[::-1])
+    with pytest.raises(DatasetError, match=r"a\.bin: was changed while it was in use"):
+        data.__getitems__([0])
+
+
+def test_a_file_that_is_cut_on_the_server_is_an_error_when_it_is_opened(web):
+    path = web.folder / "a.bin"
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(DatasetError, match=r"a\.bin: ends at byte \d+, and its index .* tells of \d+ bytes"):
+        len(made(web.url))
+    with pytest.raises(DatasetError, match=r"gone\.bin"):
+        len(made(web.url, ["gone"]))
