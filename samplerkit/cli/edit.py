@@ -32,6 +32,9 @@ def edit(
     without: Annotated[
         Path | None, typer.Option(help="A .npy file with the ids that are not read any more.")
     ] = None,
+    global_batch: Annotated[
+        int | None, typer.Option(min=1, help="Samples of all ranks in each step from there on.")
+    ] = None,
     world: NumRanks = None,
     as_json: AsJson = False,
 ) -> None:
@@ -40,7 +43,7 @@ def edit(
     position = loader.editable_from
     shares = None if weights is None else _shares(weights)
     ids = None if without is None else _ids(without)
-    said = Edit(at=position if at is None else at, weights=shares, skip=skip, source=source, without=ids)
+    said = Edit(position if at is None else at, shares, skip, ids, source, global_batch)
     if said.at < position:
         raise typer.BadParameter(f"lies before {position}, the position of the checkpoint", param_hint="--at")
     written = given.to_dict()
@@ -73,6 +76,7 @@ def edit(
         return
     changes = [f"{counted(said.skip, 'position')} skipped"] if said.skip else []
     changes += [f"weights {weights}"] if weights else []
+    changes += [f"{counted(global_batch, 'sample')} a step"] if global_batch else []
     changes += [f"without {counted(len(ids), 'id')}"] if ids is not None else []
     print_facts(
         [

@@ -142,11 +142,11 @@ def plan(
         view.reading(epoch, rank % view.num_ranks) for rank in (delivery.rotation, delivery.rotation - 1)
     ]
     steps = [view.steps(one) for one in readings]
-    whole = total // delivery.global_batch * delivery.global_batch
+    whole = delivery.position_after(delivery.job_steps) if delivery.tail == "drop" else total
     files_of_a_rank, is_counted = most_files(view, epoch)
     layout, mode = view.layout, view.mode
     figures = batch_figures(view, epoch)
-    samples = total if delivery.tail != "drop" else whole
+    samples = whole
     if figures is not None:
         samples = round(samples * figures.mean)
     return Plan(
@@ -166,7 +166,7 @@ def plan(
         fewest_steps=min(steps),
         pads=pads.ranks.size,
         most_pads_of_a_rank=int(np.unique(pads.ranks, return_counts=True)[1].max(initial=0)),
-        dropped=total - whole if delivery.tail == "drop" else 0,
+        dropped=total - whole,
         files_of_a_rank=files_of_a_rank,
         files_of_a_worker=files_of_a_worker(view, epoch),
         files_of_a_batch=mean_files(view, epoch),

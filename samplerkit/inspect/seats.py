@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 
 from samplerkit.loading.delivery import Delivery
+from samplerkit.loading.stages import StepsOf
 from samplerkit.order.typing import Ids
 
 
@@ -74,14 +75,16 @@ def seats_of(delivery: Delivery, positions: Ids) -> Seats:
         ([1], [0], [2])
     """
     positions = positions[positions >= delivery.start]
+    # Pads are dealt in the step of the last sample, wherever their positions lie.
+    found = delivery.steps_of(np.minimum(positions, max(delivery.start, delivery.size - 1)))
     if delivery._fits_lanes:
-        row, seat = np.divmod(positions - delivery.start, delivery.num_shards)
-        step, place = np.divmod(row, delivery.batch_size)
+        place, seat = np.divmod(positions - found.firsts, delivery.num_shards)
     else:
-        step, seat, place = _in_lane_order(delivery, positions)
+        seat, place = _in_lane_order(delivery, positions, found)
     rank = (seat + delivery.rotation) % delivery.num_shards
-    read = step * delivery.batch_size + place < _samples(delivery, seat)
-    return Seats(positions[read], rank[read], step[read], place[read])
+    before = (found.firsts - delivery.start) // delivery.num_shards
+    read = before + place < _samples(delivery, seat)
+    return Seats(positions[read], rank[read], found.steps[read], place[read])
 
 
 def _samples(delivery: Delivery, seat: Ids) -> Ids:
@@ -94,13 +97,10 @@ def _samples(delivery: Delivery, seat: Ids) -> Ids:
     return whole + (seat < rest)
 
 
-def _in_lane_order(delivery: Delivery, positions: Ids) -> tuple[Ids, Ids, Ids]:
-    """Finds steps, seats and places where each step is dealt in the order of lanes, pads last."""
-    ranks, lanes, total = delivery.num_shards, delivery.lanes, delivery.size
-    # Pads are dealt in the step of the last sample, wherever their positions lie.
-    step = (np.minimum(positions, total - 1) - delivery.start) // delivery.global_batch
-    first = delivery.start + step * delivery.global_batch
-    covered = np.minimum(total - first, delivery.global_batch)
+def _in_lane_order(delivery: Delivery, positions: Ids, found: StepsOf) -> tuple[Ids, Ids]:
+    """Finds seats and places where each step is dealt in the order of lanes, pads last."""
+    ranks, lanes, total, first = delivery.num_shards, delivery.lanes, delivery.size, found.firsts
+    covered = np.minimum(total - first, found.sizes)
     lane = positions % lanes
     before = _in_earlier_lanes(first + covered, lane, lanes) - _in_earlier_lanes(first, lane, lanes)
     in_lane = (positions - first - (lane - first) % lanes) // lanes
@@ -113,7 +113,7 @@ def _in_lane_order(delivery: Delivery, positions: Ids) -> tuple[Ids, Ids, Ids]:
     border = larger * (smaller + 1)
     seat = np.where(turn < border, turn // (smaller + 1), larger + (turn - border) // np.maximum(1, smaller))
     place = turn - seat * smaller - np.minimum(seat, larger)
-    return step, seat, place
+    return seat, place
 
 
 def _in_earlier_lanes(end: Ids, lane: Ids, lanes: int) -> Ids:

@@ -13,7 +13,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from samplerkit.errors import OutOfDatasetError
+from samplerkit.loading.stages import Ramp, SameSteps, StepsOf, stages_of
 from samplerkit.loading.units import BatchUnits, SampleUnits, StepSamples, as_array
+from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 
 Tail = Literal["pad", "drop", "ragged", "split"]
@@ -37,8 +39,8 @@ class Delivery:
     """The rest of an epoch, dealt to ranks in steps.
 
     Step t covers exactly the positions [start + t * G, start + (t + 1) * G), G the global batch, whatever the
-    number of ranks. Positions from `total` on are pads: they repeat the sample at the position modulo
-    `total`.
+    number of ranks; with a ramp, each step as many as G is where it begins. Positions from `total` on are
+    pads: they repeat the sample at the position modulo `total`.
 
     Args:
         total: N, the number of positions of the order; or what knows it, which is then asked where nothing
@@ -52,6 +54,7 @@ class Delivery:
         rotation: rank r deals as if it were rank (r - rotation) mod W.
         lanes: the lanes into which the order is woven. Where W and they do not divide one another, the
             positions of a step are dealt in the order of lanes, so that a rank meets fewer files.
+        ramp: from where on in the epoch G is another number; a multiple of W where the delivery reads.
 
     Example:
         >>> delivery = Delivery(total=10, start=0, num_shards=2, batch_size=3, tail="pad")
@@ -66,11 +69,28 @@ class Delivery:
     tail: Tail = "pad"
     rotation: int = 0
     lanes: int = 1
+    ramp: Ramp = ()
 
     @property
     def global_batch(self) -> int:
-        """G: the samples of all ranks in one step."""
-        return self.num_shards * self.batch_size
+        """G: the samples of all ranks in the first step."""
+        return self._stages[0].size
+
+    @once
+    def _stages(self) -> tuple[SameSteps, ...]:
+        return stages_of(self.start, self.num_shards * self.batch_size, self.ramp)
+
+    def stage_of(self, step: int) -> SameSteps:
+        """Gives the steps of one size among which a step is."""
+        return next(stage for stage in reversed(self._stages) if stage.step <= max(0, step))
+
+    def steps_of(self, positions: Ids) -> StepsOf:
+        """Tells in which steps positions are, where these begin, and how many positions they cover."""
+        begins = np.array([stage.begin for stage in self._stages], dtype=np.int64)
+        which = np.maximum(np.searchsorted(begins, positions, side="right") - 1, 0)
+        first, size = (np.array([stage[of] for stage in self._stages])[which] for of in (1, 2))
+        step = (positions - begins[which]) // size
+        return StepsOf(first + step, begins[which] + step * size, size)
 
     @property
     def size(self) -> int:
@@ -89,14 +109,16 @@ class Delivery:
     @property
     def job_steps(self) -> int:
         """The number of steps that the ranks take together: that of the rank with the most batches."""
-        left = self.left
-        return left // self.global_batch if self.tail == "drop" else -(-left // self.global_batch)
+        size = self.size
+        stage = next((one for one in reversed(self._stages) if one.begin < size), self._stages[0])
+        left = size - stage.begin
+        return stage.step + (left // stage.size if self.tail == "drop" else -(-left // stage.size))
 
     def samples(self, shard: int) -> int:
         """Gives the number of samples that a rank gets, pads included."""
         left = self.left
         if self.tail == "drop":
-            return left // self.global_batch * self.batch_size
+            return (self.first(self.job_steps) - self.start) // self.num_shards
         if self.tail != "ragged":
             return -(-left // self.num_shards)
         whole, rest = divmod(left, self.num_shards)
@@ -104,7 +126,12 @@ class Delivery:
 
     def steps(self, shard: int) -> int:
         """Gives the number of batches that a rank gets: `job_steps`, or with `ragged` perhaps one less."""
-        return -(-self.samples(shard) // self.batch_size)
+        samples, ranks = self.samples(shard), self.num_shards
+        last = self._stages[0]
+        for stage in self._stages[1:]:
+            if (stage.begin - self.start) // ranks < samples:
+                last = stage
+        return last.step - (-(samples * ranks - last.begin + self.start) // last.size)
 
     def has(self, shard: int, step: int) -> bool:
         """Tells whether a rank has a batch in a step, with no look at the steps behind it."""
@@ -113,7 +140,7 @@ class Delivery:
 
     def is_of_the_job(self, step: int, seat: int = 0) -> bool:
         """Tells whether any rank has a batch in a step; or one of those dealt to after some others."""
-        needed = self.global_batch - 1 if self.tail == "drop" else seat
+        needed = self.stage_of(step).size - 1 if self.tail == "drop" else seat
         return step >= 0 and self._is_there(self.first(step) + needed)
 
     def is_whole(self, step: int) -> bool:
@@ -142,11 +169,11 @@ class Delivery:
 
     def dealt(self, shard: int, step: int) -> range | Ids:
         """Gives the same positions, as a range where they lie at even distances."""
-        first, seat, count = self.first(step), self.seat(shard), self.batch_size
-        covered = self.global_batch
+        first, seat, covered = self.first(step), self.seat(shard), self.stage_of(step).size
+        count = covered // self.num_shards
         if not self.is_whole(step):
             covered = self.size - first
-            count = min(count, self.samples(shard) - step * self.batch_size)
+            count = min(count, self.samples(shard) - (first - self.start) // self.num_shards)
         if self._fits_lanes:
             begin = first + seat
             return range(begin, begin + count * self.num_shards, self.num_shards)
@@ -158,7 +185,8 @@ class Delivery:
 
     def first(self, step: int) -> int:
         """Gives the position at which a step begins."""
-        return self.start + step * self.global_batch
+        stage = self.stage_of(step)
+        return stage.begin + (step - stage.step) * stage.size
 
     def _is_there(self, position: int) -> bool:
         return position < self.total if isinstance(self.total, int) else self.total.has(position)

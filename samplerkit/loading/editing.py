@@ -13,6 +13,7 @@ from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Reading
 from samplerkit.loading.run import Readings, Run
+from samplerkit.loading.run_edits import require_divided
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.edit import Edit, lines_of
 from samplerkit.samplers.ledger import Ledger
@@ -53,7 +54,8 @@ class Editable(ABC):
 
         Raises:
             ArgumentTypeError: no edit, or an argument of it has the wrong type.
-            ArgumentValueError: the edit lies before another one.
+            ArgumentValueError: the edit lies before another one, or says a `global_batch` that the ranks do
+                not divide.
             ArgumentRangeError: it lies before `editable_from`, or a number of it is out of range.
             CompositionError: the loader does not read by a ledger.
 
@@ -83,6 +85,8 @@ class Editable(ABC):
                 raise ArgumentRangeError("at", problem, edit.at, mend="say that position, or a later one")
             edited = ledger.edited(edit)
             edited.undealt_order(run.dataset, constants=run.constants)
+            if edit.global_batch is not None:
+                require_divided(edited, edit.at, run.world.num_shards)
             if run.world.shard_id == 0 and edited.edits_file is not None:
                 _write(edited.edits, edited.edits_file)
             run.recipe = edited

@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any, Final, final
 
 from samplerkit.batches.plan import BatchPlan
-from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, StateError
 from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.default_order import default_sampler
 from samplerkit.loading.delivery import Delivery, Reading, Tail
 from samplerkit.loading.identity import describe_chain, describe_dataset, describe_looks, seeds_of
 from samplerkit.loading.run_batches import RunBatches
-from samplerkit.loading.run_edits import Requested, require_past, section_of
+from samplerkit.loading.run_edits import Requested, ramp_of, require_divided, require_past, section_of
 from samplerkit.loading.sections import Section
+from samplerkit.loading.stages import Ramp
 from samplerkit.loading.state import State
 from samplerkit.loading.units import BatchUnits, SampleUnits
 from samplerkit.loading.world import detect_world
@@ -113,6 +114,11 @@ class Run:
             units = SampleUnits(self.undealt(epoch))
         else:
             units = BatchUnits(plan, self._batches.recipe.count_multiple)
+        ramp: Ramp = ()
+        if self.ledger is not None and self.ledger.ramp and plan is None:
+            begin = self.run_position(epoch, 0)
+            require_divided(self.ledger, begin + start, self.world.num_shards)
+            ramp = ramp_of(self.ledger, begin, len(units))
         delivery = Delivery(
             total=len(units) if isinstance(units, SampleUnits) else units,
             start=start,
@@ -121,6 +127,7 @@ class Run:
             tail=tail,
             rotation=0 if deal is None else max(0, deal.offset),
             lanes=self.recipe.woven_lanes(self.dataset, self.constants) if plan is None else 1,
+            ramp=ramp,
         )
         return Reading(epoch, units, delivery, self.world.shard_id)
 
@@ -207,6 +214,11 @@ class Run:
             raise StateError("position", f"is outside of an order of {size}", state.position)
         position = self.run_position(state.epoch, state.position)
         require_past(self.ledger, state.sections.get("ledger"), position)
+        try:
+            require_divided(self.ledger, position, self.world.num_shards)
+        except ArgumentValueError as error:
+            ranks = f"{self.world.num_shards} ranks"
+            raise StateError("ledger", f"{error.place}: {error.problem}", error.value, ranks) from None
         return position
 
     def _sections(self, epoch: int, position: int) -> dict[str, Section]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any, Final, final
 
-from samplerkit.errors import StateError
+from samplerkit.errors import ArgumentValueError, StateError
 from samplerkit.loading.sections import Section
+from samplerkit.loading.stages import Ramp
 from samplerkit.samplers.ledger import Ledger
 
 VERSION: Final = 1
@@ -78,6 +79,35 @@ def require_past(ledger: Ledger | None, saved: Section | None, position: int) ->
         problem, mine = "is missing in this run", f"{here} edits before position {position}"
     mend = "give the ledger all the edits that the run had, edits_file= keeps them"
     raise StateError("ledger", f"{which} of the saved run {problem}", f"{past} edits", mine, mend=mend)
+
+
+def ramp_of(ledger: Ledger | None, begin: int, length: int) -> Ramp:
+    """Gives what edits say of the samples in a step, in the positions of an epoch.
+
+    Args:
+        ledger: of the run, if it has one.
+        begin: the position of the run at which the epoch begins.
+        length: how many positions it has.
+    """
+    said = () if ledger is None else ledger.ramp
+    before = [size for at, size in said if at <= begin][-1:]
+    inside = [(at - begin, size) for at, size in said if begin < at < begin + length]
+    return (*((0, size) for size in before), *inside)
+
+
+def require_divided(ledger: Ledger | None, position: int, ranks: int) -> None:
+    """Refuses a number of samples in a step that the ranks do not divide, from a position of the run on.
+
+    Raises:
+        ArgumentValueError: an edit says one.
+    """
+    said = () if ledger is None else ledger.ramp
+    before = [one for one in said if one[0] <= position]
+    for at, size in (*before[-1:], *said[len(before) :]):
+        if size % ranks:
+            problem = f"says a global_batch that {ranks} ranks do not divide"
+            mend = "start as many ranks as divide it, or edit the run again at the position of the state"
+            raise ArgumentValueError(f"edit at {at}", problem, size, mend=mend)
 
 
 def _distances(count: int) -> list[int]:

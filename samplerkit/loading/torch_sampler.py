@@ -9,7 +9,7 @@ from typing import Any, final
 import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.options import checked_tail
@@ -44,6 +44,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     Raises:
         ArgumentTypeError: `sampler` is no samplerkit sampler.
+        NotSupportedError: it is a ledger that says how many samples a step has.
 
     Example:
         >>> import samplerkit as sk
@@ -59,6 +60,9 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def __init__(self, sampler: Sampler | None, dataset: Any, world: World | None = None) -> None:
         # torch's constructor asks for a process group, and makes plain numbers of what is a property here.
         self._run = Run(sampler, dataset, world)
+        if self._run.ledger is not None and self._run.ledger.ramp:
+            problem = "says a global_batch, and another loader makes the batches"
+            raise NotSupportedError("sampler", problem, sampler, mend="read by sk.Loader")
         self._given_world = world
         self.recipe = self._run.recipe
         self.dataset = dataset

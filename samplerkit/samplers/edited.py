@@ -29,10 +29,6 @@ def edited(stream: Stream, edits: Sequence[Edit], weights: Sequence[Sequence[flo
     Raises:
         NotSupportedError: an edit says what this stream cannot do.
     """
-    for edit in edits:
-        if edit.global_batch is not None:
-            problem = "says global_batch, which cannot be done yet"
-            raise NotSupportedError(f"edit at {edit.at}", problem, edit)
     if weights and not isinstance(stream, Mix):
         at = next(edit.at for edit in edits if edit.weights is not None)
         problem = "says weights, and the passes of this mixture begin anew in each epoch"

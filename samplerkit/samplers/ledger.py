@@ -90,6 +90,11 @@ class Ledger(Sampler):
         """Tells how many edits lie before a position of the run."""
         return int(np.searchsorted(self._ats, position, side="left"))
 
+    @once
+    def ramp(self) -> tuple[tuple[int, int], ...]:
+        """The positions of the run from which a step has another number of samples, and that number."""
+        return tuple((edit.at, edit.global_batch) for edit in self.edits if edit.global_batch is not None)
+
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders an epoch of the run, by the dataset's layout: the child is read beyond one epoch."""
         stream, length = self._stream(context)

@@ -13,6 +13,7 @@ from tests.campaigns.test_planted_bugs import notices
 pytestmark = pytest.mark.campaign
 
 WALKS = "tests/samplers/test_ledger.py"
+RAMPS = "tests/loading/test_ramps.py"
 REMOVED = "tests/samplers/test_removed_ids.py"
 RUNS = "tests/loading/test_edits.py"
 
@@ -55,8 +56,9 @@ BUGS = [
     Bug(
         "rows that ids leave are not looked for anew when weights change",
         "_ByPositions._make",
-        "self._stream.reweighed(list(self._weights), lambda lane: firsts[:, lane])\nself._look()",
-        "self._stream.reweighed(list(self._weights), lambda lane: firsts[:, lane])",
+        "self._stream = self._stream.reweighed(list(self._weights), lambda lane: firsts[:, lane])\n"
+        "self._look()",
+        "self._stream = self._stream.reweighed(list(self._weights), lambda lane: firsts[:, lane])",
         REMOVED,
     ),
     Bug(
@@ -66,6 +68,21 @@ BUGS = [
         "rows = np.sort(order.locate(ids)[1])",
         REMOVED,
     ),
+    Bug(
+        "a step that has begun ends by the size behind it",
+        "stages_of",
+        "max(0, -(-(at - last.begin) // last.size))",
+        "max(0, (at - last.begin) // last.size)",
+        RAMPS,
+    ),
+    Bug(
+        "samples are looked for as if all steps had one size",
+        "seats_of",
+        "(found.firsts - delivery.start) // delivery.num_shards",
+        "found.steps * delivery.batch_size",
+        RAMPS,
+    ),
+    Bug("ranks that do not divide a step are let in", "require_divided", "size % ranks", "False", RAMPS),
     Bug("what workers fetch is edited", "Editable.edit", "edit.at < first", "edit.at < 0", RUNS),
     Bug(
         "requests go on by the order before the edit",

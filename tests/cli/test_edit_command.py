@@ -46,6 +46,15 @@ def test_what_changes_is_said_in_words(tmp_path):
     assert "102 positions behind the checkpoint stay as they were" in result.output
 
 
+def test_a_step_has_more_samples_from_the_checkpoint_on(tmp_path):
+    result = edited(tmp_path, "--global-batch", "30")
+    assert result.exit_code == 0, result.output
+    assert "30 samples a step" in result.output
+    loader = sk.load_config(tmp_path / "edited.yaml").make_loader(range(100), sk.World(2, 0))
+    loader.load_state_dict(json.loads((tmp_path / "state.json").read_text()))
+    assert [len(batch) for batch in loader] == [15, 15]
+
+
 def test_ids_of_a_file_leave_the_run(tmp_path):
     np.save(tmp_path / "bad.npy", np.arange(10, 90))
     result = edited(tmp_path, "--without", str(tmp_path / "bad.npy"))
@@ -58,6 +67,7 @@ def test_ids_of_a_file_leave_the_run(tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
+        ["--global-batch", "31"],
         ["--without", "none.npy"],
         ["--skip", "3", "--at", "39"],
         [],

@@ -229,6 +229,7 @@ def letters(text):
     return len(text) if isinstance(text, str) else None
 
 
+TWO = {"world": sk.World(2, 0)}
 TREE = sk.Layout.tree({"a": 30, "b": 10})
 
 
@@ -262,6 +263,9 @@ MINE = {
     ),
     "at: lies": lambda _: edit_in_the_loop(),
     "edit at ...: names": lambda _: of_mixture({}, weights={"x": 1}),
+    "edit at ...: says a global": lambda _: next(
+        iter(loader(sampler=sk.Ledger(sk.RandomSampler(), [sk.Edit(at=0, global_batch=3)]), **TWO))
+    ),
     "edit at ...: says weights": lambda _: of_mixture({"passes": "restart"}, weights={"a": 1, "b": 1}),
     "edit at ...: says without, and": lambda _: sk.Ledger(
         sk.RandomSampler(replacement=True), [sk.Edit(at=4, without=[1])]

@@ -201,7 +201,6 @@ CORPUS = sk.Layout.tree({"web": 100, "code": 50, "new": 30})
         ({"source": "web", "weights": {"web": 1, "code": 1}}, sk.ArgumentValueError, "that is there"),
         ({"source": "x", "weights": {"web": 1, "x": 1}}, sk.ArgumentValueError, "no part of the dataset"),
         ({"without": [180]}, sk.ArgumentValueError, "not in a dataset of 180"),
-        ({"global_batch": 8}, sk.NotSupportedError, "says global_batch"),
     ],
 )
 def test_an_edit_that_does_not_go_with_the_mixture_is_refused_by_its_place(said, error, message):

@@ -1,0 +1,159 @@
+"""Batches that grow while a run reads: steps of several sizes, dealt, found again and resumed."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.inspect.plan import plan
+from samplerkit.inspect.seats import pads_of, seats_of
+from samplerkit.inspect.time_machine import at, when
+from samplerkit.loading.delivery import Delivery
+from tests.loading.test_edits import ranks_of, read
+
+
+def counted_steps(total, start, size, ramp, tail):
+    """The positions of each step, one after another: each step is as large as is said where it begins."""
+    steps, position = [], start
+    while position < total:
+        here = next((changed for place, changed in reversed(ramp) if place <= position), size)
+        if tail == "drop" and position + here > total:
+            break
+        steps.append(list(range(position, min(total, position + here))))
+        position += here
+    return steps
+
+
+def random_delivery(number):
+    rng = np.random.default_rng(number)
+    ranks, total = int(rng.integers(1, 5)), int(rng.integers(1, 90))
+    places = np.sort(rng.integers(0, 90, rng.integers(0, 4))).tolist()
+    ramp = tuple((place, ranks * int(rng.integers(1, 5))) for place in places)
+    return Delivery(
+        total=total,
+        start=int(rng.integers(0, total)),
+        num_shards=ranks,
+        batch_size=int(rng.integers(1, 5)),
+        tail=("pad", "drop", "ragged")[number % 3],
+        rotation=int(rng.integers(0, ranks)),
+        lanes=int(rng.integers(1, 6)),
+        ramp=ramp,
+    )
+
+
+def test_steps_of_several_sizes_are_what_counting_says_and_each_place_is_found_again():
+    cases = 400
+    for number in range(cases):
+        delivery = random_delivery(number)
+        total, ranks = delivery.size, delivery.num_shards
+        wanted = counted_steps(
+            total, delivery.start, ranks * delivery.batch_size, delivery.ramp, delivery.tail
+        )
+        assert delivery.job_steps == len(wanted), number
+        ends = [delivery.start, *(step[-1] + 1 for step in wanted)]
+        assert [delivery.position_after(steps) for steps in range(len(ends))] == ends
+        seen = {}
+        for rank in range(ranks):
+            steps = delivery.steps(rank)
+            assert [delivery.has(rank, step) for step in range(-1, len(wanted) + 1)] == [
+                0 <= step < steps for step in range(-1, len(wanted) + 1)
+            ]
+            for step in range(steps):
+                for place, position in enumerate(delivery.positions(rank, step).tolist()):
+                    seen[position] = (rank, step, place)
+        for step, positions in enumerate(wanted):
+            assert {seen[position][1] for position in positions} == {step}, number
+        pads = set(seen) - {position for step in wanted for position in step}
+        assert len(pads) == (-(total - delivery.start) % ranks if delivery.tail == "pad" else 0)
+        seats = seats_of(delivery, np.array(sorted(seen), dtype=np.int64))
+        columns = (seats.positions, seats.ranks, seats.steps, seats.places)
+        found = zip(*(column.tolist() for column in columns), strict=True)
+        assert {position: (rank, step, place) for position, rank, step, place in found} == seen, number
+        assert set(pads_of(delivery, np.arange(total)).tolist()) >= pads
+    print(f"{cases} cases")
+
+
+RAMP = [sk.Edit(at=16, global_batch=8), sk.Edit(at=50, global_batch=24), sk.Edit(at=130, global_batch=4)]
+
+
+def test_a_run_whose_batches_grow_is_resumed_on_other_ranks_with_the_same_steps():
+    chain = sk.RandomSampler(seed=5)
+    order = np.concatenate([chain.order(100, epoch) for epoch in range(2)]).tolist()
+    whole = [
+        sorted(order[100 * epoch + position] for position in step)
+        for epoch, ramp in enumerate([((16, 8), (50, 24)), ((0, 24), (30, 4))])
+        for step in counted_steps(100, 0, 4, ramp, "ragged")
+    ]
+    state, steps = None, []
+    for ranks, count in ((2, 3), (4, 2), (1, 4), (2, 2), (4, 99)):
+        loaders = ranks_of(
+            range(100), sk.Ledger(chain, RAMP), ranks, state, batch_size=4 // ranks, tail="ragged"
+        )
+        while count and len(steps) < len(whole):
+            for batches in zip_longest(*map(iter, loaders)):
+                steps.append(sorted(id for batch in batches if batch is not None for id in batch.tolist()))
+                count -= 1
+                if not count:
+                    break
+        state = loaders[0].state_dict()
+    assert steps == whole
+
+
+def test_batches_grow_while_the_loop_reads_and_what_is_asked_for_stays():
+    loader, sizes = sk.Loader(range(60), sk.Ledger(sk.SequentialSampler()), batch_size=2), []
+    for batch in loader:
+        sizes.append(len(batch))
+        if loader.step == 3:
+            loader.edit(at=9, global_batch=10)
+        assert loader.tokens(loader.step - 1) == len(batch)
+    assert sizes == [2] * 5 + [10] * 5
+    assert [len(loader), loader.epoch] == [6, 1]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_sample_comes_once_while_batches_grow_on_two_ranks(workers):
+    loaders = ranks_of(range(100), sk.Ledger(sk.RandomSampler(), RAMP), 2, batch_size=2, num_workers=workers)
+    ids, state = read(loaders, len(loaders[0]))
+    assert sorted(ids) == list(range(100))
+    assert (state["epoch"], state["position"]) == (1, 0)
+    assert len(loaders[0]) == len(counted_steps(100, 0, 24, ((30, 4),), "pad"))
+
+
+def test_a_number_that_the_ranks_do_not_divide_is_refused_when_it_is_made_and_when_it_is_loaded():
+    edits = [sk.Edit(at=10, global_batch=6), sk.Edit(at=60, global_batch=8)]
+    two = sk.Loader(range(100), sk.Ledger(sk.RandomSampler(), edits), batch_size=5, world=sk.World(2, 0))
+    with pytest.raises(sk.ArgumentValueError, match="edit at 70: says a global_batch that 2 ranks do not"):
+        two.edit(at=70, global_batch=9)
+    assert two.sampler.edits == tuple(edits)
+    early, late = two.state_dict(step=3), two.state_dict(step=11)
+    assert [early["position"], late["position"]] == [22, 72]
+    four = sk.Loader(range(100), sk.Ledger(sk.RandomSampler(), edits), batch_size=5, world=sk.World(4, 0))
+    with pytest.raises(sk.StateError, match="edit at 10: says a global_batch that 4 ranks do not divide"):
+        four.load_state_dict(early)
+    with pytest.raises(sk.ArgumentValueError, match="edit at 10: says a global_batch that 4 ranks do not"):
+        next(iter(four))
+    four.load_state_dict(late)
+    assert len(next(iter(four))) == 2
+    assert len(four) == len(counted_steps(100, 0, 20, ((10, 6), (60, 8)), "pad"))
+
+
+def test_where_and_when_a_sample_is_read_and_a_plan_look_across_a_ramp():
+    loader = sk.Loader(
+        range(100), sk.Ledger(sk.SequentialSampler(), RAMP), batch_size=2, world=sk.World(2, 0)
+    )
+    assert at(loader, epoch=0, step=4, rank=1).ids.tolist() == [17, 19, 21, 23]
+    (time,) = when(loader, 21, epochs=0)[0].occurrences
+    assert (time.rank, time.step, time.place) == (1, 4, 2)
+    steps = counted_steps(100, 0, 4, ((16, 8), (50, 24)), "pad")
+    planned = plan(loader)
+    assert (planned.steps, planned.global_batch, planned.epoch_samples) == (len(steps), 4, 100)
+    dropping = sk.Loader(range(100), sk.Ledger(sk.SequentialSampler(), RAMP), batch_size=4, tail="drop")
+    assert plan(dropping).dropped == 100 - counted_steps(100, 0, 4, ((16, 8), (50, 24)), "drop")[-1][-1] - 1
+
+
+def test_a_sampler_whose_batches_another_loader_makes_refuses_a_ramp():
+    with pytest.raises(sk.NotSupportedError, match="says a global_batch, and another loader makes"):
+        sk.TorchSampler(sk.Ledger(sk.RandomSampler(), RAMP), range(100))
