@@ -16,6 +16,7 @@ CAMPAIGNS = [
     "campaigns/test_planted_reliability_bugs.py",
     "campaigns/test_planted_batch_bugs.py",
     "campaigns/test_planted_ledger_bugs.py",
+    "campaigns/test_planted_tree_bugs.py",
 ]
 
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]*)\| ([^|]*)\|$", re.MULTILINE)
