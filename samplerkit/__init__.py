@@ -7,6 +7,7 @@ from samplerkit import names as _names
 if _typing.TYPE_CHECKING:
     from samplerkit.batches.bucket import BucketBatches
     from samplerkit.batches.classes import ClassBatches
+    from samplerkit.batches.packs import PackBatches
     from samplerkit.batches.recipe import BatchRecipe
     from samplerkit.batches.tokens import TokenBatches
     from samplerkit.config.batches import register_batches
@@ -31,6 +32,7 @@ if _typing.TYPE_CHECKING:
     )
     from samplerkit.loading.device.loader import DeviceLoader
     from samplerkit.loading.loader import Loader
+    from samplerkit.loading.pack_collate import PackCollate
     from samplerkit.loading.pad_collate import PadCollate
     from samplerkit.loading.sample_lengths import compute_lengths
     from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
@@ -94,6 +96,8 @@ __all__ = [
     "Order",
     "OutOfDatasetError",
     "PKSampler",
+    "PackBatches",
+    "PackCollate",
     "PadCollate",
     "RandomSampler",
     "RemoteOptions",

@@ -33,6 +33,8 @@ PUBLIC = {
     "Order": "order.order",
     "OutOfDatasetError": "errors",
     "PKSampler": "samplers.pk",
+    "PackBatches": "batches.packs",
+    "PackCollate": "loading.pack_collate",
     "PadCollate": "loading.pad_collate",
     "RandomSampler": "samplers.random",
     "RemoteOptions": "storage.remote.options",

@@ -49,6 +49,8 @@ PUBLIC = {
     "Order",
     "OutOfDatasetError",
     "PKSampler",
+    "PackBatches",
+    "PackCollate",
     "PadCollate",
     "RandomSampler",
     "RemoteOptions",

@@ -15,7 +15,7 @@ from samplerkit.batches.kept import KeptArrays
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.batches.recipe import BatchRecipe, Prepared
-from samplerkit.batches.windows import WindowContext
+from samplerkit.batches.window_cut import WindowContext
 from samplerkit.errors import CompositionError, DatasetError, NotSupportedError
 from samplerkit.order.algebra import groups
 from samplerkit.order.blocks import Block, KeptBlocks

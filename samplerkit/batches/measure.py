@@ -26,6 +26,8 @@ class Measure:
         most: gives how many samples a batch may hold whose longest is so long; None where nothing limits it.
         keys: by their numbers, for batches by keys.
         labels: of the samples, for batches by classes.
+        pack: the tokens of a pack; None where batches are no packs.
+        multiple: to a multiple of it the parts in a pack are rounded up.
     """
 
     lengths: SampleLengths | None = None
@@ -35,6 +37,8 @@ class Measure:
     most: Callable[[Ids], Ids] | None = None
     keys: tuple[Any, ...] | None = None
     labels: np.ndarray[Any, Any] | None = None
+    pack: int | None = None
+    multiple: int = 1
 
     def counted(self, ids: Ids) -> Ids:
         """Gives the lengths of samples as they are counted: truncated ones as what is left of them."""

@@ -11,6 +11,7 @@ from typing import Any, final, overload
 import numpy as np
 
 from samplerkit.batches.measure import Measure
+from samplerkit.batches.segments import Packs, Segments
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.order.arguments import integer, integers
 from samplerkit.order.order import Located, sought
@@ -27,13 +28,26 @@ class BatchSamples:
 
     Args:
         ids: of the samples, int64 of shape (m,).
-        positions: the draw of each: no two of an epoch have one; int64 of shape (m,).
+        positions: the draw of each: no two of an epoch have one, but for parts of one sample; int64 of
+            shape (m,).
         edges: where each batch begins and, last, where the last one ends; shape (batches + 1,).
+        segments: which parts of the samples, for packs; None where samples are whole.
     """
 
     ids: Ids
     positions: Ids
     edges: Ids
+    segments: Segments | None = None
+
+    def batches(self) -> list[Any]:
+        """Gives each batch as a plan gives it: its ids, or its packs."""
+        bounds = pairwise(self.edges.tolist())
+        if self.segments is None:
+            return [self.ids[a:b] for a, b in bounds]
+        parts = self.segments
+        return [
+            Packs(self.ids[a:b], parts.starts[a:b], parts.lengths[a:b], parts.rows[a:b]) for a, b in bounds
+        ]
 
 
 class BatchPlan(ABC):
@@ -115,17 +129,17 @@ class BatchPlan(ABC):
         return 0, 0
 
     @final
-    def __getitem__(self, number: int) -> Ids:
-        """Gives the ids of a batch, int64 of shape (samples,).
+    def __getitem__(self, number: int) -> Any:
+        """Gives the ids of a batch, int64 of shape (samples,); of packs their `Packs`.
 
         Raises:
             ArgumentTypeError: the number is no integer.
             OutOfDatasetError: there is no such batch.
         """
-        return self._samples_of(integer("index", number)).ids
+        return self._samples_of(integer("index", number)).batches()[0]
 
     @final
-    def __iter__(self) -> Iterator[Ids]:
+    def __iter__(self) -> Iterator[Any]:
         number = 0
         while self.has(number):
             # Batches are looked up together, more and more of them: the first one is not kept waiting.
@@ -136,8 +150,8 @@ class BatchPlan(ABC):
             number = end
 
     @final
-    def batches(self, numbers: Any) -> list[Ids]:
-        """Gives the ids of several batches at once, which costs less a batch.
+    def batches(self, numbers: Any) -> list[Any]:
+        """Gives several batches at once, as one is given, which costs less a batch.
 
         Args:
             numbers: of the batches: a list or an array of integers.
@@ -146,12 +160,13 @@ class BatchPlan(ABC):
             ArgumentTypeError: a number is no integer.
             OutOfDatasetError: there is no such batch.
         """
-        found = self._samples_of(numbers)
-        return [found.ids[a:b] for a, b in pairwise(found.edges.tolist())]
+        return self._samples_of(numbers).batches()
 
     @final
     def positions(self, number: int) -> Ids:
-        """Gives the draws of the samples of a batch, by which `draw_rng` is keyed: none comes twice.
+        """Gives the draws of the samples of a batch, by which `draw_rng` is keyed: each of its own.
+
+        Parts of one sample, in packs, are of one draw.
 
         Raises:
             ArgumentTypeError: the number is no integer.
@@ -163,7 +178,8 @@ class BatchPlan(ABC):
     def shape(self, number: int, *, of_bucket: bool = False) -> tuple[Any, ...]:
         """Gives what a batch is as an array: the number of samples, and the length that they are padded to.
 
-        Two lengths for pairs, the key for batches by keys; the number alone where nothing is known.
+        Two lengths for pairs, the key for batches by keys; the number alone where nothing is known. Of packs
+        how many there are, and how long one is.
 
         Args:
             number: of the batch.
@@ -173,7 +189,15 @@ class BatchPlan(ABC):
             ArgumentTypeError: the number is no integer.
             OutOfDatasetError: there is no such batch.
         """
-        return self.measure.shape(self[number], of_bucket=of_bucket)
+        found = self._samples_of(integer("index", number))
+        return self.shape_of(found.ids, found.segments, of_bucket=of_bucket)
+
+    @final
+    def shape_of(self, ids: Ids, segments: Segments | None, *, of_bucket: bool = False) -> tuple[Any, ...]:
+        """Gives what a batch of some samples, or of parts of them, is as an array."""
+        if segments is not None:
+            return (int(segments.rows[-1]) + 1, self.measure.pack)
+        return self.measure.shape(ids, of_bucket=of_bucket)
 
     @final
     def tokens(self, numbers: Any) -> Ids:
@@ -181,14 +205,25 @@ class BatchPlan(ABC):
 
         Where there are no lengths, the number of samples. Arguments and errors are those of `batches`.
         """
-        found = self._samples_of(numbers)
-        return _sums(self.measure.tokens(found.ids), found.edges)
+        return self.tokens_in(self._samples_of(numbers))
 
     @final
     def padded_tokens(self, numbers: Any) -> Ids:
         """Gives the number of tokens in each of some batches, padding counted: samples times the longest."""
-        found = self._samples_of(numbers)
-        return self.measure.padded_tokens(found.ids, found.edges)
+        return self.padded_tokens_in(self._samples_of(numbers))
+
+    @final
+    def tokens_in(self, found: BatchSamples) -> Ids:
+        """Gives the tokens of each of some batches of this plan that were looked up."""
+        lengths = self.measure.tokens(found.ids) if found.segments is None else found.segments.lengths
+        return _sums(lengths, found.edges)
+
+    @final
+    def padded_tokens_in(self, found: BatchSamples) -> Ids:
+        """Gives the padded tokens of each of some batches of this plan that were looked up."""
+        if found.segments is None:
+            return self.measure.padded_tokens(found.ids, found.edges)
+        return (found.segments.rows[found.edges[1:] - 1] + 1) * (self.measure.pack or 0)
 
     @overload
     def batch_of(self, ids: int) -> Ids: ...
@@ -222,8 +257,8 @@ class BatchPlan(ABC):
         numbers = np.unique(np.linspace(0, count - 1, min(count, _BATCHES_MEASURED)).astype(np.int64))
         for start in range(0, numbers.size, _BATCHES_AT_ONCE):
             found = self.samples(numbers[start : start + _BATCHES_AT_ONCE])
-            real += int(self.measure.tokens(found.ids).sum())
-            padded += int(self.measure.padded_tokens(found.ids, found.edges).sum())
+            real += int(self.tokens_in(found).sum())
+            padded += int(self.padded_tokens_in(found).sum())
         return real / padded if padded else 1.0
 
     def _samples_of(self, numbers: Any) -> BatchSamples:

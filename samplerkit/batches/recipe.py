@@ -18,7 +18,8 @@ from samplerkit.batches.kept import KeptArrays
 from samplerkit.batches.lengths import SampleLengths
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan
-from samplerkit.batches.windows import Cut, WindowContext, WindowPlan
+from samplerkit.batches.window_cut import Cut, WindowContext
+from samplerkit.batches.windows import WindowPlan
 from samplerkit.errors import ArgumentTypeError, StateError
 from samplerkit.order import arguments
 from samplerkit.order.keys import Key
@@ -50,12 +51,14 @@ class Prepared:
         cut: cuts windows.
         window: samples in a window.
         whole: makes the plans of a set as one window; None where windows of an order are cut.
+        most_of_one: batches that a sample stands in at most.
     """
 
     measure: Measure
     cut: Cut
     window: int = DEFAULT_WINDOW
     whole: PlanOfKeys | None = None
+    most_of_one: int = 1
 
 
 class BatchRecipe(ABC):
@@ -125,6 +128,11 @@ class BatchRecipe(ABC):
             count: how many batches there shall be, fewer than `abreast` more than there are.
         """
         return halved(batches, count, self.count_multiple)
+
+    @property
+    def needs_loader(self) -> bool:
+        """Whether batches are more than ids, so that nothing but a `Loader` can read them."""
+        return False
 
     def arguments(self) -> dict[str, Any]:
         """Gives the arguments that are not as by default; a state has lengths and `abreast` beside them."""
@@ -258,7 +266,8 @@ class Plans:
         order = self._sampler.undealt_order(self._dataset, epoch, constants=self._constants)
         size = prepared.window
         window, before = known
-        if not 0 <= window <= -(-len(order) // size) or before < 0 or before > window * size:
+        most = window * size * prepared.most_of_one
+        if not (0 <= window <= -(-len(order) // size) and 0 <= before <= most):
             raise StateError("window", "is none of this epoch", list(known))
         key = self._key(epoch, "batch groups") if shuffles(self._sampler) else None
         context = WindowContext(epoch, 0, self._seed, self.abreast)

@@ -25,7 +25,7 @@ from samplerkit.batches.measure import Measure
 from samplerkit.batches.members import SortedMembers
 from samplerkit.batches.recipe import BatchRecipe, Prepared
 from samplerkit.batches.static import StaticPlan
-from samplerkit.batches.windows import WindowContext
+from samplerkit.batches.window_cut import WindowContext
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout

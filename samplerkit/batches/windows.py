@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 
 from samplerkit.batches.cuts import Groups
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan, BatchSamples
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError
-from samplerkit.order.algebra import groups
+from samplerkit.batches.segments import Segments
+from samplerkit.batches.window_cut import Cut, CutSegments, Even, WindowContext, checked_cut
+from samplerkit.order.algebra import groups as grouped
+from samplerkit.order.arguments import LARGEST
 from samplerkit.order.intervals import numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.once import once
@@ -24,44 +25,15 @@ _KEPT_WINDOWS = 2
 
 
 @final
-@dataclass(frozen=True)
-class WindowContext:
-    """Where and when a window is cut.
-
-    Args:
-        epoch: the epoch, from 0.
-        window: the number of the window, from 0.
-        seed: of the sampler.
-        abreast: batches in a group.
-    """
-
-    epoch: int
-    window: int
-    seed: int
-    abreast: int
-
-    def key(self, role: str) -> Key:
-        """Gives the key for a role, at most 16 ASCII characters; its words are `words(count, window)`."""
-        return Key(self.seed, self.epoch, 0, role)
-
-
-Cut = Callable[[Ids, Ids, WindowContext], Sequence[Ids]]
-"""Cuts the samples of a window into batches: a recipe's one method."""
-
-Even = Callable[[list[Ids], Ids, Ids, int], list[Ids]]
-"""Brings the batches of a window to a number, as `BatchRecipe.evened` does."""
-
-
-@final
+@dataclass(frozen=True, eq=False)
 class _CutWindow:
-    """A window as it was cut: places in the order of batches, where batches end, and how they come."""
+    """A window as it was cut: its samples in the order of batches, where batches end, and how they come."""
 
-    def __init__(self, ids: Ids, first: int, batches: list[Ids], groups: Groups) -> None:
-        self.edges = np.append(0, np.cumsum([batch.size for batch in batches])).astype(np.int64)
-        places = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
-        self.ids = ids[places]
-        self.positions = places + first
-        self.groups = groups
+    ids: Ids
+    positions: Ids
+    edges: Ids
+    segments: Segments | None
+    groups: Groups
 
     @property
     def count(self) -> int:
@@ -127,7 +99,7 @@ class WindowPlan(BatchPlan):
 
     @once
     def dropped(self) -> int:
-        placed = sum(int(self._window(window).edges[-1]) for window in range(self._windows))
+        placed = sum(np.unique(self._window(window).positions).size for window in range(self._windows))
         return len(self.order) - placed
 
     @property
@@ -153,37 +125,48 @@ class WindowPlan(BatchPlan):
         windows = self._windows_at(numbers)
         sizes = np.zeros(numbers.size, dtype=np.int64)
         taken = []
-        for window, mine in groups(windows):
+        for window, mine in grouped(windows):
             cut = self._window(window)
             batches = cut.groups.forward(numbers[mine] - self._before_of(window))
             sizes[mine] = cut.edges[batches + 1] - cut.edges[batches]
             taken.append((cut, mine, cut.edges[batches]))
         edges = np.append(0, np.cumsum(sizes))
         ids = np.empty(int(edges[-1]), dtype=np.int64)
-        positions = np.empty_like(ids)
+        positions, places = np.empty_like(ids), np.empty_like(ids)
+        segments: list[Segments] = []
+        before = 0
         for cut, mine, begins in taken:
             # The samples of the batch at one place of `numbers` and those of the next one follow one another.
             count = sizes[mine]
             target, source = numbers_in(edges[mine], count), numbers_in(begins, count)
             ids[target], positions[target] = cut.ids[source], cut.positions[source]
-        return BatchSamples(ids, positions, edges)
+            if cut.segments is not None:
+                segments.append(cut.segments.at(source))
+                places[target] = np.arange(before, before + source.size)
+                before += source.size
+        found = Segments.joined(segments).at(places) if segments else None
+        return BatchSamples(ids, positions, edges, found)
 
     def locate(self, ids: Ids) -> Located:
         which, positions = self.order.locate(ids)
-        numbers = np.full(positions.size, -1, dtype=np.int64)
+        found, numbers = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         for window in np.unique(positions // self._size).tolist():
             cut = self._window(window)
             mine = np.flatnonzero(positions // self._size == window)
-            sorted_at = np.argsort(cut.positions)
-            at = np.searchsorted(cut.positions[sorted_at], positions[mine])
-            at = np.minimum(at, max(0, cut.positions.size - 1))
-            is_there = cut.positions[sorted_at[at]] == positions[mine] if at.size and cut.count else at < 0
-            batch = np.searchsorted(cut.edges, sorted_at[at[is_there]], side="right") - 1
-            numbers[mine[is_there]] = self._before_of(window) + cut.groups.backward(batch)
-        is_there = numbers >= 0
-        if self._num_batches is not None:
-            is_there &= numbers < self._num_batches
-        return which[is_there], numbers[is_there]
+            sorted_at = np.argsort(cut.positions, kind="stable")
+            ascending = cut.positions[sorted_at]
+            low = np.searchsorted(ascending, positions[mine])
+            # One that was dropped stands nowhere, and one that was cut into parts in several batches.
+            times = np.searchsorted(ascending, positions[mine], side="right") - low
+            batch = np.searchsorted(cut.edges, sorted_at[numbers_in(low, times)], side="right") - 1
+            found.append(np.repeat(which[mine], times))
+            numbers.append(self._before_of(window) + cut.groups.backward(batch))
+        places, batches = np.concatenate(found), np.concatenate(numbers)
+        if self.measure.pack is not None:
+            # Two parts of a sample may stand in one batch.
+            places, batches = np.unique(np.stack([places, batches]), axis=1)
+        is_there = batches < self._limited(LARGEST)
+        return places[is_there], batches[is_there]
 
     def _limited(self, count: int) -> int:
         return count if self._num_batches is None else min(count, self._num_batches)
@@ -240,40 +223,18 @@ class WindowPlan(BatchPlan):
         ids = self.order[first : first + self._size]
         context = WindowContext(self._context.epoch, window, self._context.seed, self._context.abreast)
         lengths = self.measure.counted(ids)
-        cut = checked_cut(self._cut(ids, lengths, context), ids.size)
-        if self._key is not None and window < self._windows - 1:
-            # Else all groups behind this window would be out of step; behind the last one there are none.
-            cut = self._even(cut, ids, lengths, -(-len(cut) // self.abreast) * self.abreast)
-        return _CutWindow(ids, first, cut, Groups(len(cut), self.abreast, self._key, window))
-
-
-def checked_cut(batches: Any, size: int) -> list[Ids]:
-    """Checks what a recipe cut: places in the window, none twice, and no empty batch.
-
-    Raises:
-        ArgumentTypeError: no arrays of integers.
-        ArgumentValueError: a place outside of the window, twice, or a batch without samples.
-    """
-    if not isinstance(batches, Sequence):
-        raise ArgumentTypeError("cut", "must give a list of arrays, one a batch", batches)
-    arrays = [np.asarray(batch) for batch in batches]
-    for number, batch in enumerate(arrays):
-        if batch.ndim != 1 or (batch.dtype.kind not in "iu"):
-            raise ArgumentTypeError(f"cut: batch {number}", "must be a flat array of integers", batch)
-        if not batch.size:
-            raise ArgumentValueError(f"cut: batch {number}", "must not be empty", batch)
-    if not arrays:
-        return []
-    places = np.concatenate(arrays)
-    if places.min() < 0 or places.max() >= size:
-        outside = places[(places < 0) | (places >= size)]
-        raise ArgumentValueError(
-            "cut",
-            f"gives a place outside of a window of {size}",
-            int(outside[0]),
-            mend="give places, not ids",
-        )
-    twice = np.flatnonzero(np.bincount(places, minlength=size) > 1)
-    if twice.size:
-        raise ArgumentValueError("cut", "gives a place twice", int(twice[0]), mend="give each place once")
-    return [batch.astype(np.int64, copy=False) for batch in arrays]
+        cut = self._cut(ids, lengths, context)
+        segments = None
+        if isinstance(cut, CutSegments):
+            # All packs cost alike in tokens, so there is nothing to be brought to whole groups.
+            places, edges, segments = cut.places, cut.edges, cut.segments
+        else:
+            batches = checked_cut(cut, ids.size)
+            if self._key is not None and window < self._windows - 1:
+                # Else all groups behind this window would be out of step; behind the last one are none.
+                count = -(-len(batches) // self.abreast) * self.abreast
+                batches = self._even(batches, ids, lengths, count)
+            edges = np.append(0, np.cumsum([batch.size for batch in batches])).astype(np.int64)
+            places = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
+        groups = Groups(edges.size - 1, self.abreast, self._key, window)
+        return _CutWindow(ids[places], places + first, edges, segments, groups)

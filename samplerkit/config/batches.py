@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 
 from samplerkit.batches.bucket import BucketBatches
 from samplerkit.batches.classes import ClassBatches
+from samplerkit.batches.packs import PackBatches
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.batches.tokens import TokenBatches
 from samplerkit.config.constructor import Kinds
@@ -26,6 +27,7 @@ BATCHES = Kinds("batches", example="{kind: tokens, max_tokens: 32768}")
 
 for _name, _class in {
     "tokens": TokenBatches,
+    "packs": PackBatches,
     "bucket": BucketBatches,
     "classes": ClassBatches,
 }.items():

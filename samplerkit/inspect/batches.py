@@ -118,8 +118,7 @@ def _looked_at(plan: BatchPlan, ranks: int, count: int) -> tuple[Ids, Ids, Ids, 
     seen = 0
     for begin in range(0, numbers.size, _AT_ONCE):
         found = plan.samples(numbers[begin : begin + _AT_ONCE])
-        tokens = np.add.reduceat(plan.measure.tokens(found.ids), found.edges[:-1])
-        padded = plan.measure.padded_tokens(found.ids, found.edges)
+        tokens, padded = plan.tokens_in(found), plan.padded_tokens_in(found)
         parts.append((np.diff(found.edges), tokens, padded))
         if seen < _COMPARED_SAMPLES:
             kept.append(found.ids)

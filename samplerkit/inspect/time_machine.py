@@ -169,11 +169,11 @@ def at(
         files=layout.file_of(ids) if layout.has_files else None,
         fingerprint=view.fingerprint,
         names=layout.names,
-        batch=_batch_of(view, reading, step, ids),
+        batch=_batch_of(view, reading, step),
     )
 
 
-def _batch_of(view: RunView, reading: Reading, step: int, ids: Ids) -> BatchRead | None:
+def _batch_of(view: RunView, reading: Reading, step: int) -> BatchRead | None:
     plan = view.run.plan(reading.epoch)
     if plan is None:
         return None
@@ -182,9 +182,9 @@ def _batch_of(view: RunView, reading: Reading, step: int, ids: Ids) -> BatchRead
     numbers = [number if plan.has(number) else number % len(plan) for number in dealt]
     if _is_split(delivery, step):
         numbers = [*range(delivery.first(step), len(plan))]
-    measure = plan.measure
-    tokens = int(measure.tokens(ids).sum())
-    return BatchRead(tuple(numbers), measure.shape(ids), tokens, reading.tokens(step))
+    read = reading.read(step)
+    shape = plan.shape_of(read.ids, read.segments)
+    return BatchRead(tuple(numbers), shape, reading.units.tokens(read), reading.tokens(step))
 
 
 def _is_split(delivery: Delivery, step: int) -> bool:

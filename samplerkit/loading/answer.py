@@ -10,6 +10,8 @@ import numpy as np
 import torch.utils.data
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from samplerkit.batches.segments import Segments
+from samplerkit.loading.pack_collate import PackCollate
 from samplerkit.loading.pad_collate import PadCollate
 from samplerkit.order.typing import Ids
 
@@ -56,6 +58,7 @@ class Answer:
         report: the figures of the worker's dataset, if it has any.
         stand_in: the sample that the batch is made of, where all of its own were left out.
         ids: of the samples, for a collate that names them; None once the batch is made.
+        segments: which parts of them the samples are, for packs; None likewise.
     """
 
     batch: Any
@@ -63,6 +66,7 @@ class Answer:
     report: Report | None = None
     stand_in: int | None = None
     ids: Ids | None = None
+    segments: Segments | None = None
 
     def pin_memory(self) -> Answer:
         """Pins the batch: what torch's DataLoader asks of batches that are no tensors."""
@@ -99,5 +103,9 @@ class AnswerCollate:
 
     def __call__(self, answer: Answer) -> Answer:
         if isinstance(self._collate, PadCollate):
-            return replace(answer, batch=self._collate.collated(answer.batch, answer.ids), ids=None)
-        return replace(answer, batch=self._collate(answer.batch))
+            batch = self._collate.collated(answer.batch, answer.ids)
+        elif isinstance(self._collate, PackCollate):
+            batch = self._collate.collated(answer.batch, answer.ids, answer.segments)
+        else:
+            batch = self._collate(answer.batch)
+        return replace(answer, batch=batch, ids=None, segments=None)

@@ -246,8 +246,16 @@ class Reading:
         Raises:
             OutOfDatasetError: there is no such step.
         """
+        return self.read(step).ids
+
+    def read(self, step: int) -> StepSamples:
+        """Gives what is read in one step, pads included.
+
+        Raises:
+            OutOfDatasetError: there is no such step.
+        """
         self._require(step)
-        return self._read([(self.shard, step)])[0].ids
+        return self._read([(self.shard, step)])[0]
 
     def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Tells which samples of a step are pads, that repeat another one to fill the batch."""
@@ -264,7 +272,7 @@ class Reading:
         """
         self._require(step)
         if self._is_split(step):
-            return as_array(self._read([(self.shard, step)])[0].draws)
+            return as_array(self.read(step).draws)
         return as_array(self.units.draws(self.delivery.dealt(self.shard, step)))
 
     def tokens(self, step: int) -> int:
@@ -276,7 +284,7 @@ class Reading:
         self._require(step)
         ranks = range(self.delivery.num_shards)
         read = self._read([(rank, step) for rank in ranks if self.delivery.has(rank, step)])
-        return sum(self.units.tokens(samples.ids) for samples in read)
+        return sum(self.units.tokens(samples) for samples in read)
 
     def batches(self, first: int = 0, stride: int = 1) -> Iterator[tuple[int, Ids]]:
         """Iterates over the steps and their ids.

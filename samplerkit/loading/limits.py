@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from samplerkit.batches.measure import Measure
+from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
 from samplerkit.loading.padded_fields import SequenceField
 from samplerkit.order.typing import Ids
@@ -51,6 +52,42 @@ def require_within(
     }
     problem = f"{problem}; samples, by id, are longer than was said"
     raise DatasetError("lengths", problem, found, mend=_COUNT_AGAIN)
+
+
+def require_packs_within(
+    measure: Measure, segments: Segments, lengths: Ids, taken: Ids, ids: Ids | None
+) -> None:
+    """Refuses a pack that its parts do not fit into.
+
+    Args:
+        measure: what the plan knows of the samples.
+        segments: what the parts should be.
+        lengths: what they are, int64 of shape (parts,).
+        taken: the same rounded up, int64 of shape (parts,).
+        ids: of their samples; None where they are not known.
+
+    Raises:
+        DatasetError: one is above its limit; the value names the samples that are longer than what was said.
+    """
+    limit = measure.pack or 0
+    sums = np.bincount(segments.rows, weights=taken).astype(np.int64)
+    above = np.flatnonzero(sums > limit)
+    if not above.size:
+        return
+    row = int(above[0])
+    there = np.flatnonzero(segments.rows == row)
+    problem = f"a pack of {int(sums[row])} tokens is above its limit of {limit}"
+    if ids is None:
+        found = {f"place {place}": _shown(lengths[[place]]) for place in there[:_NAMED].tolist()}
+        raise DatasetError("lengths", f"{problem}; the parts of it", found, mend=_COUNT_AGAIN)
+    longer = there[lengths[there] > segments.lengths[there]][:_NAMED]
+    said = {
+        int(ids[place]): f"{lengths[place]}, not {segments.lengths[place]}"
+        + (f", from token {segments.starts[place]} on" if segments.starts[place] else "")
+        for place in longer.tolist()
+    }
+    problem = f"{problem}; samples, by id, are longer than was said"
+    raise DatasetError("lengths", problem, said, mend=_COUNT_AGAIN)
 
 
 def _shown(lengths: Ids) -> str:

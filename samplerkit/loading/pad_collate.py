@@ -7,13 +7,22 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
-from torch.utils.data import default_collate
 
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.loading.limits import require_within
-from samplerkit.loading.padded_fields import Named, Padded, SequenceField, field_of, is_sequence
+from samplerkit.loading.padded_fields import (
+    Named,
+    Padded,
+    SampleNames,
+    SequenceField,
+    collated_by_torch,
+    field_of,
+    is_sequence,
+    require_alike,
+    sample_words,
+)
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 
@@ -110,7 +119,7 @@ class PadCollate:
             DatasetError: samples differ in structure or shape, or the batch is above its limit.
             ArgumentValueError: `fields` names what no sample has, or there are no buckets to pad to.
         """
-        named = _Named(ids)
+        named = SampleNames(ids)
         found: dict[str, SequenceField] = {}
         tree = self._found("", list(samples), named, found)
         for path in self.fields or ():
@@ -119,7 +128,7 @@ class PadCollate:
                     "fields",
                     "names nothing that the samples have",
                     path,
-                    mend=f"they have {_words(samples[0])}",
+                    mend=f"they have {sample_words(samples[0])}",
                 )
         if self.pad_to == "bucket" and self._measure is None:
             raise ArgumentValueError(
@@ -135,7 +144,7 @@ class PadCollate:
         """Gives the structure of a sample, with a `SequenceField` in place of what is padded."""
         first = items[0]
         if isinstance(first, Mapping):
-            _require_alike(
+            require_alike(
                 path, items, lambda item: isinstance(item, Mapping) and item.keys() == first.keys(), named
             )
             return {
@@ -144,7 +153,7 @@ class PadCollate:
             }
         if isinstance(first, tuple):
             size = len(first)
-            _require_alike(path, items, lambda item: isinstance(item, tuple) and len(item) == size, named)
+            require_alike(path, items, lambda item: isinstance(item, tuple) and len(item) == size, named)
             parts = [
                 self._found(_below(path, place), list(column), named, found)
                 for place, column in enumerate(zip(*items, strict=True))
@@ -155,7 +164,7 @@ class PadCollate:
             longest = None if self._measure is None else self._measure.longest
             found[path] = field if longest is None else field.truncated(longest)
             return found[path]
-        return _by_torch(path, items)
+        return collated_by_torch(path, items)
 
     def _lengths(self, found: dict[str, SequenceField], ids: Ids | None) -> dict[str, int]:
         """Gives what each field is padded to, and holds the batch against its limit."""
@@ -228,50 +237,8 @@ class PadCollate:
         return measure
 
 
-@final
-class _Named:
-    """Names samples by their ids, or by their places in the batch where these are not known."""
-
-    def __init__(self, ids: Ids | None) -> None:
-        self._ids = ids
-
-    def __call__(self, place: int) -> str:
-        return (
-            f"the sample at place {place} of a batch" if self._ids is None else f"sample {self._ids[place]}"
-        )
-
-
-def _require_alike(path: str, items: list[Any], is_alike: Any, named: Named) -> None:
-    for place, item in enumerate(items):
-        if not is_alike(item):
-            raise DatasetError(
-                f"{named(place)}{f', field {path}' if path else ''}",
-                "has another structure than the first sample of its batch",
-                _words(item),
-                mend="let all samples have the same fields",
-            )
-
-
-def _by_torch(path: str, items: list[Any]) -> Any:
-    try:
-        return default_collate(items)
-    except (TypeError, RuntimeError, ValueError) as error:
-        raise DatasetError(
-            f"field {path}" if path else "samples",
-            f"cannot be made a batch by torch ({error})",
-            items[0],
-            mend="name it among fields= if it is a sequence to pad, or leave it out of the samples",
-        ) from None
-
-
 def _below(path: str, key: Any) -> str:
     return f"{path}.{key}" if path else str(key)
-
-
-def _words(sample: Any) -> str:
-    if isinstance(sample, Mapping):
-        return f"the keys {[*map(str, sample)]}"
-    return f"{len(sample)} fields" if isinstance(sample, tuple) else f"a {type(sample).__name__}"
 
 
 def _names(fields: Any) -> tuple[str, ...]:

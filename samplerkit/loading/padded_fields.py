@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
+from torch.utils.data import default_collate
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
@@ -142,3 +143,57 @@ def _array(path: str, place: int, item: Any, named: Named) -> np.ndarray[Any, An
 
 def _at(path: str) -> str:
     return f", field {path}" if path else ""
+
+
+@final
+@final
+class SampleNames:
+    """Names samples by their ids, or by their places in the batch where these are not known."""
+
+    def __init__(self, ids: Ids | None) -> None:
+        self._ids = ids
+
+    def __call__(self, place: int) -> str:
+        return (
+            f"the sample at place {place} of a batch" if self._ids is None else f"sample {self._ids[place]}"
+        )
+
+
+def require_alike(path: str, items: list[Any], is_alike: Any, named: Named) -> None:
+    """Refuses samples that differ in structure from the first one of their batch.
+
+    Raises:
+        DatasetError: one does.
+    """
+    for place, item in enumerate(items):
+        if not is_alike(item):
+            raise DatasetError(
+                f"{named(place)}{f', field {path}' if path else ''}",
+                "has another structure than the first sample of its batch",
+                sample_words(item),
+                mend="let all samples have the same fields",
+            )
+
+
+def collated_by_torch(path: str, items: list[Any]) -> Any:
+    """Makes a batch of a field that holds no sequences.
+
+    Raises:
+        DatasetError: torch cannot.
+    """
+    try:
+        return default_collate(items)
+    except (TypeError, RuntimeError, ValueError) as error:
+        raise DatasetError(
+            f"field {path}" if path else "samples",
+            f"cannot be made a batch by torch ({error})",
+            items[0],
+            mend="name it among fields= if it is a sequence to pad, or leave it out of the samples",
+        ) from None
+
+
+def sample_words(sample: Any) -> str:
+    """Says in a few words what a sample is."""
+    if isinstance(sample, Mapping):
+        return f"the keys {[*map(str, sample)]}"
+    return f"{len(sample)} fields" if isinstance(sample, tuple) else f"a {type(sample).__name__}"

@@ -10,8 +10,10 @@ from typing import Any, Literal, final
 import numpy as np
 import torch.utils.data
 
+from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
 from samplerkit.loading.answer import Answer, Report, SkippedSample
+from samplerkit.loading.cutting import beginning, cut, gives_segments, require_parts
 from samplerkit.loading.delivery import Reading
 from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.worker import seed_worker
@@ -34,6 +36,7 @@ class Request:
         ids: the samples, int64 of shape (samples,).
         positions: theirs in the epoch's order, which are their draws; mostly a range, which is less to send.
         passes: in which pass over its source each is; None where the dataset does not want to know.
+        segments: which parts of the samples are read, for packs; None where they are whole.
     """
 
     epoch: int
@@ -42,6 +45,24 @@ class Request:
     ids: Ids
     positions: range | Ids
     passes: Ids | None = None
+    segments: Segments | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What was read of a request.
+
+    Args:
+        samples: those that are there, or the parts of them that were asked for.
+        skipped: what was left out.
+        stand_in: the sample that stands in where all were left out.
+        segments: of what is there, for packs.
+    """
+
+    samples: Any
+    skipped: tuple[SkippedSample, ...] = ()
+    stand_in: int | None = None
+    segments: Segments | None = None
 
 
 def reports_stats(dataset: Any) -> bool:
@@ -94,6 +115,9 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         seed_draws: whether to seed the process-wide generators before each sample. Then a dataset is read one
             by one, unless it has `enters_draws`: it enters the draw of each sample by itself.
 
+    Of packs, a dataset with `__getsegments__` is asked for parts alone: int64 (m, 3) of id, start and length,
+    and passes as above. Of any other one whole samples are read and cut.
+
     A dataset that leaves samples out by itself has `read_present`: it gives the samples that are there, as a
     list with `missing` (of each other one its place, its file and what is wrong) and `stand_in` (the id of
     the only one, where all of the batch is missing; else None). Batches are an `Answer` then, too.
@@ -124,19 +148,24 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         self._enters_draws = bool(getattr(reader, "enters_draws", False))
         self._in_batches = reader is not None and (self._enters_draws or not seed_draws)
         self._present = present_reader(dataset)
+        self._gives_segments = gives_segments(dataset)
 
     def __getitems__(self, request: Request) -> Any:
         self._begin(request)
-        samples, skipped = self._read(request)
+        found = self._read(request)
         if self._seeds_draws:
-            # What `collate_fn` draws belongs to the batch, and follows from its first draw.
-            seed_generators(self._draws(request).draw(0), "batch")
+            # What `collate_fn` draws belongs to the batch, and follows from its first draw, and of parts of
+            # a document, which have one draw, from where they begin.
+            begin = 0 if request.segments is None else int(request.segments.starts[0])
+            seed_generators(self._draws(request).draw(0), f"batch {begin}" if begin else "batch")
         if not (self._skips or self._reports or self._tells_ids or self._present is not None):
-            return samples
+            return found.samples
         report = Report(os.getpid(), self.dataset.stats) if self._reports else None
-        stand_in = getattr(samples, "stand_in", None)
-        there = np.delete(request.ids, [one.place for one in skipped]) if stand_in is None else [stand_in]
-        return Answer(samples, skipped, report, stand_in, np.asarray(there) if self._tells_ids else None)
+        if not self._tells_ids:
+            return Answer(found.samples, found.skipped, report, found.stand_in)
+        ids = np.delete(request.ids, [one.place for one in found.skipped])
+        ids = ids if found.stand_in is None else np.array([found.stand_in])
+        return Answer(found.samples, found.skipped, report, found.stand_in, ids, found.segments)
 
     def __getitem__(self, index: int) -> Any:
         return self.dataset[index]
@@ -144,16 +173,14 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def _read(self, request: Request) -> tuple[Any, tuple[SkippedSample, ...]]:
-        """Gives the samples, and what was left out."""
-        if not self._in_batches:
+    def _read(self, request: Request) -> _Found:
+        gives_parts = request.segments is not None and self._gives_segments
+        is_alone = self._seeds_draws and not self._enters_draws
+        if not (gives_parts and not is_alone) and not self._in_batches:
             return self._one_by_one(request)
         try:
             with self._draws(request).being_read():
-                if self._present is not None:
-                    samples = self._present(*_asked(request))
-                    return samples, _left_out(request, samples)
-                return self.dataset.__getitems__(*_asked(request)), ()
+                return self._together(request)
         except Exception as error:
             if not self._skips:
                 _tell(error, request)
@@ -161,7 +188,26 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         # Only one by one can tell which samples are the bad ones.
         return self._one_by_one(request)
 
-    def _one_by_one(self, request: Request) -> tuple[list[Any], tuple[SkippedSample, ...]]:
+    def _together(self, request: Request) -> _Found:
+        """Reads all samples of a request at once."""
+        segments = request.segments
+        if segments is not None and self._gives_segments:
+            parts = self.dataset.__getsegments__(*_asked(request, segments.table(request.ids)))
+            return _Found(require_parts(parts, segments), segments=segments)
+        if self._present is None:
+            samples = self.dataset.__getitems__(*_asked(request, request.ids))
+            return _Found(samples if segments is None else cut(samples, segments), segments=segments)
+        samples = self._present(*_asked(request, request.ids))
+        skipped, stand_in = _left_out(request, samples), getattr(samples, "stand_in", None)
+        if segments is None:
+            return _Found(samples, skipped, stand_in)
+        if stand_in is not None:
+            parts, segments = beginning(samples[0], segments)
+            return _Found(parts, skipped, stand_in, segments)
+        segments = segments.without([one.place for one in skipped])
+        return _Found(cut(samples, segments), skipped, segments=segments)
+
+    def _one_by_one(self, request: Request) -> _Found:
         samples, skipped = [], []
         draws = self._draws(request)
         with draws.being_read():
@@ -185,14 +231,21 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
                 [skip.id for skip in skipped[:8]],
                 mend="bad_samples='skip' needs one good sample in each batch",
             )
-        return samples, tuple(skipped)
+        segments = request.segments and request.segments.without([one.place for one in skipped])
+        return _Found(samples, tuple(skipped), segments=segments)
 
     def _one(self, request: Request, place: int, index: int) -> Any:
-        """Reads one sample; its pass can be told to what reads batches alone."""
-        if request.passes is None:
-            return self.dataset[index]
+        """Reads one sample, or a part of it; its pass can be told to what reads batches alone."""
         one = slice(place, place + 1)
-        return only_sample(self.dataset.__getitems__(request.ids[one], request.passes[one]))
+        part = None if request.segments is None else request.segments.at(one)
+        if part is not None and self._gives_segments:
+            asked = _asked(request, part.table(request.ids[one]), one)
+            return require_parts(self.dataset.__getsegments__(*asked), part)[0]
+        if request.passes is None:
+            sample = self.dataset[index]
+        else:
+            sample = only_sample(self.dataset.__getitems__(*_asked(request, request.ids[one], one)))
+        return sample if part is None else cut([sample], part)[0]
 
     def _draws(self, request: Request) -> Draws:
         """The draws of a batch, at their beginning."""
@@ -226,9 +279,9 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
             set_epoch(epoch)
 
 
-def _asked(request: Request) -> tuple[Ids, ...]:
-    """What the method of a dataset that reads a batch is called with."""
-    return (request.ids,) if request.passes is None else (request.ids, request.passes)
+def _asked(request: Request, what: Ids, places: slice = slice(None)) -> tuple[Ids, ...]:
+    """What the method of a dataset that reads some samples of a batch is called with."""
+    return (what,) if request.passes is None else (what, request.passes[places])
 
 
 def _left_out(request: Request, samples: Any) -> tuple[SkippedSample, ...]:

@@ -44,9 +44,9 @@ class Asked:
     def requests(self, reading: Reading) -> Iterator[Request]:
         """Gives the requests of a reading, and perhaps of the epochs after it."""
         while reading.has(0):
-            for made_of, step, (ids, draws) in self._steps(reading):
+            for made_of, step, (ids, draws, segments) in self._steps(reading):
                 passes = made_of.units.passes(draws) if self.tells_passes else None
-                yield Request(reading.epoch, reading.start, step, ids, draws, passes)
+                yield Request(reading.epoch, reading.start, step, ids, draws, passes, segments)
             if not self.run_ahead:
                 return
             reading = self.readings(reading.epoch + 1, 0)

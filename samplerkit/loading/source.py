@@ -15,6 +15,7 @@ from samplerkit.errors import ArgumentValueError
 from samplerkit.loading.answer import AnswerCollate, batch_of
 from samplerkit.loading.delivery import Reading
 from samplerkit.loading.generators import kept_generators
+from samplerkit.loading.pack_collate import PackCollate
 from samplerkit.loading.pad_collate import PadCollate
 from samplerkit.loading.request import (
     BadSamples,
@@ -144,11 +145,14 @@ class Source:
         options = dict(self._options)
         dataset = self._run.dataset
         reports = self._num_workers > 0 and reports_stats(dataset)
-        collate: Any = options.get("collate_fn") or batch_of
-        pads = isinstance(collate, PadCollate)
-        if pads and (plan := self._run.plan(epoch)) is not None:
+        plan = self._run.plan(epoch)
+        is_packed = plan is not None and plan.measure.pack is not None
+        collate: Any = options.get("collate_fn") or (PackCollate() if is_packed else batch_of)
+        is_measured = isinstance(collate, PadCollate | PackCollate)
+        if is_measured and plan is not None:
             collate = collate.measured_by(plan.measure)
-        has_answers = self._bad_samples == "skip" or reports or pads or present_reader(dataset) is not None
+        has_answers = is_measured or self._bad_samples == "skip" or reports
+        has_answers = has_answers or present_reader(dataset) is not None
         options["collate_fn"] = AnswerCollate(collate) if has_answers else collate
         wants_to_know = callable(getattr(dataset, "expect", None))
         requested = RequestedDataset(
@@ -158,7 +162,7 @@ class Source:
             self._bad_samples,
             self._readings if wants_to_know else None,
             reports=reports,
-            tells_ids=pads,
+            tells_ids=is_measured,
             seed_draws=self._seed_draws,
         )
         return torch.utils.data.DataLoader(

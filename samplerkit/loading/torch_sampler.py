@@ -78,8 +78,16 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
         Raises:
             ArgumentTypeError: `batches` is no recipe for batches.
+            NotSupportedError: its batches are more than ids.
             ArgumentValueError: it has begun to count samples.
         """
+        if isinstance(batches, BatchRecipe) and batches.needs_loader:
+            raise NotSupportedError(
+                "batches",
+                "hold parts of documents, or several packs, and a DataLoader hands on ids alone",
+                batches.words,
+                mend='take samplerkit.Loader, or say packs=1 and long="drop" or "raise"',
+            )
         at = self._cursor.at
         if self._batches is not None or at.taken or at.start:
             mend = "make the batch sampler before reading and loading"
@@ -193,6 +201,7 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `batch_size` and `batches` are both given, or neither; the tail is not known, or
             says something of samples; or the sampler counts other units already.
+        NotSupportedError: the batches hold parts of documents, or several packs: only a `Loader` cuts them.
         ArgumentRangeError: `batch_size` is not positive.
 
     Example:

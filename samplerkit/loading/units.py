@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from samplerkit.batches.halves import halved
-from samplerkit.batches.plan import BatchPlan
+from samplerkit.batches.plan import BatchPlan, BatchSamples
+from samplerkit.batches.segments import Segments
 from samplerkit.errors import NotSupportedError
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
@@ -23,10 +24,12 @@ class StepSamples(NamedTuple):
         ids: of the samples, int64.
         draws: the draw of each, as a range where they lie at even distances; pads have draws of their own,
             from the epoch's number of draws on.
+        segments: which parts of the samples, for packs; None where they are whole.
     """
 
     ids: Ids
     draws: range | Ids
+    segments: Segments | None = None
 
 
 def as_array(units: range | Ids) -> Ids:
@@ -78,9 +81,9 @@ class SampleUnits:
         """Refuses: a sample has no parts."""
         raise NotSupportedError("tail", "splits batches, and these are samples", "split")
 
-    def tokens(self, ids: Ids) -> int:
+    def tokens(self, samples: StepSamples) -> int:
         """Gives the number of samples: how long they are is not known."""
-        return ids.size
+        return samples.ids.size
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +125,7 @@ class BatchUnits:
             again, numbers = np.divmod(numbers, len(self))
         found = self.plan.samples(numbers)
         draws = found.positions + np.repeat(again * self.num_draws, np.diff(found.edges))
-        return [StepSamples(found.ids[a:b], draws[a:b]) for a, b in pairwise(found.edges.tolist())]
+        return [_read(found, slice(a, b), draws[a:b]) for a, b in pairwise(found.edges.tolist())]
 
     def draws(self, units: range | Ids) -> range | Ids:
         """Gives the draws of what is read in one step."""
@@ -147,10 +150,18 @@ class BatchUnits:
         parts = halved(places, count, self.multiple)
         turns = [divmod(number, len(parts)) for number in range(count)]
         return [
-            StepSamples(found.ids[parts[part]], found.positions[parts[part]] + turn * self.num_draws)
+            _read(found, parts[part], found.positions[parts[part]] + turn * self.num_draws)
             for turn, part in turns
         ]
 
-    def tokens(self, ids: Ids) -> int:
+    def tokens(self, samples: StepSamples) -> int:
         """Gives the number of tokens of samples."""
-        return int(self.plan.measure.tokens(ids).sum())
+        if samples.segments is not None:
+            return int(samples.segments.lengths.sum())
+        return int(self.plan.measure.tokens(samples.ids).sum())
+
+
+def _read(found: BatchSamples, chosen: Any, draws: Ids) -> StepSamples:
+    """Gives what is read of a batch, or of a part of one."""
+    segments = None if found.segments is None else found.segments.at(chosen).of_one_batch()
+    return StepSamples(found.ids[chosen], draws, segments)

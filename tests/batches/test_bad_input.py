@@ -19,6 +19,10 @@ def tokens(lengths: Any = LENGTHS, budget: Any = 16, size: int = 4, **arguments:
     return sk.TokenBatches(budget, lengths=lengths, **arguments).plan(sk.RandomSampler(), size)
 
 
+def packs(lengths: Any = LENGTHS, seq_len: Any = 8, **arguments: Any) -> Any:
+    return sk.PackBatches(seq_len, lengths=lengths, **arguments).plan(sk.RandomSampler(), 4)
+
+
 def buckets(boundaries: Any = (4, 9), batch_size: Any = 2, **arguments: Any) -> Any:
     recipe = sk.BucketBatches(boundaries, batch_size, **{"lengths": LENGTHS, **arguments})
     return recipe.plan(sk.RandomSampler(), 4)
@@ -172,6 +176,36 @@ CASES: dict[str, tuple[type[sk.SamplerkitError], str, Any]] = {
         sk.ArgumentTypeError,
         "sampler: must be a sampler",
         lambda _: sk.TokenBatches(16, lengths=LENGTHS).plan(Recipeless(), 4),
+    ),
+    "packs of nothing": (sk.ArgumentRangeError, "seq_len: must be positive", lambda _: packs(seq_len=0)),
+    "packs of half a token": (sk.ArgumentTypeError, "seq_len: must be an int", lambda _: packs(seq_len=0.5)),
+    "packs of too many tokens": (sk.ArgumentRangeError, "seq_len", lambda _: packs(seq_len=2**40)),
+    "no packs in a batch": (sk.ArgumentRangeError, "packs: must be positive", lambda _: packs(packs=0)),
+    "documents that are too long": (
+        sk.ArgumentRangeError,
+        'seq_len: is below the longest document, of 9 tokens.*"split"',
+        lambda _: packs(long="raise"),
+    ),
+    "long documents alone in packs": (
+        sk.ArgumentValueError,
+        "long: must be one of",
+        lambda _: packs(long="alone"),
+    ),
+    "a multiple that does not divide packs": (
+        sk.ArgumentRangeError,
+        "length_multiple: must divide seq_len, which is 8.*seq_len of 9",
+        lambda _: packs(length_multiple=3),
+    ),
+    "a multiple above packs": (sk.ArgumentRangeError, "length_mult", lambda _: packs(length_multiple=16)),
+    "pairs in packs": (sk.ArgumentValueError, "are pairs, and a document", lambda _: packs([[1, 2]] * 4)),
+    "packs without lengths": (sk.DatasetError, "no attribute or column lengths", lambda _: packs(None)),
+    "packs of too few lengths": (sk.DatasetError, "one for each of the 4", lambda _: packs([1])),
+    "packs of negative lengths": (sk.ArgumentRangeError, r"lengths\[0\]", lambda _: packs([-1, 1, 1, 1])),
+    "a window of no documents": (sk.ArgumentRangeError, "window: must be pos", lambda _: packs(window=0)),
+    "num_samples of a set of documents": (
+        sk.ArgumentRangeError,
+        "num_samples: cuts an order.*num_batches",
+        lambda _: sk.PackBatches(8, lengths=LENGTHS).plan(sk.RandomSampler(num_samples=2), 4),
     ),
     "boundaries that end too soon": (
         sk.ArgumentRangeError,

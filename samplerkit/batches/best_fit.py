@@ -1,0 +1,145 @@
+"""Best-fit decreasing on a histogram: like bins are packed at once, so the time does not grow with items."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from heapq import heappop, heappush
+from typing import final
+
+import numpy as np
+
+from samplerkit.order.intervals import interval_of, numbers_in
+from samplerkit.order.typing import Ids
+
+
+@final
+class Bins:
+    """The bins that list best-fit decreasing makes: each item goes where it leaves the least space.
+
+    Among bins of equal space it goes to the first one, and into a new one where it fits nowhere. Items are
+    numbered from the largest to the smallest. What one size adds to a run of like bins is an entry: so many
+    copies in each bin of the run, the items from a number on. Entries follow one another as items do, which
+    makes it arithmetic both which items lie in a bin and in which bin an item lies.
+
+    Args:
+        sizes: the sizes that occur, descending, each in [1, capacity]; int64 of shape (d,).
+        counts: how many items have each, each positive; int64 of shape (d,).
+        capacity: of a bin.
+
+    Example:
+        >>> bins = Bins(np.array([6, 4, 3]), np.array([2, 1, 2]), capacity=10)
+        >>> items, edges = bins.items(np.arange(bins.count))
+        >>> items.tolist(), edges.tolist(), bins.bin_of(np.arange(5)).tolist()
+        ([0, 2, 1, 3, 4], [0, 2, 4, 5], [0, 1, 0, 1, 2])
+    """
+
+    def __init__(self, sizes: Ids, counts: Ids, capacity: int) -> None:
+        entries, classes = _packed(sizes.tolist(), counts.tolist(), capacity)
+        columns = np.array(entries, dtype=np.int64).reshape(-1, 4).T
+        first_items, self._first_bins, self._copies, before = columns
+        self._first_items = np.append(first_items, int(counts.sum()))
+        ends = np.array(classes, dtype=np.int64).reshape(-1, 3)
+        ends = ends[np.argsort(ends[:, 0])]
+        self.count = int(ends[:, 1].sum())
+        self._starts = np.append(ends[:, 0], self.count)
+        # The entries of each class from the largest items to the smallest: chains of entries, laid out.
+        depths = np.zeros(len(ends), dtype=np.int64)
+        chains = []
+        at = ends[:, 2]
+        while (at >= 0).any():
+            chains.append(at)
+            depths += at >= 0
+            at = np.where(at >= 0, before[at], -1)
+        self._edges = np.append(0, np.cumsum(depths))
+        self._entries = np.empty(int(self._edges[-1]), dtype=np.int64)
+        for level, chain in enumerate(chains):
+            there = np.flatnonzero(chain >= 0)
+            self._entries[self._edges[there + 1] - 1 - level] = chain[there]
+
+    def items(self, bins: Ids) -> tuple[Ids, Ids]:
+        """Gives the items in some bins, from the largest to the smallest in each.
+
+        Returns:
+            (items, edges): bin i holds items[edges[i]:edges[i + 1]].
+        """
+        kind = interval_of(self._starts, bins)
+        depths = self._edges[kind + 1] - self._edges[kind]
+        entries = self._entries[numbers_in(self._edges[kind], depths)]
+        copies = self._copies[entries]
+        first = self._first_items[entries] + (np.repeat(bins, depths) - self._first_bins[entries]) * copies
+        ends = np.append(0, np.cumsum(copies))
+        return numbers_in(first, copies), ends[np.append(0, np.cumsum(depths))]
+
+    def bin_of(self, items: Ids) -> Ids:
+        """Gives the bin in which each item lies: the inverse of `items`."""
+        entry = interval_of(self._first_items, items)
+        bins: Ids = self._first_bins[entry] + (items - self._first_items[entry]) // self._copies[entry]
+        return bins
+
+
+_Entry = tuple[int, int, int, int]
+"""First item, first bin, copies in each bin, and the entry before it in these bins, -1 for none."""
+
+_Run = tuple[int, int, int]
+"""Neighbouring bins that hold the same: first bin, number of bins, last entry."""
+
+
+@final
+class _OpenRuns:
+    """Runs of bins by the space that each of their bins has."""
+
+    def __init__(self) -> None:
+        self._spaces: list[int] = []
+        self._runs: dict[int, list[_Run]] = {}
+
+    def put(self, space: int, run: _Run) -> None:
+        waiting = self._runs.get(space)
+        if waiting is None:
+            waiting = self._runs[space] = []
+            insort(self._spaces, space)
+        heappush(waiting, run)
+
+    def take(self, size: int) -> tuple[int, _Run] | None:
+        """Takes out the first run of those with the least space that holds a size."""
+        at = bisect_left(self._spaces, size)
+        if at == len(self._spaces):
+            return None
+        space = self._spaces[at]
+        waiting = self._runs[space]
+        run = heappop(waiting)
+        if not waiting:
+            del self._runs[space], self._spaces[at]
+        return space, run
+
+    def all(self) -> list[_Run]:
+        return [run for waiting in self._runs.values() for run in waiting]
+
+
+def _packed(sizes: list[int], counts: list[int], capacity: int) -> tuple[list[_Entry], list[_Run]]:
+    """Packs sizes one after another.
+
+    A bin that took an item and has space for another one of the size has the least space of all that have:
+    so it is filled before the next one of its run, and a run becomes three at most.
+    """
+    entries: list[_Entry] = []
+    open_runs = _OpenRuns()
+    item = opened = 0
+    for size, count in zip(sizes, counts, strict=True):
+        end = item + count
+        while item < end:
+            taken = open_runs.take(size)
+            if taken is None:
+                needed = -(-(end - item) // (capacity // size))
+                taken = capacity, (opened, needed, -1)
+                opened += needed
+            space, (first, bins, last) = taken
+            fit = space // size
+            whole, rest = (bins, 0) if end - item >= fit * bins else divmod(end - item, fit)
+            for filled, copies in ((whole, fit), (int(rest > 0), rest)):
+                if filled:
+                    entries.append((item, first, copies, last))
+                    open_runs.put(space - copies * size, (first, filled, len(entries) - 1))
+                    item, first, bins = item + filled * copies, first + filled, bins - filled
+            if bins:
+                open_runs.put(space, (first, bins, last))
+    return entries, open_runs.all()

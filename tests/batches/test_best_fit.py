@@ -1,0 +1,106 @@
+"""Bins made of a histogram are, item by item, those of best-fit decreasing over a list."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from samplerkit.batches.best_fit import Bins
+from samplerkit.batches.many_runs import IN_A_TABLE, ManyRuns
+from samplerkit.order.keys import Key
+from tests.batches.pack_laws import best_fit
+
+
+def compare(seeds: range) -> int:
+    """Packs random lists both ways; counted."""
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        capacity = int(rng.integers(1, 40))
+        items = np.sort(rng.integers(1, rng.integers(1, capacity + 1) + 1, rng.integers(0, 60)))[::-1]
+        values, counts = np.unique(items, return_counts=True)
+        bins = Bins(values[::-1], counts[::-1], capacity)
+        expected = best_fit(items.tolist(), capacity)
+        found, edges = bins.items(np.arange(bins.count))
+        assert [part.tolist() for part in np.split(found, edges[1:-1])][: bins.count] == expected
+        inverse = bins.bin_of(np.arange(items.size))
+        assert inverse.tolist() == [
+            number for item in range(items.size) for number, one in enumerate(expected) if item in one
+        ]
+    return len(seeds)
+
+
+def test_bins_are_exactly_those_of_best_fit_over_a_list():
+    print(f"{compare(range(400))} random packings equal those of the list")
+
+
+@pytest.mark.campaign
+def test_three_thousand_packings_are_exactly_those_of_a_list():
+    assert compare(range(3000)) == 3000
+
+
+def test_a_bin_alone_is_what_it_is_among_others():
+    rng = np.random.default_rng(1)
+    values, counts = np.unique(rng.integers(1, 300, 5000), return_counts=True)
+    bins = Bins(values[::-1], counts[::-1], 512)
+    items, edges = bins.items(np.arange(bins.count))
+    for number in rng.integers(0, bins.count, 200).tolist():
+        alone, _ = bins.items(np.array([number]))
+        assert alone.tolist() == items[edges[number] : edges[number + 1]].tolist()
+
+
+def test_the_time_does_not_grow_with_the_number_of_items():
+    """A histogram a thousand million times as high makes no more classes than a few a length."""
+    values = np.arange(512, 0, -1)
+    few = Bins(values, np.full(512, 3), 512)
+    many = Bins(values, np.full(512, 3 * 10**9), 512)
+    assert many.count > 10**9 * few.count // 2
+    assert many._copies.size < 6 * 512
+    items, _ = many.items(np.array([many.count - 1, many.count // 2]))
+    assert set(many.bin_of(items).tolist()) == {many.count - 1, many.count // 2}
+
+
+SIZES = {
+    "small": [0, 1, 2, 5, 0, IN_A_TABLE],
+    "around the size of tables": [IN_A_TABLE, IN_A_TABLE + 1, 3, IN_A_TABLE + 2],
+    "large": [1, 5000, 20_000],
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_every_run_is_permuted_within_itself_and_back(name):
+    starts = np.append(0, np.cumsum(SIZES[name]))
+    runs, other = (ManyRuns(starts, Key(1, epoch, 0, "batch members")) for epoch in (0, 1))
+    places = np.arange(starts[-1])
+    moved = runs.forward(places)
+    for first, end in pairwise(starts):
+        assert sorted(moved[first:end].tolist()) == list(range(first, end))
+    assert runs.backward(moved).tolist() == places.tolist()
+    assert ManyRuns(starts, Key(1, 0, 0, "batch members")).backward(moved).tolist() == places.tolist()
+    assert moved.tolist() != other.forward(places).tolist()
+    some = np.random.default_rng(0).permutation(places)[:50]
+    assert runs.forward(some).tolist() == moved[some].tolist()
+
+
+def test_a_run_of_more_than_two_thousand_million_places_is_permuted_too():
+    starts = np.array([0, 5, 3 * 10**9, 3 * 10**9 + 1000])
+    runs = ManyRuns(starts, Key(1, 0, 0, "batch members"))
+    places = np.array([0, 4, 5, 17, 2 * 10**9, 3 * 10**9 - 1, 3 * 10**9, 3 * 10**9 + 999])
+    moved = runs.forward(places)
+    assert runs.backward(moved).tolist() == places.tolist()
+    assert np.searchsorted(starts, moved, side="right").tolist() == [1, 1, 2, 2, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("size", [7, IN_A_TABLE, IN_A_TABLE + 1, 300])
+def test_places_of_runs_move_evenly(size):
+    """Where a place and its neighbour go, over many runs of one size: chi square within five deviations."""
+    repeats = 4000
+    starts = np.arange(repeats + 1) * size
+    runs = ManyRuns(starts, Key(3, 1, 0, "batch members"))
+    moved = (runs.forward(np.arange(starts[-1])) % size).reshape(repeats, size)
+    for values, kinds in ((moved[:, 0], size), ((moved[:, 1] - moved[:, 0]) % size - 1, size - 1)):
+        counts = np.bincount(values, minlength=kinds)
+        mean = repeats / kinds
+        chi = float(((counts - mean) ** 2 / mean).sum())
+        assert abs(chi - (kinds - 1)) < 5 * np.sqrt(2 * (kinds - 1))

@@ -1,0 +1,246 @@
+"""Packs: each kept token once, over sets and over windows, and what becomes of long documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.batches.pack_plan import PackPlan
+from samplerkit.batches.windows import WindowPlan
+from samplerkit.testing.strategies import Case, chains
+from tests.batches import laws, pack_laws
+from tests.batches.test_laws import cuts, whole_sets
+from tests.batches.test_recipes import FILES, ORDERS, SETS, undealt
+
+RNG = np.random.default_rng(7)
+LENGTHS = np.clip(RNG.lognormal(3, 1, 300), 0, 200).astype(np.int64).tolist()
+LENGTHS[17] = 0
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_chain_that_fixes_a_set_has_as_many_packs_each_epoch(name):
+    recipe = sk.PackBatches(100, lengths=LENGTHS, packs=2)
+    plans = recipe.over(SETS[name], FILES)
+    first, second = plans.plan(0), plans.plan(1)
+    assert isinstance(first, PackPlan)
+    assert len(first) == len(second)
+    pack_laws.require_packs(first, recipe, undealt(SETS[name]), LENGTHS)
+    assert pack_laws.read(first) != pack_laws.read(second) or name == "a subset"  # of four documents
+    assert pack_laws.read(plans.plan(0)) == pack_laws.read(first)
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_every_other_chain_is_packed_in_windows_of_its_order(name):
+    recipe = sk.PackBatches(100, lengths=LENGTHS, packs=3, window=50)
+    plans = recipe.over(ORDERS[name], FILES, abreast=2)
+    assert isinstance(plans.plan(1), WindowPlan)
+    pack_laws.require_packs(plans.plan(1), recipe, undealt(ORDERS[name], 1), LENGTHS)
+    pack_laws.require_resume(plans, 1)
+    assert sk.PackBatches(100, lengths=LENGTHS).over(ORDERS[name], FILES, abreast=2).window == 16_384
+
+
+@st.composite
+def packed(draw: st.DrawFn) -> tuple[Case, sk.PackBatches, list[int]]:
+    """A legal chain, half of them one that reads a set whole, and a recipe."""
+    case = draw(chains() | whole_sets())
+    size = len(case.layout)
+    lengths = draw(st.lists(st.integers(0, 30), min_size=size, max_size=size))
+    multiple = draw(st.sampled_from([1, 2, 3]))
+    recipe = sk.PackBatches(
+        12,
+        lengths=lengths,
+        packs=draw(st.integers(1, 3)),
+        window=5 if cuts(case) else draw(st.none() | st.integers(1, 9)),
+        long=draw(st.sampled_from(["split", "drop", "truncate"])),
+        length_multiple=multiple,
+        abreast=draw(st.none() | st.integers(1, 5)),
+    )
+    return case, recipe, lengths
+
+
+@settings(max_examples=25, deadline=None)
+@given(packed())
+def test_every_law_holds_over_every_legal_chain(drawn):
+    case, recipe, lengths = drawn
+    sampler, constants = case.sampler(), case.constants()
+    plans = recipe.over(sampler, case.dataset, constants=constants)
+    plan = plans.plan(case.epoch)
+    expected = list(sampler.undealt_order(case.dataset, case.epoch, constants=constants))
+    pack_laws.require_packs(plan, recipe, expected, lengths)
+    if len(case.layout):
+        pack_laws.require_inverse(plan, len(case.layout))
+    pack_laws.require_resume(plans, case.epoch)
+
+
+def small_sets(most: int) -> Iterator[list[int]]:
+    """All sets of up to `most` documents of four lengths, one of them longer than two packs of 6."""
+    for counts in product(range(most + 1), repeat=4):
+        if sum(counts) <= most:
+            yield np.repeat([14, 6, 3, 2], counts).tolist()
+
+
+def check(every: int) -> tuple[int, int, int]:
+    """All small plans of packs, each one inverted and resumed, and some dealt; counted."""
+    cases = states = deliveries = 0
+    choices = product(
+        small_sets(7), (1, 2, 3), (None, 1, 3, 6), ("split", "drop", "truncate"), (1, 2), (1, 3)
+    )
+    for lengths, abreast, window, long, packs, multiple in list(choices)[::every]:
+        recipe = sk.PackBatches(
+            6,
+            lengths=lengths,
+            packs=packs,
+            window=window,
+            long=long,
+            abreast=abreast,
+            length_multiple=multiple,
+        )
+        plans = recipe.over(sk.RandomSampler(seed=cases), len(lengths))
+        plan = plans.plan(cases % 3)
+        pack_laws.require_packs(plan, recipe, list(range(len(lengths))), lengths)
+        pack_laws.require_inverse(plan, len(lengths))
+        states += pack_laws.require_resume(plans, cases % 3)
+        if cases % 11 == 0:
+            deliveries += laws.require_delivery(plan, range(1, 4))
+        cases += 1
+    return cases, states, deliveries
+
+
+ALL = 330 * 3 * 4 * 3 * 2 * 2
+
+
+def test_a_sample_of_all_small_plans_of_packs_keeps_every_law():
+    cases, states, deliveries = check(every=1009)
+    print(f"{cases} plans of packs, resumed from {states} states, {deliveries} deliveries with two resizes")
+    assert cases == -(-ALL // 1009)
+
+
+@pytest.mark.campaign
+def test_a_part_of_all_small_plans_of_packs_keeps_every_law():
+    cases, states, deliveries = check(every=23)
+    print(f"{cases} plans of packs, resumed from {states} states, {deliveries} deliveries with two resizes")
+    assert cases == -(-ALL // 23)
+
+
+def test_bins_are_those_of_best_fit_over_the_list_of_what_is_left_of_documents():
+    recipe = sk.PackBatches(64, lengths=LENGTHS, length_multiple=4)
+    plan = recipe.plan(sk.RandomSampler(seed=1), len(LENGTHS))
+    whole = sum(max(0, length - 1) // 64 for length in LENGTHS)
+    rests = [length - max(0, length - 1) // 64 * 64 for length in LENGTHS]
+    sizes = sorted((-(-rest // 4) for rest in rests if rest), reverse=True)
+    bins = pack_laws.best_fit(sizes, 16)
+    expected = [(16,)] * whole + [tuple(sizes[item] for item in one) for one in bins]
+    found = [tuple((-(-batch.lengths // 4)).tolist()) for batch in plan]
+    assert sorted(found) == sorted(expected)
+
+
+def test_windows_pack_as_densely_as_their_documents_allow():
+    lengths = np.clip(RNG.lognormal(4, 1, 20_000), 4, 3000).astype(np.int64)
+    for window in (None, 10_000):
+        recipe = sk.PackBatches(1024, lengths=lengths, window=window)
+        plan = recipe.plan(sk.RandomSampler(seed=1), lengths.size)
+        assert len(plan) == -(-int(lengths.sum()) // 1024) + (0 if window is None else 1)
+        assert plan.efficiency() > 0.998
+
+
+def test_companions_change_from_epoch_to_epoch():
+    lengths = np.tile(np.arange(20, 120), 100)
+    plans = sk.PackBatches(512, lengths=lengths).over(sk.RandomSampler(seed=1), lengths.size)
+    met: list[int] = []
+    for epoch in range(6):
+        plan = plans.plan(epoch)
+        met += {*plan[int(plan.batch_of(77)[0])].ids.tolist()} - {77}
+    assert len({*met}) > 0.9 * len(met) > 12
+
+
+def test_more_of_a_multiple_gives_more_mixing_where_documents_are_few():
+    lengths = np.arange(100, 900)
+    assert companions(lengths, multiple=1) < 0.75 * companions(lengths, multiple=16)
+
+
+def companions(lengths: np.ndarray, multiple: int) -> float:
+    """Distinct companions over companions met by all documents in six epochs."""
+    recipe = sk.PackBatches(1024, lengths=lengths, length_multiple=multiple)
+    plans = recipe.over(sk.RandomSampler(seed=1), lengths.size)
+    met = [[set(batch.ids.tolist()) for batch in plans.plan(epoch)] for epoch in range(6)]
+    pairs = [(a, b) for epoch in met for batch in epoch for a in batch for b in batch if a < b]
+    return len({*pairs}) / len(pairs)
+
+
+def test_repeats_within_a_window_stand_apart():
+    lengths = [10] * 40
+    sampler = sk.MixtureSampler([1, 1], num_samples=400, seed=3)
+    dataset = sk.Layout([20, 20])
+    plan = sk.PackBatches(100, lengths=lengths, window=400).plan(sampler, dataset)
+    twice = sum(batch.ids.size != np.unique(batch.ids).size for batch in plan)
+    assert len(plan) == 40
+    assert twice == 0
+
+
+def test_a_chain_that_shuffles_nothing_is_packed_in_its_order():
+    recipe = sk.PackBatches(10, lengths=[4, 6, 25, 5, 5, 1], window=3)
+    plan = recipe.plan(sk.SequentialSampler(), 6)
+    assert [(batch.ids.tolist(), batch.starts.tolist()) for batch in plan] == [
+        ([2], [0]),
+        ([2], [10]),
+        ([1, 0], [0, 0]),
+        ([2], [20]),
+        ([3, 4], [0, 0]),
+        ([5], [0]),
+    ]
+
+
+def test_what_becomes_of_long_documents():
+    lengths = [25, 10, 3, 0]
+    by_long = {}
+    for long in ("split", "drop", "truncate"):
+        plan = sk.PackBatches(10, lengths=lengths, long=long).plan(sk.RandomSampler(seed=1), 4)
+        by_long[long] = sorted(
+            part
+            for ids, starts, sizes, _ in pack_laws.read(plan)
+            for part in zip(ids, starts, sizes, strict=True)
+        )
+        assert plan.dropped == (2 if long == "drop" else 1)
+    assert by_long == {
+        "split": [(0, 0, 10), (0, 10, 10), (0, 20, 5), (1, 0, 10), (2, 0, 3)],
+        "drop": [(1, 0, 10), (2, 0, 3)],
+        "truncate": [(0, 0, 10), (1, 0, 10), (2, 0, 3)],
+    }
+
+
+def test_the_first_batches_are_those_of_the_whole_epoch():
+    recipe = sk.PackBatches(64, lengths=LENGTHS, packs=2)
+    first = sk.PackBatches(64, lengths=LENGTHS, packs=2, num_batches=5)
+    plan = first.plan(sk.RandomSampler(seed=1), 300)
+    assert len(plan) == 5
+    assert pack_laws.read(plan) == pack_laws.read(recipe.plan(sk.RandomSampler(seed=1), 300))[:5]
+    pack_laws.require_inverse(plan, 300)
+
+
+def test_neighbouring_packs_hold_documents_of_like_lengths():
+    """The longest documents of the packs of a group are alike, whatever its place in the epoch."""
+    lengths = np.clip(RNG.lognormal(4, 1, 20_000), 4, 1000).astype(np.int64)
+    plan = sk.PackBatches(1024, lengths=lengths, abreast=8).plan(sk.RandomSampler(seed=1), lengths.size)
+    longest = np.array([batch.lengths.max() for batch in plan][: len(plan) // 8 * 8]).reshape(-1, 8)
+    within = np.ptp(longest, axis=1).mean()
+    assert within < 0.1 * np.ptp(longest)
+    assert np.abs(np.diff(longest.mean(axis=1))).mean() > 3 * within
+
+
+def main() -> None:
+    """Looks at all small plans: half an hour or so."""
+    cases, states, deliveries = check(every=1)
+    assert cases == ALL
+    print(
+        f"{cases:,} plans of packs, resumed from {states:,} states, {deliveries:,} deliveries, no law broken"
+    )
+
+
+if __name__ == "__main__":
+    main()

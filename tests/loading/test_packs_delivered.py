@@ -1,0 +1,351 @@
+"""Packs through loaders: every token once on any ranks, parts of documents, batches of tensors, and lies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+from samplerkit.inspect.time_machine import at, when
+
+SIZES = np.clip(np.random.default_rng(0).lognormal(3, 1, 120), 0, 300).astype(np.int64)
+SIZES[7] = 0
+
+
+def document(id: int) -> torch.Tensor:
+    """The tokens of a document: each of them is found in no other one."""
+    return torch.arange(1000 * id + 1, 1000 * id + 1 + int(SIZES[id]))
+
+
+EVERY_TOKEN = Counter(token for id in range(SIZES.size) for token in document(id).tolist())
+
+
+class Documents:
+    """Documents that are read whole."""
+
+    def __init__(self, lengths: Any = SIZES) -> None:
+        self.lengths = lengths
+        self.read: list[int] = []
+
+    def __len__(self) -> int:
+        return SIZES.size
+
+    def __getitem__(self, id: int) -> Any:
+        self.read.append(id)
+        return document(id)
+
+
+class Parts(Documents):
+    """Documents that give the parts of them that are asked for."""
+
+    def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
+        assert segments.dtype == np.int64
+        assert segments.shape[1:] == (3,)
+        return [document(id)[start : start + length] for id, start, length in segments.tolist()]
+
+
+def loaders(dataset: Any, recipe: Any, ranks: int, **options: Any) -> list[sk.Loader]:
+    sampler = sk.RandomSampler(seed=3)
+    return [
+        sk.Loader(dataset, sampler, batches=recipe, world=sk.World(ranks, rank), **options)
+        for rank in range(ranks)
+    ]
+
+
+def tokens_of(batch: dict[str, Any]) -> list[int]:
+    return batch["input_ids"][batch["segment_ids"] > 0].tolist()
+
+
+@pytest.mark.parametrize("tail", ["pad", "ragged", "split"])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        sk.PackBatches(64),
+        sk.PackBatches(64, window=30),
+        sk.PackBatches(64, packs=3, length_multiple=8),
+        sk.PackBatches(64, packs=3, window=40),
+    ],
+    ids=["whole set", "windows", "several packs", "several packs in windows"],
+)
+def test_a_run_that_goes_on_on_other_ranks_reads_every_token_once(recipe, tail):
+    seen: Counter[int] = Counter()
+    dataset = Parts() if tail == "pad" else Documents()
+    first = loaders(dataset, recipe, 3, tail=tail)
+    running = [iter(loader) for loader in first]
+    for _ in range(4):
+        for batches in running:
+            seen.update(tokens_of(next(batches)))
+    state = first[0].state_dict()
+    assert len(str(state["sections"]["batches"])) < 300
+    steps = set()
+    for loader in loaders(dataset, recipe, 2, tail=tail):
+        loader.load_state_dict(state)
+        for step, batch in enumerate(loader):
+            pads = loader.pads(step)
+            assert pads.all() == pads.any()
+            if not pads.any():
+                seen.update(tokens_of(batch))
+        steps.add(loader.step)
+    assert seen == EVERY_TOKEN
+    assert len(steps) == 1 or tail == "ragged"
+
+
+def test_a_batch_holds_what_the_plan_says_and_the_loader_tells():
+    ranks = loaders(Parts(), sk.PackBatches(64, packs=2), 2)
+    held = []
+    for rank, loader in enumerate(ranks):
+        for step, batch in enumerate(loader):
+            if loader.pads(step).any():
+                continue
+            packs = loader.plan[2 * step + rank]
+            assert loader.ids(step).tolist() == packs.ids.tolist()
+            assert batch["input_ids"].shape == (packs.rows[-1] + 1, 64)
+            expected = [
+                document(id)[start : start + length]
+                for id, start, length in zip(packs.ids, packs.starts, packs.lengths, strict=True)
+            ]
+            assert tokens_of(batch) == torch.cat(expected).tolist()
+            held.append((step, len(tokens_of(batch))))
+            read = at(ranks[0], 0, step, rank)
+            assert read.ids.tolist() == packs.ids.tolist()
+            assert read.batch is not None
+            assert read.batch.tokens == len(tokens_of(batch))
+            assert read.batch.shape == (packs.rows[-1] + 1, 64)
+    fresh = loaders(Parts(), sk.PackBatches(64, packs=2), 2)[0]
+    for step in range(3):
+        assert fresh.tokens(step) == sum(tokens for other, tokens in held if other == step)
+    longest = int(np.argmax(SIZES))
+    times = when(ranks[0], longest, 0)[0].occurrences
+    assert len(times) > 1
+    for time in times:
+        assert longest in at(ranks[0], 0, time.step, time.rank).ids
+
+
+def test_a_split_document_is_read_once_a_pack_only_where_the_dataset_gives_no_parts():
+    whole, parts = Documents(), Parts()
+    for dataset in (whole, parts):
+        for _ in sk.Loader(dataset, sk.RandomSampler(seed=3), batches=sk.PackBatches(64)):
+            pass
+    times = Counter(whole.read)
+    assert times == {id: -(-int(size) // 64) for id, size in enumerate(SIZES.tolist()) if size}
+    assert parts.read == []
+
+
+def test_a_batch_keeps_documents_apart():
+    lengths = [5, 3, 4, 2]
+    dataset = [list(range(10 * id, 10 * id + length)) for id, length in enumerate(lengths)]
+    recipe = sk.PackBatches(10, lengths=lengths, packs=2, length_multiple=2, window=4)
+    batch = next(iter(sk.Loader(dataset, sk.SequentialSampler(), batches=recipe)))
+    assert {key: value.tolist() if key != "max_seqlen" else value for key, value in batch.items()} == {
+        "input_ids": [[0, 1, 2, 3, 4, 0, 10, 11, 12, 0], [20, 21, 22, 23, 30, 31, 0, 0, 0, 0]],
+        "position_ids": [[0, 1, 2, 3, 4, 0, 0, 1, 2, 0], [0, 1, 2, 3, 0, 1, 0, 0, 0, 0]],
+        "segment_ids": [[1, 1, 1, 1, 1, 0, 2, 2, 2, 0], [1, 1, 1, 1, 2, 2, 0, 0, 0, 0]],
+        "cu_seqlens": [0, 5, 6, 9, 10, 14, 16, 20],
+        "max_seqlen": 5,
+    }
+    assert batch["cu_seqlens"].dtype == batch["segment_ids"].dtype == torch.int32
+    assert batch["input_ids"].dtype == batch["position_ids"].dtype == torch.int64
+
+
+def test_attention_by_the_bounds_of_a_batch_is_that_over_each_document_alone():
+    recipe = sk.PackBatches(64, lengths=SIZES, packs=2)
+    batch = next(iter(sk.Loader(Parts(), sk.RandomSampler(seed=3), batches=recipe)))
+    features = torch.randn(128, 4, generator=torch.Generator().manual_seed(0))
+    apart = torch.cat(
+        [
+            torch.nn.functional.scaled_dot_product_attention(part[None], part[None], part[None])[0]
+            for part in torch.tensor_split(features, batch["cu_seqlens"][1:-1].long())
+        ]
+    )
+    rows = features.reshape(2, 64, 4)
+    mask = batch["segment_ids"][:, :, None] == batch["segment_ids"][:, None, :]
+    together = torch.nn.functional.scaled_dot_product_attention(rows, rows, rows, attn_mask=mask)
+    real = batch["segment_ids"].reshape(-1) > 0
+    torch.testing.assert_close(together.reshape(128, 4)[real], apart[real])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_fields_as_long_as_the_tokens_are_packed_beside_them(workers):
+    class Labelled(Documents):
+        def __getitem__(self, id: int) -> Any:
+            tokens = document(id).numpy().astype(np.uint16)
+            return {"text": tokens, "labels": -tokens.astype(np.int64), "id": id, "pair": np.zeros(2)}
+
+    recipe = sk.PackBatches(64, packs=2)
+    collate = sk.PackCollate("text", value={"labels": -100})
+    loader = sk.Loader(
+        Labelled(), sk.RandomSampler(seed=3), batches=recipe, collate_fn=collate, num_workers=workers
+    )
+    for step, batch in enumerate(loader):
+        real = batch["segment_ids"] > 0
+        tokens = batch["input_ids"]
+        assert (batch["labels"][~real] == -100).all()
+        assert (batch["labels"][real] == -tokens[real]).all()
+        assert batch["labels"].shape == tokens.shape == (batch["position_ids"].shape)
+        assert batch["id"].tolist() == loader.ids(step).tolist()
+        assert batch["pair"].shape == (len(batch["id"]), 2)
+
+
+def test_lengths_that_lie_are_an_error_that_names_the_documents_where_a_pack_is_above_its_limit():
+    lied = SIZES.copy()
+    lied[[3, 20]] = 1
+    loader = sk.Loader(Documents(lied), sk.RandomSampler(seed=3), batches=sk.PackBatches(64))
+    with pytest.raises(sk.DatasetError, match="above its limit of 64; samples, by id") as error:
+        for _ in loader:
+            pass
+    assert set(error.value.value) <= {3, 20}
+    assert f"{SIZES[int(next(iter(error.value.value)))]}, not 1" in str(error.value)
+
+
+def test_no_token_is_lost_where_lengths_lie_within_the_limit():
+    said = np.minimum(SIZES + 2, 300) * (SIZES > 0)
+    seen: Counter[int] = Counter()
+    for batch in sk.Loader(Documents(said), sk.RandomSampler(seed=3), batches=sk.PackBatches(400)):
+        seen.update(tokens_of(batch))
+    assert seen == EVERY_TOKEN
+
+
+def test_a_document_that_cannot_be_read_is_left_out_of_its_pack():
+    class Damaged(Documents):
+        def __getitem__(self, id: int) -> Any:
+            if id == 11:
+                raise OSError("gone")
+            return super().__getitem__(id)
+
+    recipe = sk.PackBatches(400)
+    loader = sk.Loader(Damaged(), sk.RandomSampler(seed=3), batches=recipe, bad_samples="skip")
+    seen: Counter[int] = Counter()
+    for step, batch in enumerate(loader):
+        seen.update(tokens_of(batch))
+        assert len(loader.ids(step)) == int(batch["segment_ids"].max())
+    assert [skipped.id for skipped in loader.skipped] == [11]
+    assert seen == EVERY_TOKEN - Counter(document(11).tolist())
+
+
+def test_a_dataset_that_gives_too_few_parts_is_named():
+    class Short(Parts):
+        def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
+            return super().__getsegments__(segments)[1:]
+
+    with pytest.raises(sk.DatasetError, match="__getsegments__: must give one part for each of"):
+        next(iter(sk.Loader(Short(), sk.RandomSampler(seed=3), batches=sk.PackBatches(64))))
+
+
+def test_samples_without_a_sequence_cannot_be_cut():
+    class Numbers(Documents):
+        def __getitem__(self, id: int) -> Any:
+            return {"number": id}
+
+    with pytest.raises(sk.DatasetError, match=r"hold no sequence.*__getsegments__"):
+        for _ in sk.Loader(Numbers(), sk.RandomSampler(seed=3), batches=sk.PackBatches(16)):
+            pass
+
+
+def test_parts_are_drawn_as_their_document_is():
+    """Random transforms of a split document are those of one draw, whichever pack its parts stand in."""
+
+    class Noisy(Documents):
+        def __getitem__(self, id: int) -> Any:
+            return document(id) * 0 + int(sk.draw_rng().integers(1, 1 << 40))
+
+    drawn: dict[int, set[int]] = {}
+    loader = sk.Loader(Noisy(), sk.RandomSampler(seed=3), batches=sk.PackBatches(64))
+    for step, batch in enumerate(loader):
+        for number, id in enumerate(loader.ids(step).tolist(), 1):
+            drawn.setdefault(id, set()).update(batch["input_ids"][batch["segment_ids"] == number].tolist())
+    assert {len(found) for found in drawn.values()} == {1}
+    assert len({*map(frozenset, drawn.values())}) == len(drawn)
+
+
+def test_what_a_collate_draws_differs_between_the_packs_of_one_document():
+    def noisy(samples: list[Any]) -> float:
+        return float(torch.rand(len(samples))[0])
+
+    recipe = sk.PackBatches(8, lengths=[80])
+    loader = sk.Loader(
+        [torch.arange(80)], sk.RandomSampler(), batches=recipe, collate_fn=noisy, seed_draws=True
+    )
+    drawn = [*loader]
+    assert len({*drawn}) == len(drawn) == 10
+    loader.set_epoch(0)
+    assert [*loader] == drawn
+
+
+def test_a_plain_dataloader_takes_packs_of_whole_documents_and_no_others():
+    lengths = [int(size) for size in SIZES]
+
+    def plain(**arguments: Any) -> DataLoader[Any]:
+        recipe = sk.PackBatches(64, lengths=lengths, **arguments)
+        sampler = sk.TorchSampler(sk.RandomSampler(seed=3), Documents(), sk.World(1, 0))
+        collate = sk.PackCollate(plan=recipe.plan(sk.RandomSampler(seed=3), len(lengths)))
+        batches = sk.TorchBatchSampler(sampler, batches=recipe)
+        return DataLoader(Documents(), batch_sampler=batches, collate_fn=collate)
+
+    seen: Counter[int] = Counter()
+    for batch in plain(long="drop"):
+        seen.update(tokens_of(batch))
+    assert seen == Counter(
+        token for id in range(SIZES.size) if SIZES[id] <= 64 for token in document(id).tolist()
+    )
+    for refused in ({}, {"long": "truncate"}, {"long": "drop", "packs": 2}):
+        with pytest.raises(sk.NotSupportedError, match=r"parts of documents.*samplerkit\.Loader.*long="):
+            plain(**refused)
+
+
+def test_a_state_of_other_packs_or_other_lengths_is_refused():
+    def loader(seq_len: int = 64, lengths: Any = SIZES) -> sk.Loader:
+        return sk.Loader(
+            Documents(lengths),
+            sk.RandomSampler(seed=3),
+            batches=sk.PackBatches(seq_len),
+            world=sk.World(1, 0),
+        )
+
+    state = loader().state_dict(step=3)
+    loader().load_state_dict(state)
+    with pytest.raises(sk.StateError, match=r"recipe.*seq_len=32.*seq_len=64"):
+        loader(32).load_state_dict(state)
+    with pytest.raises(sk.StateError, match="lengths"):
+        loader(lengths=SIZES + 1).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "problem"),
+    [
+        (lambda: sk.PackCollate(3), sk.ArgumentTypeError, "field"),
+        (lambda: sk.PackCollate(value="zero"), sk.ArgumentTypeError, "value"),
+        (lambda: sk.PackCollate(plan=3), sk.ArgumentTypeError, "plan"),
+        (lambda: sk.PackCollate()([[1]]), sk.ArgumentValueError, "how long a pack is.*batches=PackBatches"),
+        (
+            lambda: sk.PackCollate(plan=sk.TokenBatches(8, lengths=[1]).plan(sk.RandomSampler(), 1)),
+            sk.ArgumentValueError,
+            "no packs.*PadCollate",
+        ),
+    ],
+)
+def test_what_no_packs_can_be_made_of_is_refused(make, error, problem):
+    with pytest.raises(error, match=problem):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("samples", "problem"),
+    [
+        ([{"a": [1, 2], "b": [3]}], "hold 2 sequences.*PackCollate"),
+        ([{"number": 3}], "hold 0 sequences"),
+        ([{"text": [1]}, {"text": [1], "id": 2}], "another structure"),
+        ([{"text": [1], "cu_seqlens": 3}], "field cu_seqlens"),
+        ([[1, 2], 3], "must be a sequence"),
+        ([[1] * 40, [2] * 40], "a pack of 80 tokens is above its limit of 64; the parts of it"),
+        ([{"text": [1], "object": object()}], "cannot be made a batch by torch"),
+    ],
+)
+def test_samples_of_which_no_packs_can_be_made_are_an_error(samples, problem):
+    plan = sk.PackBatches(64, lengths=[1]).plan(sk.RandomSampler(), 1)
+    with pytest.raises(sk.DatasetError, match=problem):
+        sk.PackCollate(plan=plan)(samples)
