@@ -115,9 +115,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         seed_draws: whether to seed the process-wide generators before each sample. Then a dataset is read one
             by one, unless it has `enters_draws`: it enters the draw of each sample by itself.
 
-    Of packs, a dataset with `__getsegments__` is asked for parts alone: int64 (m, 3) of id, start and length,
-    and passes as above. Of any other one whole samples are read and cut.
-
+    Of packs, a dataset with `__getsegments__` is asked for parts alone: int64 (m, 3) of id, start and length.
     A dataset that leaves samples out by itself has `read_present`: it gives the samples that are there, as a
     list with `missing` (of each other one its place, its file and what is wrong) and `stand_in` (the id of
     the only one, where all of the batch is missing; else None). Batches are an `Answer` then, too.

@@ -129,7 +129,7 @@ BUGS = [
     Bug(
         "samples that were skipped are named as those that lied",
         "RequestedDataset.__getitems__",
-        "[one.place for one in skipped]",
+        "[one.place for one in found.skipped]",
         "[]",
         PADDING,
     ),

@@ -410,8 +410,8 @@ BUGS = [
     Bug(
         "draws are counted in their batch",
         "Asked.requests",
-        "Request(reading.epoch, reading.start, step, ids, draws, passes)",
-        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), passes)",
+        "Request(reading.epoch, reading.start, step, ids, draws, passes, segments)",
+        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), passes, segments)",
         DRAWS,
     ),
     Bug(
