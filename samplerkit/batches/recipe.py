@@ -272,17 +272,9 @@ class Plans:
         key = self._key(epoch, "batch groups") if shuffles(self._sampler) else None
         context = WindowContext(epoch, 0, self._seed, self.abreast)
         recipe = self.recipe
-        return WindowPlan(
-            order,
-            size,
-            prepared.cut,
-            partial(recipe.evened, self.abreast),
-            context,
-            key,
-            self.measure,
-            recipe.num_batches,
-            known,
-        )
+        even = partial(recipe.evened, self.abreast)
+        more = (context, key, self.measure, recipe.num_batches, known)
+        return WindowPlan(order, size, prepared.cut, even, *more)
 
     def _key(self, epoch: int, role: str) -> Key:
         return Key(self._seed, epoch, 0, role)
