@@ -59,6 +59,7 @@ if _typing.TYPE_CHECKING:
     from samplerkit.samplers.window import WindowSampler
     from samplerkit.storage.files.dataset import FileDataset
     from samplerkit.storage.files.reader import register_reader
+    from samplerkit.storage.formats.parquet import ParquetDataset
     from samplerkit.storage.remote.options import RemoteOptions
     from samplerkit.storage.tar.dataset import TarDataset
     from samplerkit.storage.tar.writer import TarWriter
@@ -99,6 +100,7 @@ __all__ = [
     "PackBatches",
     "PackCollate",
     "PadCollate",
+    "ParquetDataset",
     "RandomSampler",
     "RemoteOptions",
     "RepeatFactorSampler",

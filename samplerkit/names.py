@@ -36,6 +36,7 @@ PUBLIC = {
     "PackBatches": "batches.packs",
     "PackCollate": "loading.pack_collate",
     "PadCollate": "loading.pad_collate",
+    "ParquetDataset": "storage.formats.parquet",
     "RandomSampler": "samplers.random",
     "RemoteOptions": "storage.remote.options",
     "RepeatFactorSampler": "samplers.repeat",

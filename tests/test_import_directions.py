@@ -53,9 +53,9 @@ MAY_IMPORT = {
 """What each room may import besides itself; "" is samplerkit/__init__.py."""
 
 STORAGE_ROOMS = {
-    "remote": {"ahead", "files", "tar"},
-    "ahead": {"files", "tar"},
-    "files": {"tar"},
+    "remote": {"ahead", "files", "formats", "tar"},
+    "ahead": {"files", "formats", "tar"},
+    "files": {"formats", "tar"},
 }
 """The rooms of storage, and those above each, which it must not import."""
 
@@ -77,6 +77,7 @@ LATE_IMPORTS = {
     ("inspect.pictures.canvas", "matplotlib.figure"): "an extra: all else works without pictures",
     ("storage.tar.codecs", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
     ("storage.files.readers", "pyarrow.parquet"): "an extra: only parquet files need it",
+    ("storage.formats.extras", "a computed name"): "extras: each format needs its own package, and no other",
     ("storage.remote.resources", "samplerkit.storage.remote.http"): "an extra: only HTTP URLs need requests",
     (
         "storage.remote.filesystem",

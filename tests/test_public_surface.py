@@ -52,6 +52,7 @@ PUBLIC = {
     "PackBatches",
     "PackCollate",
     "PadCollate",
+    "ParquetDataset",
     "RandomSampler",
     "RemoteOptions",
     "RepeatFactorSampler",

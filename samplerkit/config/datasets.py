@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, final
 
-from pydantic import Strict
-
 from samplerkit.config.constructor import Kinds
-from samplerkit.config.derive import Under
+from samplerkit.config.formats import FORMATS
+from samplerkit.config.hints import FieldNames, Folder, PathOrLengths, Paths, Remote, RemoteOrNot
 from samplerkit.config.private import below
-from samplerkit.config.section import Named, Section
+from samplerkit.config.section import Named
 from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.dataset import FileDataset
-from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.read.source import Fetch, OnError
 from samplerkit.storage.tree import TreeDataset
@@ -81,25 +79,6 @@ class WithLayout:
 
 DATASETS = Kinds("dataset", example="{kind: size, size: 1000}")
 """All kinds; another one is another function here."""
-
-Paths = Annotated[str | list[str], Under()]
-"""A path, a pattern, or a list of them."""
-
-Folder = Annotated[str | None, Under()]
-"""A folder."""
-
-FieldNames = Annotated[list[str] | None, Strict()]
-"""Names that stand in the config itself; a list that is not annotated may also be a `.npy` file."""
-
-PathOrLengths = Annotated[str | list[int] | dict[str, int] | None, Under()]
-"""Samples in each file, in order or by name, or the path of a file that says so."""
-
-Remote = Annotated[Any, Section("remote", RemoteOptions, others=(None,))]
-"""How URLs are fetched."""
-
-RemoteOrNot = Annotated[Any, Section("remote", RemoteOptions, others=(None, False))]
-"""How URLs are fetched; false leaves them to the reader."""
-
 
 Parts = Annotated[Any, Named(DATASETS)]
 """The parts of a tree, by name: dataset sections."""
@@ -196,6 +175,10 @@ def of_tar_shards(
     if to_tuple is not None:
         dataset = dataset.to_tuple(*to_tuple)
     return dataset if shuffle is None else dataset.shuffle(shuffle)
+
+
+for _name, _make in FORMATS.items():
+    DATASETS.add(_name, _make)
 
 
 @DATASETS.kind("tree")

@@ -1,0 +1,56 @@
+"""The kinds of datasets for formats that people have: what a config can say of their constructors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from samplerkit.config.hints import Conditions, FieldNames, Paths, Remote
+from samplerkit.storage.formats.arrow_rows import ArrowBatches
+from samplerkit.storage.formats.parquet import ParquetDataset
+
+
+def of_row_groups(
+    files: Paths,
+    columns: FieldNames = None,
+    filters: Conditions = None,
+    batches: ArrowBatches = "samples",
+    lengths: str | None = None,
+    max_chunks: int = 4,
+    max_bytes: int | None = None,
+    read_ahead: int = 1,
+    threads: int = 1,
+    remote: Remote = None,
+) -> ParquetDataset:
+    """Samples in Parquet files, by row group.
+
+    Args:
+        files: a pattern, or a list; paths or URLs.
+        columns: the columns to read.
+        filters: conditions on rows, such as `[[year, ">=", 2020]]`.
+        batches: `samples`, `columns`, `tensors` or `arrow`.
+        lengths: the column of the lengths of samples.
+        max_chunks: row groups in memory at most.
+        max_bytes: bytes in memory at most.
+        read_ahead: row groups that are read before they are needed.
+        threads: how many of them at a time.
+        remote: how URLs are read.
+    """
+    return ParquetDataset(
+        files,
+        columns,
+        filters=filters,
+        batches=batches,
+        lengths=lengths,
+        max_chunks=max_chunks,
+        max_bytes=max_bytes,
+        read_ahead=read_ahead,
+        threads=threads,
+        remote=remote,
+    )
+
+
+FORMATS: Final[dict[str, Callable[..., Any]]] = {
+    "parquet": of_row_groups,
+}
+"""The kinds, by name."""

@@ -1,0 +1,208 @@
+"""Samples in an Arrow table: taken as numpy's where a type has no nulls, and else as pyarrow gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, final, get_args
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.order import arguments
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.content import ContentPart, gathered_columns, gathered_samples
+from samplerkit.storage.formats.extras import extra
+
+Array = np.ndarray[Any, Any]
+
+Batches = Literal["samples", "columns", "tensors"]
+"""What a batch is: a list of samples, or a dict with an array or a tensor a column."""
+
+ArrowBatches = Literal["samples", "columns", "tensors", "arrow"]
+"""The same, or an Arrow record batch."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ArrowContent:
+    """The samples of a chunk in an Arrow table.
+
+    Args:
+        path: what errors call it.
+        table: its columns, each in one piece.
+        kept: the rows that are samples; None for all.
+    """
+
+    path: str
+    table: Any
+    kept: Ids | None = None
+    _arrays: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def length(self) -> int:
+        """The number of samples."""
+        return int(self.table.num_rows) if self.kept is None else self.kept.size
+
+    @property
+    def num_bytes(self) -> int:
+        """The memory that it takes."""
+        return int(self.table.nbytes)
+
+    def samples(self, rows: Ids, places: Ids, size: int) -> list[Any]:
+        """Gives some samples, a dict each: numbers and lists of them are numpy's, all else plain Python."""
+        rows = self._of_table(rows)
+        names = self.table.column_names
+        columns = [self._values(name, rows) for name in names]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def columns(self, rows: Ids) -> dict[Any, Array]:
+        """Gives some rows of each column; what is no number is an array of objects.
+
+        Raises:
+            DatasetError: a number is null: the type of a column is not to change from batch to batch.
+        """
+        rows = self._of_table(rows)
+        return {name: self._array(name, rows) for name in self.table.column_names}
+
+    def batch(self, rows: Ids) -> Any:
+        """Gives some rows as a record batch: without a copy where they follow one another."""
+        rows = self._of_table(rows)
+        if rows.size and (np.diff(rows) == 1).all():
+            part = self.table.slice(int(rows[0]), rows.size)
+        else:
+            part = self.table.take(_arrow().array(rows))
+        return as_record_batch(part)
+
+    def _array(self, name: str, rows: Ids) -> Array:
+        values = self._values(name, rows)
+        if not isinstance(values, np.ndarray) and is_number(self.table.schema.field(name).type):
+            mend = "read it as samples or arrow, filter the nulls out, or leave the column out"
+            raise DatasetError(
+                self.path, f"column {name!r} holds a null, which no array of numbers can", mend=mend
+            )
+        return _as_array(values)
+
+    def _of_table(self, rows: Ids) -> Ids:
+        return rows if self.kept is None else self.kept[rows]
+
+    def _values(self, name: str, rows: Ids) -> Any:
+        """Gives some rows of a column: an array, or a list."""
+        column = in_one_piece(self.table.column(name))
+        if name not in self._arrays:
+            # Of numbers a view, so that this costs nothing; it is kept for what must be converted.
+            self._arrays[name] = as_numbers(column) if len(column) else None
+        known = self._arrays[name]
+        if known is not None:
+            return known[rows]
+        types = _arrow().types
+        if types.is_list(column.type) or types.is_large_list(column.type):
+            values = as_numbers(column.values)
+            if values is not None:
+                starts, there = column.offsets.to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)
+                return [values[starts[r] : starts[r + 1]].copy() if there[r] else None for r in rows.tolist()]
+        taken = column.take(_arrow().array(rows))
+        if taken.null_count and is_number(taken.type):
+            there = taken.is_valid().to_numpy(zero_copy_only=False)
+            numbers = iter(taken.drop_null().to_numpy(zero_copy_only=False))
+            return [next(numbers) if is_there else None for is_there in there]
+        return taken.to_pylist() if (numbers := as_numbers(taken)) is None else numbers.copy()
+
+
+def gather_of(batches: Any, *, has_arrow: bool = False) -> Any:
+    """Gives what makes a batch of the parts of chunks.
+
+    Args:
+        batches: what the user asked for.
+        has_arrow: whether it may be `arrow`.
+
+    Raises:
+        ArgumentValueError: it is none of the words.
+    """
+    arguments.choice("batches", batches, get_args(ArrowBatches if has_arrow else Batches))
+    return _GATHERS[batches]
+
+
+def gathered_tensors(parts: Iterable[ContentPart], size: int) -> dict[Any, Any]:
+    """Gives a tensor a column, over the memory of its array; what torch has no type for stays an array."""
+    torch = extra("torch", "torch")
+    columns = gathered_columns(parts, size)
+    return {name: torch.from_numpy(a) if a.dtype.kind in "biufc" else a for name, a in columns.items()}
+
+
+def gathered_arrow(parts: Iterable[ContentPart], _size: int) -> Any:
+    """Gives a record batch; a slice of a chunk, without a copy, where the batch is one."""
+    found: list[Any] = []
+    places: list[Ids] = []
+    for content, rows, mine in parts:
+        if isinstance(content, ArrowContent):
+            found.append(content.batch(rows))
+            places.append(mine)
+        del content  # it is let go now
+    if not found:
+        return _arrow().record_batch({})
+    order = np.concatenate(places)
+    is_in_order = bool((np.diff(order) > 0).all())
+    if len(found) == 1 and is_in_order:
+        return found[0]
+    table = _arrow().Table.from_batches(found)
+    return as_record_batch(table if is_in_order else table.take(_arrow().array(np.argsort(order))))
+
+
+def in_one_piece(column: Any) -> Any:
+    """Gives the one array of a column; of a column in pieces, they are joined."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    joined = column.combine_chunks()
+    # Newer versions give an array, and pieces where one is too large.
+    return joined if not hasattr(joined, "num_chunks") else _arrow().concat_arrays(joined.chunks)
+
+
+def as_record_batch(table: Any) -> Any:
+    """Gives a table as one record batch."""
+    pa = _arrow()
+    columns = [in_one_piece(table.column(number)) for number in range(table.num_columns)]
+    return pa.RecordBatch.from_arrays(columns, schema=table.schema)
+
+
+def is_number(kind: Any) -> bool:
+    """Whether numpy has a type for a type of Arrow: numbers, truths, dates and times without a zone."""
+    types = _arrow().types
+    is_time = types.is_date(kind) or types.is_duration(kind) or (types.is_timestamp(kind) and kind.tz is None)
+    return bool(is_time or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def as_numbers(array: Any) -> Array | None:
+    """Gives an array of numbers, or of fixed lists of these, as numpy does; None where it has nulls."""
+    if isinstance(array, _arrow().FixedShapeTensorArray):
+        tensors: Array = array.to_numpy_ndarray()
+        return tensors
+    if array.null_count:
+        return None
+    if _arrow().types.is_fixed_size_list(array.type):
+        # `flatten` leaves out what `slice` left out, and `values` would not.
+        inner = as_numbers(array.flatten())
+        return None if inner is None else inner.reshape(len(array), array.type.list_size, *inner.shape[1:])
+    return array.to_numpy(zero_copy_only=False) if is_number(array.type) else None
+
+
+def _as_array(values: Any) -> Array:
+    if isinstance(values, np.ndarray):
+        return values
+    # Not np.array: lists of one length would become one array.
+    array = np.empty(len(values), dtype=object)
+    for row, value in enumerate(values):
+        array[row] = value
+    return array
+
+
+def _arrow() -> Any:
+    return extra("pyarrow", "parquet")
+
+
+_GATHERS: Final[dict[str, Any]] = {
+    "samples": gathered_samples,
+    "columns": gathered_columns,
+    "tensors": gathered_tensors,
+    "arrow": gathered_arrow,
+}

@@ -1,0 +1,327 @@
+"""Parquet by row group: what is read is what pyarrow wrote, each row group once, and damage is an error."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.formats.stored import Stored
+from samplerkit.testing import DatasetContract
+from samplerkit.testing.reader_contract import same
+from tests.storage.formats.damage import outcomes
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet here")
+pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no Parquet here")
+
+
+SCHEMA = {
+    "id": pa.int64(),
+    "x": pa.float32(),
+    "text": pa.string(),
+    "tokens": pa.list_(pa.int32()),
+    "pair": pa.list_(pa.float64(), 2),
+    "maybe": pa.int64(),
+    "deep": pa.struct({"a": pa.int64(), "b": pa.list_(pa.struct({"c": pa.string()}))}),
+}
+
+
+def table_of(start, stop):
+    rows = range(start, stop)
+    return pa.table(
+        {
+            "id": np.arange(start, stop),
+            "x": np.arange(start, stop, dtype=np.float32) / 3,
+            "text": [f"row {row}" * (row % 4) for row in rows],
+            "tokens": [list(range(row % 5)) for row in rows],
+            "pair": [[row, -row] for row in rows],
+            "maybe": [None if row % 3 == 0 else row for row in rows],
+            "deep": [{"a": row, "b": [{"c": str(row)}] * (row % 3)} for row in rows],
+        },
+        schema=pa.schema(SCHEMA),
+    )
+
+
+def write(folder, sizes=((5, 4), (7, 7), (0, 3)), **options):
+    """Writes a file each: its rows, and how many of them make a row group."""
+    start = 0
+    for number, (rows, per_group) in enumerate(sizes):
+        table = table_of(start, start + rows)
+        pq.write_table(table, f"{folder}/{number}.parquet", row_group_size=per_group, **options)
+        start += rows
+    return [f"{folder}/{number}.parquet" for number in range(len(sizes))]
+
+
+def plain(sample):
+    """What numpy gives, as pyarrow itself does."""
+    return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in sample.items()}
+
+
+class TestParquet(DatasetContract):
+    """Row groups with checksums of their pages."""
+
+    def write(self, folder):
+        write(folder, write_page_checksum=True)
+        rows = table_of(0, 12).to_pylist()
+        return [rows[:4], rows[4:5], rows[5:]]
+
+    def make(self, folder):
+        return sk.ParquetDataset([f"{folder}/{number}.parquet" for number in range(3)], progress=False)
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
+@pytest.mark.parametrize(("version", "page"), [("1.0", "1.0"), ("2.6", "2.0")])
+def test_each_version_and_compression_is_read_as_pyarrow_reads_it(tmp_path, compression, version, page):
+    paths = write(tmp_path, compression=compression, version=version, data_page_version=page)
+    with sk.ParquetDataset(paths, progress=False) as dataset:
+        read = [plain(sample) for sample in dataset.__getitems__(range(12))]
+    assert read == pa.concat_tables(map(pq.read_table, paths)).to_pylist()
+
+
+@pytest.mark.parametrize("batches", ["columns", "tensors", "arrow"])
+def test_a_batch_is_columns_tensors_or_a_record_batch(tmp_path, batches):
+    paths, ids = write(tmp_path), [11, 1, 5, 4, 5]
+    wanted = table_of(0, 12).take(ids)
+    with sk.ParquetDataset(paths, batches=batches, progress=False) as dataset:
+        batch = dataset.__getitems__(ids)
+    if batches == "arrow":
+        assert batch.to_pylist() == wanted.to_pylist()
+        return
+    assert batch["x"].dtype == (np.float32 if batches == "columns" else sk_torch().float32)
+    assert batch["pair"].shape == (5, 2)
+    for name, column in batch.items():
+        assert [plain({0: value})[0] for value in column] == wanted.column(name).to_pylist()
+    batch["x"][0] = 7  # it is writable, and what is in memory is not changed by it
+    with sk.ParquetDataset(paths, progress=False) as dataset:
+        assert dataset[11]["x"] != 7
+
+
+def test_a_null_is_none_in_a_sample_and_refused_in_an_array_of_numbers(tmp_path):
+    """So a column has one type in all batches: a row group that has a null elsewhere changes nothing."""
+    paths = write(tmp_path)
+    with sk.ParquetDataset(paths, ["maybe"], progress=False) as dataset:
+        assert dataset.__getitems__([3, 4]) == [{"maybe": None}, {"maybe": 4}]
+        assert isinstance(dataset[4]["maybe"], np.int64)
+    with sk.ParquetDataset(paths, ["maybe"], batches="columns", progress=False) as dataset:
+        assert dataset.__getitems__([1, 4])["maybe"].dtype == np.int64
+        with pytest.raises(sk.DatasetError, match="column 'maybe' holds a null"):
+            dataset.__getitems__([3, 4])
+
+
+def sk_torch():
+    import torch  # noqa: PLC0415
+
+    return torch
+
+
+def test_rows_that_follow_one_another_are_a_record_batch_without_a_copy(tmp_path):
+    with sk.ParquetDataset(write(tmp_path), batches="arrow", progress=False) as dataset:
+        whole, part = dataset.__getitems__(range(5, 12)), dataset.__getitems__([7, 8, 9])
+    start = whole.column("id").buffers()[1].address
+    assert part.column("id").buffers()[1].address == start
+    assert part.column("id").offset == 2
+
+
+@pytest.mark.parametrize("mode", ["partial", "files", "infile"])
+def test_a_rank_reads_each_row_group_once(tmp_path, mode):
+    """Counted, with one rank and with two; each reads what lies in its lanes."""
+    paths = write(tmp_path, [(40, 8), (24, 6), (16, 16)])
+    for ranks, most in ((1, 10), (2, 6)):
+        read = []
+        for rank in range(ranks):
+            sampler = sk.DistributedSampler(
+                shuffle=mode, seed=3, **({"partial_size": 12} if mode == "partial" else {})
+            )
+            dataset = sk.ParquetDataset(paths, ["id"], progress=False)
+            with dataset, sk.Loader(dataset, sampler, batch_size=4, world=sk.World(ranks, rank)) as loader:
+                read += [int(id) for batch in loader for id in batch["id"]]
+                assert dataset.stats.files_read <= most
+        assert sorted(read) == list(range(80))
+
+
+def test_only_the_columns_that_are_asked_for_are_read(tmp_path):
+    table = pa.table({"small": np.arange(1000), "large": [os.urandom(4000) for _ in range(1000)]})
+    pq.write_table(table, tmp_path / "a.parquet", compression="none")
+    bytes_read = []
+    original = Stored.read
+
+    def counted(self, spans, storage):
+        bytes_read.append(sum(length for _, length in spans))
+        return original(self, spans, storage)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stored, "read", counted)
+        with sk.ParquetDataset(tmp_path / "a.parquet", ["small"], progress=False) as dataset:
+            assert dataset.__getitems__([3, 999]) == [{"small": 3}, {"small": 999}]
+    assert sum(bytes_read) < 200_000
+
+
+FILTERS = {
+    "by statistics": [("id", ">=", 6), ("id", "<", 11)],
+    "either way": [[("id", "==", 1)], [("text", "in", ["row 5", "row 9"]), ("x", "<=", 2.0)]],
+    "without nulls": [("maybe", "!=", 4)],
+    "not in": [("maybe", "not in", [4, 5])],
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_filters_leave_the_rows_that_pyarrow_leaves(tmp_path, name):
+    paths, filters = write(tmp_path), FILTERS[name]
+    wanted = [row for path in paths for row in pq.read_table(path, filters=filters).to_pylist()]
+    with sk.ParquetDataset(paths, filters=filters, progress=False) as dataset:
+        assert len(dataset) == len(wanted)
+        assert [plain(sample) for sample in dataset.__getitems__(range(len(wanted)))] == wanted
+        assert all(dataset.layout.sizes)
+
+
+def test_row_groups_go_by_their_statistics_without_being_read(tmp_path):
+    """Of the others nothing is read: a row group that is damaged and left out is no matter."""
+    (path,) = write(tmp_path, [(12, 4)], write_page_checksum=True)
+    first = pq.ParquetFile(path).metadata.row_group(0).column(1)
+    damaged = bytearray(Path(path).read_bytes())
+    damaged[first.dictionary_page_offset : first.dictionary_page_offset + 40] = bytes(40)
+    Path(path).write_bytes(damaged)
+    with sk.ParquetDataset(path, filters=[("id", ">", 3)], progress=False) as dataset:
+        assert [sample["id"] for sample in dataset.__getitems__(range(8))] == list(range(4, 12))
+    with (
+        sk.ParquetDataset(path, progress=False) as dataset,
+        pytest.raises(sk.DatasetError, match="row group 0"),
+    ):
+        dataset[0]
+
+
+def test_batches_are_made_by_a_column_of_lengths(tmp_path):
+    paths = write(tmp_path, [(60, 13)])
+    for name in ("tokens", "id"):
+        with sk.ParquetDataset(paths, ["id", "tokens"], lengths=name, progress=False) as dataset:
+            wanted = [row % 5 if name == "tokens" else row for row in range(60)]
+            assert dataset.lengths.tolist() == wanted
+            loader = sk.Loader(
+                dataset,
+                sk.RandomSampler(seed=1),
+                batches=sk.TokenBatches(64),
+                collate_fn=list,
+                world=sk.World(1, 0),
+            )
+            with loader:
+                read = sorted(int(sample["id"]) for batch in loader for sample in batch)
+    assert read == list(range(60))
+
+
+def test_a_column_is_found_by_samplers_that_look_for_labels(tmp_path):
+    table = pa.table({"label": [0, 1, 0, 1, 1, 0], "x": range(6)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    with sk.ParquetDataset(tmp_path / "a.parquet", progress=False) as dataset:
+        ids = list(sk.PKSampler(2, seed=1).order(dataset))
+        assert [int(dataset[id]["label"]) for id in ids] in ([0, 0, 1, 1], [1, 1, 0, 0])
+
+
+def test_a_file_that_was_rewritten_alike_is_an_error(tmp_path):
+    """Of the same size, and of the same time: the footer tells, in a process that has not read it yet."""
+    (path,) = write(tmp_path, [(6, 3)], compression="none")
+    dataset = sk.ParquetDataset(path, progress=False)
+    assert dataset[5]["id"] == 5
+    fingerprint, about = dataset.fingerprint, Path(path).stat()
+    dataset.close()
+    whole = Path(path).read_bytes()
+    pq.write_table(table_of(100, 106), path, row_group_size=3, compression="none")
+    with pytest.raises(sk.DatasetError, match="is not the file that it was"):
+        dataset[5]
+    other = Path(path).read_bytes()
+    assert sk.ParquetDataset(path, progress=False).fingerprint != fingerprint
+    if len(other) == len(whole):
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+        with pytest.raises(sk.DatasetError, match="has another footer than before"):
+            dataset[5]
+
+
+def test_files_with_other_columns_are_refused_by_name(tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"a": ["x"]}), tmp_path / "1.parquet")
+    with pytest.raises(sk.DatasetError, match=r"1\.parquet: has other columns than 0\.parquet"):
+        len(sk.ParquetDataset(str(tmp_path / "*.parquet"), progress=False))
+    with pytest.raises(sk.DatasetError, match="holds no columns 'b'"):
+        len(sk.ParquetDataset(tmp_path / "0.parquet", ["b"], progress=False))
+
+
+def test_files_elsewhere_are_read_by_ranges(tmp_path):
+    """One request for a footer, and one for a row group, of which nothing else is read."""
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
+    (path,) = write(tmp_path, [(4000, 1000)], compression="none")
+    url = "memory://parquet/ranges.parquet"
+    fsspec.filesystem("memory").pipe("/parquet/ranges.parquet", Path(path).read_bytes())
+    with sk.ParquetDataset([url], ["id", "tokens"], progress=False) as dataset:
+        sampler = sk.RandomSampler(shuffle="partial", partial_size=500, seed=2)
+        with sk.Loader(dataset, sampler, batch_size=50, collate_fn=list, world=sk.World(1, 0)) as loader:
+            read = [int(sample["id"]) for batch in loader for sample in batch]
+        assert sorted(read) == list(range(4000))
+        assert dataset.stats.files_read == 4
+        assert dataset.stats.downloads == 0
+    fsspec.filesystem("memory").pipe("/parquet/ranges.parquet", b"PAR1" + bytes(50) + b"PAR1")
+    with pytest.raises(sk.DatasetError, match=r"ranges\.parquet"):
+        dataset[0]
+
+
+def test_a_config_names_it_and_plan_knows_its_row_groups(tmp_path):
+    write(tmp_path)
+    section = {
+        "kind": "parquet",
+        "files": f"{tmp_path}/*.parquet",
+        "columns": ["id"],
+        "filters": [["id", ">", 1]],
+        "batches": "columns",
+    }
+    config = sk.load_config({"dataset": section, "sampler": {"kind": "random", "shuffle": "files"}})
+    assert config.dataset.layout.sizes.tolist() == [2, 1, 7]
+    assert config.dataset.layout.names == ("0.parquet:0", "0.parquet:1", "1.parquet:0")
+    assert config.to_dict()["dataset"]["filters"] == [["id", ">", 1]]
+
+
+BAD = {
+    "columns: must be a list of names, got 'id'": {"columns": "id"},
+    "filters: must be a list of conditions, got 3": {"filters": 3},
+    "filters: holds a comparison that is not known, got '~'": {"filters": [("id", "~", 1)]},
+    "batches: must be one of": {"batches": "pandas"},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_arguments_that_cannot_be_meant_are_refused(tmp_path, message):
+    with pytest.raises(sk.SamplerkitError) as caught:
+        sk.ParquetDataset(tmp_path / "a.parquet", **BAD[message])
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.campaign)])
+def test_a_damaged_file_that_was_seen_whole_is_an_error_or_the_same_data(tmp_path, times):
+    """Sizes and times are as they were: the digest of the footer and the checksums of pages must tell."""
+    (path,) = write(tmp_path, [(40, 16)], write_page_checksum=True)
+    samples = table_of(0, 40).to_pylist()
+    knows = sk.ParquetDataset(path, progress=False)
+    assert same(list(knows.__getitems__(range(40))), samples)
+    knows.close()
+    about = Path(path).stat()
+
+    def make():
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+        return knows
+
+    found, others = outcomes(path, make, samples, times, seed=4)
+    print(f"parquet, seen whole: {dict(found)}")
+    assert not others
+    assert found["error"] > times // 2
+
+
+@pytest.mark.campaign
+def test_what_no_checksum_covers_is_counted(tmp_path):
+    """Of a file that nobody saw whole: pages have checksums, and the footer has none."""
+    (path,) = write(tmp_path, [(40, 16)], write_page_checksum=True)
+    samples, footer = table_of(0, 40).to_pylist(), Path(path).stat().st_size
+    length = int.from_bytes(Path(path).read_bytes()[-8:-4], "little")
+    found, others = outcomes(path, lambda: sk.ParquetDataset(path, progress=False), samples, 2000, seed=5)
+    in_pages = [place for _, place in others if place < footer - 8 - length]
+    print(f"parquet, never seen whole: {dict(found)}, {len(in_pages)} of them outside of the footer")
+    assert len(in_pages) <= 20  # headers of pages
