@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 from abc import ABC, abstractmethod
@@ -20,7 +21,7 @@ from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.window_cut import Cut, WindowContext
 from samplerkit.batches.windows import WindowPlan
-from samplerkit.errors import ArgumentTypeError, StateError
+from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
 from samplerkit.order import arguments
 from samplerkit.order.keys import Key
 from samplerkit.order.typing import Ids
@@ -230,8 +231,13 @@ class Plans:
         self._dataset = dataset
         self._constants = constants
         self._seed = seed_of(sampler)
-        chosen = chosen_set(sampler, dataset)
+        # A ledger reads in windows, and only where what it edits would: a state must fit both.
+        below = sampler.get_child() if sampler.reads_a_stream else None
+        chosen = chosen_set(below or sampler, dataset)
         self._prepared: Final = recipe.prepared(dataset, chosen, abreast, kept)
+        if sampler.reads_a_stream and self._prepared.whole is not None:
+            problem = "over a whole set have no windows, at whose borders a ledger is edited"
+            raise NotSupportedError("batches", problem, recipe, mend="say window= in the recipe")
         self.measure: Final = self._prepared.measure
         if chosen is not None and self._prepared.whole is not None:
             require_whole(sampler, chosen.size)
@@ -275,6 +281,12 @@ class Plans:
         even = partial(recipe.evened, self.abreast)
         more = (context, key, self.measure, recipe.num_batches, known)
         return WindowPlan(order, size, prepared.cut, even, *more)
+
+    def read_by(self, sampler: Sampler) -> Plans:
+        """Gives the same over another order of the same dataset: that of a ledger with one more edit."""
+        made = copy.copy(self)
+        made._sampler = sampler
+        return made
 
     def _key(self, epoch: int, role: str) -> Key:
         return Key(self._seed, epoch, 0, role)

@@ -121,6 +121,11 @@ class WindowPlan(BatchPlan):
             return self._windows, self._last(self._before)[1]
         return window, self._before_of(window)
 
+    def learn(self, other: WindowPlan, end: int) -> None:
+        """Takes over what another plan has found out of windows up to a position, where both are alike."""
+        for mine, found in ((self._before, other._before), (self._from_start, other._from_start)):
+            mine.update({window: count for window, count in found.items() if window * self._size <= end})
+
     def samples(self, numbers: Ids) -> BatchSamples:
         windows = self._windows_at(numbers)
         sizes = np.zeros(numbers.size, dtype=np.int64)

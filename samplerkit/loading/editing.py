@@ -42,18 +42,22 @@ class Editable(ABC):
         at = self._cursor.at
         return max(self._run.requested.position, self._run.run_position(at.epoch, at.start))
 
-    def edit(self, edit: Edit | None = None, /, **said: Any) -> None:
-        """Edits the run from a position on. The loader must read by a `Ledger`.
+    def edit(self, edit: Edit | None = None, /, **said: Any) -> int:
+        """Edits the run from a position on, and gives that position. The loader must read by a `Ledger`.
 
         Every rank makes the same edit, at any time before the step at its position; there the ranks compare
         all their edits. The first rank writes it into the `edits_file` of the ledger.
 
         Args:
             edit: the edit; or:
-            **said: its arguments, by name.
+            **said: its arguments, by name; without `at`, it applies at `editable_from`.
+
+        Returns:
+            The position: that of the edit; with `batches`, the next border of a window, at or behind it.
 
         Raises:
             ArgumentTypeError: no edit, or an argument of it has the wrong type.
+            NotSupportedError: the run, or its batches, cannot be edited so.
             ArgumentValueError: the edit lies before another one, or says a `global_batch` that the ranks do
                 not divide.
             ArgumentRangeError: it lies before `editable_from`, or a number of it is out of range.
@@ -64,7 +68,7 @@ class Editable(ABC):
             >>> loader = sk.Loader(range(10), sk.Ledger(sk.SequentialSampler()), batch_size=2)
             >>> for batch in loader:
             ...     if loader.step == 2:
-            ...         loader.edit(at=loader.editable_from, skip=4)
+            ...         applies_at = loader.edit(skip=4)
             ...     print(batch.tolist())
             [0, 1]
             [2, 3]
@@ -72,25 +76,25 @@ class Editable(ABC):
             [0, 1]
             [2, 3]
         """
-        if edit is None:
-            edit = Edit(**said)
-        elif said or not isinstance(edit, Edit):
+        if edit is not None and (said or not isinstance(edit, Edit)):
             raise ArgumentTypeError("edit", "must be an Edit, or the arguments of one", edit)
         run = self._run
         ledger = _ledger_of(run)
         with run.requested.lock:
             first = self.editable_from
+            edit = Edit(**{"at": first, **said}) if edit is None else edit
             if edit.at < first:
                 problem = f"lies before position {first}, up to which samples were asked for"
                 raise ArgumentRangeError("at", problem, edit.at, mend="say that position, or a later one")
+            edit = run.at_a_border(edit)
             edited = ledger.edited(edit)
             edited.undealt_order(run.dataset, constants=run.constants)
             if edit.global_batch is not None:
                 require_divided(edited, edit.at, run.world.num_shards)
             if run.world.shard_id == 0 and edited.edits_file is not None:
                 _write(edited.edits, edited.edits_file)
-            run.recipe = edited
-            run.requested.edition += 1
+            run.take_edit(edited)
+            return edit.at
 
     def _comes(self, reading: Reading, step: int) -> bool:
         """Tells whether a step comes; the ranks compare their edits before the first step that one changes.

@@ -32,12 +32,14 @@ class Asked:
     Args:
         readings: gives what is read from a position of an epoch on.
         edits: how far a run was asked for that may be edited; None for one that may not.
+        run_position: gives the position of the run up to which a position of an epoch leads.
         run_ahead: whether the epochs after the one asked for follow.
         tells_passes: whether the dataset wants the passes of samples.
     """
 
     readings: Callable[[int, int], Reading]
     edits: Requested | None
+    run_position: Callable[[int, int], int]
     run_ahead: bool
     tells_passes: bool
 
@@ -60,12 +62,11 @@ class Asked:
         while edition != self.edits.edition:
             edition = self.edits.edition
             reading = self.readings(reading.epoch, reading.start)
-            first = reading.epoch * reading.units.num_draws
             for step, samples in reading.samples(next_step):
                 with self.edits.lock:
                     if edition != self.edits.edition:
                         break
-                    end = first + reading.delivery.position_after(step + 1)
+                    end = self.run_position(reading.epoch, reading.delivery.position_after(step + 1))
                     self.edits.position = max(self.edits.position, end)
                 next_step = step + 1
                 yield reading, step, samples

@@ -24,6 +24,7 @@ from samplerkit.order.order import Order
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import RunConstants
+from samplerkit.samplers.edit import Edit
 from samplerkit.samplers.ledger import Ledger
 
 
@@ -56,9 +57,9 @@ class Run:
         self.recipe: Sampler = recipe
         self.dataset: Final = dataset
         self._batches = None if batches is None else RunBatches(batches, recipe, dataset)
-        if isinstance(recipe, Ledger) and batches is not None:
-            mend = "say batch_size=, or read by the sampler of the ledger alone"
-            raise NotSupportedError("batches", "are counted in batches, and edits in samples", mend=mend)
+        if batches is not None and isinstance(recipe, Ledger) and recipe.ramp:
+            problem = "says a global_batch, and a step is one batch of the recipe a rank"
+            raise NotSupportedError("sampler", problem, recipe)
         self.requested: Final = Requested()
         self.agreed: Sampler = recipe
         self._given_world = world
@@ -137,8 +138,31 @@ class Run:
         return self.recipe if isinstance(self.recipe, Ledger) else None
 
     def run_position(self, epoch: int, position: int) -> int:
-        """Gives the position of the run that a position of an epoch of samples is."""
+        """Gives the position of the run, in samples, up to which those of an epoch lead.
+
+        With batches that is the border of a window: all of a window is looked at for its first batch.
+        """
+        if self._batches is not None:
+            position = self._batches.reached(epoch, position, self.constants)
         return epoch * len(self.undealt(epoch)) + position
+
+    def at_a_border(self, edit: Edit) -> Edit:
+        """Gives an edit as it applies: with batches, at the next border of a window."""
+        if self._batches is None:
+            return edit
+        if edit.global_batch is not None:
+            problem = "says a global_batch, and a step is one batch of the recipe a rank"
+            raise NotSupportedError("edit", problem, edit)
+        size = len(self.undealt(0))
+        epoch, position = divmod(edit.at, size)
+        return replace(edit, at=epoch * size + min(size, self._batches.border(position, self.constants)))
+
+    def take_edit(self, ledger: Ledger) -> None:
+        """Reads by a ledger with one more edit from now on."""
+        if self._batches is not None:
+            self._batches = self._batches.edited(ledger, ledger.edits[-1].at, self.constants)
+        self.recipe = ledger
+        self.requested.edition += 1
 
     def state(self, epoch: int, position: int, tail: str) -> State:
         """Gives the state of this run at a position of an epoch."""
@@ -194,14 +218,12 @@ class Run:
             state = replace(state, sampler=sampler)
         state.require_equal(self.state(0, 0, tail), allow)
         constants = RunConstants(state.lanes, state.limit)
-        if self._batches is not None:
-            section = state.sections["batches"]
-            restored = self._batches.restored(section, state.epoch, state.position, constants)
-            self._batches, self._constants = restored, constants
-            return state
         before, self._constants = self._constants, constants
         try:
-            self.requested.position = self._required_position(state)
+            if self._batches is None:
+                self.requested.position = self._required_position(state)
+            else:
+                self._batches = self._restored_batches(self._batches, state, constants)
         except StateError:
             self._constants = before
             raise
@@ -221,13 +243,26 @@ class Run:
             raise StateError("ledger", f"{error.place}: {error.problem}", error.value, ranks) from None
         return position
 
+    def _restored_batches(self, batches: RunBatches, state: State, constants: RunConstants) -> RunBatches:
+        section, edits = state.sections["batches"], state.sections.get("ledger")
+        position = 0
+        if self.ledger is not None or edits is not None:
+            size = len(self.undealt(state.epoch))
+            reached = batches.saved_reach(section, state.position, constants)
+            position = state.epoch * size + min(size, reached)
+            require_past(self.ledger, edits, position)
+        restored = batches.restored(section, state.epoch, state.position, constants)
+        self.requested.position = position
+        return restored
+
     def _sections(self, epoch: int, position: int) -> dict[str, Section]:
+        sections: dict[str, Section] = {}
         if self.ledger is not None:
             section = section_of(self.ledger, self.run_position(epoch, position))
-            return {} if section is None else {"ledger": section}
-        if self._batches is None:
-            return {}
-        return {"batches": self._batches.section(epoch, position, self.constants)}
+            sections |= {} if section is None else {"ledger": section}
+        if self._batches is not None:
+            sections["batches"] = self._batches.section(epoch, position, self.constants)
+        return sections
 
     def __getstate__(self) -> dict[str, Any]:
         """A worker makes the order again: that is less to send."""

@@ -7,6 +7,7 @@ from typing import Any, Final, final
 
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import MOST_ABREAST, BatchRecipe, Plans
+from samplerkit.batches.windows import WindowPlan
 from samplerkit.errors import ArgumentTypeError, StateError
 from samplerkit.loading.sections import Section
 from samplerkit.order.arguments import LARGEST
@@ -56,6 +57,48 @@ class RunBatches:
             plan = plans.plan(epoch, self._known[1] if epoch == self._known[0] else (0, 0))
             self._of_epochs = {**dict(list(self._of_epochs.items())[-1:]), epoch: plan}
         return plan
+
+    def edited(self, sampler: Sampler, at: int, constants: RunConstants) -> RunBatches:
+        """Gives the batches of a run that is edited: those of the windows before the edit are the same.
+
+        Args:
+            sampler: the ledger with the edit.
+            at: the position of the run, the border of a window.
+            constants: of the run.
+        """
+        new = RunBatches(self.recipe, sampler, self._dataset)
+        new._abreast, new._known = self._abreast, self._known
+        if self._plans is not None and self._plans[0] == constants:
+            new._plans = (constants, self._plans[1].read_by(sampler), self._plans[2])
+            for epoch, known in self._of_epochs.items():
+                plan = new.plan(epoch, constants)
+                if isinstance(plan, WindowPlan) and isinstance(known, WindowPlan):
+                    plan.learn(known, at - epoch * plan.num_draws)
+        return new
+
+    def border(self, position: int, constants: RunConstants) -> int:
+        """Gives the first border of a window at or behind a position of an epoch."""
+        size = self._made(constants)[0].window or 1
+        return -(-position // size) * size
+
+    def reached(self, epoch: int, position: int, constants: RunConstants) -> int:
+        """Gives how many samples of an epoch were looked at for its first batches: whole windows."""
+        plan = self.plan(epoch, constants)
+        window = plan.window_of(position)
+        return min(self._behind(list(window), position, constants), plan.num_draws)
+
+    def saved_reach(self, saved: Section, position: int, constants: RunConstants) -> int:
+        """Gives the same of a saved state, with no look at any window; the end of the epoch may lie before.
+
+        Raises:
+            StateError: the section is damaged.
+        """
+        _require_plausible(saved)
+        return self._behind(saved["window"] or [0, 0], position, constants)
+
+    def _behind(self, window: list[int], position: int, constants: RunConstants) -> int:
+        number, before = window
+        return (number + (position > before)) * (self._made(constants)[0].window or 0)
 
     def section(self, epoch: int, position: int, constants: RunConstants) -> Section:
         """Gives what a state says of batches: JSON values, under 300 bytes."""

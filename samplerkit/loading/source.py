@@ -116,6 +116,7 @@ class Source:
         asked = Asked(
             self._readings,
             edits=None if self._run.ledger is None else self._run.requested,
+            run_position=self._run.run_position,
             run_ahead=run_ahead,
             tells_passes=wants_passes(self._run.dataset),
         )

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.campaign
 
 WALKS = "tests/samplers/test_ledger.py"
 RAMPS = "tests/loading/test_ramps.py"
+BATCHES = "tests/loading/test_edited_batches.py"
 REMOVED = "tests/samplers/test_removed_ids.py"
 RUNS = "tests/loading/test_edits.py"
 
@@ -83,6 +84,20 @@ BUGS = [
         RAMPS,
     ),
     Bug("ranks that do not divide a step are let in", "require_divided", "size % ranks", "False", RAMPS),
+    Bug(
+        "a window that has begun may be edited",
+        "RunBatches._behind",
+        "number + (position > before)",
+        "number",
+        BATCHES,
+    ),
+    Bug(
+        "batches go on by the order before the edit",
+        "Run.take_edit",
+        "self._batches.edited(ledger, ledger.edits[-1].at, self.constants)",
+        "self._batches",
+        BATCHES,
+    ),
     Bug("what workers fetch is edited", "Editable.edit", "edit.at < first", "edit.at < 0", RUNS),
     Bug(
         "requests go on by the order before the edit",

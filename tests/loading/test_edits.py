@@ -149,11 +149,6 @@ def test_a_run_without_a_ledger_cannot_be_edited():
         sk.Loader(range(9), batch_size=2).edit(at=4, skip=2)
 
 
-def test_a_ledger_and_batches_of_unlike_samples_do_not_go_together():
-    with pytest.raises(sk.NotSupportedError):
-        sk.Loader(range(9), sk.Ledger(sk.RandomSampler()), batches=sk.TokenBatches(8, lengths=[1] * 9))
-
-
 def state_behind(steps, edits):
     return json.loads(json.dumps(loader_of(edits).state_dict(step=steps)))
 
