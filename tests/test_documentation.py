@@ -28,6 +28,7 @@ COMPARED = {
     "index.md": 2,
     "ledger.md": 3,
     "migration.md": 10,
+    "megatron.md": 5,
     "mixtures.md": 1,
     "quality.md": 3,
     "remote.md": 2,

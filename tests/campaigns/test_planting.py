@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.campaigns import test_planted_batch_bugs, test_planted_bugs, test_planted_reliability_bugs
+from tests.campaigns import (
+    test_planted_batch_bugs,
+    test_planted_bugs,
+    test_planted_megatron_bugs,
+    test_planted_reliability_bugs,
+)
 from tests.campaigns.planting import Bug, planted
 
 BUG = Bug("one too many", "Deck.cards", "range(self.low, self.high)", "range(self.low, self.high + 1)", "")
@@ -28,6 +33,7 @@ def test_every_planted_bug_has_its_place():
         *test_planted_bugs.BUGS,
         *test_planted_reliability_bugs.BUGS,
         *test_planted_batch_bugs.BUGS,
+        *test_planted_megatron_bugs.BUGS,
     ]
     files = [planted(bug)[0] for bug in bugs]
     assert len({bug.name for bug in bugs}) == len(files) >= 79

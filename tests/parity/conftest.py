@@ -1,4 +1,4 @@
 """What pytest must not import here."""
 
-# It runs where MindSpore is, and imports that at once.
-collect_ignore = ["run_mindspore.py"]
+# They run where MindSpore and Megatron are, and import these at once.
+collect_ignore = ["run_mindspore.py", "run_megatron.py"]

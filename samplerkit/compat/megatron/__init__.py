@@ -1,0 +1,23 @@
+"""Megatron-LM's pretraining order, bit for bit, so that a run of it goes on here.
+
+Example:
+    >>> from samplerkit.compat import megatron
+    >>> resumed = megatron.loader(range(16), 2, 2, consumed_samples=4)
+    >>> [batch.tolist() for batch in resumed][:2]
+    [[4, 6], [5, 7]]
+"""
+
+from samplerkit.compat.megatron.caches import compare_cache
+from samplerkit.compat.megatron.dataset import MegatronDataset
+from samplerkit.compat.megatron.deals import micro_batches
+from samplerkit.compat.megatron.loader import loader
+from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler, MegatronPretrainingSampler
+
+__all__ = [
+    "MegatronDataset",
+    "MegatronPretrainingRandomSampler",
+    "MegatronPretrainingSampler",
+    "compare_cache",
+    "loader",
+    "micro_batches",
+]

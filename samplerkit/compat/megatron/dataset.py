@@ -1,0 +1,263 @@
+"""Megatron's dataset of one part: which tokens a sample has, and reading them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, final
+
+import numpy as np
+import numpy.typing as npt
+
+from samplerkit.compat.megatron.corpus import Cut, Spans
+from samplerkit.compat.megatron.samples import BlendedSamples
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, OutOfDatasetError
+from samplerkit.order import arguments
+from samplerkit.order.once import once
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.remote import storage_for
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.tar.pipeline import checked_ids
+from samplerkit.storage.tokens.bytes import Part
+from samplerkit.storage.tokens.formats import HEADER, Opened, TokenPaths
+from samplerkit.storage.tokens.split import PARTS
+from samplerkit.storage.urls import is_remote
+
+Array = npt.NDArray[Any]
+
+_RULE = "megatron-core-0.16.1"
+_SEEDS = 2**32
+
+
+@final
+class MegatronDataset:
+    """The samples of Megatron-LM's GPT dataset, token for token, of one part of one corpus or a blend.
+
+    What Megatron writes as index files is computed at first use, in about the time that it takes there, and
+    written nowhere. Sample `k` here is sample `k` there.
+
+    Args:
+        prefixes: of `.bin` and `.idx`, one or a list: the corpora of `--data-path`, paths or URLs.
+        num_samples: how many samples the training asks for, as over there: its steps times its global batch.
+            None for one epoch.
+        sequence_length: `--seq-length`.
+        weights: of the corpora, those of `--data-path`; None where it has none. For a part that has one
+            corpus of its own (`--train-data-path` and the like) leave them out.
+        random_seed: `--seed`.
+        split: `--split`; None where the corpora are of this part alone.
+        part: `train`, `valid` or `test`.
+        add_extra_token_to_sequence: whether a sample has one more token, for the labels.
+        drop_last_partial_validation_sequence: whether the last sample of `valid` is left out where it is
+            short; else it is filled up.
+        mid_level_dataset_surplus: by which share a corpus of a blend is built longer than it should need.
+        pad_token: fills up a sample that is short.
+        remote: how URLs are reached: `RemoteOptions`, or a mapping of these.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: a weight is not positive, a choice is not known, or the split has no such part.
+        ArgumentRangeError: a number is out of range.
+        DatasetError: later, at first use: a file is not there, is cut, was written to, or contradicts its
+            index; the part has no tokens; or a corpus is shorter than a sample.
+        OutOfDatasetError: likewise: the blend reads a corpus more often than it was built for.
+
+    Source: `GPTDataset` and `BlendedDataset` of megatron-core 0.16.1.
+
+    Example:
+        >>> import tempfile, samplerkit as sk
+        >>> prefix = tempfile.mkdtemp() + "/corpus"
+        >>> with sk.TokenWriter(prefix, "uint16", progress=False) as writer:
+        ...     for document in ([5, 6, 7, 8, 0], [9, 9, 0], [1, 2, 3, 0]):
+        ...         writer.write(document)
+        >>> dataset = MegatronDataset(prefix, sequence_length=4, random_seed=7)
+        >>> len(dataset), dataset[1].tolist(), dataset.spans(1)
+        (2, [1, 2, 3, 0, 9], [(0, 2, 0, 4), (0, 1, 0, 1)])
+    """
+
+    draws_nothing = True
+
+    def __init__(
+        self,
+        prefixes: str | Sequence[str],
+        num_samples: int | None = None,
+        *,
+        sequence_length: int,
+        weights: Sequence[float] | None = None,
+        random_seed: int = 1234,
+        split: str | None = None,
+        part: str = "train",
+        add_extra_token_to_sequence: bool = True,
+        drop_last_partial_validation_sequence: bool = True,
+        mid_level_dataset_surplus: float = 0.005,
+        pad_token: int = -1,
+        remote: RemoteOptions | Mapping[str, Any] | None = None,
+    ) -> None:
+        listed = [prefixes] if isinstance(prefixes, str) else prefixes
+        if (
+            not isinstance(listed, Sequence)
+            or not listed
+            or not all(isinstance(prefix, str) for prefix in listed)
+        ):
+            raise ArgumentTypeError("prefixes", "must be the prefix of a corpus, or a list of them", prefixes)
+        self.prefixes: Final = tuple(listed)
+        self.num_samples: Final = (
+            None if num_samples is None else arguments.at_least("num_samples", num_samples, 0)
+        )
+        self.part: Final = arguments.choice("part", part, PARTS)
+        seed = arguments.seed(random_seed)
+        if seed >= _SEEDS:
+            raise ArgumentValueError("random_seed", "must be in [0, 2^32), as Megatron's", random_seed)
+        extra = arguments.boolean("add_extra_token_to_sequence", add_extra_token_to_sequence)
+        drops = arguments.boolean(
+            "drop_last_partial_validation_sequence", drop_last_partial_validation_sequence
+        )
+        size = arguments.positive("sequence_length", sequence_length)
+        self.cut: Final = Cut(size, seed, int(extra), self.part == "valid" and not drops)
+        self._split: Final = None if split is None else arguments.text("split", split)
+        self._weights: Final = (
+            None if weights is None else [arguments.number("weights", one) for one in weights]
+        )
+        self._surplus: Final = arguments.number("mid_level_dataset_surplus", mid_level_dataset_surplus)
+        self._pad: Final = arguments.integer("pad_token", pad_token)
+        storage = storage_for(any(map(is_remote, self.prefixes)), None, RemoteOptions.of(remote))
+        self._storage: Final = storage
+
+    @once
+    def samples(self) -> BlendedSamples:
+        """The arithmetic: which tokens each sample has. It is computed now, from the lengths of documents."""
+        return BlendedSamples(
+            [self._lengths(corpus) for corpus in range(len(self.prefixes))],
+            self._weights,
+            self.num_samples,
+            self.cut,
+            split=self._split,
+            part=self.part,
+            surplus=self._surplus,
+        )
+
+    @once
+    def fingerprint(self) -> str:
+        """Changes with what the samples depend on: the arguments, and the lengths of all documents."""
+        told = [_RULE, self.cut, self._weights, self.num_samples, self._split, self.part, self._surplus]
+        digest = hashlib.blake2b(
+            json.dumps(told, default=vars).encode(), digest_size=16, person=b"samplerkit"
+        )
+        for corpus in range(len(self.prefixes)):
+            digest.update(self._opened.files[corpus].dtype.str.encode())
+            digest.update(self._lengths(corpus).tobytes())
+        return digest.hexdigest()
+
+    def spans(self, id: int) -> list[tuple[int, int, int, int]]:
+        """Tells of which parts of which documents a sample is made, its extra token included.
+
+        Returns:
+            For each part the number of the corpus, the number of the document in it, as Megatron's own index
+            has it, the first token in that document, and the number of tokens.
+
+        Raises:
+            OutOfDatasetError: there is no such sample.
+        """
+        corpora, spans = self.samples.spans(checked_ids([arguments.integer("id", id)], len(self)))
+        columns = (corpora, spans.documents, spans.offsets, spans.lengths)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Array:
+        """Gives a sample: int64 array of shape (sequence_length + 1,), of inputs and the last label."""
+        number, size = arguments.integer("index", index), len(self)
+        if not -size <= number < size:
+            raise OutOfDatasetError("index", f"outside of a dataset of {size} samples", number)
+        sample: Array = self._read(np.array([number % size]))[0]
+        return sample
+
+    def __getitems__(self, ids: Iterable[int]) -> Array:
+        """Gives a batch: int64 array of shape (batch, sequence_length + 1).
+
+        Raises:
+            OutOfDatasetError: there is no such sample.
+            DatasetError: a file cannot be read, is cut, or was written to.
+        """
+        return self._read(checked_ids(ids if isinstance(ids, np.ndarray) else list(ids), len(self)))
+
+    def close(self) -> None:
+        """Lets go of open files and connections. The dataset can be used again."""
+        if "_opened" in self.__dict__:
+            self._opened.close()
+        if self._storage is not None:
+            self._storage.close()
+
+    def __repr__(self) -> str:
+        size = self.cut.seq_length
+        return f"MegatronDataset({len(self.prefixes)} corpora, sequence_length={size}, part={self.part})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What can be computed is not sent to a worker that does not share memory."""
+        return {name: value for name, value in self.__dict__.items() if name not in {"samples", "_begins"}}
+
+    @once
+    def _opened(self) -> Opened:
+        """The files, looked at now."""
+        paths = [TokenPaths.of(prefix) for prefix in self.prefixes]
+        for prefix, path in zip(self.prefixes, paths, strict=True):
+            if path.index is None:
+                raise ArgumentValueError("prefixes", "must be prefixes of a .bin and an .idx", prefix)
+        return Opened(paths, None, self._storage, whole=False)
+
+    def _lengths(self, corpus: int) -> Array:
+        """Gives the tokens of each sequence of a corpus, held against how many there are in all."""
+        opened = self._opened
+        file, count = opened.files[corpus], opened.files[corpus].sequences or 0
+        told = opened.indexes.read(opened.index_of[corpus], HEADER.size, 4 * count)
+        lengths: Array = np.frombuffer(told, dtype="<i4")
+        if (lengths < 0).any() or lengths.sum(dtype=np.int64) != file.tokens:
+            problem = (
+                f"tells of sequences of {lengths.sum(dtype=np.int64)} tokens, and there are {file.tokens}"
+            )
+            raise DatasetError(opened.indexes.name(corpus), problem, mend="make both files anew")
+        return lengths
+
+    @once
+    def _begins(self) -> tuple[Ids, ...]:
+        """The first token of each sequence of each corpus."""
+        return tuple(map(self._begins_of, range(len(self.prefixes))))
+
+    def _begins_of(self, corpus: int) -> Ids:
+        lengths, opened = self._lengths(corpus), self._opened
+        begins: Ids = np.cumsum(lengths, dtype=np.int64) - lengths
+        at, size = HEADER.size + 4 * lengths.size, opened.files[corpus].dtype.itemsize
+        told = opened.indexes.read(opened.index_of[corpus], at, 8 * lengths.size)
+        wrong = np.flatnonzero(np.frombuffer(told, dtype="<i8") != begins * size)
+        if wrong.size:
+            problem = f"says at byte {at + 8 * int(wrong[0])} that sequence {wrong[0]} begins elsewhere than"
+            name = opened.indexes.name(corpus)
+            raise DatasetError(name, f"{problem} where the one before it ends", mend="make both files anew")
+        return begins
+
+    def _read(self, ids: Ids) -> Array:
+        corpora, spans = self.samples.spans(ids)
+        width = self.cut.seq_length + self.cut.extra
+        rows = np.empty((ids.size, width), dtype=self._opened.files[0].dtype)
+        filled = np.bincount(spans.which, spans.lengths, minlength=ids.size).astype(np.int64)
+        self._opened.data.fill(self._parts(rows, corpora, spans, filled))
+        tokens = rows.astype(np.int64)
+        if (filled < width).any():
+            tokens[np.arange(width) >= filled[:, None]] = self._pad
+        return tokens
+
+    def _parts(self, rows: Array, corpora: Ids, spans: Spans, filled: Ids) -> Iterator[Part]:
+        """Where each span lies, corpus by corpus, and the piece of a row that it fills."""
+        size, width = rows.itemsize, rows.shape[1]
+        ends = (
+            np.cumsum(spans.lengths)
+            + (np.arange(filled.size) * width - np.cumsum(filled) + filled)[spans.which]
+        )
+        flat = rows.reshape(-1).view(np.uint8)
+        for corpus in np.unique(corpora).tolist():
+            at = np.flatnonzero(corpora == corpus)
+            begins = (self._begins[corpus][spans.documents[at]] + spans.offsets[at]) * size
+            stops, counts = ends[at] * size, spans.lengths[at] * size
+            for begin, stop, count in zip(begins.tolist(), stops.tolist(), counts.tolist(), strict=True):
+                yield corpus, begin, flat[stop - count : stop]

@@ -1,0 +1,98 @@
+"""Megatron's two samplers as recipes: which samples come when, for a loader of as many ranks or others."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, final
+
+from samplerkit.compat.megatron.deals import MicroBatches, RankBuckets, permuted
+from samplerkit.errors import CompositionError
+from samplerkit.order import arguments
+from samplerkit.order.layout import Layout
+from samplerkit.order.order import Order
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.context import Context
+
+
+@final
+class MegatronPretrainingSampler(Sampler):
+    """Reads samples in turn, and gives each rank a contiguous micro-batch: `--dataloader-type single`.
+
+    The order is the same on any number of ranks. On `data_parallel_size` ranks with a batch of
+    `micro_batch_size` each rank reads what its rank of Megatron reads.
+
+    Args:
+        micro_batch_size: samples of a rank in a step over there.
+        data_parallel_size: the number of data-parallel ranks over there.
+        consumed_samples: where the run stood when it was last started there; kept modulo a step, since steps
+            are counted from there.
+
+    Raises:
+        ArgumentTypeError: an argument is no integer.
+        ArgumentRangeError: one is not positive, or `consumed_samples` is negative.
+        CompositionError: when the order is asked for: it has a child.
+
+    Source: `MegatronPretrainingSampler` of Megatron-LM.
+
+    Example:
+        >>> sampler = MegatronPretrainingSampler(micro_batch_size=2, data_parallel_size=2)
+        >>> sampler.order(8)[::2].tolist(), sampler.order(8)[1::2].tolist()
+        ([0, 1, 4, 5], [2, 3, 6, 7])
+    """
+
+    is_fixed: ClassVar[bool] = True
+
+    def __init__(self, micro_batch_size: int, data_parallel_size: int, consumed_samples: int = 0) -> None:
+        super().__init__()
+        self.micro_batch_size: Final = arguments.positive("micro_batch_size", micro_batch_size)
+        self.data_parallel_size: Final = arguments.positive("data_parallel_size", data_parallel_size)
+        consumed = arguments.at_least("consumed_samples", consumed_samples, 0)
+        self.consumed_samples: Final = consumed % (self.micro_batch_size * self.data_parallel_size)
+
+    def draw(self, layout: Layout, context: Context) -> Order:
+        """Orders the samples of a layout."""
+        _require_no_child(self, context)
+        return MicroBatches(
+            len(layout), self.micro_batch_size, self.data_parallel_size, self.consumed_samples
+        )
+
+
+@final
+class MegatronPretrainingRandomSampler(Sampler):
+    """Shuffles samples in each epoch, within a bucket of each rank or all: `--dataloader-type cyclic`.
+
+    Args:
+        micro_batch_size: samples of a rank in a step over there.
+        data_parallel_size: the number of data-parallel ranks over there.
+        data_sharding: whether each rank has a bucket of its own; False is `--no-data-sharding`.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentRangeError: a number is not positive.
+        CompositionError: when the order is asked for: it has a child.
+
+    Source: `MegatronPretrainingRandomSampler` of Megatron-LM; the permutation is that of the torch installed.
+
+    Example:
+        >>> sampler = MegatronPretrainingRandomSampler(micro_batch_size=2, data_parallel_size=2)
+        >>> sorted(sampler.order(9)[::2].tolist()), sorted(sampler.order(9)[1::2].tolist())
+        ([0, 1, 2, 3], [4, 5, 6, 7])
+    """
+
+    def __init__(self, micro_batch_size: int, data_parallel_size: int, data_sharding: bool = True) -> None:
+        super().__init__()
+        self.micro_batch_size: Final = arguments.positive("micro_batch_size", micro_batch_size)
+        self.data_parallel_size: Final = arguments.positive("data_parallel_size", data_parallel_size)
+        self.data_sharding: Final = arguments.boolean("data_sharding", data_sharding)
+
+    def draw(self, layout: Layout, context: Context) -> Order:
+        """Orders the samples of a layout."""
+        _require_no_child(self, context)
+        ranks = self.data_parallel_size if self.data_sharding else 1
+        bucket = len(layout) // (self.micro_batch_size * ranks) * self.micro_batch_size
+        return RankBuckets(permuted(bucket, context.epoch), ranks)
+
+
+def _require_no_child(sampler: Sampler, context: Context) -> None:
+    if context.child is not None:
+        problem = "replays an order over a whole dataset, and has a child that yields another one"
+        raise CompositionError(type(sampler).__name__, problem, mend="leave the child out")

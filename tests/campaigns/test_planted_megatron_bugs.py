@@ -1,0 +1,94 @@
+"""Whether the tests would notice: bugs in the replay of Megatron.
+
+Run it with `pytest -m campaign tests/campaigns/test_planted_megatron_bugs.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.campaigns.planting import Bug
+from tests.campaigns.test_planted_bugs import notices
+
+pytestmark = pytest.mark.campaign
+
+GOLDEN = "tests/compat/test_megatron_golden.py"
+READING = "tests/compat/test_megatron_dataset.py"
+
+BUGS = [
+    Bug(
+        "the last epoch is never shuffled apart",
+        "ShuffledCorpus.__init__",
+        "num_samples - before < int(0.8 * ((tokens - extra) // size))",
+        "False",
+        GOLDEN,
+    ),
+    Bug(
+        "samples are shuffled before documents",
+        "ShuffledCorpus.__init__",
+        "(epochs - 1, 1) if is_apart else (epochs,)",
+        "(epochs,)",
+        GOLDEN,
+    ),
+    Bug(
+        "of equal lags the last source is read",
+        "_one_by_one",
+        "lags.index(max(lags))",
+        "len(lags) - 1 - lags[::-1].index(max(lags))",
+        GOLDEN,
+    ),
+    Bug(
+        "a stretch counts whatever it began with",
+        "blended",
+        "(firsts[:, number] != left).any()",
+        "False",
+        GOLDEN,
+    ),
+    Bug(
+        "a source of a blend is read on when it is at its end",
+        "_side_by_side",
+        "after >= sizes[source]",
+        "after > sizes[source]",
+        GOLDEN,
+    ),
+    Bug(
+        "a rank reads every so many samples, and no micro-batch",
+        "MicroBatches.ids_at",
+        "self._swapped(positions, self._ranks, self._micro)",
+        "positions",
+        GOLDEN,
+    ),
+    Bug(
+        "steps are counted from the first sample",
+        "MegatronPretrainingSampler.__init__",
+        "consumed % (self.micro_batch_size * self.data_parallel_size)",
+        "0",
+        GOLDEN,
+    ),
+    Bug(
+        "the halves of a row change places",
+        "MegatronDataset._parts",
+        "flat[stop - count : stop]",
+        "flat[rows.nbytes - stop : rows.nbytes - stop + count]",
+        READING,
+    ),
+    Bug(
+        "what is not filled up is handed out",
+        "MegatronDataset._read",
+        "(filled < width).any()",
+        "False",
+        READING,
+    ),
+    Bug(
+        "a pickle in a cache is run",
+        "compare_cache",
+        "np.load(path, allow_pickle=False)",
+        "np.load(path, allow_pickle=True)",
+        READING,
+    ),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_each_planted_bug_is_noticed(tmp_path, bug):
+    assert notices(tmp_path, bug)

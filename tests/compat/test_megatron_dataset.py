@@ -1,0 +1,200 @@
+"""Samples of Megatron's dataset, read from files: tokens, caches, damage, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.compat import megatron
+
+
+def write(prefix, documents):
+    with sk.TokenWriter(prefix, "uint16", progress=False) as writer:
+        for document in documents:
+            writer.write(document)
+    return str(prefix)
+
+
+@pytest.fixture
+def documents():
+    random = np.random.default_rng(7)
+    return [random.integers(1, 60000, size).tolist() for size in [9, 0, 30, 1, 0, 25, 14, 3, 40, 11]]
+
+
+@pytest.fixture
+def prefix(tmp_path, documents):
+    return write(tmp_path / "web", documents)
+
+
+def tokens_of(dataset, id, documents):
+    """The tokens that the spans of a sample name."""
+    return [
+        token
+        for _, document, begin, length in dataset.spans(id)
+        for token in documents[document][begin : begin + length]
+    ]
+
+
+@pytest.mark.parametrize("extra", [True, False])
+@pytest.mark.parametrize("seed", [0, 2**32 - 1])
+def test_rows_hold_the_tokens_of_their_spans(prefix, documents, seed, extra):
+    given = {"sequence_length": 8, "random_seed": seed, "add_extra_token_to_sequence": extra}
+    dataset = megatron.MegatronDataset(prefix, 40, **given)
+    assert len(dataset) >= 40
+    rows = dataset.__getitems__(np.arange(len(dataset)))
+    assert rows.dtype == np.int64
+    assert rows.shape == (len(dataset), 8 + extra)
+    for id, row in enumerate(rows):
+        assert row.tolist() == tokens_of(dataset, id, documents) == dataset[id].tolist()
+
+
+def test_a_blend_reads_each_corpus_by_its_weight(tmp_path, documents):
+    other = [[7] * 50 for _ in range(9)]
+    prefixes = [write(tmp_path / "web", documents), write(tmp_path / "sevens", other)]
+    dataset = megatron.MegatronDataset(prefixes, 400, sequence_length=5, weights=[3.0, 1.0])
+    rows = dataset.__getitems__(range(400))
+    assert (rows == 7).all(axis=1).sum() == 100
+    corpora = [{corpus for corpus, *_ in dataset.spans(id)} for id in range(8)]
+    assert corpora == [{0}, {1}, {0}, {0}, {0}, {1}, {0}, {0}]
+
+
+def test_a_short_last_sample_of_valid_is_filled_up(prefix, documents):
+    given = {"sequence_length": 8, "split": "1,1", "part": "valid", "pad_token": 65000}
+    whole = megatron.MegatronDataset(prefix, **given)
+    filled = megatron.MegatronDataset(prefix, **given, drop_last_partial_validation_sequence=False)
+    assert len(filled) == len(whole) + 1
+    rows = filled.__getitems__(range(len(filled)))
+    (short,) = np.flatnonzero((rows == 65000).any(axis=1))
+    told = tokens_of(filled, short, documents)
+    assert rows[short].tolist() == told + [65000] * (9 - len(told))
+
+
+def test_workers_read_what_the_process_reads(prefix):
+    dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8)
+    batches = [
+        [batch.tolist() for batch in megatron.loader(dataset, 2, 2, consumed_samples=4, num_workers=workers)]
+        for workers in (0, 2)
+    ]
+    assert batches[0] == batches[1]
+    assert len(batches[0]) == (len(dataset) - 4) // 2
+    sent = pickle.loads(pickle.dumps(dataset))  # noqa: S301  # what this test has made
+    assert (sent[3] == dataset[3]).all()
+
+
+def test_the_state_of_another_dataset_is_refused(tmp_path, prefix, documents):
+    loader = megatron.loader(megatron.MegatronDataset(prefix, 30, sequence_length=8), 2, 1)
+    state = loader.state_dict()
+    same_sizes = [document[::-1] for document in documents]
+    moved = write(tmp_path / "moved", [documents[2], documents[0], *documents[3:], []])
+    write(tmp_path / "same", same_sizes)
+    for prefix_of, changed in [(moved, {}), (prefix, {"random_seed": 5}), (prefix, {"sequence_length": 9})]:
+        other = megatron.MegatronDataset(prefix_of, 30, **{"sequence_length": 8, **changed})
+        with pytest.raises(sk.StateError, match="dataset"):
+            megatron.loader(other, 2, 1).load_state_dict(state)
+
+
+def cache_of(dataset, folder, prefix):
+    """What a run of Megatron would have left of one corpus."""
+    (corpus,) = dataset.samples.corpora
+    told = {"dataset_path": prefix, "num_samples": 30, "random_seed": 1234, "sequence_length": 8}
+    (folder / "0123-GPTDataset-train-description.txt").write_text(json.dumps(told))
+    for name in ("document_index", "sample_index", "shuffle_index"):
+        np.save(folder / f"0123-GPTDataset-train-{name}.npy", getattr(corpus, name))
+
+
+def test_index_files_of_a_run_are_compared_number_by_number(tmp_path, prefix):
+    dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8)
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    with pytest.raises(sk.DatasetError, match="holds no index of train, of web"):
+        megatron.compare_cache(dataset, folder)
+    cache_of(dataset, folder, "/elsewhere/web")
+    assert len(megatron.compare_cache(dataset, folder)) == 3
+    path = folder / "0123-GPTDataset-train-sample_index.npy"
+    stale = np.load(path)
+    stale[5, 1] += 1
+    np.save(path, stale)
+    with pytest.raises(sk.DatasetError, match=r"sample_index.npy: has \[.*\] at 5, and should have"):
+        megatron.compare_cache(dataset, folder)
+    np.save(path, stale[:-1])
+    with pytest.raises(sk.DatasetError, match="is of shape"):
+        megatron.compare_cache(dataset, folder)
+
+
+def test_a_pickle_in_the_cache_is_never_run(tmp_path, prefix):
+    dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8)
+    cache_of(dataset, tmp_path, prefix)
+    path = tmp_path / "0123-GPTDataset-train-document_index.npy"
+    np.save(path, np.array([print], dtype=object), allow_pickle=True)
+    with pytest.raises(sk.DatasetError, match="is no index that can be read"):
+        megatron.compare_cache(dataset, tmp_path)
+
+
+def cut_bin(prefix):
+    os.truncate(prefix + ".bin", 100)
+
+
+def lying_lengths(prefix):
+    # Two lengths change, and their sum does not.
+    path = Path(prefix + ".idx")
+    told = bytearray(path.read_bytes())
+    lengths = np.frombuffer(told, dtype="<i4", count=10, offset=34)
+    lengths[:3] += np.array([2, 0, -2], dtype="<i4")
+    path.write_bytes(told)
+
+
+@pytest.mark.parametrize(("damage", "message"), [(cut_bin, "ends at byte 100"), (lying_lengths, "web.idx")])
+def test_damaged_files_are_errors_that_name_the_file(prefix, damage, message):
+    damage(prefix)
+    with pytest.raises(sk.DatasetError, match=message):
+        megatron.MegatronDataset(prefix, 30, sequence_length=8).__getitems__(range(30))
+
+
+def test_a_file_cut_in_use_is_an_error_and_not_memory_that_nobody_wrote(prefix):
+    dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8)
+    dataset.__getitems__(range(30))
+    cut_bin(prefix)
+    with pytest.raises(sk.DatasetError, match="was 266 bytes long, and is needed"):
+        dataset.__getitems__(range(30))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"weights": [1.0, 2.0]}, sk.ArgumentValueError, "must be 1 positive numbers"),
+        ({"weights": [-1.0]}, sk.ArgumentValueError, "must be 1 positive numbers"),
+        ({"weights": [float("nan")]}, sk.ArgumentValueError, "must be 1 positive numbers"),
+        ({"weights": [1.0], "num_samples": None}, sk.ArgumentValueError, "num_samples"),
+        ({"split": "1,0,1", "part": "valid"}, sk.ArgumentValueError, "gives nothing to the part valid"),
+        ({"split": "996,3,1", "part": "test"}, sk.DatasetError, "Megatron looks for ever"),
+        ({"split": "a"}, sk.ArgumentValueError, "split"),
+        ({"part": "dev"}, sk.ArgumentValueError, "part"),
+        ({"random_seed": 2**32}, sk.ArgumentValueError, "as Megatron's"),
+        ({"sequence_length": 0}, sk.ArgumentRangeError, "must be positive"),
+        ({"num_samples": -1}, sk.ArgumentRangeError, "must not be negative"),
+        ({"prefixes": []}, sk.ArgumentTypeError, "prefix"),
+        ({"prefixes": 7}, sk.ArgumentTypeError, "prefix"),
+        ({"prefixes": "web.bin"}, sk.ArgumentValueError, "must be prefixes of a .bin and an .idx"),
+        ({"prefixes": "/nowhere/web"}, sk.DatasetError, "/nowhere/web"),
+        ({"drop_last_partial_validation_sequence": 1}, sk.ArgumentTypeError, "must be a bool"),
+    ],
+)
+def test_what_no_run_has_is_refused(prefix, given, error, message):
+    with pytest.raises(error, match=message):
+        len(
+            megatron.MegatronDataset(**{"prefixes": prefix, "num_samples": 30, "sequence_length": 8, **given})
+        )
+
+
+def test_a_corpus_that_is_too_small_for_its_blend_is_refused(tmp_path, documents):
+    prefixes = [write(tmp_path / "web", documents), write(tmp_path / "short", [[1, 2]])]
+    with pytest.raises(sk.DatasetError, match="source 1"):
+        len(megatron.MegatronDataset(prefixes, 30, sequence_length=8))
+    with pytest.raises(sk.OutOfDatasetError, match="outside of a dataset"):
+        megatron.MegatronDataset(prefixes[0], 30, sequence_length=8)[10**6]

@@ -1,0 +1,188 @@
+"""What Megatron-LM reads, ours reads: its recorded builds and micro-batches, all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.compat import megatron
+from samplerkit.compat.megatron import blend
+from samplerkit.compat.megatron.corpus import Cut, ShuffledCorpus
+from samplerkit.compat.megatron.deals import MicroBatches, RankBuckets
+from tests.compat.megatron_cases import PARTS, built, digest, recorded, spans
+
+
+def test_every_recorded_build_is_replayed_token_for_token():
+    compared = absent = 0
+    for number, case in enumerate(recorded("cases")):
+        for part in PARTS:
+            told = case["outputs"][part]
+            if told is None:
+                with pytest.raises(sk.ArgumentValueError, match=f"gives nothing to the part {part}"):
+                    built(case, part)
+                absent += 1
+                continue
+            samples = spans(built(case, part))
+            assert (len(samples), digest(samples)) == (told["samples"], told["sha256"]), (number, part)
+            compared += 1
+    assert (compared, absent) == (576, 324)
+
+
+def test_every_recorded_micro_batch_is_replayed():
+    compared = 0
+    for case in recorded("samplers"):
+        for rank, batches in enumerate(case["batches"]):
+            told = megatron.micro_batches(
+                case["kind"],
+                case["total"],
+                case["consumed"],
+                case["micro_batch"],
+                rank,
+                case["ranks"],
+                drop_last=case["drop_last"],
+            )
+            assert list(told) == batches, case
+            compared += 1
+    assert compared == 360
+
+
+def loader_of(case, **options):
+    return megatron.loader(
+        range(case["total"]),
+        case["micro_batch"],
+        case["ranks"],
+        consumed_samples=case["consumed"],
+        dataloader_type=case["kind"].split()[0],
+        data_sharding=case["kind"] == "cyclic sharded",
+        **options,
+    )
+
+
+def test_a_loader_gives_each_rank_the_recorded_micro_batches():
+    # But for the quirks: batches that not every rank has, and short ones.
+    compared = left_out = 0
+    for case in recorded("samplers"):
+        steps = min(sum(len(batch) == case["micro_batch"] for batch in rank) for rank in case["batches"])
+        for rank, batches in enumerate(case["batches"]):
+            loader = loader_of(case, world=sk.World(case["ranks"], rank))
+            assert [batch.tolist() for batch in loader] == batches[:steps], case
+            compared += steps
+            left_out += len(batches) - steps
+    assert compared > 400
+    assert left_out < 60
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 4])
+def test_other_ranks_go_on_with_the_same_samples_in_the_same_steps(ranks):
+    case = {"total": 1000, "micro_batch": 3, "ranks": 4, "consumed": 26, "kind": "single"}
+    recorded_steps = zip(
+        *[megatron.micro_batches("single", 1000, 26, 3, rank, 4) for rank in range(4)], strict=True
+    )
+    theirs = [sorted(id for batch in step for id in batch) for step in recorded_steps]
+    ours = [loader_of(case, world=sk.World(ranks, rank), batch_size=12 // ranks) for rank in range(ranks)]
+    steps = zip(*ours, strict=True)
+    assert [sorted(id for batch in step for id in batch.tolist()) for step in steps] == theirs
+
+
+def test_a_state_saved_after_the_move_resumes_on_other_ranks_as_any_other():
+    case = {"total": 100, "micro_batch": 2, "ranks": 4, "consumed": 9, "kind": "single"}
+    before = loader_of(case, world=sk.World(4, 0))
+    batches = iter(before)
+    next(batches), next(batches)
+    state = before.state_dict()
+    assert state["position"] == 25
+    resumed = loader_of({**case, "consumed": 33}, world=sk.World(1, 0), batch_size=8)
+    resumed.load_state_dict(state)
+    assert sorted(next(iter(resumed)).tolist()) == list(range(25, 33))
+
+
+def lagging(weights, length, sizes=None):
+    """The rule of a blend, said as plainly as it goes."""
+    counts, sources = [0] * len(weights), []
+    for position in range(length):
+        lags = [
+            float("-inf") if sizes and count == size else weight * max(position, 1) - count
+            for weight, count, size in zip(weights, counts, sizes or [None] * len(weights), strict=True)
+        ]
+        sources.append(lags.index(max(lags)))
+        counts[sources[-1]] += 1
+    return sources
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=pytest.mark.campaign) if seed > 7 else seed for seed in range(200)]
+)
+def test_stretches_side_by_side_are_the_rule_from_position_to_position(seed):
+    random = np.random.default_rng(seed)
+    sources = int(random.integers(2, 14))
+    weights = np.exp(random.normal(size=sources) * random.choice([0.3, 2, 5]))
+    if seed % 3 == 0:
+        sizes = np.maximum(1, (weights / weights.sum() * 4000).astype(np.int64))
+        length, weights = int(sizes.sum()), sizes / np.sum(sizes)
+        assert blend.blended(weights, length, sizes, shortest=80).tolist() == lagging(
+            weights.tolist(), length, sizes.tolist()
+        )
+    else:
+        weights /= np.sum(weights)
+        length = int(random.integers(1, 6000))
+        assert blend.blended(weights, length, shortest=80).tolist() == lagging(weights.tolist(), length)
+
+
+def test_equal_weights_are_read_in_turn_however_long_the_blend():
+    # Each position is a tie, which the first source wins.
+    sources = blend.blended(np.full(4, 0.25), 40_000)
+    assert (sources == np.arange(40_000) % 4).all()
+    assert (blend.turns(sources) == np.arange(40_000) // 4).all()
+
+
+def test_a_part_without_tokens_is_refused_where_megatron_looks_for_ever():
+    empty = np.zeros(4, dtype=np.int32)
+    with pytest.raises(sk.DatasetError, match=r"gives this part no token.*sequences 2 to 4 of 4"):
+        ShuffledCorpus(empty, (2, 4), 10, Cut(8, 1234))
+    assert len(ShuffledCorpus(empty, (2, 4), None, Cut(8, 1234))) == 0
+
+
+def test_orders_of_the_block_deal_invert():
+    orders = [MicroBatches(50, 3, 4, 5), MicroBatches(7, 2, 8, 0), RankBuckets(np.array([2, 0, 1]), 4)]
+    for order in orders:
+        which, places = order.positions_of(np.arange(-2, len(order) + 2))
+        assert sorted(which - 2) == list(range(len(order)))
+        assert (order[places] == which - 2).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"consumed_samples": 100}, sk.ArgumentRangeError, "must be below the 100 samples there are"),
+        ({"consumed_samples": -1}, sk.ArgumentRangeError, "must not be negative"),
+        ({"consumed_samples": 2.5}, sk.ArgumentTypeError, "must be an integer"),
+        (
+            {"consumed_samples": 10, "dataloader_type": "cyclic"},
+            sk.ArgumentValueError,
+            "must be a multiple of a step of 8 samples in an epoch of 96",
+        ),
+        (
+            {"micro_batch_size": 60, "dataloader_type": "cyclic"},
+            sk.ArgumentRangeError,
+            "must be at least one step of 120",
+        ),
+        ({"dataloader_type": "external"}, sk.ArgumentValueError, "dataloader_type"),
+        ({"micro_batch_size": 0}, sk.ArgumentRangeError, "must be positive"),
+        ({"data_parallel_size": True}, sk.ArgumentTypeError, "must be an integer"),
+    ],
+)
+def test_a_place_where_no_run_stands_is_refused(arguments, error, message):
+    given = {"micro_batch_size": 4, "data_parallel_size": 2, **arguments}
+    with pytest.raises(error, match=message):
+        megatron.loader(range(100), **given)
+
+
+def test_a_child_below_a_replayed_sampler_is_refused():
+    for sampler in (
+        megatron.MegatronPretrainingSampler(2, 2),
+        megatron.MegatronPretrainingRandomSampler(2, 2),
+    ):
+        sampler.add_child(sk.RandomSampler())
+        with pytest.raises(sk.CompositionError, match="leave the child out"):
+            sampler.order(8)

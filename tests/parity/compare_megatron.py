@@ -1,0 +1,194 @@
+"""Compares ours with Megatron itself: python -m tests.parity.compare_megatron INTERPRETER [BUILDS [SEED]].
+
+INTERPRETER is a python that has megatron-core==0.16.1 and torch; BUILDS is how many random datasets are
+built and read by both: corpora written by Megatron itself, read token for token, and the index files that it
+left. Exits with 0 where all are the same, with 1 where one differs, and with 0 and the reason where Megatron
+is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import samplerkit as sk
+from samplerkit.compat import megatron
+
+RUNNER = Path(__file__).with_name("run_megatron.py")
+PARTS = ("train", "valid", "test")
+DEFAULT_BUILDS = 60
+TIME_LIMIT = 300
+
+
+def random_case(random: Random, folder: Path) -> dict[str, Any]:
+    """Draws corpora, and how they are split, cut and blended."""
+    kind = random.choice(["one", "one", "one weighted", "weights", "weights", "sizes", "exhausted"])
+    count = 1 if kind.startswith("one") else random.randrange(2, 7)
+    longest = random.choice([5, 40, 300])
+    written = {
+        str(folder / f"corpus{number}"): [
+            [random.randrange(250) for _ in range(random.randrange(0 if document else 1, longest))]
+            for document in range(random.randrange(40, 160))
+        ]
+        for number in range(count)
+    }
+    has_weights = kind in {"one weighted", "weights"}
+    is_asked = has_weights or (kind != "exhausted" and random.random() < 0.8)
+    sizes = [random.randrange(1, most) for most in (400, 40, 20)]
+    return {
+        "write": written,
+        "dtype": random.choice(["uint16", "int32", "uint8"]),
+        "prefixes": list(written),
+        "weights": [random.choice([1.0, 2.0, random.random() + 0.01]) for _ in written]
+        if has_weights
+        else None,
+        "sizes": sizes if is_asked else [None] * 3,
+        "split": random.choice(["1", "80,15,5", "0.7,0.2,0.1", "969,30,1", "1,1"]),
+        "seq_len": random.choice([1, 4, 16, 33]),
+        "seed": random.choice([0, 1234, random.randrange(2**32)]),
+        "extra": random.random() < 0.7,
+        "keep_partial": random.random() < 0.3,
+        "surplus": random.choice([0.005, 0.2]),
+        "cache": str(folder / "cache"),
+    }
+
+
+def ours_of(case: dict[str, Any], part: str) -> megatron.MegatronDataset:
+    """The same part of a case, by our class."""
+    return megatron.MegatronDataset(
+        case["prefixes"],
+        case["sizes"][PARTS.index(part)],
+        sequence_length=case["seq_len"],
+        weights=case["weights"],
+        random_seed=case["seed"],
+        split=case["split"],
+        part=part,
+        add_extra_token_to_sequence=case["extra"],
+        drop_last_partial_validation_sequence=not case["keep_partial"],
+        mid_level_dataset_surplus=case["surplus"],
+    )
+
+
+def ours(case: dict[str, Any]) -> dict[str, Any] | sk.SamplerkitError:
+    """What ours reads of a case, told as the runner tells it; or the error."""
+    told: dict[str, Any] = {}
+    for part in PARTS:
+        try:
+            dataset = ours_of(case, part)
+            rows = dataset.__getitems__(range(len(dataset)))
+        except sk.ArgumentValueError as error:
+            if "gives nothing to the part" not in str(error):
+                return error
+            told[part] = None
+            continue
+        except sk.SamplerkitError as error:
+            return error
+        told[part] = {"samples": len(dataset), "sha256": hashlib.sha256(rows.tobytes()).hexdigest()}
+    return told
+
+
+def written(case: dict[str, Any]) -> None:
+    """Writes the corpora by our writer: the runner then finds the same bytes, or the case differs."""
+    for prefix, documents in case["write"].items():
+        with sk.TokenWriter(prefix, case["dtype"], progress=False) as writer:
+            for document in documents:
+                writer.write(document)
+
+
+def same_files(case: dict[str, Any]) -> bool:
+    """Whether the files that Megatron wrote are ours, byte for byte."""
+    return all(
+        Path(prefix + suffix).read_bytes() == Path(prefix + ".ours" + suffix).read_bytes()
+        for prefix in case["write"]
+        for suffix in (".bin", ".idx")
+    )
+
+
+def outcome(case: dict[str, Any], mine: Any, theirs: dict[str, Any]) -> str:
+    """Says how ours compares on one case."""
+    if isinstance(mine, sk.SamplerkitError):
+        return "both refuse" if "error" in theirs else "DIFFERENT"
+    told = {part: theirs.get(part) for part in PARTS}
+    if told != mine or not same_files(case):
+        return "DIFFERENT"
+    for part in PARTS:
+        if mine[part] is not None and mine[part]["samples"]:
+            megatron.compare_cache(ours_of(case, part), case["cache"])
+    return "same"
+
+
+def run_megatron(interpreter: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lets Megatron build and read the cases, in a process of its own."""
+    done = subprocess.run(  # the interpreter that the caller names
+        [interpreter, "-W", "ignore", str(RUNNER)],
+        input="".join(json.dumps(case) + "\n" for case in cases),
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    results = [line.removeprefix("RESULT ") for line in lines if line.startswith("RESULT ")]
+    if len(results) < len(cases):
+        case = {**cases[len(results)], "write": "..."}
+        raise SystemExit(f"Megatron ended with {done.returncode} at {case}:\n{done.stderr[-2000:]}")
+    return [json.loads(result) for result in results]
+
+
+def main(interpreter: str, count: int = DEFAULT_BUILDS, seed: int = 0) -> int:
+    """Compares `count` random builds and prints what was found."""
+    probe = subprocess.run(  # the interpreter that the caller names
+        [
+            interpreter,
+            "-W",
+            "ignore",
+            "-c",
+            "import megatron.core.datasets.gpt_dataset, megatron.core as core; print(core.__version__)",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if probe.returncode:
+        print(f"skipped: {interpreter} cannot import megatron.core: {probe.stderr.strip().splitlines()[-1:]}")
+        return 0
+    random, found = Random(seed), Counter[str]()
+    with tempfile.TemporaryDirectory() as place:
+        asked = []
+        for number in range(count):
+            folder = Path(place, str(number))
+            folder.mkdir()
+            case = random_case(random, folder)
+            written(case)
+            mine = ours(case)
+            if isinstance(mine, sk.SamplerkitError) and "looks for ever" in str(mine):
+                found["we refuse, Megatron would not end"] += 1
+                continue
+            for path in [*folder.glob("*.bin"), *folder.glob("*.idx")]:
+                path.rename(path.with_suffix(".ours" + path.suffix))
+            asked.append((case, mine))
+        results = run_megatron(interpreter, [case for case, _ in asked])
+        samples = 0
+        for (case, mine), theirs in zip(asked, results, strict=True):
+            result = outcome(case, mine, theirs)
+            found[result] += 1
+            if result == "DIFFERENT":
+                print(f"{result}: { ({**case, 'write': '...'}) }\n  Megatron: {theirs}\n  ours: {mine}")
+            elif result == "same":
+                samples += sum(part["samples"] for part in mine.values() if part)
+    print(f"Megatron {probe.stdout.strip().splitlines()[-1]}, {count} random builds, {samples} samples:")
+    for result, number in sorted(found.items()):
+        print(f"  {result}: {number}")
+    # A comparison that compares next to nothing is no pass.
+    return 1 if found["DIFFERENT"] or found["same"] < 0.6 * count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))
