@@ -43,6 +43,7 @@ if _typing.TYPE_CHECKING:
     from samplerkit.order.shuffle import Shuffle
     from samplerkit.order.world import World
     from samplerkit.samplers.base import Sampler
+    from samplerkit.samplers.block import BlockSampler
     from samplerkit.samplers.context import Context, RunConstants
     from samplerkit.samplers.distributed import DistributedSampler
     from samplerkit.samplers.edit import Edit
@@ -74,6 +75,7 @@ __all__ = [
     "ArgumentTypeError",
     "ArgumentValueError",
     "BatchRecipe",
+    "BlockSampler",
     "BucketBatches",
     "ClassBatches",
     "CompositionError",

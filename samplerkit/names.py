@@ -10,6 +10,7 @@ PUBLIC = {
     "ArgumentTypeError": "errors",
     "ArgumentValueError": "errors",
     "BatchRecipe": "batches.recipe",
+    "BlockSampler": "samplers.block",
     "BucketBatches": "batches.bucket",
     "ClassBatches": "batches.classes",
     "CompositionError": "errors",

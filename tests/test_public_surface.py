@@ -26,6 +26,7 @@ PUBLIC = {
     "ArgumentTypeError",
     "ArgumentValueError",
     "BatchRecipe",
+    "BlockSampler",
     "BucketBatches",
     "ClassBatches",
     "CompositionError",

@@ -12,6 +12,7 @@ from samplerkit.config.private import below, meant, public, resembling
 from samplerkit.config.section import Section
 from samplerkit.errors import ArgumentTypeError, CompositionError, ConfigError, SamplerkitError
 from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.block import BlockSampler
 from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.distributed import DistributedSampler
 from samplerkit.samplers.edit import Edit
@@ -48,6 +49,7 @@ for _name, _class in {
     "repeat": RepeatSampler,
     "repeat_factor": RepeatFactorSampler,
     "window": WindowSampler,
+    "block": BlockSampler,
     "fold": FoldSampler,
     "distributed": DistributedSampler,
 }.items():

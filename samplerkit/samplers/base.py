@@ -63,8 +63,10 @@ class Sampler(Linked):
     """The number of samples asked for, as it was given."""
     dataset_size: int = 0
     """How many samples there are to draw from; known while `__iter__` runs."""
+    reads_below: bool = False
+    """Whether `draw` evaluates what is below by itself: the chain hands it the dataset."""
     reads_a_stream: bool = False
-    """Whether `draw` reads what is below by itself, epoch after epoch, as a ledger does."""
+    """Whether it reads what is below epoch after epoch, as a ledger does."""
 
     def __init__(self, num_samples: int | None = None) -> None:
         self.num_samples = arguments.num_samples(num_samples)
@@ -128,10 +130,10 @@ class Sampler(Linked):
             )
         if any(link is self for link in sampler._tree()):
             raise CompositionError(place, "would make a cycle", sampler)
-        if sampler.reads_a_stream:
+        if sampler.reads_a_stream and (self.reads_a_stream or not self.reads_below):
             mend = "give it this sampler as its child"
             raise CompositionError(place, "a ledger must be the outermost sampler", sampler, mend=mend)
-        if sampler.get_shuffle_mode() is Shuffle.PARTIAL and not self.reads_a_stream:
+        if sampler.get_shuffle_mode() is Shuffle.PARTIAL and not self.reads_below:
             raise CompositionError(
                 place, "the shuffle mode of a child must not be PARTIAL", sampler, mend="use GLOBAL"
             )

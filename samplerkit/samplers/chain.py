@@ -30,8 +30,12 @@ class Link(Protocol):
         """What the sampler says of shards, if it is a distributed one."""
 
     @property
+    def reads_below(self) -> bool:
+        """Whether the sampler evaluates what is below it by itself."""
+
+    @property
     def reads_a_stream(self) -> bool:
-        """Whether the sampler reads what is below it by itself."""
+        """Whether it reads that epoch after epoch."""
 
     def draw(self, layout: Layout, context: Context) -> Any:
         """Orders the samples of a layout."""
@@ -145,7 +149,8 @@ class Chain:
     def _up_to_the_deal(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
         dealer = len(self.links) - 1 if self._dealer is None else self._dealer
         order: Order | None = None
-        first = dealer if self.links[dealer].reads_a_stream else 0
+        # What evaluates the links below it by itself begins anew, with the dataset.
+        first = max((depth for depth in range(dealer + 1) if self.links[depth].reads_below), default=0)
         for depth in range(first, dealer):
             deal = self.deal_at(depth, dataset)
             if deal is None:

@@ -47,6 +47,7 @@ class Ledger(Sampler):
         ([0, 1, 2, 5, 6, 7, 0, 1], [2, 3, 4, 5, 6, 7, 0, 1])
     """
 
+    reads_below = True
     reads_a_stream = True
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from samplerkit.order.layout import Layout
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.block import BlockSampler
 from samplerkit.samplers.distributed import DistributedSampler
 from samplerkit.samplers.fold import FoldSampler
 from samplerkit.samplers.iterable import IterSampler
@@ -200,6 +202,15 @@ def window_link(draw: st.DrawFn, longest: int) -> SamplerCall:
     """A `WindowSampler` over files of which the longest holds so many samples."""
     arguments = {"size": draw(st.integers(1, longest)), "stride": draw(st.integers(1, 4))}
     return SamplerCall(WindowSampler, {**arguments, "num_samples": draw(st.none() | counts)})
+
+
+@st.composite
+def block_link(draw: st.DrawFn, sizes: Sequence[int]) -> SamplerCall:
+    """A `BlockSampler` that reads files of these sizes, which are whole blocks."""
+    common = math.gcd(*sizes) or 1
+    pieces = draw(st.sampled_from([number for number in range(1, common + 1) if common % number == 0]))
+    arguments = {"pool": draw(st.integers(1, 5)), "seed": draw(seeds), "windows_per_block": pieces}
+    return SamplerCall(BlockSampler, arguments)
 
 
 @st.composite

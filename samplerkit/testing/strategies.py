@@ -20,6 +20,7 @@ from samplerkit.testing.links import (
     MOST_SAMPLES,
     MOST_SHARDS,
     SamplerCall,
+    block_link,
     distributed_link,
     fold_link,
     iter_link,
@@ -174,6 +175,9 @@ def _links(case: Case, lengths: set[int], *, is_root: bool) -> st.SearchStrategy
         ]
     if len(case.layout) > 0:
         choices += [pk_link(len(case.layout))]
+    if is_leaf:
+        # Above others it reads the dataset anew, in the order of these over its blocks.
+        choices += [block_link(case.layout.sizes.tolist())]
     if len(case.layout) > 0 and is_leaf and case.layout.has_files:
         choices += [mixture_link(case.layout.sizes.tolist()) for _ in range(2)]
     return st.one_of(choices)

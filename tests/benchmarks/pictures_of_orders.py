@@ -132,6 +132,10 @@ SAMPLERS = {
         _over(sk.WindowSampler(12, stride=4), sk.RandomSampler(shuffle="files", lanes=2, seed=7)),
         shows=1,
     ),
+    "block": Orders(
+        "BlockSampler(4, seed=7): blocks of 12 windows, in pools of 4 blocks",
+        sk.BlockSampler(4, seed=7, windows_per_block=12),
+    ),
     "fold": Orders(
         "FoldSampler(4, 1, by_files=True), seed=7, under a RandomSampler",
         _over(sk.FoldSampler(4, 1, by_files=True, seed=7), sk.RandomSampler(seed=7)),

@@ -9,7 +9,7 @@ included, is a new algorithm id with vectors of its own, and the old one stays.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from samplerkit.order.permutation import Permutation
 FILE = Path(__file__).parents[1] / "data" / "golden_vectors.json"
 LATER = FILE.with_name("golden_vectors_of_later_samplers.json")
 """Orders of samplers that came after the release: frozen from then on, in a file of their own."""
+BLOCKS = FILE.with_name("golden_vectors_of_blocks.json")
+"""Orders of blocks that are cut into windows."""
 
 WHY = (
     "Frozen orders of the algorithm named here. This file must never change: saved states and resumed runs "
@@ -161,6 +163,26 @@ def later() -> Iterator[Case]:
     yield {"layout": 2**40, "epoch": 0, "chain": [root], "positions": _positions(2**39)}
 
 
+def blocks() -> Iterator[Case]:
+    """Blocks in every kind of order, cut into windows, with pools that fit and that do not."""
+    files, large = [32, 0, 8, 24, 16], [2**31, 2**33 + 8, 4096]
+    children = [
+        [],
+        [_link("SequentialSampler", start_index=2)],
+        [_link("RandomSampler", shuffle="partial", partial_size=3, lanes=2, seed=7)],
+        [_link("MixtureSampler", weights=[3, 0, 1, 1, 2], num_samples=13, seed=7)],
+    ]
+    for child in children:
+        for pool, pieces in ((64, 8), (3, 8), (3, 4), (3, 1), (1, 2)):
+            root = _link("BlockSampler", pool=pool, seed=7, windows_per_block=pieces)
+            yield {"layout": files, "epoch": 2, "chain": [*child, root]}
+    for pieces in (8, 2):
+        root = _link("BlockSampler", pool=1024, seed=7, windows_per_block=pieces)
+        yield {"layout": large, "epoch": 2, "chain": [root], "positions": _positions(sum(large))}
+    root = _link("DistributedSampler", num_shards=2, shard_id=1, shuffle=False)
+    yield {"layout": files, "epoch": 1, "chain": [_link("BlockSampler", windows_per_block=4), root]}
+
+
 def permuted(case: Case) -> list[int]:
     """Evaluates a case of `permutations`."""
     values = Permutation(case["size"], Key(**case["key"])).forward(np.array(case["positions"]))
@@ -192,13 +214,13 @@ def recorded() -> dict[str, Any]:
 
 def recorded_orders() -> list[Case]:
     """Reads the orders of all frozen files."""
-    of_later: list[Case] = json.loads(LATER.read_text(encoding="utf-8"))["orders"]
-    return [*recorded()["orders"], *of_later]
+    of_later = [json.loads(path.read_text(encoding="utf-8"))["orders"] for path in (LATER, BLOCKS)]
+    return [*recorded()["orders"], *(case for cases in of_later for case in cases)]
 
 
-def evaluated_later() -> dict[str, Any]:
-    """Evaluates the cases of later samplers as the code stands."""
-    orders = [{**case, "ids": ordered(case)} for case in later()]
+def evaluated_later(cases: Iterable[Case]) -> dict[str, Any]:
+    """Evaluates cases of later samplers as the code stands."""
+    orders = [{**case, "ids": ordered(case)} for case in cases]
     return {"why": WHY, "algorithm": ALGORITHM, "orders": orders}
 
 

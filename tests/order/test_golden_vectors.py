@@ -56,6 +56,7 @@ def test_the_writer_writes_what_is_recorded(tmp_path, monkeypatch):
     monkeypatch.setattr(write_golden_vectors, "FILE", tmp_path / "golden_vectors.json")
     assert write_golden_vectors.main() == 0
     assert json.loads((tmp_path / "golden_vectors.json").read_text(encoding="utf-8")) == FROZEN
-    monkeypatch.setattr(write_golden_vectors, "LATER", tmp_path / "later.json")
-    assert write_golden_vectors.main() == 0
-    assert (tmp_path / "later.json").read_bytes() == golden_vectors.LATER.read_bytes()
+    for name, recorded_in in {"LATER": golden_vectors.LATER, "BLOCKS": golden_vectors.BLOCKS}.items():
+        monkeypatch.setattr(write_golden_vectors, name, tmp_path / name)
+        assert write_golden_vectors.main() == 0
+        assert (tmp_path / name).read_bytes() == recorded_in.read_bytes()

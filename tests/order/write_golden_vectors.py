@@ -10,12 +10,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.order.golden_vectors import FILE, LATER, evaluated, evaluated_later
+from tests.order.golden_vectors import BLOCKS, FILE, LATER, blocks, evaluated, evaluated_later, later
 
 
 def main() -> int:
     """Writes each file, one case a line, unless it exists; 1 if all of them did."""
-    written = [write(FILE, evaluated()), write(LATER, evaluated_later())]
+    written = [
+        write(FILE, evaluated()),
+        write(LATER, evaluated_later(later())),
+        write(BLOCKS, evaluated_later(blocks())),
+    ]
     return 0 if any(written) else 1
 
 

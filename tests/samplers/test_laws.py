@@ -313,6 +313,7 @@ REACHED = {
             sk.RepeatFactorSampler,
             sk.RepeatSampler,
             sk.WindowSampler,
+            sk.BlockSampler,
             sk.SequentialSampler,
             sk.SubsetRandomSampler,
             sk.SubsetSampler,
