@@ -14,7 +14,7 @@ from samplerkit.batches.measure import Measure
 from samplerkit.batches.segments import Packs, Segments
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.order.arguments import integer, integers
-from samplerkit.order.order import Located, sought
+from samplerkit.order.order import PASS_BITS, Located, sought
 from samplerkit.order.typing import Ids
 
 _BATCHES_AT_ONCE = 1024
@@ -118,6 +118,10 @@ class BatchPlan(ABC):
             draws: from `positions`, int64 of shape (m,).
         """
         return np.zeros_like(draws)
+
+    def epochs_at(self, epoch: int, draws: Ids) -> Ids:
+        """Tells in which epoch of its source each draw is, as `Order.epochs_at`."""
+        return epoch + (self.passes_at(draws) << PASS_BITS)
 
     @property
     def window(self) -> int | None:

@@ -109,6 +109,9 @@ class WindowPlan(BatchPlan):
     def passes_at(self, draws: Ids) -> Ids:
         return self.order.passes_at(draws)
 
+    def epochs_at(self, epoch: int, draws: Ids) -> Ids:
+        return self.order.epochs_at(epoch, draws)
+
     def has(self, number: int) -> bool:
         if number < 0 or number >= self._limited(number + 1):
             return False

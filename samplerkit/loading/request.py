@@ -35,7 +35,7 @@ class Request:
         step: the step of the reading.
         ids: the samples, int64 of shape (samples,).
         positions: theirs in the epoch's order, which are their draws; mostly a range, which is less to send.
-        passes: in which pass over its source each is; None where the dataset does not want to know.
+        told: what the dataset wants to know of each: the pass over its source, the epoch of that, or both.
         segments: which parts of the samples are read, for packs; None where they are whole.
     """
 
@@ -44,7 +44,7 @@ class Request:
     step: int
     ids: Ids
     positions: range | Ids
-    passes: Ids | None = None
+    told: tuple[Ids, ...] = ()
     segments: Segments | None = None
 
 
@@ -102,8 +102,8 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
     Args:
         dataset: a map-style dataset. If it has `set_epoch`, that is called before the first request of each
             epoch, in each process that reads; if it has `expect`, that then gets an iterator over the int64
-            arrays of ids that this process will read. If it has `wants_passes = True`, its `__getitems__`
-            and `read_present` are called with ids and passes.
+            arrays of ids that this process will read. If it has `wants_passes` or `wants_epochs`, its
+            `__getitems__` and `read_present` are called with ids and these.
         seed: from which the random state of workers is made.
         rank: this process's rank.
         bad_samples: `skip` leaves out what cannot be read.
@@ -239,7 +239,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         if part is not None and self._gives_segments:
             asked = _asked(request, part.table(request.ids[one]), one)
             return require_parts(self.dataset.__getsegments__(*asked), part)[0]
-        if request.passes is None:
+        if not request.told:
             sample = self.dataset[index]
         else:
             sample = only_sample(self.dataset.__getitems__(*_asked(request, request.ids[one], one)))
@@ -279,7 +279,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
 
 def _asked(request: Request, what: Ids, places: slice = slice(None)) -> tuple[Ids, ...]:
     """What the method of a dataset that reads some samples of a batch is called with."""
-    return (what,) if request.passes is None else (what, request.passes[places])
+    return (what, *(told[places] for told in request.told))
 
 
 def _left_out(request: Request, samples: Any) -> tuple[SkippedSample, ...]:

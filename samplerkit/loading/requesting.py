@@ -10,6 +10,7 @@ from samplerkit.loading.delivery import Reading
 from samplerkit.loading.request import Request
 from samplerkit.loading.run_edits import Requested
 from samplerkit.loading.units import StepSamples
+from samplerkit.order.typing import Ids
 
 
 @final
@@ -34,21 +35,21 @@ class Asked:
         edits: how far a run was asked for that may be edited; None for one that may not.
         run_position: gives the position of the run up to which a position of an epoch leads.
         run_ahead: whether the epochs after the one asked for follow.
-        tells_passes: whether the dataset wants the passes of samples.
+        tells: what the dataset wants to know of each sample, `passes` or `epochs`.
     """
 
     readings: Callable[[int, int], Reading]
     edits: Requested | None
     run_position: Callable[[int, int], int]
     run_ahead: bool
-    tells_passes: bool
+    tells: tuple[str, ...]
 
     def requests(self, reading: Reading) -> Iterator[Request]:
         """Gives the requests of a reading, and perhaps of the epochs after it."""
         while reading.has(0):
             for made_of, step, (ids, draws, segments) in self._steps(reading):
-                passes = made_of.units.passes(draws) if self.tells_passes else None
-                yield Request(reading.epoch, reading.start, step, ids, draws, passes, segments)
+                told = tuple(_told(made_of, name, draws) for name in self.tells)
+                yield Request(reading.epoch, reading.start, step, ids, draws, told, segments)
             if not self.run_ahead:
                 return
             reading = self.readings(reading.epoch + 1, 0)
@@ -70,3 +71,10 @@ class Asked:
                     self.edits.position = max(self.edits.position, end)
                 next_step = step + 1
                 yield reading, step, samples
+
+
+def _told(reading: Reading, name: str, draws: range | Ids) -> Ids:
+    """Gives what a dataset wants to know of some draws."""
+    if name == "passes":
+        return reading.units.passes(draws)
+    return reading.units.epochs(reading.epoch, draws)

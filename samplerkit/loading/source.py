@@ -17,16 +17,17 @@ from samplerkit.loading.delivery import Reading
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.pack_collate import PackCollate
 from samplerkit.loading.pad_collate import PadCollate
+from samplerkit.loading.readings import Readings
 from samplerkit.loading.request import (
     BadSamples,
     RequestedDataset,
     reports_stats,
 )
 from samplerkit.loading.requesting import Asked, Requests
-from samplerkit.loading.run import Readings, Run
+from samplerkit.loading.run import Run
 from samplerkit.loading.watch import Watched
 from samplerkit.loading.worker import end_with_parent, prepare_for_workers
-from samplerkit.storage.batch_readers import present_reader, wants_passes
+from samplerkit.storage.batch_readers import present_reader, wanted
 
 _STAGE_SECONDS = 1.0
 """How long a stage may take to end by itself before the workers that it waits for are ended."""
@@ -118,7 +119,7 @@ class Source:
             edits=None if self._run.ledger is None else self._run.requested,
             run_position=self._run.run_position,
             run_ahead=run_ahead,
-            tells_passes=wants_passes(self._run.dataset),
+            tells=wanted(self._run.dataset),
         )
         self._requests.make = partial(asked.requests, reading)
         keeps_workers = bool(self._options.get("persistent_workers"))

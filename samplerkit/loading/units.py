@@ -77,6 +77,10 @@ class SampleUnits:
         """Gives the pass over its source of each draw, of pads that of what they repeat."""
         return self.order.passes_at(as_array(draws) % max(1, self.num_draws))
 
+    def epochs(self, epoch: int, draws: range | Ids) -> Ids:
+        """Gives the epoch of its source of each draw in an epoch, of pads that of what they repeat."""
+        return self.order.epochs_at(epoch, as_array(draws) % max(1, self.num_draws))
+
     def parts(self, first: int, count: int) -> list[StepSamples]:
         """Refuses: a sample has no parts."""
         raise NotSupportedError("tail", "splits batches, and these are samples", "split")
@@ -134,6 +138,10 @@ class BatchUnits:
     def passes(self, draws: range | Ids) -> Ids:
         """Gives the pass over its source of each draw, of pads that of what they repeat."""
         return self.plan.passes_at(as_array(draws) % max(1, self.num_draws))
+
+    def epochs(self, epoch: int, draws: range | Ids) -> Ids:
+        """Gives the epoch of its source of each draw in an epoch, of pads that of what they repeat."""
+        return self.plan.epochs_at(epoch, as_array(draws) % max(1, self.num_draws))
 
     def parts(self, first: int, count: int) -> list[StepSamples]:
         """Makes smaller batches of all those from a number on.

@@ -12,7 +12,7 @@ import numpy as np
 
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import PASS_BITS, Located, Order
 from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
 
@@ -68,6 +68,10 @@ class OrderView(Order):
     @final
     def passes_at(self, positions: Ids) -> Ids:
         return self.read(positions, _passes)
+
+    @final
+    def epochs_at(self, epoch: int, positions: Ids) -> Ids:
+        return self.read(positions, lambda order, inner: order.epochs_at(epoch, inner))
 
 
 def _ids(order: Order, positions: Ids) -> Ids:
@@ -127,6 +131,18 @@ class Composed(Order):
                 passes = passes * part.num_passes + part.passes_at(positions)
             positions = part.ids_at(positions)
         return passes
+
+    def epochs_at(self, epoch: int, positions: Ids) -> Ids:
+        inner, *outer = reversed(self.parts)
+        repeats = np.zeros_like(positions)
+        for part in reversed(outer):
+            if part.num_passes > 1:
+                repeats = repeats * part.num_passes + part.passes_at(positions)
+            positions = part.ids_at(positions)
+        if repeats.any():
+            # What is repeated may be in several passes by itself.
+            repeats = repeats * inner.num_passes
+        return inner.epochs_at(epoch, positions) + (repeats << PASS_BITS)
 
     def locate(self, ids: Ids) -> Located:
         which = np.arange(ids.size)

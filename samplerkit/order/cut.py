@@ -48,6 +48,9 @@ class CutBlocks(Order):
     def passes_at(self, positions: Ids) -> Ids:
         return self.blocks.passes_at(positions // self._pieces)
 
+    def epochs_at(self, epoch: int, positions: Ids) -> Ids:
+        return self.blocks.epochs_at(epoch, positions // self._pieces)
+
     def locate(self, ids: Ids) -> Located:
         block, piece = np.divmod(ids, self._pieces)
         which, positions = self.blocks.locate(block)

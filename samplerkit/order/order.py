@@ -14,6 +14,9 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 
+PASS_BITS = 40
+"""Pass t of epoch e over a source, where passes begin anew in each epoch, is its epoch e + t * 2^40."""
+
 Located = tuple[Ids, Ids]
 """Which of the ids asked for, and a position of it: two arrays of one length."""
 
@@ -78,6 +81,15 @@ class Order(ABC):
         another one, passes need not come in sequence. `positions` and shapes are those of `ids_at`.
         """
         return np.zeros_like(positions)
+
+    def epochs_at(self, epoch: int, positions: Ids) -> Ids:
+        """Tells in which epoch of its source each position is, where this order is that of an epoch.
+
+        That is the epoch itself where a source is read once in it. In a mixture whose passes run on over
+        epochs it is the pass, since a source is read in its pass t as in epoch t alone. A further pass within
+        the epoch is 2^40 more. So no two positions of one id, in all epochs of a run, are in one of these.
+        """
+        return epoch + (self.passes_at(positions) << PASS_BITS)
 
     @property
     def layout(self) -> Layout:

@@ -33,12 +33,20 @@ def range_of(start: int, step: int, count: int) -> Ids:
 
 @final
 class Part(Order):
-    """The positions [begin, begin + length) of a stream: an epoch of it."""
+    """The positions [begin, begin + length) of a stream: an epoch of it.
 
-    def __init__(self, stream: Stream, begin: int, length: int) -> None:
+    Args:
+        stream: what it is a part of.
+        begin: its first position there.
+        length: the number of positions.
+        runs_on: whether the stream is that of the run, else one of this epoch alone.
+    """
+
+    def __init__(self, stream: Stream, begin: int, length: int, *, runs_on: bool = True) -> None:
         self.stream: Final = stream
         self.begin: Final = begin
         self._length = length
+        self._runs_on = runs_on
         self._kept: ReadAhead | None = None
 
     @property
@@ -81,6 +89,11 @@ class Part(Order):
 
     def passes_at(self, positions: Ids) -> Ids:
         return self.stream.passes_at(positions + self.begin)
+
+    def epochs_at(self, epoch: int, positions: Ids) -> Ids:
+        if not self._runs_on:
+            return super().epochs_at(epoch, positions)
+        return self.stream.epochs_at(positions + self.begin)
 
     def locate(self, ids: Ids) -> Located:
         which, positions = self.stream.locate(ids, self.begin, self.begin + self._length)

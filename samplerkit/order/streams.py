@@ -93,6 +93,13 @@ class Stream(ABC):
             passes[piece.at] = piece.number * piece.order.num_passes + inner
         return passes
 
+    def epochs_at(self, positions: Ids) -> Ids:
+        """Tells in which epoch of its source each position is, as `Order.epochs_at`."""
+        epochs = np.empty_like(positions)
+        for piece in self.pieces(positions):
+            epochs[piece.at] = piece.order.epochs_at(piece.number, piece.places)
+        return epochs
+
     @abstractmethod
     def num_passes(self, end: int) -> int:
         """Gives a number above all that `passes_at` gives before position `end`."""

@@ -16,7 +16,7 @@ from samplerkit.order.keys import Key, path_number
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.once_each import OnceEach
-from samplerkit.order.order import Order
+from samplerkit.order.order import PASS_BITS, Order
 from samplerkit.order.part import Part
 from samplerkit.order.sequences import Permuted, Range
 from samplerkit.order.streams import Mix, Passes, Stream
@@ -26,7 +26,7 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context, RunConstants
 from samplerkit.samplers.mixed_parts import mixed_parts
 
-_EPOCHS = 1 << 40
+_EPOCHS = 1 << PASS_BITS
 """Where passes restart, pass t of epoch e is the source's epoch e + t * 2^40, which no other pass is."""
 
 
@@ -252,7 +252,7 @@ class Blend:
             if begin + self.length > LARGEST:
                 problem = "ends beyond position 2^62 of the run, which is the last"
                 raise ArgumentRangeError("epoch", problem, self._context.epoch)
-            return Part(self.mix, begin, self.length)
+            return Part(self.mix, begin, self.length, runs_on=not self.restarts)
         pairs = zip(self.sources, self._is_read, strict=True)
         orders = [limited(source(0), None if is_read else 0) for source, is_read in pairs]
         sizes = [len(order) for order in orders]

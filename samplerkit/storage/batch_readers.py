@@ -31,23 +31,38 @@ def batch_reader(dataset: Any) -> Any:
     return dataset if callable(getattr(dataset, "__getitems__", None)) else None
 
 
-def wants_passes(dataset: Any) -> bool:
-    """Tells whether a dataset has `wants_passes = True`: its `__getitems__` is then given passes too.
+TOLD = ("passes", "epochs")
+"""What a dataset may want to know of each sample, in the order in which it is told."""
+
+
+def wanted(dataset: Any) -> tuple[str, ...]:
+    """Tells what a dataset wants to know of each sample, which its `__getitems__` is given behind the ids.
+
+    Args:
+        dataset: with `wants_passes = True` it is given the passes over their sources, with
+            `wants_epochs = True` the epochs of these, with both first the passes.
 
     Raises:
         DatasetError: it has no `__getitems__` that could be given them.
+
+    Example:
+        >>> class Rings:
+        ...     wants_epochs = True
+        ...     def __getitems__(self, ids, epochs):
+        ...         return [*zip(ids.tolist(), epochs.tolist())]
+        >>> wanted(Rings()), wanted([1, 2])
+        (('epochs',), ())
     """
     # Of the dataset itself: what wraps it, as torch's `Subset`, would not hand them on.
-    if getattr(dataset, "wants_passes", False) is not True:
-        return False
-    if not callable(getattr(dataset, "__getitems__", None)):
+    names = tuple(name for name in TOLD if getattr(dataset, f"wants_{name}", False) is True)
+    if names and not callable(getattr(dataset, "__getitems__", None)):
         raise DatasetError(
             "dataset",
-            "has wants_passes and reads no batches",
+            f"has wants_{names[0]} and reads no batches",
             dataset,
-            mend="write __getitems__(self, ids, passes)",
+            mend=f"write __getitems__(self, ids, {', '.join(names)})",
         )
-    return True
+    return names
 
 
 def only_sample(batch: Any) -> Any:

@@ -14,7 +14,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.draws import entered_draws, in_draws
 from samplerkit.order.told import told_column, told_fingerprint
 from samplerkit.order.typing import Ids
-from samplerkit.storage.batch_readers import batch_reader, only_sample, present_reader, wants_passes
+from samplerkit.storage.batch_readers import batch_reader, only_sample, present_reader, wanted
 
 MOST_GLANCED = 1 << 14
 """Ids of all parts that are gone through for one of them, before who reads ahead may rest."""
@@ -62,12 +62,13 @@ class Leaf:
             error.add_note(f"samplerkit: in {self.place} of a tree of datasets")
             raise
 
-    def read(self, ids: Ids, passes: Ids | None, places: Ids, size: int) -> Any:
+    def read(self, ids: Ids, told: Mapping[str, Ids], places: Ids, size: int) -> Any:
         """Reads its share of a batch in one go, each sample in its draw.
 
         Args:
             ids: in the dataset.
-            passes: in which pass over its source each is.
+            told: what is known of each by name: in which pass over its source it is, and in which epoch of
+                that.
             places: of the samples in the batch.
             size: the samples of the whole batch.
 
@@ -79,7 +80,7 @@ class Leaf:
             DatasetError: it is none of these, or of another length. What the dataset raises has a note.
         """
         with self._told():
-            samples = self._read(ids, passes, places, size)
+            samples = self._read(ids, told, places, size)
         if isinstance(samples, np.ndarray):
             samples = list(samples)
         if not isinstance(samples, list | tuple | Mapping):
@@ -91,11 +92,11 @@ class Leaf:
             )
         return samples
 
-    def _read(self, ids: Ids, passes: Ids | None, places: Ids, size: int) -> Any:
+    def _read(self, ids: Ids, told: Mapping[str, Ids], places: Ids, size: int) -> Any:
         dataset, reader, draws = self.dataset, batch_reader(self.dataset), entered_draws(size)
-        given: tuple[Ids, ...] = (ids,)
-        if wants_passes(dataset):
-            given = (ids, np.zeros_like(ids) if passes is None else passes)
+        first = {"passes": np.zeros_like(ids), **told}
+        # The epoch that was set is known by `set_epoch` already.
+        given = (ids, *(first[name] for name in wanted(dataset) if name in first))
         enters_alone = bool(getattr(reader, "enters_draws", False))
         if reader is None or (draws is not None and draws.seeds and not enters_alone):
             return in_draws(self._one, zip(*given, strict=True), places.tolist(), size)

@@ -20,7 +20,7 @@ from samplerkit.order.layout import Layout, named_parts, require_depth
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
-from samplerkit.storage.batch_readers import present_reader
+from samplerkit.storage.batch_readers import present_reader, wanted
 from samplerkit.storage.files.content import batch_ids
 from samplerkit.storage.joined import Columns, LeafSamples, joined
 from samplerkit.storage.leaves import Leaf, Share, copies
@@ -143,7 +143,12 @@ class TreeDataset:
     @property
     def wants_passes(self) -> bool:
         """Whether a part is told in which pass over its source a sample is read."""
-        return any(getattr(dataset, "wants_passes", False) is True for dataset in self._datasets)
+        return any(map(wanted, self._datasets))
+
+    @property
+    def wants_epochs(self) -> bool:
+        """Whether a part is told in which epoch of its source a sample is read."""
+        return any("epochs" in wanted(dataset) for dataset in self._datasets)
 
     @property
     def expect(self) -> Callable[[Iterable[Ids]], None] | None:
@@ -180,12 +185,16 @@ class TreeDataset:
         start = int(self._starts[leaf])
         return self._leaves[leaf].read_one(number % size - start)
 
-    def __getitems__(self, ids: Iterable[int], passes: Ids | None = None) -> list[Any] | Columns:
+    def __getitems__(
+        self, ids: Iterable[int], passes: Ids | None = None, epochs: Ids | None = None
+    ) -> list[Any] | Columns:
         """Gives a batch, in the order asked for; each part reads its own in one go.
 
         Args:
             ids: of the samples, in [0, len), as a list or an array.
             passes: in which pass over its source each is, for the parts that want to know; None for 0.
+            epochs: in which epoch of its source each is, for the parts that want to know; None for the one
+                that was set.
 
         Returns:
             A list of samples; a dict of arrays where the parts give columns.
@@ -195,7 +204,7 @@ class TreeDataset:
             DatasetError: a part gives something else than samples, or others than the part before. What a
                 part raises has a note that names it.
         """
-        found = self._read(ids, passes)
+        found = self._read(ids, passes, epochs)
         if isinstance(found, dict):
             return found
         log_missing(found.missing, self._logged)
@@ -221,24 +230,25 @@ class TreeDataset:
     def __repr__(self) -> str:
         return f"TreeDataset({self.parts if len(self.parts) <= 8 else f'<{len(self.parts)} parts>'})"
 
-    def _present(self, ids: Iterable[int], passes: Ids | None = None) -> Present:
-        found = self._read(ids, passes)
+    def _present(self, ids: Iterable[int], passes: Ids | None = None, epochs: Ids | None = None) -> Present:
+        found = self._read(ids, passes, epochs)
         if isinstance(found, dict):
             problem = "gives columns, of which no sample can be left out"
             raise DatasetError("dataset", problem, list(found), mend="say as_columns=False")
         return found
 
-    def _read(self, ids: Iterable[int], passes: Ids | None) -> Present | Columns:
-        wanted = checked_ids(batch_ids(ids), len(self))
-        leaf_of = interval_of(self._starts, wanted)
+    def _read(self, ids: Iterable[int], passes: Ids | None, epochs: Ids | None) -> Present | Columns:
+        asked = checked_ids(batch_ids(ids), len(self))
+        told = {"passes": passes, "epochs": epochs}
+        leaf_of = interval_of(self._starts, asked)
         shares = []
         for number in np.unique(leaf_of).tolist():
             leaf, start = self._leaves[number], int(self._starts[number])
             places = np.flatnonzero(leaf_of == number)
-            told = None if passes is None else np.asarray(passes)[places]
-            samples = leaf.read(wanted[places] - start, told, places, wanted.size)
+            mine = {name: np.asarray(values)[places] for name, values in told.items() if values is not None}
+            samples = leaf.read(asked[places] - start, mine, places, asked.size)
             shares.append(LeafSamples(leaf.place, start, samples, places))
-        return joined(shares, wanted.size)
+        return joined(shares, asked.size)
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
         numbers = [number for number, leaf in enumerate(self._leaves) if wants_to_know(leaf.dataset)]
