@@ -12,7 +12,8 @@ from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentVal
 from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Reading
-from samplerkit.loading.run import Readings, Run
+from samplerkit.loading.readings import Readings
+from samplerkit.loading.run import Run
 from samplerkit.loading.run_edits import require_divided
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.edit import Edit, lines_of

@@ -22,7 +22,7 @@ MOST_SEEDS = 32
 BEHIND = "; "
 """Between the description of a dataset and what samplers look at in it."""
 
-_LEFT_OUT = frozenset({"seed", "algorithm"})
+_LEFT_OUT = frozenset({"seed", "algorithm", "windows_per_block"})
 _OF_THE_JOB = frozenset({"num_shards", "shard_id"})
 
 
@@ -76,8 +76,10 @@ def fingerprint(
     return digest("order", json.dumps(parts))[:FINGERPRINT_DIGITS]
 
 
-def describe_dataset(dataset: Any) -> str:
+def describe_dataset(dataset: Any, blocks: Layout | None = None) -> str:
     """Describes a dataset: how many samples in how many files, and a digest of sizes and names.
+
+    One that is read in blocks is described by these, so that it is the same whatever they are cut into.
 
     A dataset may have a string attribute `fingerprint`, as those of Hugging Face have `_fingerprint`, that
     changes when its content does; without one, a change of content that leaves all sizes cannot be seen.
@@ -86,7 +88,7 @@ def describe_dataset(dataset: Any) -> str:
         >>> describe_dataset(Layout([3, 4]))
         '7 samples, 2 files, 97ebb718e8af2c8e'
     """
-    layout = Layout.of(dataset)
+    layout = Layout.of(dataset) if blocks is None else blocks
     if layout.parts:
         leaves = [[path, leaf.has_files, leaf.num_files, leaf.names] for path, leaf in layout.leaves]
         parts: list[str | bytes] = ["tree", _portable(layout.sizes), json.dumps(leaves)]
@@ -97,7 +99,7 @@ def describe_dataset(dataset: Any) -> str:
         parts.append(content)
     files = f", {layout.num_files} files" if layout.has_files else ""
     files += f" in {len(layout.leaves)} parts" if layout.parts else ""
-    return f"{len(layout)} samples{files}, {digest(*parts)}"
+    return f"{len(layout)} {'samples' if blocks is None else 'blocks'}{files}, {digest(*parts)}"
 
 
 def describe_looks(sampler: Sampler, dataset: Any) -> str:
@@ -135,7 +137,9 @@ def describe_chain(sampler: Sampler, *, names_shard: bool = False) -> str:
     """
     links: list[str] = []
     has_dealt = False
-    for link in sampler._links()[sampler.reads_a_stream :]:
+    for link in sampler._links():
+        if link.reads_a_stream:
+            continue
         is_root, is_dealer = not links, link.deal is not None and not has_dealt
         has_dealt = has_dealt or is_dealer
         arguments = link.arguments()

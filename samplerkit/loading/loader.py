@@ -19,9 +19,10 @@ from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.stage import DeviceStage, checked_device
 from samplerkit.loading.editing import Editable
 from samplerkit.loading.options import checked_options, checked_tail
+from samplerkit.loading.readings import Readings
 from samplerkit.loading.received import Received
 from samplerkit.loading.request import BadSamples
-from samplerkit.loading.run import Readings, Run
+from samplerkit.loading.run import Run
 from samplerkit.loading.source import MakeStage, OpenSource, Source
 from samplerkit.loading.stats import LoaderStats
 from samplerkit.loading.steps import CountsSteps
@@ -239,14 +240,13 @@ class Loader(CountsSteps, Editable):
                 "num_shards".
 
         Raises:
-            StateError: the state is damaged, of a newer schema, or of another run; or an iteration is under
-                way.
+            StateError: it is damaged, of a newer schema, or of another run; or an iteration is under way.
         """
         if self._cursor.at.is_open:
             raise StateError(
                 "state", "cannot be loaded while an iteration is under way", mend="load before iterating"
             )
-        saved = self._run.restore(state, self.tail, allow)
+        saved = self._run.restore(state, self.tail, allow, samples_a_step=self._readings.samples_a_step)
         self.close()  # workers that live on know the constants of before
         self._cursor.go_to(saved.epoch, saved.position)
 

@@ -14,6 +14,7 @@ from samplerkit.loading.delivery import Delivery, Reading, Tail
 from samplerkit.loading.identity import describe_chain, describe_dataset, describe_looks, seeds_of
 from samplerkit.loading.run_batches import RunBatches
 from samplerkit.loading.run_edits import Requested, ramp_of, require_divided, require_past, section_of
+from samplerkit.loading.run_tokens import RunTokens
 from samplerkit.loading.sections import Section
 from samplerkit.loading.stages import Ramp
 from samplerkit.loading.state import State
@@ -26,6 +27,7 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.edit import Edit
 from samplerkit.samplers.ledger import Ledger
+from samplerkit.samplers.pieces import block_layout
 
 
 @final
@@ -132,6 +134,11 @@ class Run:
         )
         return Reading(epoch, units, delivery, self.world.shard_id)
 
+    @once
+    def tokens(self) -> RunTokens | None:
+        """How windows of tokens are cut; None where windows are no part of blocks."""
+        return RunTokens.of(self.recipe, self.dataset)
+
     @property
     def ledger(self) -> Ledger | None:
         """The ledger by which the run is read, if it is read by one."""
@@ -206,17 +213,27 @@ class Run:
             agreement.require(identity, seconds)
         self.agreed = recipe
 
-    def restore(self, saved: Any, tail: str, allow: Collection[str] = ()) -> State:
+    def restore(
+        self, saved: Any, tail: str, allow: Collection[str] = (), *, samples_a_step: int | None = None
+    ) -> State:
         """Takes over the constants of a saved state that fits this run.
+
+        Returns:
+            The state; where its windows have another length, in those of this run. `samples_a_step`, of all
+            ranks, is for an error that counts steps.
 
         Raises:
             StateError: it is damaged, of a newer schema or of another run, and the run is as it was.
         """
         state = State.from_dict(saved)
+        if self.tokens is not None:
+            self.tokens.require_survivable(state)
         _, sampler = self.described
         if state.sampler != sampler and state.sampler == describe_chain(self.recipe, names_shard=True):
             state = replace(state, sampler=sampler)
         state.require_equal(self.state(0, 0, tail), allow)
+        if self.tokens is not None:
+            state = self.tokens.rescaled(state, self.recipe, self.dataset, samples_a_step)
         constants = RunConstants(state.lanes, state.limit)
         before, self._constants = self._constants, constants
         try:
@@ -257,6 +274,8 @@ class Run:
 
     def _sections(self, epoch: int, position: int) -> dict[str, Section]:
         sections: dict[str, Section] = {}
+        if self.tokens is not None:
+            sections["tokens"] = self.tokens.section(position if self._batches is None else None)
         if self.ledger is not None:
             section = section_of(self.ledger, self.run_position(epoch, position))
             sections |= {} if section is None else {"ledger": section}
@@ -272,41 +291,7 @@ class Run:
     def described(self) -> tuple[str, str]:
         """The dataset and the chain in words."""
         looks = describe_looks(self.recipe, self.dataset)
-        return describe_dataset(self.dataset) + looks, describe_chain(self.recipe)
-
-
-@final
-class Readings:
-    """What this process reads of a run, from any place on: the arithmetic of a loader's cursor.
-
-    Args:
-        run: the recipe over the dataset in the job.
-        batch_size: samples a rank and step.
-        tail: what becomes of the last samples, which do not fill a global batch.
-    """
-
-    def __init__(self, run: Run, batch_size: int, tail: Tail) -> None:
-        self._run = run
-        self._batch_size = batch_size
-        self.tail: Final[Tail] = tail
-        self._last: tuple[RunConstants, Sampler, Reading] | None = None
-
-    def __call__(self, epoch: int, start: int) -> Reading:
-        """Gives the reading from a position of an epoch on; the last one asked for is kept."""
-        constants, recipe = self._run.constants, self._run.recipe
-        if self._last is not None:
-            *made_of, last = self._last
-            if (last.epoch, last.start) == (epoch, start) and made_of == [constants, recipe]:
-                return last
-        reading = self._run.reading(epoch, start, self._batch_size, self.tail)
-        self._last = (constants, recipe, reading)
-        return reading
-
-    def reached(self, epoch: int, start: int, steps: int) -> tuple[int, bool]:
-        """Gives the position after some steps of all ranks, and whether nothing is left to any of them."""
-        delivery = self(epoch, start).delivery
-        return delivery.position_after(steps), delivery.is_over_after(steps)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A worker makes readings of its own: an order can be large to send."""
-        return {**self.__dict__, "_last": None}
+        blocks = None
+        if self.tokens is not None and self.tokens.pool is not None:
+            blocks = block_layout(self.dataset, self.tokens.pieces)
+        return describe_dataset(self.dataset, blocks) + looks, describe_chain(self.recipe)

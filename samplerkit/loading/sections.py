@@ -15,7 +15,7 @@ from samplerkit.errors import StateError
 Section = Mapping[str, Any]
 """JSON values by name, `version` among them."""
 
-KNOWN: Final[Mapping[str, int]] = {"batches": 1, "ledger": 1}
+KNOWN: Final[Mapping[str, int]] = {"batches": 1, "ledger": 1, "tokens": 1}
 """The sections that this version reads, each with the newest version of it that it reads."""
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Reading
+from samplerkit.loading.readings import Readings
 from samplerkit.loading.received import Received
-from samplerkit.loading.run import Readings
 from samplerkit.order.typing import Ids
 
 

@@ -13,7 +13,8 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, Composition
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.options import checked_tail
-from samplerkit.loading.run import Readings, Run
+from samplerkit.loading.readings import Readings
+from samplerkit.loading.run import Run
 from samplerkit.loading.torch_names import EpochByCursor, TorchNames
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard

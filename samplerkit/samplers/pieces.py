@@ -17,16 +17,10 @@ def pieces_of(dataset: Any) -> int | None:
     """Tells how many windows make a block of a dataset: its `windows_per_block`, or that of all its parts.
 
     Returns:
-        None where it says nothing of blocks.
-
-    Raises:
-        DatasetError: parts of a tree say different numbers.
+        None where it says nothing of blocks, or its parts say different numbers.
     """
-    said = {name: getattr(leaf, "windows_per_block", None) for name, leaf in _leaves("", dataset)}
-    if len({*said.values()}) > 1:
-        problem = "have different numbers of windows in a block"
-        raise DatasetError("parts", problem, said, mend="give all parts one seq_len and one block_len")
-    return next(iter(said.values()), None)
+    said = {*_said(dataset).values()}
+    return said.pop() if len(said) == 1 else None
 
 
 def token_lengths(dataset: Any) -> tuple[int | None, int | None]:
@@ -59,9 +53,12 @@ def required_pieces(dataset: Any, given: int | None) -> int:
     """Tells how many windows make a block, by what was given, or by the dataset.
 
     Raises:
-        DatasetError: neither says so, or they contradict one another.
+        DatasetError: neither says so, or they contradict one another, or parts of a tree do.
     """
-    said = pieces_of(dataset)
+    told, said = _said(dataset), pieces_of(dataset)
+    if len({*told.values()}) > 1:
+        problem = "have different numbers of windows in a block"
+        raise DatasetError("parts", problem, told, mend="give all parts one seq_len and one block_len")
     if given is None and said is None:
         raise DatasetError("dataset", "says nothing of blocks", dataset, mend=_MEND)
     if None not in (given, said) and given != said:
@@ -75,6 +72,10 @@ def _divided(windows: Layout, pieces: int) -> Layout:
         return Layout.tree({name: _divided(part, pieces) for name, part in windows.parts.items()})
     sizes = windows.sizes // pieces
     return Layout(sizes, windows.names) if windows.has_files else Layout(int(sizes[0]))
+
+
+def _said(dataset: Any) -> dict[str, int | None]:
+    return {name: getattr(leaf, "windows_per_block", None) for name, leaf in _leaves("", dataset)}
 
 
 def _leaves(name: str, dataset: Any) -> Iterator[tuple[str, Any]]:

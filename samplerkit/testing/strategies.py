@@ -175,7 +175,7 @@ def _links(case: Case, lengths: set[int], *, is_root: bool) -> st.SearchStrategy
         ]
     if len(case.layout) > 0:
         choices += [pk_link(len(case.layout))]
-    if is_leaf:
+    if is_leaf and case.layout.has_files:
         # Above others it reads the dataset anew, in the order of these over its blocks.
         choices += [block_link(case.layout.sizes.tolist())]
     if len(case.layout) > 0 and is_leaf and case.layout.has_files:

@@ -340,8 +340,8 @@ BUGS = [
     Bug(
         "labels that changed are let in",
         "Run.described",
-        "describe_dataset(self.dataset) + looks",
-        "describe_dataset(self.dataset)",
+        "describe_dataset(self.dataset, blocks) + looks",
+        "describe_dataset(self.dataset, blocks)",
         "tests/loading/test_changed_datasets.py",
     ),
     Bug(
@@ -410,8 +410,8 @@ BUGS = [
     Bug(
         "draws are counted in their batch",
         "Asked.requests",
-        "Request(reading.epoch, reading.start, step, ids, draws, passes, segments)",
-        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), passes, segments)",
+        "Request(reading.epoch, reading.start, step, ids, draws, told, segments)",
+        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), told, segments)",
         DRAWS,
     ),
     Bug(

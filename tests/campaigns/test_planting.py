@@ -9,6 +9,7 @@ from tests.campaigns import (
     test_planted_bugs,
     test_planted_megatron_bugs,
     test_planted_reliability_bugs,
+    test_planted_token_bugs,
 )
 from tests.campaigns.planting import Bug, planted
 
@@ -34,9 +35,10 @@ def test_every_planted_bug_has_its_place():
         *test_planted_reliability_bugs.BUGS,
         *test_planted_batch_bugs.BUGS,
         *test_planted_megatron_bugs.BUGS,
+        *test_planted_token_bugs.BUGS,
     ]
     files = [planted(bug)[0] for bug in bugs]
-    assert len({bug.name for bug in bugs}) == len(files) >= 79
+    assert len({bug.name for bug in bugs}) == len(files) >= 86
 
 
 @pytest.mark.parametrize("file", ["here", "elsewhere"])

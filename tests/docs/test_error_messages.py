@@ -20,6 +20,7 @@ from samplerkit.loading.agreement import Agreement
 from samplerkit.loading.state import _checksum
 from samplerkit.loading.world import detect_world
 from samplerkit.storage.tar.index.arrays import Column, read_arrays, write_arrays
+from tests.loading.rings import Rings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "error-messages.md").read_text(encoding="utf-8")
 MESSAGES = re.findall(r"^- `(.+)`$", PAGE, re.MULTILINE)
@@ -77,6 +78,11 @@ def longer_than_said():
     plan = sk.TokenBatches(16, lengths=lengths).plan(sk.RandomSampler(), SIZE)
     ids = plan[0]
     sk.PadCollate(plan=plan).collated([[0] * (length + 1) for length in lengths[ids]], ids)
+
+
+def of_windows(seq_len, sampler=None):
+    data = Rings([48], seq_len, 12)
+    return sk.Loader(data, sampler or sk.BlockSampler(2), batch_size=1, world=sk.World(1, 0))
 
 
 def two_ranks():
@@ -276,6 +282,12 @@ MINE = {
     "sources: name": lambda _: sk.MixtureSampler({"c": None}).order(TREE),
     "sources...: is": lambda _: sk.MixtureSampler({"a": sk.DistributedSampler(2, 0)}),
     "source ...: yields": lambda _: sk.MixtureSampler({"a": Growing()}, 200).order(TREE)[:],
+    "state: seq_len: is another one in the saved state, which": lambda _: of_windows(4).load_state_dict(
+        of_windows(2).state_dict(step=1)
+    ),
+    "state: seq_len: is another one in the saved state (here": lambda _: of_windows(
+        4, sk.RandomSampler()
+    ).load_state_dict(of_windows(2, sk.RandomSampler()).state_dict(step=1)),
     "state: unit: is not": lambda _: loader().load_state_dict(newer(unit="tokens")),
     "state: unit: is another": lambda _: of_tokens(12).load_state_dict(saved()),
     "state: recipe": lambda _: of_tokens(12).load_state_dict(of_tokens(16).state_dict()),

@@ -82,7 +82,7 @@ def test_a_distributed_sampler_below_the_root_makes_an_order_of_its_shards_woven
 @given(LIMITED)
 def test_num_samples_of_a_distributed_sampler_limits_all_shards_together(case):
     root = case.links[-1]
-    num_samples = root.arguments["num_samples"]
+    num_samples = root.arguments.get("num_samples")
     unlimited = replace(root, arguments={**root.arguments, "num_samples": None})
     without = replace(case, links=(*case.links[:-1], unlimited))
     total = num_samples * case.num_shards if num_samples else None
@@ -242,7 +242,7 @@ def evaluated(case, shard):
         ids = drawn(case, depth, ids, num_shards)
         if not link.is_distributed:
             continue
-        num_samples = link.arguments["num_samples"]
+        num_samples = link.arguments.get("num_samples")
         if num_samples:
             ids = ids[: num_samples * num_shards]
         mine = link.arguments["shard_id"] if inner else shard
@@ -259,7 +259,7 @@ def test_a_parent_reads_its_child_at_the_positions_that_it_draws(case):
 
 def asked_for(link):
     """The number of samples that one sampler of a chain asks for; and whether the child is not asked."""
-    own = link.arguments["num_samples"]
+    own = link.arguments.get("num_samples")
     if "indices" in link.arguments:
         size = len(link.arguments["indices"])
         own = size if own is None else min(own, size)

@@ -1,0 +1,181 @@
+"""Blocks cut into windows: the windows read first cover the same blocks, whatever their length."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.loading.run_tokens import blocks_of
+
+PIECES = (1, 2, 3, 4, 6, 12)
+"""All divisors of 12: windows in a block, as `seq_len` goes from the block down to a twelfth of it."""
+
+CHILDREN = {
+    "none": lambda: None,
+    "sequential": sk.SequentialSampler,
+    "partial": lambda: sk.RandomSampler(shuffle="partial", partial_size=3, lanes=2, seed=1),
+    "files": lambda: sk.RandomSampler(shuffle="files", seed=1),
+    "a subset": lambda: sk.SubsetSampler([3, 1, 3, 0]),
+    "a schedule": lambda: sk.MixtureSampler([2, 0, 1], num_samples=11, seed=1),
+}
+
+
+def over(child, parent):
+    parent.add_child(child)
+    return parent
+
+
+def blocks(pieces, pool=2, child=None, seed=7):
+    return over(child, sk.BlockSampler(pool, seed=seed, windows_per_block=pieces))
+
+
+def first_pieces(order, pieces, count):
+    """Which twelfths of which blocks are in the first `count` blocks' worth of windows, and how often."""
+    ids = order[: count * pieces]
+    begins = ids * (12 // pieces)
+    covered = (begins[:, None] + np.arange(12 // pieces)).reshape(-1)
+    return sorted(covered.tolist())
+
+
+@pytest.mark.parametrize("name", CHILDREN)
+def test_the_windows_of_the_first_pools_cover_the_same_whatever_their_length(name, record_property):
+    cases = 0
+    for sizes, pool, epoch in product([(5, 0, 3), (7, 1, 4)], (1, 2, 3, 64), (0, 3)):
+        whole = CHILDREN[name]() or sk.RandomSampler()
+        count = len(whole.order(sk.Layout(sizes), epoch))
+        orders = {
+            pieces: blocks(pieces, pool, CHILDREN[name]()).order(
+                sk.Layout([size * pieces for size in sizes]), epoch
+            )
+            for pieces in PIECES
+        }
+        for reached in {*range(0, count, pool), count}:
+            seen = [first_pieces(order, pieces, reached) for pieces, order in orders.items()]
+            assert all(one == seen[0] for one in seen)
+            cases += len(seen)
+    print(f"{name}: {cases} prefixes")
+    record_property("cases", cases)
+
+
+def test_within_a_pool_other_windows_come_first():
+    """The control: a prefix that ends within a pool is not the same, so that the law says something."""
+    orders = [blocks(pieces, 4).order(sk.Layout(40 * pieces)) for pieces in (2, 4)]
+    assert first_pieces(orders[0], 2, 2) != first_pieces(orders[1], 4, 2)
+
+
+@pytest.mark.parametrize("pieces", [1, 4])
+@pytest.mark.parametrize("name", CHILDREN)
+def test_every_window_of_a_block_comes_as_often_as_the_child_yields_the_block(name, pieces):
+    sizes = (5, 0, 3)
+    sampler, layout = blocks(pieces, 2, CHILDREN[name]()), sk.Layout([size * pieces for size in sizes])
+    order = sampler.order(layout, 1)
+    child = CHILDREN[name]() or sk.SequentialSampler()
+    counts = np.bincount(child.order(sk.Layout(sizes), 1)[:], minlength=8)
+    assert np.bincount(order[:], minlength=8 * pieces).tolist() == counts.repeat(pieces).tolist()
+    which, positions = order.positions_of(np.arange(-2, 8 * pieces + 2))
+    assert order[positions].tolist() == (which - 2).tolist()
+    assert positions.size == len(order)
+    assert order.passes_at(np.arange(len(order))).max() == counts.max() - 1
+
+
+def test_a_child_orders_the_blocks_and_pools_follow_one_another():
+    order = blocks(3, 2, sk.SubsetSampler([4, 0, 2, 1, 3])).order(15)
+    assert [sorted({*(order[begin : begin + 6] // 3).tolist()}) for begin in (0, 6, 12)] == [
+        [0, 4],
+        [1, 2],
+        [3],
+    ]
+
+
+def test_dice_of_a_tree_never_see_the_length_of_a_window():
+    tree = {"web": (5, 3), "code": (4,)}
+    seen = []
+    for pieces in (1, 6):
+        layout = sk.Layout.tree(
+            {name: sk.Layout([size * pieces for size in sizes]) for name, sizes in tree.items()}
+        )
+        mixture = sk.MixtureSampler(
+            {"web": sk.RandomSampler(shuffle="partial", seed=3), "code": None},
+            weights={"web": 0.6, "code": 0.4},
+            num_samples=40,
+            lanes=2,
+            seed=3,
+        )
+        sampler = blocks(pieces, 1, mixture)
+        seen.append([sampler.order(layout, epoch)[::pieces] // pieces for epoch in range(3)])
+        whole = mixture.order(sk.Layout.tree({name: sk.Layout(sizes) for name, sizes in tree.items()}), 2)
+        assert (seen[-1][2] == whole[:]).all()
+    assert all((one == other).all() for one, other in zip(*seen, strict=True))
+
+
+def test_a_dataset_or_its_parts_say_how_many_windows_make_a_block():
+    class Windows:
+        def __init__(self, pieces):
+            self.windows_per_block = pieces
+            self.layout = sk.Layout([2 * pieces, pieces])
+
+        def __len__(self):
+            return len(self.layout)
+
+        def __getitem__(self, index):
+            return index
+
+    of_dataset = sk.BlockSampler(2, seed=7).order(Windows(4))
+    assert of_dataset[:].tolist() == blocks(4).order(Windows(4))[:].tolist()
+    tree = sk.TreeDataset({"a": Windows(4), "b": sk.TreeDataset({"c": Windows(4)})})
+    assert len(sk.BlockSampler().order(tree)) == 24
+    mixed = sk.TreeDataset({"a": Windows(4), "b": Windows(2)})
+    with pytest.raises(sk.DatasetError, match="different numbers of windows"):
+        sk.BlockSampler().order(mixed)
+    with pytest.raises(sk.DatasetError, match="contradict the dataset"):
+        blocks(2).order(Windows(4))
+    with pytest.raises(sk.DatasetError, match="says nothing of blocks"):
+        sk.BlockSampler().order(12)
+
+
+def test_windows_that_make_no_whole_blocks_are_refused():
+    with pytest.raises(sk.DatasetError, match="do not make whole blocks of 4"):
+        blocks(4).order(sk.Layout([8, 9]))
+
+
+def test_it_costs_nothing_at_any_size_and_beyond_the_limit_is_refused():
+    order = blocks(2**10, 64).order(2**60)
+    place = order.index(123456789)
+    assert order[place] == 123456789
+    with pytest.raises(sk.ArgumentRangeError, match="at most 2\\^62"):
+        blocks(4, 64, sk.RepeatSampler(5)).order(2**60)
+
+
+def test_a_deal_stands_above_it_and_never_below():
+    dealt = over(blocks(4), sk.DistributedSampler(2, 1, shuffle=False))
+    assert list(dealt.order(24)) == blocks(4).order(24)[1::2].tolist()
+    with pytest.raises(sk.CompositionError, match="a distributed sampler stands below"):
+        blocks(4, child=sk.DistributedSampler(2, 1)).order(24)
+    assert blocks_of(dealt) is dealt.get_child()
+    assert blocks_of(over(blocks(4), sk.DistributedSampler(2, 1))) is None
+    assert blocks_of(over(blocks(4), sk.RandomSampler())) is None
+
+
+def test_what_stands_above_draws_from_its_windows():
+    sampler = over(blocks(4), sk.SequentialSampler(start_index=3, num_samples=5))
+    assert list(sampler.order(24)) == blocks(4).order(24)[3:8].tolist()
+
+
+def test_a_config_names_it_with_its_child():
+    config = sk.load_config(
+        {
+            "dataset": {"kind": "layout", "sizes": [24, 12]},
+            "sampler": {
+                "kind": "block",
+                "pool": 2,
+                "seed": 7,
+                "windows_per_block": 4,
+                "child": {"kind": "random", "shuffle": "files", "seed": 1},
+            },
+        }
+    )
+    expected = blocks(4, child=sk.RandomSampler(shuffle="files", seed=1)).order(sk.Layout([24, 12]))
+    assert list(config.sampler.order(sk.Layout([24, 12]))) == list(expected)
