@@ -26,6 +26,7 @@ from samplerkit.config.schema import json_schema
 from samplerkit.config.text import parse, plain
 from samplerkit.errors import ConfigError
 from samplerkit.inspect.quality.figure import Figure
+from samplerkit.loading.answer import batch_of
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.loading.world import detect_world
@@ -128,7 +129,7 @@ class Config:
         batches = TorchBatchSampler(sampler, drop_last=options.pop("drop_last"), **self._dealt)
         del options["batch_size"]
         read = joined if dataset is None else dataset
-        return torch.utils.data.DataLoader(read, batch_sampler=batches, **options)
+        return torch.utils.data.DataLoader(read, batch_sampler=batches, collate_fn=batch_of, **options)
 
     def make_loader(self, dataset: Any = None, world: World | None = None, **options: Any) -> Loader:
         """Makes a samplerkit `Loader`: the order of the sampler, with exactly-once state on top.

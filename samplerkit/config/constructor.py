@@ -50,14 +50,18 @@ class Constructor:
 
     @classmethod
     def of(
-        cls, name: str, make: Callable[..., Any], written: Mapping[str, Any] = MappingProxyType({})
+        cls,
+        name: str,
+        make: Callable[..., Any],
+        written: Mapping[str, Any] = MappingProxyType({}),
+        section: str = "config",
     ) -> Constructor:
-        """Derives the model from the signature; `written` is as for `derived_model`.
+        """Derives the model from the signature; `written` and `section` are as for `derived_model`.
 
         Raises:
             ArgumentTypeError: a parameter cannot be given by name, or its hint cannot be understood.
         """
-        return cls(name, make, derived_model(make, name, written))
+        return cls(name, make, derived_model(make, name, written, section))
 
     @property
     def names(self) -> list[str]:
@@ -238,7 +242,7 @@ class Kinds:
             raise ArgumentValueError(
                 "kind", f"is taken by {self[name].make!r}", name, mend="use another name"
             )
-        constructor = Constructor.of(name, make, written)
+        constructor = Constructor.of(name, make, written, self.section)
         for argument in constructor.names:
             if argument in RESERVED:
                 raise ArgumentValueError(

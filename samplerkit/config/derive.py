@@ -52,7 +52,10 @@ _PARAMETER = inspect.Parameter
 
 
 def derived_model(
-    make: Callable[..., Any], name: str, written: Mapping[str, Any] = MappingProxyType({})
+    make: Callable[..., Any],
+    name: str,
+    written: Mapping[str, Any] = MappingProxyType({}),
+    section: str = "config",
 ) -> type[BaseModel]:
     """Makes the model of what a config may write for the arguments of a constructor.
 
@@ -60,6 +63,7 @@ def derived_model(
         make: a class or a function; every parameter has a name by which it can be given.
         name: of the model.
         written: what is written for arguments whose types do not say it; None for what is not written.
+        section: of the config, by which the schema tells two models of one name apart.
 
     Raises:
         ArgumentTypeError: a parameter cannot be given by name, or its type hint cannot be understood.
@@ -89,7 +93,7 @@ def derived_model(
             default = _default(make, parameter)
             # The prefix keeps arguments clear of pydantic's own names; the alias is what a config writes.
             fields[_PREFIX + parameter.name] = (hint, Field(default=default, alias=parameter.name))
-        return create_model(name, __config__=_STRICT, **fields)
+        return create_model(name, __config__=_STRICT, __module__=section, **fields)
     except (NameError, TypeError, ValueError, PydanticUserError) as error:
         if isinstance(error, ArgumentTypeError):
             raise

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from samplerkit.config.hints import Conditions, FieldNames, Paths, Remote
+from samplerkit.config.hints import Conditions, CorpusPaths, FieldNames, Paths, Remote
 from samplerkit.storage.formats.arrow_rows import ArrowBatches
 from samplerkit.storage.formats.parquet import ParquetDataset
+from samplerkit.storage.tokens.dataset import Fetch, TokenDataset
 
 
 def of_row_groups(
@@ -50,7 +51,41 @@ def of_row_groups(
     )
 
 
+def of_tokens(
+    files: CorpusPaths,
+    seq_len: int,
+    block_len: int | None = None,
+    dtype: str | None = None,
+    phase: bool = True,
+    seed: int = 0,
+    split: str | None = None,
+    part: Literal["train", "valid", "test"] = "train",
+    documents: Literal["idx"] | int | None = None,
+    outputs: FieldNames = None,
+    as_dtype: str = "int64",
+    remote: Remote = None,
+    fetch: Fetch = "ranges",
+) -> TokenDataset:
+    """Windows of tokens of Megatron's `.bin` and `.idx`, of raw `.bin` files or of `.npy` arrays."""
+    return TokenDataset(
+        files,
+        seq_len,
+        block_len=block_len,
+        dtype=dtype,
+        phase=phase,
+        seed=seed,
+        split=split,
+        part=part,
+        documents=documents,
+        outputs=("tokens",) if outputs is None else outputs,
+        as_dtype=as_dtype,
+        remote=remote,
+        fetch=fetch,
+    )
+
+
 FORMATS: Final[dict[str, Callable[..., Any]]] = {
     "parquet": of_row_groups,
+    "tokens": of_tokens,
 }
 """The kinds, by name."""

@@ -13,6 +13,9 @@ from samplerkit.storage.remote.options import RemoteOptions
 Paths = Annotated[str | list[str], Under()]
 """A path, a pattern, or a list of them."""
 
+CorpusPaths = Paths | dict[str, Paths | dict[str, Paths]]
+"""Paths, or corpora by name; one of them may have parts by name itself."""
+
 Folder = Annotated[str | None, Under()]
 """A folder."""
 

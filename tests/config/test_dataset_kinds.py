@@ -12,6 +12,7 @@ import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
+from samplerkit.storage.tokens.dataset import TokenDataset
 
 SIZES = [5, 3, 6]
 
@@ -29,6 +30,7 @@ def folder(tmp_path):
     for number, size in enumerate(SIZES):
         np.savez(tmp_path / "data" / f"{number}.npz", id=np.arange(first, first + size))
         first += size
+    np.save(tmp_path / "data" / "tokens.npy", np.arange(14 * 8 + 1, dtype=np.uint8))
     with TarWriter(str(tmp_path / "data" / "part-%03d.tar"), samples_per_shard=5) as writer:
         for number in range(14):
             writer.write({"__key__": f"{number:03}", "cls": number, "txt": f"number {number}"})
@@ -41,6 +43,7 @@ def config_of(folder, dataset, rest="sampler: {kind: random, shuffle: files, see
 
 
 FILES = "{kind: files, files: 'data/*.npz', reader: npz}"
+TOKENS = "{kind: tokens, files: 'data/*.npy', seq_len: 8, phase: false}"
 TAR = "{kind: tar, urls: 'data/part-{000..002}.tar', decode: true, to_tuple: [cls, txt]}"
 
 
@@ -59,6 +62,13 @@ TAR = "{kind: tar, urls: 'data/part-{000..002}.tar', decode: true, to_tuple: [cl
             lambda b: b["id"],
         ),
         (TAR, TarDataset, lambda batch: batch[0]),
+        (TOKENS, TokenDataset, lambda batch: batch[:, 0] // 8),
+        (
+            "{kind: tokens, files: {web: [data/tokens.npy]}, seq_len: 8, phase: false, "
+            "outputs: [tokens, labels]}",
+            TokenDataset,
+            lambda batch: batch["tokens"][:, 0] // 8,
+        ),
     ],
 )
 def test_a_config_reads_its_own_dataset_from_its_own_folder(folder, dataset, kind, ids):
@@ -70,7 +80,7 @@ def test_a_config_reads_its_own_dataset_from_its_own_folder(folder, dataset, kin
         assert torch.cat([ids(batch) for batch in loader]).tolist() == expected
 
 
-@pytest.mark.parametrize("dataset", [FILES, TAR])
+@pytest.mark.parametrize("dataset", [FILES, TAR, TOKENS])
 def test_what_a_config_says_of_its_dataset_can_be_written_and_read_again(folder, dataset, monkeypatch):
     config = config_of(folder, dataset)
     monkeypatch.chdir(folder.parent)
@@ -112,6 +122,14 @@ def test_the_window_of_a_tar_dataset_is_its_default_order(folder):
         ("{kind: files, files: [1], reader: npz}", "dataset.files"),
         ("{kind: files, files: 'data/*.npz', reader: npz, lengths: [1]}", "dataset.lengths"),
         ("{kind: files, files: 'data/*.npz', reader: npz, max_files: 0}", "dataset.max_files"),
+        ("{kind: tokens, files: 'data/*.idx', seq_len: 8}", "dataset.files: no file matches"),
+        ("{kind: tokens, files: {web: []}, seq_len: 8}", "dataset.files: must not be empty"),
+        ("{kind: tokens, files: {web: 3}, seq_len: 8}", "dataset.files"),
+        ("{kind: tokens, files: a, seq_len: 8, block_len: 12}", "dataset.block_len: must be a multiple of"),
+        ("{kind: tokens, files: a, seq_len: 8, dtype: float32}", "dataset.dtype: is no type of tokens"),
+        ("{kind: tokens, files: a, seq_len: 8, documents: eod}", "dataset.documents"),
+        ("{kind: tokens, files: a, seq_len: 8, outputs: [mask]}", "dataset.outputs: has no such name"),
+        ("{kind: tokens, files: a, seq_len: 8, split: a}", "dataset.split: must be up to three numbers"),
         ("{kind: tar, urls: 'data/no-{0..2}.tar'}", "dataset.urls: there is no such file"),
         ("{kind: tar, urls: 'data/part-{000..002}.tar', on_error: ignore}", "dataset.on_error"),
         ("{kind: tar, urls: 'data/part-{000..002}.tar', decode: pickle}", "decode"),

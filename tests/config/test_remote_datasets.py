@@ -217,7 +217,15 @@ def test_the_schema_knows_the_section():
 
 def test_the_kinds_of_datasets_say_which_of_their_arguments_are_sections():
     sections = {kind: list(DATASETS[kind].sections) for kind in DATASETS}
-    assert sections == {"size": [], "layout": [], "files": ["remote"], "tar": ["remote"], "tree": []}
+    assert sections == {
+        "size": [],
+        "layout": [],
+        "files": ["remote"],
+        "tar": ["remote"],
+        "parquet": ["remote"],
+        "tokens": ["remote"],
+        "tree": [],
+    }
     assert DATASETS["files"].sections["remote"].make is RemoteOptions
     assert Path(
         DATASETS["files"].sections["remote"].read({"cache": "c"}, "", Path("/a")).make().cache

@@ -21,7 +21,8 @@ def test_the_schema_is_plain_json_and_follows_the_constructors():
     assert json.loads(json.dumps(schema)) == schema
     for kinds in (SAMPLERS, DATASETS, BATCHES):
         for kind in kinds:
-            described = schema["$defs"][kind]
+            # Of a name that two sections have, each is told by its section.
+            described = schema["$defs"].get(kind) or schema["$defs"][f"{kinds.section}__{kind}"]
             assert described["properties"].keys() - {"child"} == {"kind", *kinds[kind].names}
             assert described["description"] == (kinds[kind].make.__doc__ or "").partition("\n")[0]
     assert list(schema["$defs"]["loader"]["properties"]) == LOADER.names

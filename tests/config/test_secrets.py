@@ -52,6 +52,7 @@ VALID = {
     "layout": {"sizes": [4, 4]},
     "files": {"files": ["a.npz"], "reader": "npz", "lengths": [8]},
     "tar": {"urls": ["a.tar"], "lengths": [8]},
+    "parquet": {"files": ["a.parquet"]},
     "tree": {"parts": {"a": {"kind": "size", "size": 8}}},
     "subset": {"indices": [1]},
     "subset_random": {"indices": [1]},
@@ -67,13 +68,14 @@ VALID = {
     "bucket": {"boundaries": [8], "batch_size": 2},
     "classes": {"num_class": 1, "num_val": 1, "labels": [0]},
 }
+DATASET = {**VALID, "tokens": {"files": ["a.npy"], "seq_len": 8}}
 UNKNOWN = ("storage_option", "storage_options", "url", "headers", "seeds", TOKEN, CAPITALS, URL, "two words")
 
 
 def sections():
     """Every section that a config may have, with the valid rest: a function of a key and what is planted."""
     for kind in DATASETS:
-        valid = {"kind": kind, **VALID[kind]}
+        valid = {"kind": kind, **DATASET[kind]}
         yield (
             f"dataset {kind}",
             DATASETS[kind].names,
@@ -82,8 +84,8 @@ def sections():
                 "sampler": {"kind": "random"},
             },
         )
-    for kind in ("files", "tar"):
-        valid = {"kind": kind, **VALID[kind]}
+    for kind in ("files", "tar", "tokens"):
+        valid = {"kind": kind, **DATASET[kind]}
         yield (
             f"remote of {kind}",
             DATASETS[kind].sections["remote"].names,
