@@ -64,8 +64,7 @@ TAR = "{kind: tar, urls: 'data/part-{000..002}.tar', decode: true, to_tuple: [cl
         (TAR, TarDataset, lambda batch: batch[0]),
         (TOKENS, TokenDataset, lambda batch: batch[:, 0] // 8),
         (
-            "{kind: tokens, files: {web: [data/tokens.npy]}, seq_len: 8, phase: false, "
-            "outputs: [tokens, labels]}",
+            TOKENS.replace("'data/*.npy'", "{web: [data/tokens.npy]}, outputs: [tokens, labels]"),
             TokenDataset,
             lambda batch: batch["tokens"][:, 0] // 8,
         ),
