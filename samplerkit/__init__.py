@@ -60,6 +60,8 @@ if _typing.TYPE_CHECKING:
     from samplerkit.samplers.window import WindowSampler
     from samplerkit.storage.files.dataset import FileDataset
     from samplerkit.storage.files.reader import register_reader
+    from samplerkit.storage.formats.arrow import ArrowDataset
+    from samplerkit.storage.formats.huggingface import HuggingFaceDataset
     from samplerkit.storage.formats.parquet import ParquetDataset
     from samplerkit.storage.remote.options import RemoteOptions
     from samplerkit.storage.tar.dataset import TarDataset
@@ -74,6 +76,7 @@ __all__ = [
     "ArgumentRangeError",
     "ArgumentTypeError",
     "ArgumentValueError",
+    "ArrowDataset",
     "BatchRecipe",
     "BlockSampler",
     "BucketBatches",
@@ -89,6 +92,7 @@ __all__ = [
     "Edit",
     "FileDataset",
     "FoldSampler",
+    "HuggingFaceDataset",
     "InverseTooLargeError",
     "IterSampler",
     "Layout",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal
 
 from samplerkit.config.hints import Conditions, CorpusPaths, FieldNames, Paths, Remote
+from samplerkit.storage.formats.arrow import ArrowDataset
 from samplerkit.storage.formats.arrow_rows import ArrowBatches
 from samplerkit.storage.formats.parquet import ParquetDataset
 from samplerkit.storage.tokens.dataset import Fetch, TokenDataset
@@ -84,7 +85,39 @@ def of_tokens(
     )
 
 
+def of_record_batches(
+    files: Paths,
+    columns: FieldNames = None,
+    batches: ArrowBatches = "samples",
+    max_chunks: int = 4,
+    max_bytes: int | None = None,
+    read_ahead: int = 1,
+    threads: int = 1,
+) -> ArrowDataset:
+    """Samples in files of Arrow's IPC, by record batch.
+
+    Args:
+        files: a pattern, a list of paths, or a folder from `save_to_disk` of Hugging Face `datasets`.
+        columns: the columns to hand out.
+        batches: `samples`, `columns`, `tensors` or `arrow`.
+        max_chunks: record batches in memory at most.
+        max_bytes: bytes in memory at most.
+        read_ahead: record batches that are read before they are needed.
+        threads: how many of them at a time.
+    """
+    return ArrowDataset(
+        files,
+        columns,
+        batches=batches,
+        max_chunks=max_chunks,
+        max_bytes=max_bytes,
+        read_ahead=read_ahead,
+        threads=threads,
+    )
+
+
 FORMATS: Final[dict[str, Callable[..., Any]]] = {
+    "arrow": of_record_batches,
     "parquet": of_row_groups,
     "tokens": of_tokens,
 }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
+from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import ContentPart, gathered_columns, gathered_samples
@@ -121,6 +121,20 @@ def gather_of(batches: Any, *, has_arrow: bool = False) -> Any:
     """
     arguments.choice("batches", batches, get_args(ArrowBatches if has_arrow else Batches))
     return _GATHERS[batches]
+
+
+def names_of(columns: Any) -> tuple[str, ...] | None:
+    """Takes the columns that a user names; None for all.
+
+    Raises:
+        ArgumentTypeError: no list of names.
+        ArgumentValueError: a name is empty.
+    """
+    if columns is None:
+        return None
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise ArgumentTypeError("columns", "must be a list of names", columns)
+    return tuple(arguments.word(f"columns[{number}]", name) for number, name in enumerate(columns))
 
 
 def gathered_tensors(parts: Iterable[ContentPart], size: int) -> dict[Any, Any]:

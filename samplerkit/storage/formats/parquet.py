@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
@@ -18,7 +18,13 @@ from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, limits_
 from samplerkit.storage.files.content import Content
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.files.remote import storage_for
-from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, gather_of, in_one_piece
+from samplerkit.storage.formats.arrow_rows import (
+    ArrowBatches,
+    ArrowContent,
+    gather_of,
+    in_one_piece,
+    names_of,
+)
 from samplerkit.storage.formats.parquet_filter import RowFilter
 from samplerkit.storage.formats.parquet_groups import Footers, RowGroups, looked_at, read_group
 from samplerkit.storage.lengths import COUNTING_THREADS
@@ -100,7 +106,7 @@ class ParquetDataset(ChunkedDataset):
         options = RemoteOptions.of(remote)
         self.files: Final = file_paths(files, options)
         self._names: Final = distinct_names(self.files)
-        self._columns: Final = _names(columns)
+        self._columns: Final = names_of(columns)
         self._filter: Final = None if filters is None else RowFilter.of(filters)
         self._length_column: Final = None if lengths is None else arguments.word("lengths", lengths)
         self._progress: Final = progress_of(progress)
@@ -220,11 +226,3 @@ def _joined(found: list[Any]) -> Any:
     if all(isinstance(values, np.ndarray) for values in found):
         return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
     return [value for values in found for value in values]
-
-
-def _names(columns: Any) -> tuple[str, ...] | None:
-    if columns is None:
-        return None
-    if isinstance(columns, str) or not isinstance(columns, Sequence):
-        raise ArgumentTypeError("columns", "must be a list of names", columns)
-    return tuple(arguments.word(f"columns[{number}]", name) for number, name in enumerate(columns))

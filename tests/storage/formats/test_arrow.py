@@ -1,0 +1,113 @@
+"""Arrow's IPC by record batch, without mapping it, and folders that Hugging Face's datasets wrote."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.testing import DatasetContract
+from tests.storage.formats.damage import outcomes
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Arrow here")
+
+FOLDER = Path(__file__).parents[2] / "data" / "formats" / "huggingface"
+"""Written by datasets 5.2.0: `python -m tests.storage.formats.write_samples`."""
+
+
+def table_of(start, stop):
+    rows = range(start, stop)
+    text = pa.array([f"row {row % 5}" for row in rows]).dictionary_encode()
+    tokens = pa.array([list(range(row % 4)) for row in rows], pa.list_(pa.int32()))
+    return pa.table({"id": np.arange(start, stop), "text": text, "tokens": tokens})
+
+
+def write(folder, kind="stream", compression=None):
+    paths = []
+    for number, (start, stop, per_batch) in enumerate(((0, 5, 3), (5, 16, 4))):
+        table, path = table_of(start, stop), f"{folder}/{number}.arrow"
+        make = pa.ipc.new_stream if kind == "stream" else pa.ipc.new_file
+        with make(path, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+            writer.write_table(table, max_chunksize=per_batch)
+        paths.append(path)
+    return paths
+
+
+def plain(sample):
+    return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in sample.items()}
+
+
+class TestArrow(DatasetContract):
+    """Streams; what they hold has no checksum."""
+
+    def write(self, folder):
+        write(folder)
+        rows = [row for start, stop in ((0, 5), (5, 16)) for row in table_of(start, stop).to_pylist()]
+        return [rows[:3], rows[3:5], rows[5:9], rows[9:13], rows[13:]]
+
+    def make(self, folder):
+        return sk.ArrowDataset([f"{folder}/0.arrow", f"{folder}/1.arrow"])
+
+    def lies(self, whole):
+        return super().lies(whole)[:2]
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("kind", ["stream", "file"])
+def test_streams_and_files_are_read_as_pyarrow_reads_them(tmp_path, kind, compression):
+    paths = write(tmp_path, kind, compression)
+    opened = {"stream": pa.ipc.open_stream, "file": pa.ipc.open_file}[kind]
+    wanted = [row for path in paths for row in opened(Path(path).read_bytes()).read_all().to_pylist()]
+    with sk.ArrowDataset(paths) as dataset:
+        assert [plain(sample) for sample in dataset.__getitems__(range(16))] == wanted
+        assert dataset.layout.sizes.tolist() == [3, 2, 4, 4, 3]
+    with sk.ArrowDataset(paths, ["id"], batches="tensors") as dataset:
+        assert dataset.__getitems__([15, 0])["id"].tolist() == [15, 0]
+
+
+def test_a_folder_of_hugging_face_is_read_without_its_package():
+    with sk.ArrowDataset(FOLDER) as dataset:
+        assert len(dataset.files) == 2
+        read = [plain(sample) for sample in dataset.__getitems__(range(len(dataset)))]
+    assert read == [{"id": id, "text": f"text {id}", "tokens": [id] * (id % 5)} for id in range(250)]
+    with pytest.raises(sk.DatasetError, match=r"does not say in state\.json"):
+        sk.ArrowDataset(FOLDER.parent)
+    config = sk.load_config(
+        {"dataset": {"kind": "arrow", "files": str(FOLDER)}, "sampler": {"kind": "random"}}
+    )
+    assert len(config.dataset) == 250
+
+
+@pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.campaign)])
+def test_damage_is_an_error_unless_it_is_in_the_values(tmp_path, times):
+    """Arrow has no checksums: a bit of a value is another value. All else is an error, or the same data.
+
+    The dataset has seen the file whole; its time is set back, so that only what is read can tell.
+    """
+    path = Path(write(tmp_path)[1])
+    samples, about = table_of(5, 16).to_pylist(), path.stat()
+    knows = sk.ArrowDataset([path])
+    assert len(knows) == len(samples)
+    bodies = [*knows._looked.files[0].batches, *knows._looked.files[0].dictionaries]
+
+    def make():
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+        return knows
+
+    found, others = outcomes(path, make, samples, times, seed=4)
+    print(f"arrow, seen whole: {dict(found)}")
+    assert found["error"] > times // 3
+    for _, place in others:
+        assert any(m.span[0] + m.header <= place < sum(m.span) for m in bodies)
+
+
+def test_what_cannot_be_meant_is_refused(tmp_path):
+    with pytest.raises(sk.ArgumentValueError, match="files: must lie on this machine"):
+        sk.ArrowDataset(["s3://bucket/a.arrow"])
+    with pytest.raises(sk.DatasetError, match="holds no columns 'y'"):
+        len(sk.ArrowDataset(write(tmp_path), ["y"]))
+    with pytest.raises(sk.ArgumentTypeError, match=r"dataset: must be a datasets\.Dataset, got 'list'"):
+        sk.HuggingFaceDataset([1, 2])

@@ -1,0 +1,74 @@
+"""A dataset of Hugging Face as it is: its chunks are the layout, its formats and selections are respected.
+
+With the extra `trainers`, which brings datasets: `pytest -m trainers tests/storage/formats`.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+
+datasets = pytest.importorskip("datasets", reason="datasets is not installed: nothing of Hugging Face here")
+
+pytestmark = [pytest.mark.trainers, pytest.mark.filterwarnings("ignore")]
+
+
+def made(tmp_path):
+    rows = [{"id": id, "label": id % 3, "x": [id / 2] * 4} for id in range(250)]
+    datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved", num_shards=4)
+    return datasets.load_from_disk(str(tmp_path / "saved"))
+
+
+def test_its_chunks_are_the_layout_and_every_mode_reads_each_row_once(tmp_path):
+    dataset = sk.HuggingFaceDataset(made(tmp_path))
+    assert dataset.layout.sizes.tolist() == [63, 63, 62, 62]
+    for mode in ("files", "partial", "global"):
+        sampler = sk.DistributedSampler(shuffle=mode, seed=3)
+        read = []
+        for rank in range(2):
+            loader = sk.Loader(
+                dataset, sampler, batch_size=8, num_workers=rank, collate_fn=list, world=sk.World(2, rank)
+            )
+            with loader:
+                read += [sample["id"] for batch in loader for sample in batch]
+        assert sorted(read) == list(range(250))
+
+
+def test_its_format_transform_and_selection_are_respected(tmp_path):
+    plain = made(tmp_path)
+    numbers = sk.HuggingFaceDataset(plain.with_format("numpy"), batches="columns")
+    batch = numbers.__getitems__([249, 0])
+    assert isinstance(batch["x"], np.ndarray)
+    assert batch["id"].tolist() == [249, 0]
+    tensors = sk.HuggingFaceDataset(plain.with_format("torch"))
+    assert tensors.__getitems__([7])[0]["x"].shape == (4,)
+    doubled = sk.HuggingFaceDataset(plain.with_transform(lambda rows: {"id": [2 * id for id in rows["id"]]}))
+    assert [sample["id"] for sample in doubled.__getitems__([3, 1])] == [6, 2]
+    some = sk.HuggingFaceDataset(plain.select([0, 1, 70, 71, 249]))
+    assert (some.layout.sizes.tolist(), some[3]["id"]) == ([2, 2, 1], 71)
+    shuffled = sk.HuggingFaceDataset(plain.shuffle(seed=1))
+    assert not shuffled.layout.has_files
+    assert shuffled.fingerprint != numbers.fingerprint
+
+
+def test_labels_are_found_ids_are_checked_and_it_travels(tmp_path):
+    dataset = sk.HuggingFaceDataset(made(tmp_path))
+    assert sorted(dataset[int(id)]["label"] for id in sk.PKSampler(2, seed=1).order(dataset)) == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]
+    again = pickle.loads(pickle.dumps(dataset))  # noqa: S301  # of this test
+    assert again.__getitems__([5, 249]) == dataset.__getitems__([5, 249])
+    for wrong in ([250], [-1]):
+        with pytest.raises(sk.OutOfDatasetError):
+            dataset.__getitems__(wrong)
+    with pytest.raises(sk.ArgumentTypeError, match="give one split, and no IterableDataset"):
+        sk.HuggingFaceDataset(dataset.dataset.to_iterable_dataset())
