@@ -90,9 +90,6 @@ class TokenDataset:
                [6, 7, 8, 9, 0]])
     """
 
-    wants_passes = True
-    """A source that a mixture reads again in an epoch has another phase each time."""
-
     enters_draws = True
     """A Loader that seeds draws need not read this one by one: nothing is drawn while it is read."""
 
@@ -153,6 +150,15 @@ class TokenDataset:
         self.epoch = 0
 
     @property
+    def wants_epochs(self) -> bool:
+        """Whether a `Loader` tells the epoch of its source with each id: each has another phase.
+
+        So a source that a mixture reads again has another one each time, and keeps it where a pass goes on in
+        the next epoch.
+        """
+        return self._wanted.phase
+
+    @property
     def windows_per_block(self) -> int:
         """How many windows a block is cut into."""
         return self.block_len // self.seq_len
@@ -207,13 +213,12 @@ class TokenDataset:
         """Tells the epoch, on which the phases depend; a `Loader` calls it."""
         self.epoch = arguments.epoch(epoch)
 
-    def spans(self, id: int, *, epoch: int | None = None, number: int = 0) -> list[Span]:
+    def spans(self, id: int, *, epoch: int | None = None) -> list[Span]:
         """Tells of which parts of which documents a window is made, its last label included.
 
         Args:
             id: of the window.
-            epoch: in which it is read; None for the one that was set.
-            number: of the pass over its source in that epoch.
+            epoch: of its source, in which it is read, as for `__getitems__`; None for the one that was set.
 
         Returns:
             For each part: the number of the file in the layout, the number of the document in its index (of
@@ -222,7 +227,7 @@ class TokenDataset:
         """
         (wanted,) = checked_ids([arguments.integer("id", id)], len(self)).tolist()
         told = self.epoch if epoch is None else arguments.epoch(epoch)
-        return self._source.spans(wanted, told, arguments.at_least("number", number, 0))
+        return self._source.spans(wanted, told)
 
     def as_documents(self) -> TokenDocuments:
         """Gives the documents as a dataset of their own, with `lengths`, for packs.
@@ -244,12 +249,13 @@ class TokenDataset:
         alone = {name: value if name == "cu_seqlens" else value[0] for name, value in made.items()}
         return alone if len(alone) > 1 else next(iter(alone.values()))
 
-    def __getitems__(self, ids: Iterable[int], passes: Ids | None = None) -> Any:
+    def __getitems__(self, ids: Iterable[int], epochs: Ids | None = None) -> Any:
         """Gives a batch; what of a file is wanted is read in the order in which it lies there.
 
         Args:
             ids: of windows, in [0, len), as a list or an array.
-            passes: in which pass over its source each is read, for another phase in each; None for 0.
+            epochs: in which epoch of its source each is read, for another phase in each: the epoch, and 2^40
+                for each further pass within it. None for the epoch that was set.
 
         Returns:
             An array of shape (batch, S + 1), or a dict of arrays where there are several outputs.
@@ -259,9 +265,9 @@ class TokenDataset:
             DatasetError: a file cannot be read, is cut, or was written to.
         """
         wanted = checked_ids(ids if isinstance(ids, np.ndarray) else list(ids), len(self))
-        told = None if passes is None else np.asarray(passes, dtype=np.int64)
+        told = None if epochs is None else np.asarray(epochs, dtype=np.int64)
         if told is not None and (told.shape != wanted.shape or (told < 0).any()):
-            raise ArgumentValueError("passes", "must be one for each id, and not negative", passes)
+            raise ArgumentValueError("epochs", "must be one for each id, and not negative", epochs)
         made = self._read(wanted, told)
         return made if len(made) > 1 else next(iter(made.values()))
 
@@ -295,9 +301,10 @@ class TokenDataset:
             raise ArgumentValueError("as_dtype", problem, self._as_dtype.name, mend="say int64")
         return found
 
-    def _read(self, ids: Ids, passes: Ids | None) -> dict[str, Array]:
+    def _read(self, ids: Ids, epochs: Ids | None) -> dict[str, Array]:
         source = self._source
-        rows, files, begins = source.rows(ids, self.epoch, passes)
+        told = np.full(ids.shape, self.epoch) if epochs is None else epochs
+        rows, files, begins = source.rows(ids, told)
         borders = source.borders(rows, files, begins) if OF_BORDERS.intersection(self.outputs) else None
         return made_outputs(self.outputs, rows.astype(self._as_dtype, copy=False), borders)
 

@@ -16,6 +16,9 @@ from samplerkit.order.typing import Ids, Words
 RULE: Final = "tokens-1"
 """The version of the rules of windows and of phases; another one is another fingerprint."""
 
+PASS: Final = 1 << 40
+"""What a further pass over a source within an epoch adds to the number of its epoch."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -58,45 +61,41 @@ class Rings:
         """The first window of each file and, last, how many there are; shape (files + 1,)."""
         return np.cumsum([0, *self.windows.tolist()], dtype=np.int64)
 
-    def phases(self, files: Ids, epoch: int, passes: Ids | None = None) -> Ids:
+    def phases(self, files: Ids, epochs: Ids) -> Ids:
         """Gives the token at which the first window begins, in [0, K).
 
         Args:
             files: their numbers, shape (n,).
-            epoch: the epoch.
-            passes: in which pass over its source each is, shape (n,); None for 0.
+            epochs: in which epoch of its source each is read, shape (n,): the epoch, and 2^40 for each
+                further pass within it.
         """
-        if not self.phase:
+        if not self.phase or not files.size:
             return np.zeros(files.size, dtype=np.int64)
-        if passes is not None and not passes.any():
-            passes = None
-        if passes is None and len(self.corpora) == 1:
-            words = _words(self.seed, epoch, 0, self.corpora[0])
+        if len(self.corpora) == 1 and (epochs == epochs[0]).all():
+            words = _words(self.seed, int(epochs[0]), self.corpora[0])
             return scaled(keyed_hash(words, self.place_of[files]), self.block_len)
         corpora, found = self.corpus_of[files], np.empty(files.size, dtype=np.int64)
-        pairs = corpora if passes is None else corpora + passes * len(self.corpora)
-        for pair in np.unique(pairs).tolist():
-            number, corpus = divmod(pair, len(self.corpora))
-            mine = pairs == pair
-            words = _words(self.seed, epoch, number, self.corpora[corpus])
+        for epoch, corpus in {*zip(epochs.tolist(), corpora.tolist(), strict=True)}:
+            mine = (epochs == epoch) & (corpora == corpus)
+            words = _words(self.seed, epoch, self.corpora[corpus])
             found[mine] = scaled(keyed_hash(words, self.place_of[files[mine]]), self.block_len)
         return found
 
-    def at(self, ids: Ids, epoch: int, passes: Ids | None = None) -> tuple[Ids, Ids]:
+    def at(self, ids: Ids, epochs: Ids) -> tuple[Ids, Ids]:
         """Gives the file and the first token of each window; the window goes on at token 0 behind the last.
 
         Args:
             ids: of windows, in range, shape (n,).
-            epoch: the epoch.
-            passes: in which pass over its source each is, shape (n,); None for 0.
+            epochs: of the source of each, as for `phases`.
         """
         files = interval_of(self.starts, ids)
-        begins = self.phases(files, epoch, passes) + (ids - self.starts[files]) * self.seq_len
+        begins = self.phases(files, epochs) + (ids - self.starts[files]) * self.seq_len
         tokens = self.tokens[files]
         return files, np.where(begins < tokens, begins, begins - tokens)
 
 
 @lru_cache(maxsize=4096)
-def _words(seed: int, epoch: int, number: int, corpus: tuple[str, ...]) -> Words:
-    """The key of the phases of a corpus, in a pass over it."""
+def _words(seed: int, epoch: int, corpus: tuple[str, ...]) -> Words:
+    """The key of the phases of a corpus, in an epoch of it."""
+    number, epoch = divmod(epoch, PASS)
     return Key(seed, epoch, 0, "token-phase").words(3, path_number(corpus), number)

@@ -124,13 +124,13 @@ class TokenSource:
         """Gives where the sequences of a file begin; None where it has no index."""
         return pointers_of(self.opened, file, self.pages)
 
-    def rows(self, ids: Ids, epoch: int, passes: Ids | None) -> tuple[Array, Ids, Ids]:
+    def rows(self, ids: Ids, epochs: Ids) -> tuple[Array, Ids, Ids]:
         """Reads windows.
 
         Returns:
             Their tokens, shape (n, S + 1), as they stand in the files; and the file and first token of each.
         """
-        files, begins = self.rings.at(ids, epoch, passes)
+        files, begins = self.rings.at(ids, epochs)
         rows = np.empty((ids.size, self.rings.seq_len + 1), dtype=self.dtype)
         self.opened.data.fill(self._parts(rows, files, begins))
         return rows, files, begins
@@ -155,9 +155,9 @@ class TokenSource:
                         found[row, pointers.between(first, first + count) - (first - at)] = True
         return found
 
-    def spans(self, id: int, epoch: int, number: int) -> list[Span]:
+    def spans(self, id: int, epoch: int) -> list[Span]:
         """Tells which parts of which documents a window is made of; its last label is in it."""
-        files, begins = self.rings.at(np.array([id]), epoch, np.array([number]))
+        files, begins = self.rings.at(np.array([id]), np.array([epoch]))
         file = int(files[0])
         found: list[Span] = []
         pointers = self.pointers(file)

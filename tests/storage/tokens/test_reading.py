@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import samplerkit as sk
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.tokens.formats import KINDS
+from samplerkit.storage.tokens.rings import PASS
 
 ALL = ("tokens", "labels", "loss_mask", "position_ids", "cu_seqlens", "documents")
 
@@ -25,7 +26,7 @@ def written(prefix, documents, dtype="uint16"):
 def expected(tokens, data, epoch, number=0):
     """The rows of one file, by rolling its tokens."""
     rings = data._source.rings
-    phase = int(rings.phases(np.array([0]), epoch, np.array([number]))[0])
+    phase = int(rings.phases(np.array([0]), np.array([epoch + number * PASS]))[0])
     ring = np.roll(tokens, -phase)
     ring = np.append(ring, ring[:1])
     return np.stack(
@@ -58,10 +59,10 @@ def test_a_pass_has_a_phase_of_its_own(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(1000, dtype=np.int32))
     data = sk.TokenDataset(tmp_path / "a.npy", 100, seed=1)
     ids = np.arange(10)
-    first, second = data.__getitems__(ids), data.__getitems__(ids, np.ones(10, np.int64))
+    first, second = data.__getitems__(ids), data.__getitems__(ids, np.full(10, PASS))
     assert np.array_equal(second, expected(np.arange(1000), data, 0, number=1))
     assert not np.array_equal(first, second)
-    mixed = data.__getitems__(ids, ids % 2)
+    mixed = data.__getitems__(ids, ids % 2 * PASS)
     assert np.array_equal(mixed, np.where(ids[:, None] % 2, second, first))
 
 

@@ -64,19 +64,20 @@ def test_workers_read_what_one_process_reads(tmp_path, start):
         assert sorted(token for batch in epoch for row in batch for token in row[:-1]) == list(range(1000))
 
 
-def test_a_source_that_is_read_again_has_another_phase_in_each_pass(tmp_path):
-    data = sk.TokenDataset(
-        {"big": corpus(tmp_path, "big"), "small": corpus(tmp_path, "small", 100)}, 10, seed=9
-    )
+def test_each_pass_over_a_source_has_a_phase_and_keeps_it_in_the_next_epoch(tmp_path):
+    big, small = corpus(tmp_path, "big"), tmp_path / "small.npy"
+    np.save(small, np.arange(5000, 5100, dtype=np.uint16))
+    data = sk.TokenDataset({"big": big, "small": small}, 10, seed=9)
     sampler = sk.MixtureSampler({"big": None, "small": None}, weights=WEIGHTS, stop="all", seed=2)
-    with sk.Loader(data, sampler, batch_size=10, world=ALONE) as loader:
-        ids = np.concatenate([loader.ids(step) for step in range(len(loader))])
-        rows = torch.cat(list(loader)).numpy()
-    rows = rows[ids >= 100]
-    assert len(rows) >= 90
-    passes = [rows[begin : begin + 10] for begin in range(0, 90, 10)]
+    with sk.Loader(data, sampler, batch_size=7, world=ALONE) as loader:
+        rows = torch.cat([batch for _ in range(2) for batch in loader]).numpy()
+        steps = len(loader)
+    assert len(rows) > 7 * steps
+    rows = rows[rows[:, 0] >= 5000]
+    assert len(rows) > 150
+    passes = [rows[begin : begin + 10] for begin in range(0, len(rows) - 9, 10)]
     for one in passes:
-        assert sorted(one[:, :-1].reshape(-1).tolist()) == list(range(100))
+        assert sorted(one[:, :-1].reshape(-1).tolist()) == list(range(5000, 5100))
     assert len({int(one[:, 0].min()) % 10 for one in passes}) > 3
 
 
@@ -86,9 +87,11 @@ def test_token_datasets_are_parts_of_a_tree(tmp_path):
     with sk.Loader(tree, sk.RandomSampler(seed=1), batch_size=10, world=ALONE) as loader:
         rows = torch.cat(list(loader))
     assert sorted(rows[:, :-1].reshape(-1).tolist()) == sorted([*range(1000)] * 2)
-    assert tree.wants_passes
+    assert tree.wants_epochs
     ids = np.array([0, 100])
-    assert np.array_equal(tree.__getitems__(ids, np.array([1, 1]))[0], parts["a"].__getitems__([0], [1])[0])
+    assert np.array_equal(
+        tree.__getitems__(ids, epochs=np.array([1, 1]))[0], parts["a"].__getitems__([0], [1])[0]
+    )
     parts = {
         name: sk.TokenDataset(corpus(tmp_path, name), 10, outputs=("tokens", "labels")) for name in ("a", "b")
     }

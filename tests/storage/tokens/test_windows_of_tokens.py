@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.storage.tokens.rings import Rings
+from samplerkit.storage.tokens.rings import PASS, Rings
 
 GOLDEN = Path(__file__).parents[2] / "data" / "token_phases_1.json"
 
@@ -24,7 +24,7 @@ def rings(tokens, seq_len, block_len, seed=0, *, phase=True):
 def inputs(ring, epoch, number=0):
     """The input tokens of each window of an epoch, as (file, token): shape (windows, S, 2)."""
     ids = np.arange(ring.starts[-1])
-    files, begins = ring.at(ids, epoch, np.full(ids.shape, number))
+    files, begins = ring.at(ids, np.full(ids.shape, epoch + number * PASS))
     tokens = (begins[:, None] + np.arange(ring.seq_len)) % np.maximum(1, ring.tokens[files, None])
     return np.stack([np.broadcast_to(files[:, None], tokens.shape), tokens], axis=-1)
 
@@ -37,7 +37,7 @@ def left_out(tokens, block_len, phase):
 def holds_the_law(ring, epoch, number=0):
     """Whether each token of each file is an input exactly once, but for those before the phase."""
     read = inputs(ring, epoch, number)
-    phases = ring.phases(np.arange(ring.tokens.size), epoch, np.full(ring.tokens.size, number))
+    phases = ring.phases(np.arange(ring.tokens.size), np.full(ring.tokens.size, epoch + number * PASS))
     for file, tokens in enumerate(ring.tokens.tolist()):
         mine = np.sort(read[read[..., 0] == file][:, 1]).tolist()
         lost = left_out(tokens, ring.block_len, int(phases[file])) if tokens >= ring.block_len else None
@@ -82,8 +82,8 @@ def test_a_window_that_is_read_twice_breaks_the_law():
         def __getattr__(self, name):
             return getattr(self.ring, name)
 
-        def at(self, ids, epoch, passes):
-            files, begins = self.ring.at(ids, epoch, passes)
+        def at(self, ids, epochs):
+            files, begins = self.ring.at(ids, epochs)
             return files, np.where(ids == 1, (begins - 1) % self.ring.tokens[files], begins)
 
     assert holds_the_law(rings([64], 8, 16), 0)
@@ -111,7 +111,7 @@ def test_phases_are_those_that_were_frozen():
     for case in golden["cases"]:
         ring = rings([2**62] * 3, 1, case["block_len"], case["seed"])
         files = np.arange(3)
-        found = ring.phases(files, case["epoch"], np.full(3, case["pass"]))
+        found = ring.phases(files, np.full(3, case["epoch"] + case["pass"] * PASS))
         assert found.tolist() == case["phases"]
     tree = golden["tree"]
     count = len(tree["corpora"])
@@ -125,13 +125,15 @@ def test_phases_are_those_that_were_frozen():
         True,
         tree["seed"],
     )
-    assert ring.phases(np.arange(count), 2, np.array([0, 1, 2])).tolist() == tree["phases"]
+    assert ring.phases(np.arange(count), 2 + PASS * np.arange(count)).tolist() == tree["phases"]
 
 
 def test_phases_are_even_and_differ_from_epoch_to_epoch_and_pass_to_pass():
     ring = rings([10**6] * 4000, 10, 10, seed=1)
     files = np.arange(4000)
-    found = [ring.phases(files, epoch, np.full(4000, number)) for epoch in (0, 1) for number in (0, 1)]
+    found = [
+        ring.phases(files, np.full(4000, epoch + number * PASS)) for epoch in (0, 1) for number in (0, 1)
+    ]
     for phases in found:
         counts = np.bincount(phases, minlength=10)
         assert counts.size == 10
