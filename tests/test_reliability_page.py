@@ -11,13 +11,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 PAGE = (TESTS.parent / "docs" / "reliability.md").read_text(encoding="utf-8")
-CAMPAIGNS = [
-    "campaigns/test_planted_bugs.py",
-    "campaigns/test_planted_reliability_bugs.py",
-    "campaigns/test_planted_batch_bugs.py",
-    "campaigns/test_planted_ledger_bugs.py",
-    "campaigns/test_planted_tree_bugs.py",
-]
+CAMPAIGNS = sorted(TESTS.glob("campaigns/test_planted_*.py"))
 
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]*)\| ([^|]*)\|$", re.MULTILINE)
 NAMED_TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
@@ -61,7 +55,7 @@ def test_the_page_has_all_its_rows_each_with_a_test_and_a_control():
 
 
 def test_every_planted_bug_of_a_row_is_named():
-    path = CAMPAIGNS[1]
+    path = TESTS / "campaigns/test_planted_reliability_bugs.py"
     calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
     names = [
         ast.literal_eval(c.args[0]) for c in calls if isinstance(c.func, ast.Name) and c.func.id == "Bug"

@@ -1,25 +1,32 @@
 """Running chosen tests over a copy of the package, in a fork of a process that has imported everything else.
 
-Importing torch and the other distributions takes longer than most tests, and is the same for every copy.
+Importing torch and the other distributions takes longer than most tests, and is the same for every copy. Who
+has imported the package itself asks another process: `python -m tests.campaigns.forked` answers line by line.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import importlib
+import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import types
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 BECOME_SUBREAPER = 36
 """The option of `prctl` by which what a dead process leaves behind becomes a child of this one."""
 NOT_TRIED = 99
@@ -32,17 +39,15 @@ IMPORTED = (
 
 
 class _Chosen:
-    """Runs the chosen tests, or all in a chosen folder, and keeps the first that fails."""
+    """Runs the chosen tests, or all of a chosen file or folder, and keeps the first that fails."""
 
     def __init__(self, tests: Sequence[str], told: Path) -> None:
         self._rank = {test: rank for rank, test in enumerate(tests)}
-        self._folders = tuple(f"{test}/" for test in tests if "::" not in test)
+        self._above = tuple(f"{test}{border}" for test in tests for border in ("/", "::", "["))
         self._told = told
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        chosen = [
-            item for item in items if item.nodeid.startswith(self._folders) or item.nodeid in self._rank
-        ]
+        chosen = [item for item in items if item.nodeid.startswith(self._above) or item.nodeid in self._rank]
         items[:] = sorted(chosen, key=lambda item: self._rank.get(item.nodeid, 0))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -56,6 +61,22 @@ class _Chosen:
     def _tell(self, test: str) -> None:
         if not self._told.exists():
             self._told.write_text(test)
+
+
+def copied(source: Path, folder: Path, *more: str) -> Path:
+    """Copies the package, its tests and their settings, and what else is named; gives the folder."""
+    for part in ("samplerkit", "tests", "pyproject.toml", *more):
+        copy = shutil.copytree if (source / part).is_dir() else shutil.copy2
+        copy(source / part, folder / part)
+    return folder
+
+
+def replace(file: Path, text: str | bytes) -> None:
+    """Writes another text to a file of a copy, so that Python reads it."""
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    # What Python compiled from the text before may look as new as this one.
+    for compiled in file.parent.glob(f"__pycache__/{file.stem}.*"):
+        compiled.unlink()
 
 
 def prepare() -> None:
@@ -111,9 +132,10 @@ def _run(folder: Path, tests: Sequence[str], told: Path) -> int:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", "--no-header"]
     options += ["-o", "addopts=", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    marks = ["-m", "not campaign and not trainers", "--import-mode=importlib", "--rootdir", str(folder)]
+    marks = ["-m", "not campaign and not statistics and not trainers"]
+    options += [*marks, "--import-mode=importlib", "--rootdir", str(folder)]
     files = dict.fromkeys(test.partition("::")[0] for test in tests)
-    code = pytest.main([*options, *marks, *files], plugins=[_Chosen(tests, told)])
+    code = pytest.main([*options, *files], plugins=[_Chosen(tests, told)])
     package = sys.modules.get("samplerkit")
     assert package is None or Path(str(package.__file__)).is_relative_to(folder), "another copy was tested"
     return int(code)
@@ -138,3 +160,45 @@ def _end_what_is_left(session: int) -> None:
         for child in map(int, children):
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
+
+
+@cache
+def _other() -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.campaigns.forked"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    atexit.register(_end, process)
+    return process
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.communicate()
+
+
+def failing_elsewhere(folder: Path, tests: Sequence[str], seconds: float) -> str | None:
+    """As `failing`, by a process that has not imported the package; the first call starts it."""
+    process = _other()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    print(json.dumps([str(folder), [*tests], seconds]), file=process.stdin, flush=True)
+    answer = process.stdout.readline()
+    assert answer, f"the process that forks ended with {process.wait()}"
+    found: str | None = json.loads(answer)
+    return found
+
+
+def main() -> None:
+    """Answers for each line: a folder, tests and seconds."""
+    prepare()
+    for line in sys.stdin:
+        folder, tests, seconds = json.loads(line)
+        print(json.dumps(failing(Path(folder), tests, seconds)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

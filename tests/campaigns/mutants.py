@@ -19,7 +19,6 @@ import itertools
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,7 +31,7 @@ from typing import Any
 
 from coverage import CoverageData
 
-from tests.campaigns.forked import failing, prepare
+from tests.campaigns.forked import copied, failing, prepare, replace
 from tests.campaigns.mutations import Mutation, mutations
 
 ROOT = Path(__file__).parents[2]
@@ -148,23 +147,12 @@ def stages_of(seconds: dict[str, float]) -> list[list[str]]:
     return stages
 
 
-def _copied(source: Path, folder: Path) -> Path:
-    for part in ("samplerkit", "tests", "docs"):
-        shutil.copytree(source / part, folder / part)
-    for file in ("pyproject.toml", "README.md"):
-        shutil.copy2(source / file, folder)
-    return folder
-
-
 def try_mutant(mutation: Mutation, tests: dict[str, float], clean: Path, *, whole: bool) -> dict[str, Any]:
     """Runs the tests over a mutant, in the end those of its whole room; tells which one failed, if any."""
     with tempfile.TemporaryDirectory(prefix="mutant-", ignore_cleanup_errors=True) as name:
-        folder = _copied(clean, Path(name))
+        folder = copied(clean, Path(name), "docs", "README.md")
         target = folder / "samplerkit" / mutation.file
-        target.write_bytes(mutation.applied(target.read_bytes()))
-        # What Python compiled from the text before may look as new as the mutated one.
-        for compiled in target.parent.glob(f"__pycache__/{target.stem}.*"):
-            compiled.unlink()
+        replace(target, mutation.applied(target.read_bytes()))
         stages = [(chosen, CHOSEN_SECONDS) for chosen in stages_of(tests)]
         if whole:
             stages.append(([f"tests/{mutation.file.partition('/')[0]}", *TESTS[-2:]], WHOLE_SECONDS))
@@ -212,7 +200,7 @@ def run(folder: Path, seed: int, count: int, parallel: int, *, whole: bool) -> N
 
 def _work(todo: list[tuple[int, Mutation, dict[str, float]]], results: Path, *, whole: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="clean-", ignore_cleanup_errors=True) as name:
-        clean = _copied(ROOT, Path(name))
+        clean = copied(ROOT, Path(name), "docs", "README.md")
         for number, mutant, tests in todo:
             outcome = try_mutant(mutant, tests, clean, whole=whole)
             place = f"{mutant.file}:{mutant.line} {mutant.function}"

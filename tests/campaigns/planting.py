@@ -11,7 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-PACKAGE = Path(__file__).parents[2] / "samplerkit"
+from tests.campaigns.forked import copied, failing_elsewhere, replace
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "samplerkit"
+MOST_SECONDS = 240
+"""Without a bug, the tests of a file take a fourth of that."""
 
 
 class Bug(NamedTuple):
@@ -40,6 +45,21 @@ class Occurrence(NamedTuple):
     parent: ast.AST
     field: str
     at: int
+
+
+def notices(folder: Path, bug: Bug) -> bool:
+    """Tells whether its tests fail over a copy of the package with the bug, and not without it."""
+    file, text = planted(bug)
+    clean, spoilt = (copied(ROOT, folder / name) for name in ("clean", "spoilt"))
+    replace(spoilt / "samplerkit" / file, text)
+    tests = bug.tests.split()
+    by = failing_elsewhere(spoilt, tests, MOST_SECONDS)
+    if by is None:
+        return False
+    print(f"{bug.name}: noticed by {by}")
+    again = [by] if "::" in by else tests
+    assert failing_elsewhere(clean, again, MOST_SECONDS) is None, f"{by} fails without a bug"
+    return True
 
 
 def planted(bug: Bug, package: Path = PACKAGE) -> tuple[Path, str]:

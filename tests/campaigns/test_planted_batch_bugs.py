@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.campaigns.planting import Bug
-from tests.campaigns.test_planted_bugs import notices
+from tests.campaigns.planting import Bug, notices
 
 pytestmark = pytest.mark.campaign
 
@@ -178,7 +177,7 @@ BUGS = [
     Bug(
         "dropping is decided by one rank",
         "Delivery.is_of_the_job",
-        "self.global_batch - 1",
+        "self.stage_of(step).size - 1",
         "seat",
         EXACTLY_ONCE,
     ),

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.campaigns.planting import Bug
-from tests.campaigns.test_planted_bugs import notices
+from tests.campaigns.planting import Bug, notices
 
 pytestmark = pytest.mark.campaign
 

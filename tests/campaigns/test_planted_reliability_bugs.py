@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.campaigns.planting import Bug
-from tests.campaigns.test_planted_bugs import LOADER, notices
+from tests.campaigns.planting import Bug, notices
+from tests.campaigns.test_planted_bugs import LOADER
 
 pytestmark = pytest.mark.campaign
 
