@@ -1,12 +1,14 @@
-"""Running a command that starts processes of its own, to the end of all of them."""
+"""Running a command that starts processes of its own, to the end of all of them; and a port for a job."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -34,3 +36,12 @@ def ended(*arguments: str, seconds: float, folder: Path = ROOT, **environment: s
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     return process.returncode, printed, errors
+
+
+@contextlib.contextmanager
+def reserved_port() -> Iterator[int]:
+    """Gives a port of loopback that nobody else is given, and that a process of the job may listen on."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]

@@ -21,11 +21,17 @@ def environment(temporary: Path) -> dict[str, str]:
 
 def run(command: tuple[str, ...], temporary: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, env=environment(temporary), cwd=ROOT, capture_output=True, text=True, timeout=90, check=False
+        command,
+        env=environment(temporary),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
 
 
-def processes_of(folder: Path, patience: float = 5.0) -> list[str]:
+def processes_of(folder: Path, patience: float = 60.0) -> list[str]:
     """Command lines that name the folder and still run when the patience is over."""
     end = time.monotonic() + patience
     while (found := _naming(str(folder))) and time.monotonic() < end:

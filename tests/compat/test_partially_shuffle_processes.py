@@ -9,6 +9,7 @@ import os
 import pickle
 import time
 
+import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
@@ -25,6 +26,7 @@ from tests.compat.partially_shuffle_files import (
 )
 from tests.jobs import ended
 from tests.storage.files.folders import reading_threads
+from tests.waiting import wait_until
 
 SIZES = [20, 31, 7, 16] * 4
 JOB = "tests.compat.partially_shuffle_job"
@@ -113,11 +115,14 @@ def test_with_workers_counting_the_steps_of_the_loop_resumes_exactly(dataset):
 def test_files_are_read_ahead_in_a_thread(folder):
     slow = make_dataset(folder, SIZES, seconds=0.02)
     sampler = make_sampler(slow, shuffle=False, batch_size=20)
-    for _ in sampler:
+    ends = np.cumsum(SIZES)
+    for step, _ in enumerate(sampler, 1):
         time.sleep(0.05)
+        ahead = min(int(np.searchsorted(ends, 20 * step)) + 2, len(SIZES))
+        wait_until(lambda ahead=ahead: sampler.stats.files_read >= ahead)  # the machine may be busy
     assert any(name.startswith("samplerkit-read-ahead") for name in slow.threads)
     assert sampler.stats.files_read == len(SIZES)
-    assert sampler.stats.wait_seconds < 0.5 * len(SIZES) * 0.02
+    assert sampler.stats.waits < len(SIZES) // 2
 
 
 def broken(sampler):

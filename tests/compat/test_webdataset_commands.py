@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.compat.webdataset import WebDataset, ignore_and_continue
 from tests.compat.webdataset_shards import as_list, number_of, once_each, serving, write
+from tests.waiting import wait_until
 
 CURL = pytest.mark.skipif(shutil.which("curl") is None, reason="the program curl is not there")
 
@@ -47,14 +47,6 @@ def running(marker):
             if marker.encode() in (process / "cmdline").read_bytes():
                 found.append(int(process.name))
     return found
-
-
-def gone(marker, seconds=20):
-    """Waits until no process has a text in its command line."""
-    end = time.monotonic() + seconds
-    while running(marker) and time.monotonic() < end:
-        time.sleep(0.02)
-    return not running(marker)
 
 
 @pytest.fixture
@@ -256,7 +248,7 @@ def test_a_command_ends_when_its_reader_leaves(tmp_path, leaving):
     before = children()
     url, marker = endless(tmp_path)
     leaving(piped(url))
-    assert gone(marker)
+    wait_until(lambda: not running(marker))
     assert children() <= before
 
 
@@ -276,7 +268,7 @@ def test_a_command_ends_with_its_reader_however_that_ends(tmp_path, kind):
         assert reader.stdout.readline() == "read\n"
         assert len(running(marker)) >= 2
         reader.send_signal(kind)
-    assert gone(marker)
+    wait_until(lambda: not running(marker))
 
 
 def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):

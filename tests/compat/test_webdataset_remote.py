@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 
 import pytest
@@ -12,6 +11,7 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.compat.webdataset import WebDataset
 from tests.compat.webdataset_shards import as_list, number_of, once_each, serving, write
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -51,11 +51,8 @@ def test_nothing_reads_ahead_for_a_loop_that_was_left(tmp_path, shards):
     for _sample in WebDataset(urls, cache_dir=tmp_path / "cache", fetch="shards"):
         assert any("samplerkit" in thread.name for thread in set(threading.enumerate()) - before)
         break
-    end = time.monotonic() + 10
     # The server has threads of its own.
-    while any("samplerkit" in thread.name for thread in set(threading.enumerate()) - before):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_until(lambda: all("samplerkit" not in thread.name for thread in set(threading.enumerate()) - before))
 
 
 @pytest.mark.parametrize("remote", [{"cache": "/scratch"}, sk.RemoteOptions(max_cache_bytes=10**9)])

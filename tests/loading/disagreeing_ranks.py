@@ -21,13 +21,15 @@ import torch.distributed
 import samplerkit as sk
 
 RANKS, SAMPLES = 3, 24
+PATIENCE = 10_000
+"""Seconds of the time limit, which nobody waits for."""
 
 
 def loader(*, seed: int = 0, sizes: tuple[int, ...] = (12, 12), step: int = 2, batch: int = 2) -> sk.Loader:
     """A loader that goes on from a checkpoint of one rank after some steps."""
     sampler, layout = sk.RandomSampler(seed=seed), sk.Layout(sizes)
     saved = sk.Loader(layout, sampler, batch_size=3, world=sk.World(1, 0)).state_dict(step=step)
-    again = sk.Loader(Numbers(layout), sampler, batch_size=batch, agreement_seconds=30)
+    again = sk.Loader(Numbers(layout), sampler, batch_size=batch, agreement_seconds=PATIENCE)
     again.load_state_dict(saved)
     return again
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import samplerkit as sk
-from tests.loading.own_seconds import OwnSeconds
+from tests.own_seconds import OwnSeconds
 
 SECONDS, AT_MOST = 5, 60
 """What an error may take, as torch does by itself at least, and a limit for a loop that hangs."""
@@ -56,7 +56,7 @@ def test_a_worker_that_is_killed_while_it_writes_a_batch_is_a_typed_error(
     )
     received = []
     no_longer_than(AT_MOST)
-    with OwnSeconds([]) as own, loader, pytest.raises(sk.WorkerError, match="-9"):
+    with OwnSeconds() as own, loader, pytest.raises(sk.WorkerError, match="-9"):
         for (sample,) in loader:
             received.append(int.from_bytes(sample[:2], "little"))
             if len(received) == 1:

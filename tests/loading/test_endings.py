@@ -14,7 +14,8 @@ import pytest
 
 import samplerkit as sk
 from tests.loading.ending_job import BATCH_SIZE, SIZE
-from tests.loading.own_seconds import OwnSeconds
+from tests.own_seconds import OwnSeconds
+from tests.waiting import alive
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 2
@@ -47,26 +48,14 @@ CASES = [
 ]
 
 
-def alive(pids):
-    """Those that still run; one that has ended may wait long for somebody to ask for its exit code."""
-    return [pid for pid in pids if state_of(pid) not in "ZX"]
-
-
-def state_of(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return "X"
-
-
 def shared_memory_of(pids):
-    """What torch's processes have left in shared memory: its names hold their process ids."""
+    """What torch's processes have left in shared memory: its names are torch_PID_RANDOM_NUMBER."""
     names = [path.name for path in Path("/dev/shm").iterdir()]  # noqa: S108  # looked at, not written to
-    return [name for name in names for pid in pids if str(pid) in name.split("_")]
+    return [name for name in names for pid in pids if name.startswith(f"torch_{pid}_")]
 
 
 def test_seconds_that_are_slept_count_whole():
-    with OwnSeconds([]) as own:
+    with OwnSeconds() as own:
         time.sleep(0.3)
     assert own.seconds > 0.29
 
@@ -101,7 +90,7 @@ def test_workers_are_gone_in_two_seconds_and_the_state_is_what_was_received(tmp_
                 printed = process.stdout.readline()
                 assert process.poll() is None
                 process.kill()
-            process.wait(30)  # the interpreter itself may take seconds to end
+            process.wait(PATIENCE)  # the interpreter itself may take seconds to end
             printed += process.stdout.read()
         finally:
             process.kill()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from tests.waiting import wait_until
 
 
 class Numbers:
@@ -113,10 +114,7 @@ def test_a_loader_that_is_dropped_leaves_no_thread_that_ran_ahead():
     assert set(threading.enumerate()) - before  # it is at the next epoch
     del running
     gc.collect()
-    end = time.monotonic() + 2
-    while set(threading.enumerate()) - before and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not set(threading.enumerate()) - before
+    wait_until(lambda: not set(threading.enumerate()) - before)
 
 
 def test_an_empty_epoch_ends():

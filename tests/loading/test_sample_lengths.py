@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.loading.sample_lengths import FieldLength
 from samplerkit.storage.locks import locked
+from tests.waiting import wait_until
 
 TEXTS = ["a" * (number * 7919 % 301) for number in range(1500)]
 LENGTHS = [len(text) for text in TEXTS]
@@ -27,7 +27,7 @@ class Texts:
     def __len__(self):
         return 1500
     def __getitem__(self, id):
-        time.sleep(0.002)
+        time.sleep(600 * (id == 1000))  # until it is killed
         return "a" * (id * 7919 % 301)
 
 sk.compute_lengths(Texts(), len, sys.argv[1])
@@ -39,9 +39,7 @@ def test_a_killed_computation_goes_on_where_it_was_and_gives_the_same_bytes(tmp_
     part = Path(f"{killed}.part")
     process = subprocess.Popen([sys.executable, "-c", JOB, str(killed)])
     try:
-        end = time.monotonic() + 60
-        while (not part.exists() or part.stat().st_size < 2000) and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_until(lambda: part.exists() and part.stat().st_size >= 2000)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait(30)

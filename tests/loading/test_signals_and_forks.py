@@ -16,6 +16,7 @@ import pytest
 
 import samplerkit as sk
 from tests.jobs import ended
+from tests.waiting import alive, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -110,10 +111,7 @@ def test_the_worker_of_a_killed_rank_removes_the_folder_of_that_rank_and_not_its
     assert (folder == mine) is has_a_folder
     rank.kill()
     rank.join()
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and Path(f"/proc/{worker}").exists():
-        time.sleep(0.01)
-    assert not Path(f"/proc/{worker}").exists()
+    wait_until(lambda: not alive([worker]))
     assert Path(folder).is_dir() is has_a_folder
 
 
@@ -169,10 +167,8 @@ def test_nothing_is_left_in_the_temporary_folder(tmp_path, end, options):
         if end == "SIGKILL":
             process.kill()
         process.wait()
-        until = time.monotonic() + 10
-        while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < until:
-            time.sleep(0.01)
-    assert workers
+        assert workers
+        wait_until(lambda: not alive(workers))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -267,4 +263,4 @@ def test_a_job_ends_though_its_workers_are_in_the_middle_of_a_call_to_c():
     assert code == 0, errors
     pids = printed.split()
     assert len(set(pids)) == 2
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert not alive(pids)

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
+from tests.waiting import wait_until
 
 SIZE, BATCH_SIZE, CUT = 60, 3, 7
 
@@ -24,6 +25,18 @@ class Uneven:
     def __getitem__(self, index):
         if index % 12 == 0:
             time.sleep(0.05)
+        return index
+
+
+class Late:
+    """One sample waits until another batch has come."""
+
+    def __init__(self, sample, another_came):
+        self.sample, self.another_came = sample, another_came
+
+    def __getitem__(self, index):
+        if index == self.sample:
+            wait_until(self.another_came.exists)
         return index
 
 
@@ -52,11 +65,15 @@ def test_a_resume_with_other_workers_goes_on_in_the_same_order(workers, new_work
     "in_order" not in inspect.signature(DataLoader.__init__).parameters,
     reason=f"torch {torch.__version__} always hands out batches in order",
 )
-def test_workers_that_hand_out_batches_as_they_come_would_give_another_order():
-    """The control: torch has such an option, and the slow samples do make it show."""
+def test_workers_that_hand_out_batches_as_they_come_would_give_another_order(tmp_path):
+    """The control: torch has such an option, and slow samples do make it show."""
     order = np.asarray(sk.RandomSampler(seed=3).order(SIZE)).tolist()
     batches = [order[first : first + BATCH_SIZE] for first in range(0, SIZE, BATCH_SIZE)]
-    as_they_come = DataLoader(Uneven(), batch_sampler=batches, num_workers=3, in_order=False)
-    received = [batch.tolist() for batch in as_they_come]
+    another_came = tmp_path / "another came"
+    late = Late(order[0], another_came)
+    received = []
+    for batch in DataLoader(late, batch_sampler=batches, num_workers=3, in_order=False):
+        received.append(batch.tolist())
+        another_came.touch()
     assert sorted(received) == sorted(batches)
     assert received != batches

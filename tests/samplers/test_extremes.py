@@ -232,7 +232,7 @@ def test_the_schedule_of_a_mixture_does_not_travel_with_its_sampler():
 
 def test_the_inverse_of_a_source_that_is_read_too_often_is_refused():
     order = sk.MixtureSampler([1, 1], 10**12).order(sk.Layout([5, 5]))
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(sk.InverseTooLargeError, match="positions_of"):
         order.positions_of(3)
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5

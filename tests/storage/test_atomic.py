@@ -15,6 +15,7 @@ from samplerkit.storage.atomic import atomic
 from samplerkit.storage.lengths import save_lengths
 from samplerkit.storage.locks import is_the_file
 from tests.storage.remote.children import Child
+from tests.waiting import wait_until
 
 
 def names(folder):
@@ -36,8 +37,7 @@ def hangs_in_the_middle(path):
 def begun(path):
     """A child that has written a half of a file."""
     child = Child(hangs_in_the_middle, path)
-    while not any(part.stat().st_size for part in path.parent.glob(f".{path.name}*")):
-        time.sleep(0.005)
+    wait_until(lambda: any(part.stat().st_size for part in path.parent.glob(f".{path.name}*")))
     return child
 
 

@@ -16,6 +16,7 @@ from samplerkit.errors import SamplerkitError
 from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
+from tests.own_seconds import OwnSeconds
 from tests.storage.files.folders import write_npz
 from tests.storage.remote import faults
 from tests.storage.remote.server import served
@@ -45,14 +46,16 @@ def shards(tmp_path_factory):
     return folder
 
 
-def gone(reference, before, seconds=30.0):
+def gone(reference, before, seconds):
     """Waits until something is gone, and the threads that began meanwhile, too."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        left = [thread.name for thread in set(threading.enumerate()) - before if "samplerkit" in thread.name]
-        if reference() is None and not left:
-            return True
-        time.sleep(0.005)
+    with OwnSeconds() as own:
+        while own.seconds < seconds:
+            left = [
+                thread.name for thread in set(threading.enumerate()) - before if "samplerkit" in thread.name
+            ]
+            if reference() is None and not left:
+                return True
+            time.sleep(0.005)
     return False
 
 

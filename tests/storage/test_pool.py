@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
 from samplerkit.storage.threads import Pool, Stop, Stopped, in_threads
+from tests.waiting import wait_until
 
 MOST = 4
 
@@ -22,11 +22,9 @@ def test_threads_that_wait_are_used_again_and_others_begin_for_what_they_cannot_
     try:
         for number in (1, 1, 2, 3, MOST):
             # Each call waits for all others, so each has a thread of its own at that moment.
-            met = threading.Barrier(number, timeout=10)
+            met = threading.Barrier(number, timeout=60)
             assert pool.map(lambda item, _, met=met: (met.wait(), item)[1], range(number)) == [*range(number)]
-            end = time.monotonic() + 10
-            while pool._idle < len(names()) and time.monotonic() < end:
-                time.sleep(0.001)  # who has done its work is about to wait for more
+            wait_until(lambda: pool._idle >= len(names()))  # who has done its work is about to wait for more
             assert len(names()) == number
         pool.map(lambda item, _: item, range(50))
         assert len(names()) == MOST

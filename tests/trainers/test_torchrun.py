@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-
+from tests.jobs import reserved_port
 from tests.trainers.jobs import EXAMPLES, Job, run, torchrun
 from tests.trainers.ledgers import Ledger
 from tests.trainers.restarted import SAMPLES, check_exactly_once
@@ -17,17 +16,15 @@ def test_a_ddp_run_goes_on_with_as_many_ranks_with_fewer_and_with_more(tmp_path)
 
     The rendezvous is on the first one. What torchrun could not do by itself comes last: a third rank.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    rendezvous = [f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-backend=c10d", "--local-addr=127.0.0.1"]
+    rendezvous = ["--rdzv-backend=c10d", "--local-addr=127.0.0.1"]
     agent = ["-m", "torch.distributed.run", "--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=3"]
     agent += rendezvous
     patience = "last_call_timeout=5,keep_alive_interval=1,keep_alive_max_attempt=6"
     script = [SCRIPT, tmp_path]
     # Which rank the second agent gets is the rendezvous's affair.
     kills = "0:8,1:8,0:33:agent,1:33:agent"
-    with Job(tmp_path) as job:
+    with reserved_port() as port, Job(tmp_path) as job:
+        agent.append(f"--rdzv-endpoint=127.0.0.1:{port}")
         first = job.start(*agent, f"--rdzv-conf={patience},is_host=true", *script)
         job.start(*agent, f"--rdzv-conf={patience},is_host=false", *script, DIGITS_KILL=kills)
         code, printed = job.end(first, seconds=300)

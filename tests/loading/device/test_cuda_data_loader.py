@@ -13,7 +13,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
 from samplerkit.compat.cuda_data_loader import CudaDataLoader
-from tests.loading.device.threads import loading_threads, wait_until
+from tests.loading.device.threads import loading_threads
+from tests.waiting import wait_until
 
 SIZE = 10
 

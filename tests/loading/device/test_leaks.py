@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.compat.cuda_data_loader import CudaDataLoader
 from samplerkit.loading.device.loader import DeviceLoader
-from tests.loading.device.threads import loading_threads, wait_until
+from tests.loading.device.threads import loading_threads
+from tests.waiting import wait_until
 
 ENDS = {
     "read to the end": list,
@@ -70,7 +71,7 @@ def test_nothing_grows_over_hundreds_of_epochs(make, run_ahead):
     finally:
         tracemalloc.stop()
     assert len(loading_threads()) == threads
-    assert descriptors() == files
+    assert descriptors() <= files  # what an earlier test left may be closed meanwhile
     # What an epoch leaves behind grows every time; a table of the whole process (of finalizers) that doubles
     # does so once.
     assert min(grown) < 150 * 64

@@ -20,7 +20,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import samplerkit as sk
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.device.streams import current_device
-from tests.loading.device.threads import loading_threads, wait_until
+from tests.loading.device.threads import loading_threads
+from tests.waiting import wait_until
 
 SIZE, BATCH = 23, 3
 BATCHES = 8

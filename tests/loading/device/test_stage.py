@@ -16,7 +16,8 @@ import samplerkit as sk
 from samplerkit.loading.device.producer import EPOCH_END, EpochEnd
 from samplerkit.loading.device.stage import DeviceStage
 from samplerkit.loading.device.streams import current_device
-from tests.loading.device.threads import loading_threads, wait_until
+from tests.loading.device.threads import loading_threads
+from tests.waiting import wait_until
 
 
 class Source:

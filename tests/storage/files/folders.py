@@ -43,6 +43,9 @@ class Watching:
         self._lock = threading.Lock()
         self.threads: set[str] = set()
 
+    def pause(self):
+        time.sleep(self.seconds)
+
     def __call__(self, path):
         with self._lock:
             self.read.append(Path(path).name)
@@ -50,7 +53,7 @@ class Watching:
             self._now += 1
             self.at_a_time = max(self.at_a_time, self._now)
         try:
-            time.sleep(self.seconds)
+            self.pause()
             if Path(path).name in self.failing:
                 raise self.failing[Path(path).name]
             with np.load(path) as arrays:

@@ -14,7 +14,9 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
+from tests.own_seconds import OwnSeconds
 from tests.storage.files.folders import Watching, plain, reading_threads, samples_of, write_npz
+from tests.waiting import wait_until
 
 SIZES = [10] * 8
 SAMPLES = samples_of(SIZES)
@@ -25,12 +27,11 @@ def fixture_paths(tmp_path_factory):
     return write_npz(tmp_path_factory.mktemp("ahead"), SIZES)
 
 
-def until(condition, seconds=20.0):
-    """Waits until something holds, and fails if it never does."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "never came true"
-        time.sleep(0.002)
+class Meeting(Watching):
+    """Nobody has read before three read at the same time."""
+
+    def pause(self):
+        wait_until(lambda: self.at_a_time >= 3)
 
 
 def batches_of(files):
@@ -50,7 +51,7 @@ def test_the_next_file_is_read_while_the_loop_does_something_else(paths):
         order = [3, 1, 4, 0, 5]
         dataset.expect(iter(batches_of(order)))
         for number, ids in enumerate(batches_of(order)):
-            until(lambda number=number: len(reader.read) > number)
+            wait_until(lambda number=number: len(reader.read) > number)
             dataset.__getitems__(ids)
         assert reader.read == [f"{file:03}.npz" for file in order]
         assert reader.threads == {"samplerkit-read-ahead-0"}
@@ -62,14 +63,14 @@ def test_as_many_files_are_read_ahead_as_were_asked_for(paths, read_ahead):
     with FileDataset(paths, reader, SIZES, max_files=6, read_ahead=read_ahead) as dataset:
         dataset.expect(iter(batches_of(range(8))))
         dataset.__getitems__(np.arange(10))
-        until(lambda: len(reader.read) == 1 + read_ahead)
+        wait_until(lambda: len(reader.read) == 1 + read_ahead)
         time.sleep(0.05)
         assert len(reader.read) == 1 + read_ahead
         assert (reading_threads() != []) == (read_ahead > 0)
 
 
 def test_several_threads_read_at_a_time(paths):
-    reader = Watching(seconds=0.2)
+    reader = Meeting()
     with FileDataset(paths, reader, SIZES, max_files=8, read_ahead=4, threads=3) as dataset:
         dataset.expect(iter(batches_of(range(8))))
         for ids in batches_of(range(8)):
@@ -83,7 +84,7 @@ def test_files_read_one_after_another_are_read_ahead_without_being_told(paths):
     with FileDataset(paths, reader, SIZES) as dataset:
         dataset.__getitems__([3])
         dataset.__getitems__([13])
-        until(lambda: len(reader.read) == 3)
+        wait_until(lambda: len(reader.read) == 3)
         assert reader.read == ["000.npz", "001.npz", "002.npz"]
 
 
@@ -109,7 +110,7 @@ def test_an_error_ahead_is_raised_where_the_file_is_needed_and_tried_again_then(
     with FileDataset(paths, reader, SIZES) as dataset:
         dataset.expect(iter(batches_of(range(8))))
         first = dataset.__getitems__(np.arange(10))
-        until(lambda: "001.npz" in reader.read)
+        wait_until(lambda: "001.npz" in reader.read)
         assert [plain(sample) for sample in first] == SAMPLES[:10]
         with pytest.raises(
             sk.DatasetError, match=r"001\.npz: cannot be read \(OSError: the disk is gone\)"
@@ -223,12 +224,12 @@ def test_close_does_not_wait_for_a_reader_that_hangs(paths):
     dataset = FileDataset(paths, reader, SIZES)
     dataset.expect(iter(batches_of(range(8))))
     dataset.__getitems__(np.arange(10))
-    until(lambda: reading_threads() != [])
-    begun = time.monotonic()
-    dataset.close()
-    assert time.monotonic() - begun < 10
+    wait_until(lambda: reading_threads() != [])
+    with OwnSeconds() as own:
+        dataset.close()
+    assert own.seconds < 10
     go_on.set()
-    until(lambda: reading_threads() == [])
+    wait_until(lambda: reading_threads() == [])
     assert dataset.__getitems__(np.arange(10, 20))[0]["id"] == 10
     dataset.close()
 
@@ -237,12 +238,12 @@ def test_garbage_ends_the_threads(paths):
     dataset = FileDataset(paths, "npz", SIZES)
     dataset.expect(iter(batches_of(range(8))))
     dataset.__getitems__(np.arange(10))
-    until(lambda: reading_threads() != [])
+    wait_until(lambda: reading_threads() != [])
     gone = weakref.ref(dataset)
     del dataset
     gc.collect()
     assert gone() is None
-    until(lambda: reading_threads() == [])
+    wait_until(lambda: reading_threads() == [])
 
 
 def test_a_loop_that_is_left_leaves_nothing_running_after_close(paths):

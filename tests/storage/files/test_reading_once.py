@@ -118,7 +118,7 @@ def test_a_file_larger_than_all_bytes_is_an_error_that_names_it(paths):
 
 
 def test_closing_lets_go_of_all_files_in_memory_though_a_thread_may_still_hold_the_cache(paths):
-    dataset = FileDataset(paths, "npz", [ROWS] * FILES, max_files=9)
+    dataset = FileDataset(paths, "npz", [ROWS] * FILES, max_files=9, read_ahead=0)
     cache = dataset._cache()
     assert [dataset[file * ROWS]["id"] for file in range(3)] == [0, ROWS, 2 * ROWS]
     assert cache._shelf.contents.keys() == {0, 1, 2}

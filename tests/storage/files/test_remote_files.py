@@ -18,11 +18,13 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.remote.options import RemoteOptions
+from tests.own_seconds import OwnSeconds
 from tests.storage.files.folders import plain, reading_threads, samples_of, write_npz
 from tests.storage.files.remote_files import NAMES, SECRET, SIZES, urls_of
 from tests.storage.files.web import cluster, serving
 from tests.storage.remote import faults
 from tests.storage.remote.server import right, served
+from tests.waiting import wait_until
 
 
 def received(loader):
@@ -218,11 +220,13 @@ def test_a_size_that_cannot_be_asked_is_an_error_at_once_though_other_answers_st
         for name in NAMES[1:]:
             server.always["HEAD", f"/{name}"] = faults.stalls_before_the_head
         del server.resources[f"/{NAMES[0]}"]
-        begun = time.monotonic()
-        with FileDataset(urls, "npz", SIZES, remote=remote) as dataset:
-            with pytest.raises(sk.DatasetError, match=r"000\.npz: does not exist"):
-                dataset.shard_bytes()
-            assert time.monotonic() - begun < 20
+        with (
+            OwnSeconds() as own,
+            FileDataset(urls, "npz", SIZES, remote=remote) as dataset,
+            pytest.raises(sk.DatasetError, match=r"000\.npz: does not exist"),
+        ):
+            dataset.shard_bytes()
+        assert own.seconds < 20
 
 
 def test_closing_does_not_wait_for_a_server_that_stalls(remote):
@@ -231,11 +235,9 @@ def test_closing_does_not_wait_for_a_server_that_stalls(remote):
         urls = [f"http://127.0.0.1:{server.getsockname()[1]}/{name}" for name in NAMES]
         dataset = FileDataset(urls, "npz", SIZES, remote=remote, read_ahead=2, threads=2)
         dataset.expect(iter([np.arange(start, start + 6) for start in range(0, 96, 6)]))
-        end = time.monotonic() + 30
-        while not reading_threads() and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_until(reading_threads)
         time.sleep(0.2)
-        begun = time.monotonic()
-        dataset.close()
-        assert time.monotonic() - begun < 10
+        with OwnSeconds() as own:
+            dataset.close()
+        assert own.seconds < 10
         assert reading_threads() == []

@@ -16,6 +16,7 @@ import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from tests.storage.crowd import PATIENCE_SECONDS, all_done
 from tests.storage.files.folders import plain, samples_of, write_npz
+from tests.waiting import wait_until
 
 SIZES = [10] * 8
 SAMPLES = samples_of(SIZES)
@@ -80,8 +81,7 @@ def test_who_waits_for_room_gets_it_when_all_others_are_done(paths, max_files):
             reading(dataset, [[70]])()
 
         def comes_later(seconds, work):
-            while not cache._line:
-                time.sleep(0.001)
+            wait_until(lambda: cache._line)
             time.sleep(seconds)
             work()
 
@@ -106,8 +106,7 @@ def test_the_end_of_a_use_lets_who_waits_for_room_look_again(paths):
                 pass
 
         def tells():
-            while not cache._line:
-                time.sleep(0.001)
+            wait_until(lambda: cache._line)
             with cache._changed:  # who stands in the line waits now, and has let go of the lock
                 is_waited_for.set()
 

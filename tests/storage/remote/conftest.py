@@ -1,4 +1,4 @@
-"""A server, and a storage that gives up soon."""
+"""A server, and a storage that tries again soon."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def storage(tmp_path) -> Iterator[Callable[..., RemoteStorage]]:
     before = set(threading.enumerate())
 
     def make(**options: Any) -> RemoteStorage:
-        quick = {"cache": tmp_path / "cache", "timeout": 5.0, "attempts": 3, "retry_seconds": 0.1}
+        quick = {"cache": tmp_path / "cache", "timeout": 60.0, "attempts": 3, "retry_seconds": 0.1}
         made.append(RemoteStorage(RemoteOptions(**{**quick, **options})))
         return made[-1]
 

@@ -46,10 +46,10 @@ def test_what_was_used_least_recently_goes_first(server, storage, tmp_path):
 
 
 def test_a_pin_ends_with_the_file_that_is_garbage(server, storage):
-    reader = storage(max_cache_bytes=1000, timeout=0.5)
+    reader = storage(max_cache_bytes=1000)
     pinned = reader.fetch(server.put("/a", DATA[:1000]))
     with pytest.raises(DatasetError, match="are in use"):
-        reader.fetch(server.put("/b", DATA[1:1001]))
+        storage(max_cache_bytes=1000, timeout=0.5).fetch(server.put("/b", DATA[1:1001]))
     del pinned
     gc.collect()
     assert content(reader.fetch(f"{server.url}/b")) == DATA[1:1001]

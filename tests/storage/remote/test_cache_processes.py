@@ -21,6 +21,7 @@ from tests.storage.remote import faults
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content, kept, leftovers
 from tests.storage.remote.server import right
+from tests.waiting import wait_until
 
 DATA = random.Random(11).randbytes(8_000_000)
 
@@ -74,11 +75,9 @@ def test_what_a_killed_process_was_downloading_is_taken_over(server, storage, tm
         server.faults["GET", path] = [faults.stalls_in_the_body]
         # The first one to come hangs in the middle; its lock keeps the others waiting.
         first = Child(fetched, storage(timeout=60.0).options, url)
-        while not server.asked("GET", path):
-            time.sleep(0.01)
+        wait_until(lambda path=path: server.asked("GET", path))
         others = [Child(fetched, storage(timeout=60.0).options, url) for _ in range(3)]
-        while len(server.asked("HEAD", path)) < 4:
-            time.sleep(0.01)
+        wait_until(lambda path=path: len(server.asked("HEAD", path)) >= 4)
         first.kill()
         results = [child.result() for child in others]
         assert {digest for digest, _ in results} == {hashlib.sha256(DATA[:2_000_000]).hexdigest()}
@@ -90,8 +89,7 @@ def test_the_part_of_a_dead_process_goes_when_another_file_comes(server, storage
     url = server.put("/dead", DATA[:2_000_000])
     server.always["GET", "/dead"] = faults.stalls_in_the_body
     child = Child(fetched, storage(timeout=60.0).options, url)
-    while not list(tmp_path.glob("cache/*.part")):
-        time.sleep(0.01)
+    wait_until(lambda: list(tmp_path.glob("cache/*.part")))
     child.kill()
     assert len(leftovers(tmp_path / "cache")) == 2
     content(storage().fetch(server.put("/other", DATA[:1000])))
@@ -104,8 +102,7 @@ def test_the_part_of_a_living_process_stays_and_counts(server, storage, tmp_path
     server.faults["GET", "/slow"] = [faults.stalls_in_the_body]
     options = storage(timeout=60.0, max_cache_bytes=1_000_000).options
     child = Child(fetched, options, url)
-    while not [path for path in tmp_path.glob("cache/*.part") if path.stat().st_size]:
-        time.sleep(0.01)
+    wait_until(lambda: [path for path in tmp_path.glob("cache/*.part") if path.stat().st_size])
     with pytest.raises(DatasetError, match=r"500000 bytes, and 600000 of 1000000 .* are in use"):
         storage(max_cache_bytes=1_000_000, timeout=0.5).fetch(server.put("/b", DATA[:500_000]))
     child.kill()
@@ -114,7 +111,7 @@ def test_the_part_of_a_living_process_stays_and_counts(server, storage, tmp_path
 
 
 def test_a_file_in_use_is_never_evicted_by_whichever_process(server, storage, tmp_path):
-    reader = storage(max_cache_bytes=2000, timeout=0.5)
+    reader = storage(max_cache_bytes=2000)
     urls = [server.put(f"/{number}", DATA[number:][:1000]) for number in range(4)]
     pinned = reader.fetch(urls[0])
     for url in urls[1:]:
@@ -124,7 +121,7 @@ def test_a_file_in_use_is_never_evicted_by_whichever_process(server, storage, tm
     with pytest.raises(
         DatasetError, match=r"2000 of 2000 \(max_cache_bytes\) are in use.*; raise max_cache_bytes"
     ):
-        reader.fetch(urls[1])
+        storage(max_cache_bytes=2000, timeout=0.5).fetch(urls[1])
     pinned.close()
     with reader.fetch(urls[1]), second:
         assert kept(tmp_path / "cache") == [1000] * 2
@@ -134,8 +131,7 @@ def test_room_is_waited_for_while_files_are_in_use(server, storage):
     reader = storage(max_cache_bytes=1000, timeout=60.0)
     pinned = reader.fetch(server.put("/a", DATA[:1000]))
     child = Child(fetched, reader.options, server.put("/b", DATA[1:1001]))
-    while not server.asked("HEAD", "/b"):
-        time.sleep(0.01)
+    wait_until(lambda: server.asked("HEAD", "/b"))
     time.sleep(0.2)
     assert server.asked("GET", "/b") == []
     pinned.close()
@@ -143,17 +139,16 @@ def test_room_is_waited_for_while_files_are_in_use(server, storage):
 
 
 def test_a_child_that_ends_does_not_unpin_what_its_parent_uses(server, storage):
-    reader = storage(max_cache_bytes=1000, timeout=0.5)
-    pinned = reader.fetch(server.put("/a", DATA[:1000]))
+    pinned = storage(max_cache_bytes=1000).fetch(server.put("/a", DATA[:1000]))
     Child(pinned.close).result()
     with pytest.raises(DatasetError, match="are in use"):
-        reader.fetch(server.put("/b", DATA[1:1001]))
+        storage(max_cache_bytes=1000, timeout=0.5).fetch(server.put("/b", DATA[1:1001]))
     assert Path(pinned.path).read_bytes() == DATA[:1000]
     pinned.close()
 
 
 def test_a_child_that_lives_on_does_not_keep_what_its_parent_let_go(server, storage):
-    reader = storage(max_cache_bytes=1000, timeout=0.5)
+    reader = storage(max_cache_bytes=1000)
     pinned = reader.fetch(server.put("/a", DATA[:1000]))
     child = Child(time.sleep, 60)
     pinned.close()
@@ -187,8 +182,8 @@ def test_what_arrives_while_a_folder_is_looked_through_is_not_taken_for_dead(ser
     url, folder = server.put("/a", DATA[:2_000_000]), tmp_path / "cache"
     server.faults["GET", "/a"] = [waits_in_the_body]
     child = Child(fetched, storage(timeout=60.0).options, url)
-    while not (found := [each for each in folder_of(folder) if each.size]):
-        time.sleep(0.01)
+    wait_until(lambda: any(each.size for each in folder_of(folder)))
+    found = folder_of(folder)
     assert [each.is_part for each in found] == [True]
     server.released.set()
     child.result()

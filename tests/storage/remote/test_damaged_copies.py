@@ -19,6 +19,7 @@ from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content, kept, leftovers
 from tests.storage.remote.server import right
 from tests.storage.remote.test_cache_processes import fetched, waits_in_the_body
+from tests.waiting import wait_until
 
 DATA = random.Random(11).randbytes(3_000_000)
 MACHINE_START = Path("/proc/sys/kernel/random/boot_id")
@@ -175,8 +176,7 @@ def test_a_copy_gets_its_name_while_nobody_counts(server, storage, tmp_path):
     done = threading.Thread(target=lambda: reader.fetch(url).close())
     done.start()
     # Room was made before, so that only the name needs the lock.
-    while not any(path.stat().st_size for path in folder.glob("*.part")):
-        time.sleep(0.01)
+    wait_until(lambda: any(path.stat().st_size for path in folder.glob("*.part")))
     with held(folder / FOLDER_LOCK, Stop()):
         server.released.set()
         time.sleep(0.5)

@@ -15,10 +15,12 @@ import pytest
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 from tests.jobs import ended
+from tests.own_seconds import OwnSeconds
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content
 from tests.storage.remote.server import right
+from tests.waiting import wait_until
 
 DATA = random.Random(7).randbytes(3_000_000)
 
@@ -103,13 +105,12 @@ def test_closing_ends_what_is_on_its_way(server, storage):
     running = [threading.Thread(target=run, args=(call,)) for call in calls]
     for thread in running:
         thread.start()
-    while len(server.asked("GET")) < 2:
-        time.sleep(0.01)
-    begun = time.monotonic()
-    reader.close()
-    for thread in running:
-        thread.join(20)
-    assert time.monotonic() - begun < 10
+    wait_until(lambda: len(server.asked("GET")) >= 2)
+    with OwnSeconds() as own:
+        reader.close()
+        for thread in running:
+            thread.join(60)
+    assert own.seconds < 10
     assert len(errors) == 2
     assert all("was given up" in error for error in errors)
     assert threads() == []
@@ -122,13 +123,13 @@ def test_a_part_that_fails_gives_up_the_others(server, storage):
     spans = [Span(stalled, number, 10) for number in range(50)]
     reader = storage(timeout=60.0, threads=4)
     reader.read([Span(right_one, 0, 10)])
-    begun = time.monotonic()
-    with pytest.raises(DatasetError, match="status 404"):
-        reader.read([*spans[:3], Span(missing, 0, 10), *spans[3:]])
-    # Its threads are free again, long before the server lets them go.
-    wanted = [Span(right_one, number, 10) for number in range(4)]
-    assert reader.read(wanted) == [DATA[number : number + 10] for number in range(4)]
-    assert time.monotonic() - begun < 15
+    with OwnSeconds() as own:
+        with pytest.raises(DatasetError, match="status 404"):
+            reader.read([*spans[:3], Span(missing, 0, 10), *spans[3:]])
+        # Its threads are free again, long before the server lets them go.
+        wanted = [Span(right_one, number, 10) for number in range(4)]
+        assert reader.read(wanted) == [DATA[number : number + 10] for number in range(4)]
+    assert own.seconds < 15
     assert len(server.asked("GET", "/a")) <= 4
 
 
@@ -136,12 +137,11 @@ def test_an_interrupted_read_leaves_no_thread(server, storage):
     url = server.put("/a", DATA[:1000])
     server.always["GET", "/a"] = faults.stalls_before_the_head
     child = Child(interrupted, storage(timeout=60.0, threads=4).options, url)
-    while len(server.asked("GET")) < 4:
-        time.sleep(0.01)
-    begun = time.monotonic()
-    os.kill(child.process.pid, signal.SIGINT)
-    assert child.result() == []
-    assert time.monotonic() - begun < 10
+    wait_until(lambda: len(server.asked("GET")) >= 4)
+    with OwnSeconds() as own:
+        os.kill(child.process.pid, signal.SIGINT)
+        assert child.result() == []
+    assert own.seconds < 10
 
 
 def test_an_interpreter_that_ends_does_not_wait_for_what_is_on_its_way(server, tmp_path):

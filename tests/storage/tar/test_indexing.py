@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.index.indexing import index_shards
 from tests.storage.tar.remote_shards import EACH, NUMBERS, PATTERN, SHARDS, write_shards
 from tests.storage.tar.server import Server
+from tests.waiting import wait_until
 
 NAMES = [f"train-{number:02}.tar" for number in range(SHARDS)]
 
@@ -75,21 +75,20 @@ SCRIPT = """
 import sys, time
 from samplerkit.storage.tar.index import indexing
 made = indexing.make_index
-def slow(*arguments, **options):
-    time.sleep(0.2)
+begun = []
+def hanging(*arguments, **options):
+    begun.append(arguments)
+    time.sleep(600 * (len(begun) == 5))  # until it is killed
     return made(*arguments, **options)
-indexing.make_index = slow
+indexing.make_index = hanging
 indexing.index_shards(sys.argv[1], threads=1)
 """
 
 
 def test_who_is_killed_goes_on_where_it_was(folder):
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, f"{folder}/{PATTERN}"])
-    deadline = time.monotonic() + 60
-    while len(list(folder.glob("*.skidx"))) < 3:
-        assert process.poll() is None, "it was over too soon"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: len(list(folder.glob("*.skidx"))) >= 3)
+    assert process.poll() is None, "it was over too soon"
     process.send_signal(signal.SIGKILL)
     process.wait(timeout=60)
     left = len(list(folder.glob("*.skidx")))

@@ -14,17 +14,10 @@ import samplerkit as sk
 from samplerkit.storage.tar.read.ranges import MOST_BYTES, MOST_MISTAKES, Batches, SampleBatch
 from tests.storage.tar.remote_shards import EACH, PATTERN, SHARDS, write_shards
 from tests.storage.tar.server import Server
+from tests.waiting import wait_until
 
 LENGTHS = [EACH] * SHARDS
 PLAN = [np.arange(3 * number, 3 * number + 3) for number in range(20)]
-
-
-def until(condition, seconds=30.0):
-    """Waits until something holds, and fails if it never does."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "never came true"
-        time.sleep(0.002)
 
 
 def readers_ahead():
@@ -73,7 +66,7 @@ def fixture_begun():
 def test_the_next_batch_is_read_while_the_loop_does_something_else_and_no_further_one(begun):
     batches, reads = begun()
     for number, ids in enumerate(PLAN):
-        until(lambda number=number: len(reads.read) == number + 1)
+        wait_until(lambda number=number: len(reads.read) == number + 1)
         assert batches.read(ids) == ids.tolist()
     assert reads.read == [ids.tolist() for ids in PLAN]
     assert set(reads.threads) == {"samplerkit-read-ahead-0"}
@@ -83,16 +76,16 @@ def test_a_batch_that_was_handed_out_is_let_go(begun):
     batches, reads = begun()
     for ids in PLAN[:-1]:
         batches.read(ids)
-        until(lambda: len(reads.read) == len(reads.here))
+        wait_until(lambda: len(reads.read) == len(reads.here))
         # One that is ahead, and one that just came.
         assert reads.alive() <= 2
     batches.read(PLAN[-1])
-    until(lambda: reads.alive() == 0)
+    wait_until(lambda: reads.alive() == 0)
 
 
 def test_batches_that_nobody_expected_are_read_now_and_enough_of_them_end_it(begun):
     batches, reads = begun()
-    until(lambda: len(reads.read) == 1)
+    wait_until(lambda: len(reads.read) == 1)
     for number in range(MOST_MISTAKES):
         assert batches.is_right
         assert batches.read(np.array([90 + number])) == [90 + number]
@@ -122,7 +115,7 @@ def test_batches_that_take_much_memory_are_not_read_ahead(begun):
 def test_what_reads_ahead_ends_when_it_is_told_also_in_the_middle_of_a_read(begun, how):
     before = readers_ahead()
     batches, reads = begun()
-    until(lambda: len(reads.read) == 1)
+    wait_until(lambda: len(reads.read) == 1)
     reads.may_go_on.clear()
     batches.read(PLAN[0])
     (mine,) = readers_ahead() - before
@@ -130,9 +123,9 @@ def test_what_reads_ahead_ends_when_it_is_told_also_in_the_middle_of_a_read(begu
     waits.start()
     reads.may_go_on.set()
     waits.join(60)
-    until(lambda: not mine.is_alive())
+    wait_until(lambda: not mine.is_alive())
     assert len(reads.read) <= 2
-    until(lambda: reads.alive() == 0)
+    wait_until(lambda: reads.alive() == 0)
 
 
 # Of a whole dataset.
@@ -173,7 +166,7 @@ def test_who_is_told_anew_reads_ahead_by_that_alone(tmp_path, server, fetch):
         assert reading._is_whole == (fetch == "shards")
         # What was begun before has ended, and all that is asked for is of the last plan.
         most = reading._limits.threads if fetch == "shards" else 1
-        until(lambda: 1 <= len(readers_ahead() - before) <= most)
+        wait_until(lambda: 1 <= len(readers_ahead() - before) <= most)
         del server.asked[:]
         for ids in plan[2:]:
             assert keys(dataset, ids) == ids.tolist()
@@ -201,7 +194,7 @@ def test_local_shards_of_told_lengths_are_opened_ahead_as_a_whole(tmp_path):
         dataset.expect(iter(in_order()))
         reading = dataset._view.source._processes.here().held
         assert (reading._is_whole, reading._batches) == (True, None)
-        until(lambda: dataset.stats.files_read == 2)
+        wait_until(lambda: dataset.stats.files_read == 2)
         for ids in in_order():
             assert keys(dataset, ids) == ids.tolist()
         assert dataset.stats.files_read == SHARDS
@@ -234,18 +227,18 @@ def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
             reading = dataset._view.source._processes.here().held
             shards = reading._open
             assert (reading._is_whole, reading._batches) == (True, None)
-            until(lambda shards=shards: len(shards._shelf.contents) >= 2)
+            wait_until(lambda shards=shards: len(shards._shelf.contents) >= 2)
             assert keys(dataset, in_order()[0]) == list(range(6))
             dataset.expect(iter(everywhere))
             assert not reading._is_whole
-            until(lambda shards=shards: not any(thread.is_alive() for thread in shards._threads))
+            wait_until(lambda shards=shards: not any(thread.is_alive() for thread in shards._threads))
             assert shards._shelf.contents == {}
             for ids in everywhere[:2]:
                 assert keys(dataset, ids) == ids.tolist()
             samples = reading._batches
         dataset.expect(iter(in_order()))
-        until(lambda: not any(thread.is_alive() for thread in samples._cache._threads))
-    until(lambda: readers_ahead() <= before)
+        wait_until(lambda: not any(thread.is_alive() for thread in samples._cache._threads))
+    wait_until(lambda: readers_ahead() <= before)
 
 
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])
@@ -257,7 +250,7 @@ def test_a_dataset_that_nobody_has_any_more_leaves_no_thread_that_reads_ahead(tm
     assert readers_ahead() > before
     del dataset
     gc.collect()
-    until(lambda: readers_ahead() <= before)
+    wait_until(lambda: readers_ahead() <= before)
 
 
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])

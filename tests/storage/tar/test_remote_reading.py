@@ -25,6 +25,7 @@ from tests.storage.tar.remote_shards import (
     write_tiles,
 )
 from tests.storage.tar.server import Server
+from tests.waiting import wait_until
 
 LENGTHS = [EACH] * SHARDS
 MODES = [sk.Shuffle.FALSE, sk.Shuffle.GLOBAL, sk.Shuffle.FILES, sk.Shuffle.INFILE, sk.Shuffle.PARTIAL]
@@ -223,8 +224,7 @@ def test_a_cache_that_is_emptied_under_shards_that_were_fetched_ahead_is_an_erro
     with dataset, sk.Loader(dataset, batch_size=EACH, collate_fn=as_list) as loader:
         batches = iter(loader)
         next(batches)
-        while len(list((tmp_path / "cache").rglob("*.file"))) < 3:
-            time.sleep(0.01)
+        wait_until(lambda: len(list((tmp_path / "cache").rglob("*.file"))) >= 3)
         time.sleep(0.2)  # so that what was fetched is at hand
         (tmp_path / "cache").rename(tmp_path / "elsewhere")
         with pytest.raises(sk.DatasetError, match=problem):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-import time
 import warnings
 from collections import Counter
 from contextlib import suppress
@@ -25,6 +24,7 @@ from tests.storage.tar.remote_shards import (
     write_shards,
 )
 from tests.storage.tar.server import Server
+from tests.waiting import wait_until
 
 LENGTHS = [EACH] * SHARDS
 NAMES = [f"train-{number:02}.tar" for number in range(SHARDS)]
@@ -211,14 +211,6 @@ def test_a_small_cache_is_enough_and_stays_small(tmp_path, server, workers):
     assert len(server.downloads()) > SHARDS, "the second epoch had to fetch again"
 
 
-def until(condition, seconds=20.0):
-    """Waits until something holds, and fails if it never does."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "never came true"
-        time.sleep(0.002)
-
-
 def test_shards_are_fetched_ahead_while_the_loop_works(tmp_path, server):
     """The second shard is held back until the loop works on the first one, and comes then by itself."""
     without_indexes(server)
@@ -238,7 +230,7 @@ def test_shards_are_fetched_ahead_while_the_loop_works(tmp_path, server):
         first = dataset.__getitems__(np.arange(EACH))
         events.append("the loop works")
         works.set()
-        until(lambda: len(events) >= 2)
+        wait_until(lambda: len(events) >= 2)
         events.append("the loop wants more")
         second = dataset.__getitems__(np.arange(EACH, 2 * EACH))
     assert events[:3] == ["the loop works", NAMES[1], "the loop wants more"]
@@ -254,7 +246,7 @@ def test_the_next_batch_is_read_ahead_where_single_samples_are_read(tmp_path, se
         for number, batch in enumerate(batches):
             samples = dataset.__getitems__(batch)
             assert [int(sample["cls"]) for sample in samples] == batch.tolist()
-            until(lambda number=number: len(server.parts()) == sum(requests[: number + 2]))
+            wait_until(lambda number=number: len(server.parts()) == sum(requests[: number + 2]))
 
 
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])

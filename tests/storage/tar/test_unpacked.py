@@ -24,6 +24,7 @@ from samplerkit.storage.unpacking import FLOOR
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import kept, leftovers
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write
+from tests.waiting import wait_until
 
 SAMPLES, BYTES = 20, 10_000
 SHARD = 240_000
@@ -121,8 +122,7 @@ def test_what_a_killed_unpacking_left_is_found_and_removed(tmp_path, shards):
     large, folder = tmp_path / "large.tar.gz", tmp_path / "cache" / "remote"
     large.write_bytes(gzip.compress(random.Random(1).randbytes(1 << 20), 1) * 64)
     child = Child(unpacks, large, tmp_path / "cache")
-    while not any(part.stat().st_size for part in folder.glob("*.part")):
-        time.sleep(0.001)
+    wait_until(lambda: any(part.stat().st_size for part in folder.glob("*.part")))
     child.kill()
     left = leftovers(folder)
     assert [name.rpartition(".")[2] for name in left] == ["lock", "part"]

@@ -5,24 +5,25 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 _PAUSE = 0.02
 
 
 class OwnSeconds:
-    """Measures seconds in which some processes, and this one, ran or slept of their own will.
+    """Measures seconds in which this process, and those that it started, ran or slept of their own will.
 
     Linux counts for each thread how long it was ready to run and did not: another one had the processor. In
     each pause the thread that waited longest is taken, so that nothing is left out twice. On an idle machine,
     and where Linux does not count, these are the seconds of a clock.
 
     Args:
-        pids: the other processes.
+        pids: other processes, such as some that may lose the one that started them.
     """
 
-    def __init__(self, pids: list[int]) -> None:
-        self._pids = [os.getpid(), *pids]
+    def __init__(self, pids: Iterable[int] = ()) -> None:
+        self._pids = {os.getpid(), *pids}
         self._is_over = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._look_again_and_again, daemon=True)
@@ -57,7 +58,7 @@ class OwnSeconds:
     def _waits_by_thread(self) -> dict[str, int]:
         """Nanoseconds in which each thread was ready and did not run."""
         waits = {}
-        for pid in self._pids:
+        for pid in self._pids | _started_by(os.getpid()):
             for counts in Path(f"/proc/{pid}/task").glob("*/schedstat"):
                 if counts.parent.name == str(self._thread.native_id):
                     continue  # nothing waits for the one that looks
@@ -66,3 +67,14 @@ class OwnSeconds:
                 except (OSError, IndexError):  # the thread has ended
                     continue
         return waits
+
+
+def _started_by(pid: int) -> set[int]:
+    """Gives the processes that one has started, and those that these have."""
+    found: set[int] = set()
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found |= {int(child) for child in children.read_text().split()}
+        except OSError:  # the thread has ended
+            continue
+    return found.union(*map(_started_by, found))
