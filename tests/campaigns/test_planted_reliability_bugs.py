@@ -79,7 +79,7 @@ BUGS = [
         "end_with_parent",
         "parent is None",
         "parent is not None",
-        "tests/loading/test_signals_and_forks.py",
+        f"{SIGNALS}::test_the_worker_of_a_killed_rank_removes_the_folder_of_that_rank_and_not_its_launchers",
     ),
     Bug(
         "nobody ends the workers",

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.campaigns.planting import Bug
-from tests.campaigns.test_planted_bugs import notices
+from tests.campaigns.planting import Bug, notices
 
 pytestmark = pytest.mark.campaign
 
@@ -47,8 +46,8 @@ BUGS = [
     Bug(
         "the position stays as it was, in windows of another length",
         "RunTokens.rescaled",
-        "position=state.position * self.pieces // before",
-        "position=state.position",
+        "state.position * self.pieces // before",
+        "state.position",
         RESUMED,
     ),
     Bug(
