@@ -8,7 +8,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.order.algebra import groups
-from samplerkit.order.dice import Dice
+from samplerkit.order.dice import Cells, Dice
 from samplerkit.order.files import distinct
 from samplerkit.order.typing import Ids
 
@@ -72,15 +72,15 @@ class Turns:
     def _blocks(self, lanes: Ids, numbers: Ids) -> tuple[Ids, Ids]:
         """Reads whole blocks of rows, ascending by lane and number: arrays of shape (blocks * 256,)."""
         cells = self.dice.cells(lanes, numbers)
-        rows = ((numbers << 8)[:, None] + np.arange(_BLOCK)).reshape(-1)
-        source = self._sources(np.repeat(lanes, _BLOCK), rows, cells)
+        source = self._sources_of_blocks(lanes, numbers, cells)
         # Blocks that follow one another in a lane are a run: one count a source, then counting on.
         begins = np.append(True, (np.diff(numbers) != 1) | (np.diff(lanes) != 0))
         runs, size = np.flatnonzero(begins), self.ends.shape[1] - 1
         base = self._drawn_of_all(lanes[runs], numbers[runs] << 8).reshape(-1)
-        label = np.repeat(np.cumsum(begins) - 1, _BLOCK) * size + source
-        if runs.size * size < 1 << 16:
-            label = label.astype(np.uint16)  # which numpy sorts by radix
+        # Of 16 bits where that is enough: numpy sorts these by radix.
+        kind = np.uint16 if runs.size * size < 1 << 16 else np.int64
+        first = ((np.cumsum(begins) - 1) * size).astype(kind)
+        label = np.repeat(first, _BLOCK) + source.astype(kind)
         by_label = np.argsort(label, kind="stable")
         counts = np.bincount(label, minlength=runs.size * size)
         turn = np.empty_like(source)
@@ -113,7 +113,23 @@ class Turns:
                     rows[at] = self.dice.position(lanes[at], turns[at] - offsets[segment, source], low, high)
         return rows
 
-    def _sources(self, lanes: Ids, rows: Ids, cells: Ids | None) -> Ids:
+    def _sources_of_blocks(self, lanes: Ids, numbers: Ids, cells: Cells) -> Ids:
+        if self._is_one:
+            return self.dice.sources_of_blocks(lanes, numbers, self.ends[0], cells)
+        segments = self._segment_of(lanes, numbers << 8)
+        is_across = segments != self._segment_of(lanes, (numbers << 8) + _BLOCK - 1)
+        source, cells = np.empty((numbers.size, _BLOCK), dtype=np.int64), cells.reshape(-1, _BLOCK)
+        for segment, at in groups(np.where(is_across, -1, segments)):
+            mine = cells[at].reshape(-1)
+            if segment < 0:
+                rows = ((numbers[at] << 8)[:, None] + np.arange(_BLOCK)).reshape(-1)
+                read = self._sources(np.repeat(lanes[at], _BLOCK), rows, mine)
+            else:
+                read = self.dice.sources_of_blocks(lanes[at], numbers[at], self.ends[segment], mine)
+            source[at] = read.reshape(-1, _BLOCK)
+        return source.reshape(-1)
+
+    def _sources(self, lanes: Ids, rows: Ids, cells: Cells | None) -> Ids:
         if self._is_one:
             return self.dice.sources(lanes, rows, self.ends[0], cells)
         source = np.empty_like(rows)
@@ -125,9 +141,14 @@ class Turns:
     def _drawn_of_all(self, lanes: Ids, rows: Ids) -> Ids:
         """Tells how often lanes read each source before rows: shape (m, sources)."""
         segments = self._segment_of(lanes, rows)
-        inner = self.dice.before(lanes[:, None], rows[:, None], self.ends[segments, 1:-1])
-        counts: Ids = np.diff(inner, axis=1, prepend=0, append=rows[:, None])
+        counts = self._counts(lanes[:, None], rows, self.ends[segments, 1:-1])
         return counts if self._is_one else counts + self._offsets(lanes, segments)
+
+    def _counts(self, lanes: int | Ids, rows: Ids, inner: Ids) -> Ids:
+        """Counts the rows before some by the thresholds between sources: shape (m, sources)."""
+        below = self.dice.before(lanes, rows[:, None], inner)
+        counts: Ids = np.diff(below, axis=1, prepend=0, append=rows[:, None])
+        return counts
 
     def _segment_of(self, lanes: Ids, rows: Ids) -> Ids:
         segments = np.zeros_like(rows)
@@ -149,8 +170,7 @@ class Turns:
         if kept is None:
             firsts = self._firsts(lane)
             before, after = (
-                np.diff(self.dice.before(lane, firsts[:, None], part), axis=1)
-                for part in (self.ends[:-1], self.ends[1:])
+                self._counts(lane, firsts, part[:, 1:-1]) for part in (self.ends[:-1], self.ends[1:])
             )
             offsets = np.zeros((len(self.ends), self.ends.shape[1] - 1), dtype=np.int64)
             np.cumsum(before - after, axis=0, out=offsets[1:])

@@ -11,10 +11,16 @@ from samplerkit.order.layout import Layout
 
 def part_of(dataset: Any, name: str) -> Any:
     """Gives a part of a tree: the dataset itself where that is known, else its layout."""
+    return _parts_of(dataset, Layout.of(dataset))[name]
+
+
+def _parts_of(dataset: Any, layout: Layout) -> Mapping[str, Any]:
+    """Gives all parts, each as `part_of`."""
     parts = getattr(dataset, "parts", None)
-    if isinstance(parts, Mapping) and name in parts:
-        return parts[name]
-    return Layout.of(dataset).parts[name]
+    known = layout.parts
+    return (
+        {name: parts.get(name, part) for name, part in known.items()} if isinstance(parts, Mapping) else known
+    )
 
 
 def mixed_parts(sources: Mapping[str, Any] | None, layout: Layout, dataset: Any) -> dict[str, Any]:
@@ -34,4 +40,4 @@ def mixed_parts(sources: Mapping[str, Any] | None, layout: Layout, dataset: Any)
         if name not in layout.parts:
             known = ", ".join(layout.parts)
             raise DatasetError("sources", "name no part of the dataset", name, mend=f"parts: {known}")
-    return {name: part_of(dataset, name) for name in layout.parts}
+    return dict(_parts_of(dataset, layout))
