@@ -15,6 +15,7 @@ from samplerkit.loading.delivery import Reading
 from samplerkit.loading.readings import Readings
 from samplerkit.loading.run import Run
 from samplerkit.loading.run_edits import require_divided
+from samplerkit.loading.run_tokens import ledger_below
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.edit import Edit, lines_of
 from samplerkit.samplers.ledger import Ledger
@@ -146,5 +147,7 @@ def _write(edits: Sequence[Edit], path: str | os.PathLike[str]) -> None:
 def _ledger_of(run: Run) -> Ledger:
     if run.ledger is None:
         mend = "read by Ledger(sampler): it takes the states of the sampler alone"
+        if ledger_below(run.recipe) is not None:
+            mend = "save a state, and start with a ledger below the BlockSampler that has one more edit"
         raise CompositionError("sampler", "is no ledger, and cannot be edited", run.recipe, mend=mend)
     return run.ledger

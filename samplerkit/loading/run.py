@@ -14,7 +14,7 @@ from samplerkit.loading.delivery import Delivery, Reading, Tail
 from samplerkit.loading.identity import describe_chain, describe_dataset, describe_looks, seeds_of
 from samplerkit.loading.run_batches import RunBatches
 from samplerkit.loading.run_edits import Requested, ramp_of, require_divided, require_past, section_of
-from samplerkit.loading.run_tokens import RunTokens
+from samplerkit.loading.run_tokens import RunTokens, ledger_below
 from samplerkit.loading.sections import Section
 from samplerkit.loading.stages import Ramp
 from samplerkit.loading.state import State
@@ -62,6 +62,8 @@ class Run:
         if batches is not None and isinstance(recipe, Ledger) and recipe.ramp:
             problem = "says a global_batch, and a step is one batch of the recipe a rank"
             raise NotSupportedError("sampler", problem, recipe)
+        if batches is not None and ledger_below(recipe) is not None:
+            raise NotSupportedError("batches", "are not counted in blocks, as the ledger below is", recipe)
         self.requested: Final = Requested()
         self.agreed: Sampler = recipe
         self._given_world = world
@@ -152,6 +154,14 @@ class Run:
         if self._batches is not None:
             position = self._batches.reached(epoch, position, self.constants)
         return epoch * len(self.undealt(epoch)) + position
+
+    def _edited(self, epoch: int, position: int) -> tuple[Ledger | None, int]:
+        """Gives the ledger of the run, and its position: below a `BlockSampler` it counts blocks."""
+        below = ledger_below(self.recipe)
+        if below is None or self.tokens is None:
+            return self.ledger, self.run_position(epoch, position)
+        begun, blocks = self.tokens.pools_begun(position, len(self.undealt(epoch)))
+        return below, epoch * blocks + begun
 
     def at_a_border(self, edit: Edit) -> Edit:
         """Gives an edit as it applies: with batches, at the next border of a window."""
@@ -252,7 +262,8 @@ class Run:
         if not 0 <= state.position <= size:
             raise StateError("position", f"is outside of an order of {size}", state.position)
         position = self.run_position(state.epoch, state.position)
-        require_past(self.ledger, state.sections.get("ledger"), position)
+        ledger, edited = self._edited(state.epoch, state.position)
+        require_past(ledger, state.sections.get("ledger"), edited)
         try:
             require_divided(self.ledger, position, self.world.num_shards)
         except ArgumentValueError as error:
@@ -276,8 +287,9 @@ class Run:
         sections: dict[str, Section] = {}
         if self.tokens is not None:
             sections["tokens"] = self.tokens.section(position if self._batches is None else None)
-        if self.ledger is not None:
-            section = section_of(self.ledger, self.run_position(epoch, position))
+        ledger, edited = self._edited(epoch, position)
+        if ledger is not None:
+            section = section_of(ledger, edited)
             sections |= {} if section is None else {"ledger": section}
         if self._batches is not None:
             sections["batches"] = self._batches.section(epoch, position, self.constants)

@@ -20,6 +20,7 @@ from samplerkit.order.shuffle import Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import BlockSampler
 from samplerkit.samplers.context import RunConstants
+from samplerkit.samplers.ledger import Ledger
 from samplerkit.samplers.pieces import pieces_of, required_pieces, token_lengths
 
 VERSION: Final = 1
@@ -45,6 +46,13 @@ def blocks_of(sampler: Sampler) -> BlockSampler | None:
         if link.deal is None or link.get_shuffle_mode() is not Shuffle.FALSE:
             break
     return None
+
+
+def ledger_below(sampler: Sampler) -> Ledger | None:
+    """Finds the ledger whose positions are the blocks of a run; None where there is none."""
+    blocks = blocks_of(sampler)
+    child = None if blocks is None else blocks.get_child()
+    return child if isinstance(child, Ledger) else None
 
 
 @final
@@ -89,6 +97,16 @@ class RunTokens:
             "block_len": self.block_len,
             "tokens": tokens,
         }
+
+    def pools_begun(self, position: int, num_windows: int) -> tuple[int, int]:
+        """Gives the blocks of an epoch in pools that were begun, and all of the epoch.
+
+        Args:
+            position: in windows.
+            num_windows: of the epoch.
+        """
+        pool, blocks = self.pool or 1, num_windows // self.pieces
+        return min(blocks, -(-position // (pool * self.pieces)) * pool), blocks
 
     def require_survivable(self, state: State) -> None:
         """Refuses a state of windows of another length, where the order does not survive that.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from samplerkit.errors import ArgumentRangeError, CompositionError
+from samplerkit.errors import ArgumentRangeError, ArgumentValueError, CompositionError
 from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.cut import cut
@@ -13,6 +13,7 @@ from samplerkit.order.order import Order
 from samplerkit.order.sequences import Permuted
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context, RunConstants
+from samplerkit.samplers.ledger import Ledger
 from samplerkit.samplers.pieces import block_layout, required_pieces
 
 
@@ -40,6 +41,8 @@ class BlockSampler(Sampler):
         DatasetError: when the order is asked for: the dataset says nothing of blocks, or has files that are
             not whole blocks.
         CompositionError: when the order is asked for: a distributed sampler stands below.
+        ArgumentValueError: when the order is asked for: an edit of a ledger below lies within a pool, or says
+            how many samples a step has.
 
     Example:
         >>> import samplerkit as sk
@@ -65,6 +68,7 @@ class BlockSampler(Sampler):
         dataset = layout if context.dataset is None else context.dataset
         pieces = required_pieces(dataset, self.windows_per_block)
         blocks = self._blocks(block_layout(dataset, pieces), context)
+        self._require_between_pools(len(blocks))
         if len(blocks) * pieces > LARGEST:
             mend = "say a smaller num_samples of the child"
             raise ArgumentRangeError("windows", "must be at most 2^62", len(blocks) * pieces, mend=mend)
@@ -83,3 +87,16 @@ class BlockSampler(Sampler):
             )
         constants = RunConstants(context.lanes, path=context.path)
         return child.undealt_order(layout, context.epoch, constants=constants)
+
+    def _require_between_pools(self, num_blocks: int) -> None:
+        """Refuses edits that would change a pool of which some was read."""
+        child = self.get_child()
+        for edit in child.edits if isinstance(child, Ledger) else ():
+            epoch, block = divmod(edit.at, max(1, num_blocks))
+            if block % self.pool:
+                following = epoch * num_blocks + min(num_blocks, (block // self.pool + 1) * self.pool)
+                problem = f"lies within a pool of {self.pool} blocks"
+                raise ArgumentValueError(f"edit at {edit.at}", problem, edit, mend=f"say at={following}")
+            if edit.global_batch is not None:
+                problem = "says how many samples a step has, below a BlockSampler, where it counts blocks"
+                raise ArgumentValueError(f"edit at {edit.at}", problem, edit)
