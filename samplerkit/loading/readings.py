@@ -8,6 +8,7 @@ from samplerkit.loading.delivery import Reading, Tail
 from samplerkit.loading.run import Run
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import RunConstants
+from samplerkit.samplers.edit import Edit
 
 
 @final
@@ -41,6 +42,13 @@ class Readings:
         reading = self._run.reading(epoch, start, self._batch_size, self.tail)
         self._last = (constants, recipe, reading)
         return reading
+
+    def follow(self, edits: tuple[Edit, ...]) -> None:
+        """Makes the edits that were made elsewhere since: a worker has a run of its own, as it was begun."""
+        ledger = self._run.ledger
+        while ledger is not None and len(ledger.edits) < len(edits):
+            ledger = ledger.edited(edits[len(ledger.edits)])
+            self._run.take_edit(ledger)
 
     def reached(self, epoch: int, start: int, steps: int) -> tuple[int, bool]:
         """Gives the position after some steps of all ranks, and whether nothing is left to any of them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
-from typing import Any, Literal, final
+from typing import Any, Literal, Protocol, final
 
 import numpy as np
 import torch.utils.data
@@ -19,6 +19,7 @@ from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.worker import seed_worker
 from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
+from samplerkit.samplers.edit import Edit
 from samplerkit.storage.batch_readers import batch_reader, only_sample, present_reader
 
 BadSamples = Literal["raise", "skip"]
@@ -37,6 +38,7 @@ class Request:
         positions: theirs in the epoch's order, which are their draws; mostly a range, which is less to send.
         told: what the dataset wants to know of each: the pass over its source, the epoch of that, or both.
         segments: which parts of the samples are read, for packs; None where they are whole.
+        edits: all edits of the run, if one was made since it began.
     """
 
     epoch: int
@@ -46,6 +48,17 @@ class Request:
     positions: range | Ids
     told: tuple[Ids, ...] = ()
     segments: Segments | None = None
+    edits: tuple[Edit, ...] = ()
+
+
+class Foreseen(Protocol):
+    """What tells which samples come."""
+
+    def __call__(self, epoch: int, start: int) -> Reading:
+        """Gives the reading from a position of an epoch on."""
+
+    def follow(self, edits: tuple[Edit, ...]) -> None:
+        """Makes the edits that were made elsewhere since the last time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +140,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         seed: int,
         rank: int,
         bad_samples: BadSamples = "raise",
-        reading: Callable[[int, int], Reading] | None = None,
+        reading: Foreseen | None = None,
         *,
         reports: bool = False,
         tells_ids: bool = False,
@@ -258,13 +271,15 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
     def _begin(self, request: Request) -> None:
         last, self._last = self._last, request
         if last is not None and last.epoch == request.epoch:
-            if last.start == request.start and last.step < request.step:
+            is_next = last.start == request.start and last.step < request.step
+            if is_next and len(last.edits) == len(request.edits):
                 return
         else:
             self._begin_epoch(request.epoch)
         if self._reading is not None:
             worker = torch.utils.data.get_worker_info()
             stride = 1 if worker is None else worker.num_workers
+            self._reading.follow(request.edits)
             reading, first = self._reading(request.epoch, request.start), request.step
             self.dataset.expect(Upcoming(lambda: (ids for _, ids in reading.batches(first, stride))))
 

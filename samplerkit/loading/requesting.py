@@ -49,7 +49,8 @@ class Asked:
         while reading.has(0):
             for made_of, step, (ids, draws, segments) in self._steps(reading):
                 told = tuple(_told(made_of, name, draws) for name in self.tells)
-                yield Request(reading.epoch, reading.start, step, ids, draws, told, segments)
+                edits = () if self.edits is None else self.edits.made
+                yield Request(reading.epoch, reading.start, step, ids, draws, told, segments, edits)
             if not self.run_ahead:
                 return
             reading = self.readings(reading.epoch + 1, 0)

@@ -179,6 +179,7 @@ class Run:
         if self._batches is not None:
             self._batches = self._batches.edited(ledger, ledger.edits[-1].at, self.constants)
         self.recipe = ledger
+        self.requested.made = ledger.edits
         self.requested.edition += 1
 
     def state(self, epoch: int, position: int, tail: str) -> State:

@@ -9,6 +9,7 @@ from typing import Any, Final, final
 from samplerkit.errors import ArgumentValueError, StateError
 from samplerkit.loading.sections import Section
 from samplerkit.loading.stages import Ramp
+from samplerkit.samplers.edit import Edit
 from samplerkit.samplers.ledger import Ledger
 
 VERSION: Final = 1
@@ -138,15 +139,17 @@ class Requested:
     Attributes:
         edition: how often the run was edited since it was made.
         position: of the run; all before it was asked for.
+        made: all edits of the run, if one was made since it began.
     """
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.edition = 0
         self.position = 0
+        self.made: tuple[Edit, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"edition": self.edition, "position": self.position}
+        return {"edition": self.edition, "position": self.position, "made": self.made}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__init__()  # a lock does not travel

@@ -26,7 +26,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
 from samplerkit.samplers.sequential import SequentialSampler
-from samplerkit.storage.batch_readers import batch_reader
+from samplerkit.storage.batch_readers import batch_reader, wanted
 
 _AT_ONCE = 256
 _WHAT = "computing lengths:"
@@ -163,8 +163,12 @@ class _Measured:
 
     def __getitems__(self, ids: Ids) -> list[Any]:
         reader = batch_reader(self._dataset)
+        # Each sample is read once, in the first pass over it.
+        told = (np.zeros_like(ids) for _ in wanted(self._dataset))
         samples = (
-            [self._dataset[id] for id in ids.tolist()] if reader is None else self._dataset.__getitems__(ids)
+            [self._dataset[id] for id in ids.tolist()]
+            if reader is None
+            else self._dataset.__getitems__(ids, *told)
         )
         if isinstance(samples, Mapping):  # columns
             samples = [{name: column[at] for name, column in samples.items()} for at in range(ids.size)]

@@ -29,6 +29,20 @@ def test_each_point_is_a_sample_that_the_rank_reads_in_the_step():
         assert sample in run.view.reading(0, rank).ids(step)
 
 
+def test_the_points_of_an_edited_run_are_what_it_reads_and_its_page_is_drawn(tmp_path):
+    edits = [sk.Edit(at=300, skip=900, global_batch=60), sk.Edit(at=900, without=range(100))]
+    loader = sk.Loader(LAYOUT, sk.Ledger(sk.SequentialSampler(), edits), batch_size=10, world=sk.World(3, 0))
+    run = shown_all({"run": loader})[0]
+    steps, ids, ranks = run.points
+    assert steps.max() == 10 + 35 - 1
+    assert set(ids[(steps >= 10) & (steps < 30)].tolist()) == set(range(1200, 2400))
+    assert ids[steps >= 30].min() == 100
+    for step, sample, rank in list(zip(steps.tolist(), ids.tolist(), ranks.tolist(), strict=True))[::97]:
+        assert sample in run.view.reading(0, rank).ids(step)
+    draw({"run": loader}, tmp_path / "run.html")
+    assert (tmp_path / "run.html").stat().st_size > 1000
+
+
 @pytest.mark.parametrize(("size", "world"), [(10**12, 1), (10**6, 64), (10**6, 5000)])
 def test_large_runs_are_thinned_out_evenly(size, world):
     steps, ids, ranks = shown(sk.Layout(size), world, shuffle=False).points

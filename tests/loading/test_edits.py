@@ -267,3 +267,14 @@ def test_where_and_when_a_sample_is_read_is_told_across_edits():
     read = {(time.step, time.rank) for time in when(loader, 15, epochs=0)[0].occurrences}
     assert read == {(2, 1)}
     assert when(loader, 9, epochs=0)[0].occurrences == ()
+
+
+def test_a_device_reads_ahead_of_an_edit_and_what_it_was_asked_for_stays():
+    loader, ids, first = loader_of(device="cpu"), [], 0
+    with loader:
+        for batch in loader:
+            ids += batch.tolist()
+            if loader.step == 2:
+                first = loader.edit(skip=4)
+                assert first >= len(ids)
+    assert ids == [*range(first), *range(first + 4, 30), *range(4)]

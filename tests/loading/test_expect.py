@@ -81,3 +81,15 @@ def test_each_process_is_told_once_an_epoch(workers, options):
             told = {times for batch in loader for times in batch.tolist()}
             # A worker that is new in each epoch has never been told before.
             assert told == {epoch if options or not workers else 1}
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_each_process_is_told_what_it_will_read_after_an_edit(workers):
+    ledger = sk.Ledger(sk.RandomSampler(seed=3))
+    with sk.Loader(Expecting(), ledger, batch_size=2, num_workers=workers, collate_fn=list) as loader:
+        received = []
+        for batch in loader:
+            received += [index for index, _ in batch]
+            if loader.step == 2:
+                loader.edit(skip=4)
+        assert received == loader.sampler.order(Expecting())[:].tolist()
