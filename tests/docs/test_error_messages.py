@@ -249,6 +249,30 @@ class Growing(sk.Sampler):
         return range(5 + context.epoch)
 
 
+def tokens(folder, **options):
+    with sk.TokenWriter(folder / "a", overwrite=True) as writer:
+        for _ in range(3):
+            writer.write(range(9))
+    return sk.TokenDataset(folder / "a", 4, **options)
+
+
+def read_tokens(folder, change):
+    data = tokens(folder)
+    if change is None:
+        os.truncate(folder / "a.bin", 3)
+    data[0]
+    change(folder / "a.bin")
+    data[0]
+
+
+def lying_index(folder):
+    data = tokens(folder)
+    index = bytearray((folder / "a.idx").read_bytes())
+    index[34 + 4 * 3 + 8] += 2
+    (folder / "a.idx").write_bytes(index)
+    return data
+
+
 MINE = {
     "state: dataset": lambda _: loader(41).load_state_dict(saved()),
     "state: sampler": lambda _: loader(sampler=sk.SequentialSampler()).load_state_dict(
@@ -333,6 +357,10 @@ MINE = {
     "cache: has lost": emptied_cache,
     "...: is no index": forged_index,
     "...: cannot be written": no_folder,
+    "...: ends at byte ..., was": lambda folder: read_tokens(folder, lambda path: os.truncate(path, 3)),
+    "...: ends at byte ..., and": lambda folder: read_tokens(folder, None),
+    "...: says at byte": lambda folder: lying_index(folder).spans(0),
+    "...: gives nothing of split": lambda folder: len(tokens(folder, split="969,30,1", part="test")),
 }
 """By the beginning of the message: what raises it."""
 

@@ -216,7 +216,7 @@ class TokenSource:
             mend = (
                 "a split is rounded to whole sequences, or tokens: give the part more" if wanted.split else ""
             )
-            raise DatasetError(place, f"has {what} for part {wanted.part!r}", mend=mend)
+            raise DatasetError(place, f"gives {what} for part {wanted.part!r}", mend=mend)
         longest = wanted.block_len + (not wanted.phase)
         if lost > MOST_LOST * total:
             files = f"{int((windows == 0).sum())} of its {len(windows)} files"

@@ -143,7 +143,7 @@ def test_splits_are_rings_of_their_own(tmp_path):
         begin = end
     data = sk.TokenDataset(tmp_path / "a.npy", 4, split="3,1", part="valid", phase=False)
     assert data[0].tolist() == [75, 76, 77, 78, 79]
-    with pytest.raises(DatasetError, match="has nothing of split '3,1' for part 'test'"):
+    with pytest.raises(DatasetError, match="gives nothing of split '3,1' for part 'test'"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, split="3,1", part="test"))
 
 
