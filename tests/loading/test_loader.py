@@ -261,6 +261,8 @@ def test_the_figures_of_an_epoch_tell_how_long_the_loop_waited():
     assert stats.longest_wait + stats.first_wait < stats.total_wait < stats.seconds
     assert stats.seconds > 12 * 0.005 + 3 * 0.01
     assert stats.to_dict()["waiting"] == stats.total_wait / stats.seconds
+    next(iter(loader))
+    assert (loader.stats.epoch, loader.stats.batches) == (1, 1)
 
 
 def test_the_longest_wait_is_that_of_one_batch_and_not_of_the_first():

@@ -34,6 +34,13 @@ def test_composition_is_associative_and_flat():
     assert left.parts == right.parts == (a, b, c, d)
 
 
+def test_what_stands_just_behind_a_prefix_is_not_in_it():
+    order = permuted(9)
+    for length in range(10):
+        which, positions = Prefix(order, length).positions_of(np.asarray(order))
+        assert which.tolist() == positions.tolist() == list(range(length))
+
+
 def test_a_composition_of_a_thousand_orders_needs_no_recursion():
     order = permuted(9)
     for seed in range(1000):

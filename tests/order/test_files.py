@@ -302,3 +302,12 @@ def test_slices_hold_what_their_positions_hold_in_any_sequence(shuffle, pools):
         assert np.array_equal(order[begin:end:step], expected[begin:end:step])
     which, positions = order.positions_of(np.sort(expected))
     assert np.array_equal(expected[positions], np.sort(expected)[which])
+
+
+@pytest.mark.parametrize("mode", [*FILE_AWARE, "global"])
+@pytest.mark.parametrize("sizes", [[7, 5], [0, 4, 0, 9, 0], [3]], ids=str)
+def test_what_is_no_id_is_nowhere(mode, sizes):
+    order = sk.RandomSampler(shuffle=mode, seed=3).order(sk.Layout(sizes))
+    which, positions = order.positions_of([-1, 0, sum(sizes) - 1, sum(sizes), sum(sizes) + 1])
+    assert which.tolist() == [1, 2]
+    assert order[positions].tolist() == [0, sum(sizes) - 1]
