@@ -61,8 +61,10 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.files.dataset import FileDataset
     from samplerkit.storage.files.reader import register_reader
     from samplerkit.storage.formats.arrow import ArrowDataset
+    from samplerkit.storage.formats.hdf5 import Hdf5Dataset
     from samplerkit.storage.formats.huggingface import HuggingFaceDataset
     from samplerkit.storage.formats.parquet import ParquetDataset
+    from samplerkit.storage.formats.zarr import ZarrDataset
     from samplerkit.storage.remote.options import RemoteOptions
     from samplerkit.storage.tar.dataset import TarDataset
     from samplerkit.storage.tar.writer import TarWriter
@@ -92,6 +94,7 @@ __all__ = [
     "Edit",
     "FileDataset",
     "FoldSampler",
+    "Hdf5Dataset",
     "HuggingFaceDataset",
     "InverseTooLargeError",
     "IterSampler",
@@ -133,6 +136,7 @@ __all__ = [
     "WorkerError",
     "World",
     "WorldError",
+    "ZarrDataset",
     "compute_lengths",
     "draw_rng",
     "sample_rng",

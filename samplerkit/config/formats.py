@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-from samplerkit.config.hints import Conditions, CorpusPaths, FieldNames, Paths, Remote
+from samplerkit.config.hints import Conditions, CorpusPaths, FieldNames, Group, Paths, Remote
 from samplerkit.storage.formats.arrow import ArrowDataset
-from samplerkit.storage.formats.arrow_rows import ArrowBatches
+from samplerkit.storage.formats.arrow_rows import ArrowBatches, Batches
+from samplerkit.storage.formats.hdf5 import Hdf5Dataset
 from samplerkit.storage.formats.parquet import ParquetDataset
+from samplerkit.storage.formats.zarr import MissingChunks, ZarrDataset
 from samplerkit.storage.tokens.dataset import Fetch, TokenDataset
 
 
@@ -116,9 +118,82 @@ def of_record_batches(
     )
 
 
+def of_hdf5(
+    files: Paths,
+    arrays: FieldNames = None,
+    chunk_rows: int | None = None,
+    batches: Batches = "samples",
+    max_chunks: int = 4,
+    max_bytes: int | None = None,
+    read_ahead: int = 1,
+    threads: int = 1,
+) -> Hdf5Dataset:
+    """Rows of arrays in HDF5 files, by chunk.
+
+    Args:
+        files: a pattern, or a list of paths.
+        arrays: the arrays to read.
+        chunk_rows: the rows that are read at once.
+        batches: `samples`, `columns` or `tensors`.
+        max_chunks: chunks in memory at most.
+        max_bytes: bytes in memory at most.
+        read_ahead: chunks that are read before they are needed.
+        threads: how many of them at a time.
+    """
+    return Hdf5Dataset(
+        files,
+        arrays,
+        chunk_rows=chunk_rows,
+        batches=batches,
+        max_chunks=max_chunks,
+        max_bytes=max_bytes,
+        read_ahead=read_ahead,
+        threads=threads,
+    )
+
+
+def of_zarr(
+    folder: Group,
+    arrays: FieldNames = None,
+    chunk_rows: int | None = None,
+    missing_chunks: MissingChunks = "raise",
+    batches: Batches = "samples",
+    max_chunks: int = 4,
+    max_bytes: int | None = None,
+    read_ahead: int = 1,
+    threads: int = 1,
+) -> ZarrDataset:
+    """Rows of arrays in a zarr group, by chunk.
+
+    Args:
+        folder: of the group.
+        arrays: the arrays to read.
+        chunk_rows: the rows that are read at once.
+        missing_chunks: `raise`, or `fill` where chunks of the fill value were left out.
+        batches: `samples`, `columns` or `tensors`.
+        max_chunks: chunks in memory at most.
+        max_bytes: bytes in memory at most.
+        read_ahead: chunks that are read before they are needed.
+        threads: how many of them at a time.
+    """
+    return ZarrDataset(
+        folder,
+        arrays,
+        chunk_rows=chunk_rows,
+        missing_chunks=missing_chunks,
+        batches=batches,
+        max_chunks=max_chunks,
+        max_bytes=max_bytes,
+        read_ahead=read_ahead,
+        threads=threads,
+    )
+
+
 FORMATS: Final[dict[str, Callable[..., Any]]] = {
     "arrow": of_record_batches,
+    "hdf5": of_hdf5,
     "parquet": of_row_groups,
+    "zarr": of_zarr,
     "tokens": of_tokens,
 }
 """The kinds, by name."""

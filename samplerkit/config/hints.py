@@ -19,6 +19,9 @@ CorpusPaths = Paths | dict[str, Paths | dict[str, Paths]]
 Folder = Annotated[str | None, Under()]
 """A folder."""
 
+Group = Annotated[str, Under()]
+"""A folder, or a file, that there must be."""
+
 FieldNames = Annotated[list[str] | None, Strict()]
 """Names that stand in the config itself; a list that is not annotated may also be a `.npy` file."""
 

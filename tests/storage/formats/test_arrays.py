@@ -1,0 +1,150 @@
+"""HDF5 and zarr by chunk: what is read is what was written, and nothing leads elsewhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.testing import DatasetContract
+
+WHY = "is not installed: pip install 'samplerkit[{}]' for its tests"
+
+
+def columns_of(start, stop):
+    rows = np.arange(start, stop)
+    return {"x": rows[:, None] * np.ones(3, np.float32), "y": rows.astype(np.int16)}
+
+
+def samples_of(start, stop):
+    columns = columns_of(start, stop)
+    return [{"x": x, "y": y} for x, y in zip(columns["x"], columns["y"], strict=True)]
+
+
+class TestHdf5(DatasetContract):
+    """Chunks with checksums, and uneven ends."""
+
+    @pytest.fixture(autouse=True)
+    def _installed(self):
+        pytest.importorskip("h5py", reason=f"h5py {WHY.format('hdf5')}")
+
+    def write(self, folder):
+        import h5py  # noqa: PLC0415  # an extra
+
+        for number, (start, stop) in enumerate(((0, 7), (7, 12))):
+            with h5py.File(f"{folder}/{number}.h5", "w", libver="latest") as file:
+                for name, column in columns_of(start, stop).items():
+                    file.create_dataset(name, data=column, chunks=(4, *column.shape[1:]), fletcher32=True)
+        rows = samples_of(0, 12)
+        return [rows[:4], rows[4:7], rows[7:11], rows[11:]]
+
+    def make(self, folder):
+        return sk.Hdf5Dataset([f"{folder}/0.h5", f"{folder}/1.h5"])
+
+
+class TestZarr(DatasetContract):
+    """A group of version 3, compressed, with checksums."""
+
+    @pytest.fixture(autouse=True)
+    def _installed(self):
+        pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
+
+    def write(self, folder):
+        import zarr  # noqa: PLC0415  # an extra
+
+        group = zarr.open_group(f"{folder}/a.zarr", mode="w")
+        for name, column in columns_of(1, 11).items():
+            chunks = (4, *column.shape[1:])
+            codecs = [zarr.codecs.ZstdCodec(), zarr.codecs.Crc32cCodec()]
+            group.create_array(
+                name, shape=column.shape, chunks=chunks, dtype=column.dtype, compressors=codecs
+            )
+            group[name][:] = column
+        rows = samples_of(1, 11)
+        return [rows[:4], rows[4:8], rows[8:]]
+
+    def make(self, folder):
+        return sk.ZarrDataset(f"{folder}/a.zarr")
+
+    def victim(self, folder):
+        return Path(folder, "a.zarr", "x", "c", "1", "0")
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "lzf"])
+@pytest.mark.parametrize("chunks", [None, True])
+def test_hdf5_is_read_as_h5py_reads_it(tmp_path, compression, chunks):
+    h5py = pytest.importorskip("h5py", reason=f"h5py {WHY.format('hdf5')}")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        options = {"compression": compression, "chunks": chunks} if chunks or compression else {}
+        file.create_dataset("deep/x", data=np.arange(6000).reshape(-1, 2), **options)
+        file["text"] = [f"row {row}" for row in range(3000)]
+        file["vary"] = np.array([np.arange(row % 4) for row in range(3000)], dtype=h5py.vlen_dtype(np.int64))
+    with sk.Hdf5Dataset(tmp_path / "a.h5", ["deep/x", "text", "vary"], max_chunks=9) as dataset:
+        batch = dataset.__getitems__([2999, 0, 1500])
+    assert [sample["deep/x"].tolist() for sample in batch] == [[5998, 5999], [0, 1], [3000, 3001]]
+    assert [sample["text"] for sample in batch] == ["row 2999", "row 0", "row 1500"]
+    assert [sample["vary"].tolist() for sample in batch] == [[0, 1, 2], [], []]
+
+
+def test_nothing_in_hdf5_leads_to_another_file(tmp_path):
+    h5py = pytest.importorskip("h5py", reason=f"h5py {WHY.format('hdf5')}")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["x"] = np.arange(4)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["link"] = h5py.ExternalLink("other.h5", "x")
+        file["y"] = np.arange(4)
+        layout = h5py.VirtualLayout(shape=(4,), dtype="i8")
+        layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "x", shape=(4,))
+        file.create_virtual_dataset("virtual", layout)
+        file["reference"] = np.array([file["y"].ref] * 4, dtype=h5py.ref_dtype)
+    for name, problem in (
+        ("link", "lies in another file"),
+        ("virtual", "made of other"),
+        ("reference", "holds ref"),
+    ):
+        with pytest.raises(sk.DatasetError, match=problem):
+            len(sk.Hdf5Dataset(tmp_path / "a.h5", [name]))
+    with pytest.raises(sk.DatasetError, match="holds no array 'z'"):
+        len(sk.Hdf5Dataset(tmp_path / "a.h5", ["z"]))
+
+
+@pytest.mark.parametrize(("version", "sharded"), [(2, False), (3, False), (3, True)])
+def test_zarr_is_read_as_zarr_reads_it(tmp_path, version, sharded):
+    zarr = pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=version)
+    shards = {"shards": (6, 4)} if sharded else {}
+    group.create_array("x", shape=(20, 4), chunks=(3, 2), dtype="f8", **shards)[:] = 1 + np.arange(
+        80
+    ).reshape(20, 4)
+    with sk.ZarrDataset(tmp_path / "a.zarr", batches="columns") as dataset:
+        assert dataset.layout.sizes.tolist() == ([6, 6, 6, 2] if sharded else [3] * 6 + [2])
+        assert np.array_equal(dataset.__getitems__([19, 0, 7])["x"], group["x"][:][[19, 0, 7]])
+
+
+def test_a_chunk_that_is_not_there_is_an_error_or_the_fill_value(tmp_path):
+    zarr = pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    group.create_array("x", shape=(6,), chunks=(3,), dtype="i4", fill_value=9)[:3] = [1, 2, 3]
+    with sk.ZarrDataset(tmp_path / "a.zarr") as dataset:
+        assert dataset[2]["x"] == 3
+        with pytest.raises(sk.DatasetError, match=r"rows 3 to 6: has no such chunk.*missing_chunks='fill'"):
+            dataset[3]
+    with sk.ZarrDataset(tmp_path / "a.zarr", missing_chunks="fill") as dataset:
+        assert dataset[3]["x"] == 9
+
+
+def test_configs_name_them(tmp_path):
+    for kind, key in (("hdf5", "files"), ("zarr", "folder")):
+        section = {"kind": kind, key: str(tmp_path / "a"), "arrays": ["x"], "batches": "tensors"}
+        config = sk.load_config({"dataset": {**section}, "sampler": {"kind": "random"}}, check_quality=False)
+        assert repr(config.dataset).startswith({"hdf5": "Hdf5Dataset(", "zarr": "ZarrDataset("}[kind])
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch):
+    Path(tmp_path, "a.h5").write_bytes(b"x")
+    monkeypatch.setitem(__import__("sys").modules, "h5py", None)
+    with pytest.raises(sk.DatasetError, match=r'hdf5: needs h5py.*pip install "samplerkit\[hdf5\]"'):
+        len(sk.Hdf5Dataset(os.path.join(tmp_path, "a.h5")))  # noqa: PTH118  # a string
