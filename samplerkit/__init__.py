@@ -64,6 +64,7 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.formats.hdf5 import Hdf5Dataset
     from samplerkit.storage.formats.huggingface import HuggingFaceDataset
     from samplerkit.storage.formats.parquet import ParquetDataset
+    from samplerkit.storage.formats.sqlite import SqliteDataset
     from samplerkit.storage.formats.zarr import ZarrDataset
     from samplerkit.storage.remote.options import RemoteOptions
     from samplerkit.storage.tar.dataset import TarDataset
@@ -120,6 +121,7 @@ __all__ = [
     "SequentialSampler",
     "Shuffle",
     "ShuffleModeError",
+    "SqliteDataset",
     "StateError",
     "SubsetRandomSampler",
     "SubsetSampler",

@@ -51,6 +51,7 @@ PUBLIC = {
     "SequentialSampler": "samplers.sequential",
     "Shuffle": "order.shuffle",
     "ShuffleModeError": "errors",
+    "SqliteDataset": "storage.formats.sqlite",
     "StateError": "errors",
     "SubsetRandomSampler": "samplers.subset",
     "SubsetSampler": "samplers.subset",

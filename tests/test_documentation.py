@@ -24,7 +24,7 @@ COMPARED = {
     "coming-from.md": 3,
     "device.md": 1,
     "files.md": 3,
-    "formats.md": 3,
+    "formats.md": 4,
     "index.md": 2,
     "ledger.md": 3,
     "migration.md": 10,

@@ -67,6 +67,7 @@ PUBLIC = {
     "SequentialSampler",
     "Shuffle",
     "ShuffleModeError",
+    "SqliteDataset",
     "StateError",
     "SubsetRandomSampler",
     "SubsetSampler",

@@ -10,6 +10,7 @@ from samplerkit.storage.formats.arrow import ArrowDataset
 from samplerkit.storage.formats.arrow_rows import ArrowBatches, Batches
 from samplerkit.storage.formats.hdf5 import Hdf5Dataset
 from samplerkit.storage.formats.parquet import ParquetDataset
+from samplerkit.storage.formats.sqlite import SqliteDataset
 from samplerkit.storage.formats.zarr import MissingChunks, ZarrDataset
 from samplerkit.storage.tokens.dataset import Fetch, TokenDataset
 
@@ -189,10 +190,22 @@ def of_zarr(
     )
 
 
+def of_sqlite(path: Group, table: str, columns: FieldNames = None) -> SqliteDataset:
+    """Rows of a table of SQLite, by their numbers.
+
+    Args:
+        path: of the database.
+        table: the table.
+        columns: the columns to read.
+    """
+    return SqliteDataset(path, table, columns)
+
+
 FORMATS: Final[dict[str, Callable[..., Any]]] = {
     "arrow": of_record_batches,
     "hdf5": of_hdf5,
     "parquet": of_row_groups,
+    "sqlite": of_sqlite,
     "zarr": of_zarr,
     "tokens": of_tokens,
 }

@@ -1,0 +1,80 @@
+"""SQLite as a keyed store: any sample at any time, in the order of GLOBAL."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+import samplerkit as sk
+from samplerkit.testing import DatasetContract
+
+
+def filled(path, rows=range(12)):
+    database = sqlite3.connect(path)
+    with database:
+        database.execute("create table samples (id integer primary key, text, data blob)")
+        database.executemany(
+            "insert into samples values (?, ?, ?)",
+            [(3 * row, f"row {row}", bytes([row % 256] * 90)) for row in rows],
+        )
+    database.close()
+
+
+class TestSqlite(DatasetContract):
+    """A table with gaps between its numbers; its pages have no checksums."""
+
+    has_files = False
+
+    def write(self, folder):
+        filled(f"{folder}/a.db")
+        return [[{"id": 3 * row, "text": f"row {row}", "data": bytes([row % 256] * 90)} for row in range(12)]]
+
+    def make(self, folder):
+        return sk.SqliteDataset(f"{folder}/a.db", "samples")
+
+    def lies(self, whole):
+        return super().lies(whole)[:2]
+
+
+def test_columns_and_a_function_of_a_row_are_taken(tmp_path):
+    filled(tmp_path / "a.db", range(2000))
+    with sk.SqliteDataset(tmp_path / "a.db", "samples", ["text"], decode=_upper) as dataset:
+        assert dataset.__getitems__(range(1999, -1, -1)) == [f"ROW {row}" for row in range(1999, -1, -1)]
+
+
+def _upper(row):
+    return row["text"].upper()
+
+
+@pytest.mark.parametrize("message", ["no such table: other", "sample 0: cannot be decoded"])
+def test_what_cannot_be_read_is_named(tmp_path, message):
+    filled(tmp_path / "a.db")
+    given = {"table": "other"} if "table" in message else {"table": "samples", "decode": _fails}
+    with (
+        sk.SqliteDataset(tmp_path / "a.db", **given) as dataset,
+        pytest.raises(sk.DatasetError, match=message),
+    ):
+        dataset[0]
+
+
+def _fails(_row):
+    raise ValueError("no")
+
+
+def test_configs_name_them(tmp_path):
+    filled(tmp_path / "a.db")
+    config = sk.load_config(
+        {
+            "dataset": {
+                "kind": "sqlite",
+                "path": str(tmp_path / "a.db"),
+                "table": "samples",
+                "columns": ["id"],
+            },
+            "sampler": {"kind": "random", "seed": 3},
+        }
+    )
+    assert len(config.dataset) == 12
+    assert config.dataset[11] == {"id": 33}
+    config.dataset.close()
