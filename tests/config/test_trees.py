@@ -193,3 +193,26 @@ def test_a_tree_with_a_part_that_nobody_counted_is_planned_by_a_guess(folder, ou
     (folder / "run.yaml").write_text(json.dumps(of(tree(far=remote, near=local))))
     assert "not counted" in output("plan", "run.yaml", "--world", 2)
     assert "27 samples in 4 files" in output("plan", "run.yaml", "--world", 2, "--samples-per-file", 10)
+
+
+@pytest.mark.parametrize(
+    ("sources", "place"),
+    [
+        ({"web": {"kind": "random", "shuffel": "files"}, "code": None}, "sampler.sources.web.shuffel"),
+        ({"web": {"kind": "rndm"}, "code": None}, "sampler.sources.web.kind"),
+        ({"web": 3, "code": None}, "sampler.sources.web"),
+        (["web", "code"], "sampler.sources"),
+        ({"web": {"kind": "distributed"}, "code": None}, "sampler.sources.web"),
+        ({"web": {"kind": "subset", "indices": "none.npy"}, "code": None}, "sampler.sources.web.indices"),
+        ({"web": None}, "sampler.weights"),
+        ({}, "sampler.sources"),
+        (
+            {"web": {"kind": "mixture", "weights": {"a": 1}, "sources": {"a": {"kind": "x"}}}, "code": None},
+            "sampler.sources.web.sources.a.kind",
+        ),
+    ],
+)
+def test_a_mistake_in_a_source_is_named_with_its_path(sources, place):
+    with pytest.raises(sk.ConfigError) as raised:
+        sk.load_config({"sampler": {"kind": "mixture", "weights": {"web": 1, "code": 1}, "sources": sources}})
+    assert raised.value.place == place
