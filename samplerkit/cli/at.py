@@ -15,6 +15,7 @@ from samplerkit.order.typing import Ids
 
 _MOST_FILES = 12
 _MOST_IDS = 64
+_MOST_SPANS = 24
 
 
 def at(
@@ -50,8 +51,23 @@ def at(
     if pads:
         facts.append(("pads", _listed(read.ids[read.pads])))
     print_facts(facts)
-    if read.files is not None:
+    if read.spans is not None:
+        _print_spans(read)
+    elif read.files is not None:
         _print_files(read.files, read.names)
+
+
+def _print_spans(read: StepRead) -> None:
+    """Says of which documents the windows are made."""
+    spans = [(id, *span) for id, of in zip(read.ids.tolist(), read.spans or (), strict=True) for span in of]
+    rows: list[tuple[object, ...]] = [
+        (id, file, "" if document is None else document, first, count)
+        for id, file, document, first, count in spans[:_MOST_SPANS]
+    ]
+    typer.echo()
+    print_table(("window", "file", "document", "first", "tokens"), rows, left=0)
+    if len(spans) > _MOST_SPANS:
+        typer.echo(f"and {len(spans) - _MOST_SPANS:,} more; --json lists all")
 
 
 def _print_batch(read: StepRead, batch: BatchRead) -> None:

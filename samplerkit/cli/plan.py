@@ -105,12 +105,30 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         facts.append(("files", f"{least}{plan.files_of_a_rank:,} a rank{worker}{batch}"))
     return [
         *facts,
+        *_tokens(plan),
         ("start", f"{seconds_of(plan.start_seconds)} to the first batch of ids"),
         (
             "memory",
             f"{size_of(plan.order_bytes)}; a list of all ids would take {size_of(plan.list_bytes)} a rank",
         ),
     ]
+
+
+def _tokens(plan: Plan) -> list[tuple[str, str]]:
+    """Says what windows of tokens hold, and where their length may change."""
+    found = plan.tokens
+    if found is None:
+        return []
+    told = f"{found.tokens_a_step:,} a step, {found.tokens_an_epoch:,} an epoch, in windows of "
+    facts = [("tokens", f"{told}{found.seq_len:,} and blocks of {found.block_len:,}")]
+    if found.cut is not None:
+        about = "" if found.is_exact else "about "
+        facts.append(("documents", f"{about}{100 * found.cut:.0f} % of the windows begin within one"))
+    every = found.steps_to_a_change
+    if every != 0:
+        when = "at the end of an epoch alone" if every is None else f"every {counted(every, 'step')}"
+        facts.append(("seq_len", f"may change {when}"))
+    return facts
 
 
 def _dealt(plan: Plan) -> str:

@@ -18,6 +18,7 @@ from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.labels import effective_batch
 from samplerkit.inspect.quality.mixing import mixing
 from samplerkit.inspect.seats import pads_of, seats_of
+from samplerkit.inspect.tokens import TokenFigures, token_figures
 from samplerkit.inspect.transfers import Transfers, transfers
 from samplerkit.inspect.uncounted import require_counted
 from samplerkit.inspect.view import RunView
@@ -64,6 +65,7 @@ class Plan:
             of a file were alike; None without files.
         transfers: what an epoch asks of remote storage, or of tar shards that are read sample by sample;
             None of other datasets.
+        tokens: the figures of windows of tokens; None of other datasets.
         batches: the figures of batches of unlike samples, for which there is no `mixing` of an order; None
             where batches are of one size.
     """
@@ -95,6 +97,7 @@ class Plan:
     mixing: Figure | None
     effective_batch: Figure | None
     transfers: Transfers | None
+    tokens: TokenFigures | None = None
     batches: BatchFigures | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,8 +106,9 @@ class Plan:
         told = {name: None if figure is None else figure.to_dict() for name, figure in figures.items()}
         moved = None if self.transfers is None else self.transfers.to_dict()
         values = {**asdict(self), **told, "transfers": moved}
-        if self.batches is None:
-            del values["batches"]
+        for name in ("batches", "tokens"):
+            if values[name] is None:
+                del values[name]
         return values
 
 
@@ -177,6 +181,7 @@ def plan(
         mixing=_quality(mixing, view, delivery.global_batch),
         effective_batch=_quality(effective_batch, view, delivery.global_batch),
         transfers=transfers(view, epoch, ranks_per_machine),
+        tokens=token_figures(view, epoch, samples),
         batches=figures,
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.inspect.seats import pads_of, seats_of
+from samplerkit.inspect.tokens import spans_of
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.delivery import Delivery, Reading
 from samplerkit.order import arguments
@@ -55,6 +56,8 @@ class StepRead:
         fingerprint: the short name of the run's orders.
         names: the names of all files; None without.
         batch: what is known of a batch of unlike samples; None where batches are of one size.
+        spans: of each window of tokens the parts of documents that it is made of: file, document, first token
+            in it, and how many; None of other datasets.
     """
 
     epoch: int
@@ -69,10 +72,12 @@ class StepRead:
     fingerprint: str
     names: tuple[str, ...] | None = None
     batch: BatchRead | None = None
+    spans: tuple[Any, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain data, for JSON; of the files, the names where they have some."""
-        values = {name: value for name, value in vars(self).items() if name not in ("names", "batch")}
+        absent = {"names", "batch", *(("spans",) if self.spans is None else ())}
+        values = {name: value for name, value in vars(self).items() if name not in absent}
         if self.batch is not None:
             values["batch"] = asdict(self.batch)
         for name in ("ids", "positions", "pads"):
@@ -170,6 +175,7 @@ def at(
         fingerprint=view.fingerprint,
         names=layout.names,
         batch=_batch_of(view, reading, step),
+        spans=spans_of(view, reading, step, ids),
     )
 
 

@@ -27,6 +27,7 @@ from samplerkit.inspect import check
 from samplerkit.inspect.doctor.finding import CODES
 from samplerkit.storage.files.dataset import FileDataset
 from tests.inspect import unweighted_loss, weighted_loss
+from tests.loading.rings import Rings
 
 ROWS = range(1000)
 FOUR = sk.World(4, 1)
@@ -423,6 +424,14 @@ PLANTED = {
         "parts-not-told",
         lambda: ours(sk.RandomSampler(), ConcatDataset([Epochs(0), ROWS])),
     ),
+    "windows of blocks in a global order": (
+        "seq-len-fixed",
+        lambda: ours(sk.RandomSampler(), Rings([4096], 4, 16)),
+    ),
+    "pools that no step meets": (
+        "pools-missed",
+        lambda: ours(sk.BlockSampler(251), Rings([4096], 4, 16)),
+    ),
     "FILES over a dataset without files": ("refused", lambda: ours(sk.RandomSampler(shuffle="files"))),
 }
 
@@ -449,6 +458,10 @@ def test_at_least_one_mistake_is_planted_for_every_code_but_the_one_that_needs_a
 
 
 HEALTHY = {
+    "blocks of tokens whose pools are whole steps": (
+        sk.World(4, 0),
+        lambda: ours(sk.BlockSampler(8), Rings([4096], 4, 16)),
+    ),
     "folds, windows and repeats as they should be": (
         sk.World(4, 0),
         lambda: ours(

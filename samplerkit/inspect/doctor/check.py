@@ -26,6 +26,7 @@ from samplerkit.inspect.doctor import (
     sharding,
     streams,
     tails,
+    tokens,
 )
 from samplerkit.inspect.doctor.finding import Finding
 from samplerkit.inspect.doctor.patient import Patient
@@ -74,6 +75,7 @@ RULES_ON_ORDERS: tuple[Rule, ...] = (
     classes.one_class_batches,
     files.files_read_again,
     remote.costly_remote,
+    tokens.seq_len_is_fixed,
     batches.boundaries_unreached,
     batches.padding_wasted,
     batches.abreast_does_not_fit,

@@ -21,6 +21,8 @@ CODES: dict[str, str] = {
     "copies-together": "`RepeatFactorSampler` yields copies next to one another, and nothing shuffles them",
     "held-out-shuffled": "the held-out part of a `FoldSampler` is shuffled, as one does for training",
     "folds-overlap": "windows that share samples are parted one by one, so that folds meet",
+    "seq-len-fixed": "`block_len` lets `seq_len` change, and the order is one of windows, not of blocks",
+    "pools-missed": "no step ends with a pool of a `BlockSampler`, where alone `seq_len` may change",
     "uneven-steps": "ranks have different numbers of steps, so that a collective of the last step hangs",
     "seed-from-clock": "the seed looks like the time of day, so that it differs from rank to rank",
     "random-from-process": "the order comes from the process-wide random state, which differs between ranks",
