@@ -399,8 +399,8 @@ BUGS = [
     Bug(
         "draws are counted in their batch",
         "Asked.requests",
-        "Request(reading.epoch, reading.start, step, ids, draws, told, segments)",
-        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), told, segments)",
+        "Request(reading.epoch, reading.start, step, ids, draws, told, segments, edits)",
+        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), told, segments, edits)",
         DRAWS,
     ),
     Bug(
