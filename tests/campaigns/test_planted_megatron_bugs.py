@@ -44,10 +44,10 @@ BUGS = [
         GOLDEN,
     ),
     Bug(
-        "a source of a blend is read on when it is at its end",
-        "_side_by_side",
-        "after >= sizes[source]",
-        "after > sizes[source]",
+        "a blend has as many positions as were asked for",
+        "BlendedSamples.__init__",
+        "sum(wanted)",
+        "num_samples",
         GOLDEN,
     ),
     Bug(

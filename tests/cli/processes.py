@@ -36,10 +36,15 @@ def processes_of(folder: Path, patience: float = 60.0) -> list[str]:
     end = time.monotonic() + patience
     while (found := _naming(str(folder))) and time.monotonic() < end:
         time.sleep(0.1)
-    return found
+    return [line for _, line in found]
 
 
-def _naming(text: str) -> list[str]:
+def pids_of(folder: Path) -> list[int]:
+    """The processes whose command lines name the folder now."""
+    return [pid for pid, _ in _naming(str(folder))]
+
+
+def _naming(text: str) -> list[tuple[int, str]]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -47,5 +52,5 @@ def _naming(text: str) -> list[str]:
         except OSError:  # it ended meanwhile
             continue
         if text in line:
-            found.append(line)
+            found.append((int(path.parent.name), line))
     return found

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import re
 import runpy
 import signal
@@ -13,7 +16,7 @@ from collections import Counter
 import pytest
 import torch
 
-from tests.cli.processes import ROOT, run
+from tests.cli.processes import ROOT, environment, pids_of, run
 
 EXAMPLES = ROOT / "docs" / "examples"
 
@@ -61,6 +64,55 @@ def test_image_folder_trains_and_a_killed_run_goes_on_to_the_very_same_network(t
     assert rest == epochs[state["epoch"] :]
     one, other = (torch.load(path, weights_only=True)["model"] for path in (whole, cut))
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def losses(folder):
+    """What was noted of each step, first to last: steps that were taken again stand twice."""
+    path = folder / "losses.jsonl"
+    # A process that was killed may have left the beginning of a line.
+    return (
+        [json.loads(line) for line in path.read_text().splitlines() if line[-1] == "]"]
+        if path.exists()
+        else []
+    )
+
+
+@pytest.mark.campaign
+def test_a_gpt_is_killed_on_two_ranks_goes_on_on_one_with_other_weights_and_then_on_longer_windows(tmp_path):
+    example = str(EXAMPLES / "train_gpt.py")
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1")
+    command = [*torchrun, "--nproc-per-node", "2", example, str(tmp_path), "--steps", "1000"]
+    with subprocess.Popen(
+        command, env=environment(tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        while process.poll() is None and len(losses(tmp_path)) < 28:
+            time.sleep(0.05)
+        # Ranks have sessions of their own: they are found by the folder that they name.
+        while pids := pids_of(tmp_path):
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+    killed_at = losses(tmp_path)[-1][0]
+    assert killed_at >= 28
+
+    for steps, options, first in ((60, (), "step 20"), (80, ("--seq-len", "256"), "step 60")):
+        done = run(
+            (sys.executable, example, str(tmp_path), "--steps", str(steps), "--edit", "40:0.1", *options),
+            tmp_path,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[0].startswith(f"{first}: 1 ranks")
+
+    told = losses(tmp_path)
+    before, after = told[:killed_at], told[killed_at:]
+    assert [line[0] for line in before] == list(range(1, killed_at + 1))
+    assert [line[0] for line in after] == list(range(21, 81))
+    # One rank takes the very steps that two have taken: their losses differ by rounding only.
+    again = zip(before[20:], after, strict=False)
+    assert all(abs(one[1] - other[1]) < 1e-3 for one, other in again)
+    assert [line[2:] for line in after[18:21]] == [[1, 128, 0.5]] * 2 + [[1, 128, 0.1]]
+    assert before[0][1] > 5
+    assert after[-1][1] < 3.4
 
 
 @pytest.mark.campaign
