@@ -86,18 +86,28 @@ _Run = tuple[int, int, int]
 
 @final
 class _OpenRuns:
-    """Runs of bins by the space that each of their bins has."""
+    """Runs of bins by the space that each of their bins has.
 
-    def __init__(self) -> None:
+    Args:
+        least: bins with less space than this take nothing more.
+    """
+
+    def __init__(self, least: int) -> None:
+        self._least = least
         self._spaces: list[int] = []
         self._runs: dict[int, list[_Run]] = {}
+        self._closed: list[_Run] = []
 
     def put(self, space: int, run: _Run) -> None:
+        if space < self._least:
+            self._closed.append(run)
+            return
         waiting = self._runs.get(space)
         if waiting is None:
-            waiting = self._runs[space] = []
+            self._runs[space] = [run]
             insort(self._spaces, space)
-        heappush(waiting, run)
+        else:
+            heappush(waiting, run)
 
     def take(self, size: int) -> tuple[int, _Run] | None:
         """Takes out the first run of those with the least space that holds a size."""
@@ -106,13 +116,13 @@ class _OpenRuns:
             return None
         space = self._spaces[at]
         waiting = self._runs[space]
-        run = heappop(waiting)
-        if not waiting:
-            del self._runs[space], self._spaces[at]
-        return space, run
+        if len(waiting) > 1:
+            return space, heappop(waiting)
+        del self._runs[space], self._spaces[at]
+        return space, waiting[0]
 
     def all(self) -> list[_Run]:
-        return [run for waiting in self._runs.values() for run in waiting]
+        return self._closed + [run for waiting in self._runs.values() for run in waiting]
 
 
 def _packed(sizes: list[int], counts: list[int], capacity: int) -> tuple[list[_Entry], list[_Run]]:
@@ -122,24 +132,31 @@ def _packed(sizes: list[int], counts: list[int], capacity: int) -> tuple[list[_E
     so it is filled before the next one of its run, and a run becomes three at most.
     """
     entries: list[_Entry] = []
-    open_runs = _OpenRuns()
+    open_runs = _OpenRuns(sizes[-1] if sizes else capacity)
+    put, take = open_runs.put, open_runs.take
     item = opened = 0
     for size, count in zip(sizes, counts, strict=True):
         end = item + count
         while item < end:
-            taken = open_runs.take(size)
+            taken = take(size)
             if taken is None:
                 needed = -(-(end - item) // (capacity // size))
                 taken = capacity, (opened, needed, -1)
                 opened += needed
             space, (first, bins, last) = taken
             fit = space // size
-            whole, rest = (bins, 0) if end - item >= fit * bins else divmod(end - item, fit)
-            for filled, copies in ((whole, fit), (int(rest > 0), rest)):
-                if filled:
-                    entries.append((item, first, copies, last))
-                    open_runs.put(space - copies * size, (first, filled, len(entries) - 1))
-                    item, first, bins = item + filled * copies, first + filled, bins - filled
-            if bins:
-                open_runs.put(space, (first, bins, last))
+            filled = min(bins, (end - item) // fit)
+            if filled:
+                put(space - fit * size, (first, filled, len(entries)))
+                entries.append((item, first, fit, last))
+                item += filled * fit
+            if filled < bins:
+                rest = end - item
+                if rest:
+                    put(space - rest * size, (first + filled, 1, len(entries)))
+                    entries.append((item, first + filled, rest, last))
+                    item = end
+                    filled += 1
+                if filled < bins:
+                    put(space, (first + filled, bins - filled, last))
     return entries, open_runs.all()

@@ -138,7 +138,8 @@ class PackBatches(BatchRecipe):
         sizes = self.fit.sizes(rest)
         turns = _turns(ids)
         # Those of a size as they come, but what comes again behind all that comes once: so it stands apart.
-        by_size = np.lexsort((-sizes,) if turns is None else (turns, -sizes))[: np.count_nonzero(sizes)]
+        by_size = _by_size(sizes) if turns is None else np.lexsort((turns, -sizes))
+        by_size = by_size[: np.count_nonzero(sizes)]
         descending = sizes[by_size]
         first = np.flatnonzero(np.diff(descending, prepend=-1))
         counts = np.diff(np.append(first, descending.size))
@@ -171,6 +172,13 @@ class PackBatches(BatchRecipe):
                 self.seq_len,
                 mend='say long="split", "drop" or "truncate", or raise it',
             )
+
+
+def _by_size(sizes: Ids) -> Ids:
+    """Sorts places, the largest first, those of a size as they come."""
+    down = sizes.max(initial=0) - sizes
+    # numpy sorts 16-bit integers by radix, which is several times as fast.
+    return np.argsort(down.astype(np.uint16) if down.max(initial=0) < 1 << 16 else down, kind="stable")
 
 
 def _turns(ids: Ids) -> Ids | None:

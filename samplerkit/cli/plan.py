@@ -50,7 +50,7 @@ def plan(
     found, mode = planned(loader, ranks_per_machine=ranks_per_machine), RunView.of(loader).mode
     if found.batches is not None:
         # A shuffle mode to advise there is none: batches over a whole set are mixed by themselves.
-        facts = [*_facts(found), *_batches(found.batches), *_transfers(found)]
+        facts = [*_facts(found), *_batches(found.batches, found.num_samples), *_transfers(found)]
         print_json({**found.to_dict(), "recommendation": None}) if as_json else print_facts(facts)
         return
     is_remote = samples_per_file is not None or (found.transfers is not None and found.transfers.is_remote)
@@ -144,7 +144,12 @@ def _pads(plan: Plan) -> str:
     return f"{plan.pads}" + (f", at most {plan.most_pads_of_a_rank} a rank" if plan.pads else "")
 
 
-def _batches(figures: BatchFigures) -> list[tuple[str, str]]:
+def _exactly(part: float) -> str:
+    """Writes a part that is nearly all with the digits in which it is not."""
+    return f"{part:.5f}".lstrip("0")
+
+
+def _batches(figures: BatchFigures, samples: int) -> list[tuple[str, str]]:
     """Says what the batches of unlike samples cost."""
     about = "" if figures.is_counted else "about "
     window = "over the whole set" if figures.window is None else f"in windows of {figures.window:,} samples"
@@ -153,7 +158,12 @@ def _batches(figures: BatchFigures) -> list[tuple[str, str]]:
         ("batches", f"{figures.batches:,}, {window}, {figures.abreast:,} abreast{left_out}"),
         ("recipe", figures.recipe),
     ]
-    if figures.efficiency is not None and figures.plain_efficiency is not None:
+    if figures.efficiency is not None and figures.documents_cut is not None:
+        alone = f"; one document a row would have {shown(figures.plain_efficiency or 0.0)}"
+        facts.append(("density", f"{about}{_exactly(figures.efficiency)} of the packs is tokens{alone}"))
+        share = figures.documents_cut / max(1, samples)
+        facts.append(("cut", f"{about}{counted(figures.documents_cut, 'document')}, {100 * share:.1f} %"))
+    elif figures.efficiency is not None and figures.plain_efficiency is not None:
         saved = (
             f"; random batches of {round(figures.mean):,} would have {shown(figures.plain_efficiency)}: "
             f"{100 * max(0.0, figures.saved or 0.0):.0f} % of their padded tokens are saved"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
@@ -37,13 +38,14 @@ class BatchFigures:
         largest: samples of the largest batch.
         tokens: of an epoch, without padding; None where no lengths are known.
         efficiency: the part of the padded tokens that are tokens; None likewise.
-        plain_efficiency: the same of random batches of `mean` samples each.
+        plain_efficiency: the same of random batches of `mean` samples each; of packs, of one part a row.
         saved: the part of the padded tokens of these that is saved.
         fill: tokens over batches times the budget; None without a budget.
         imbalance: padded tokens of the most expensive rank of each step, over those of the mean rank.
         mixing: distinct companions over companions met by a sample in 6 epochs: 1 means new ones in each;
             None where looking would take long.
         is_counted: whether all batches were looked at.
+        documents_cut: documents of which packs hold parts; None for batches that are no packs.
     """
 
     recipe: str
@@ -62,6 +64,7 @@ class BatchFigures:
     imbalance: float
     mixing: float | None
     is_counted: bool
+    documents_cut: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain data, for JSON."""
@@ -80,11 +83,13 @@ def batch_figures(view: RunView, epoch: int, *, with_mixing: bool = True) -> Bat
     if plan is None or view.recipe is None:
         return None
     count = len(plan)
-    sizes, tokens, padded, ids = _looked_at(plan, view.num_ranks, count)
+    sizes, tokens, padded, ids, cut = _looked_at(plan, view.num_ranks, count)
     has_lengths = plan.measure.lengths is not None and plan.measure.keys is None
     total, mean = int(tokens.sum()), float(sizes.mean()) if sizes.size else 0.0
     efficiency = total / max(1, int(padded.sum())) if has_lengths and sizes.size else None
     plain = _plain_efficiency(plan, ids, max(1, round(mean))) if efficiency is not None else None
+    if plan.measure.pack is not None and sizes.size:
+        plain = total / (int(sizes.sum()) * plan.measure.pack)
     budget = getattr(view.recipe, "max_tokens", None)
     is_counted = sizes.size == count
     return BatchFigures(
@@ -104,27 +109,33 @@ def batch_figures(view: RunView, epoch: int, *, with_mixing: bool = True) -> Bat
         imbalance=_imbalance(padded, view.num_ranks),
         mixing=_mixing(view, epoch) if with_mixing else None,
         is_counted=is_counted,
+        documents_cut=None if plan.measure.pack is None else round(cut * count / max(1, sizes.size)),
     )
 
 
-def _looked_at(plan: BatchPlan, ranks: int, count: int) -> tuple[Ids, Ids, Ids, Ids]:
-    """Gives samples, tokens and padded tokens of batches, whole steps first, and the ids of some of them."""
+def _looked_at(plan: BatchPlan, ranks: int, count: int) -> tuple[Ids, Ids, Ids, Ids, int]:
+    """Gives samples, tokens and padded tokens of batches, whole steps first, ids of some, and cuts."""
     numbers = np.arange(count)
     if count > COUNTED_BATCHES:
         steps = np.linspace(0, count // ranks - 1, max(1, COUNTED_BATCHES // ranks)).astype(np.int64)
         numbers = (np.unique(steps)[:, None] * ranks + np.arange(ranks)).reshape(-1)
     parts: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
     kept: list[Ids] = [np.zeros(0, dtype=np.int64)]
-    seen = 0
+    seen = cut = 0
     for begin in range(0, numbers.size, _AT_ONCE):
         found = plan.samples(numbers[begin : begin + _AT_ONCE])
         tokens, padded = plan.tokens_in(found), plan.padded_tokens_in(found)
         parts.append((np.diff(found.edges), tokens, padded))
+        if found.segments is not None:
+            # A document that is split has one last part, and one that is cut off none.
+            ends = found.segments.is_last & (found.segments.starts > 0)
+            is_cut_off = ~found.segments.is_last & (plan.measure.longest is not None)
+            cut += int((ends | is_cut_off).sum())
         if seen < _COMPARED_SAMPLES:
             kept.append(found.ids)
             seen += found.ids.size
     sizes, real, full = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return sizes, real, full, np.concatenate(kept)
+    return sizes, real, full, np.concatenate(kept), cut
 
 
 def _plain_efficiency(plan: BatchPlan, ids: Ids, size: int) -> float:
@@ -154,7 +165,9 @@ def _mixing(view: RunView, epoch: int) -> float | None:
         if plan is None:
             return None
         which, numbers = plan.batch_of(probes)
-        for probe, batch in zip(which.tolist(), plan.batches(numbers) if numbers.size else [], strict=True):
+        found = plan.samples(numbers)
+        for probe, (begin, end) in zip(which.tolist(), pairwise(found.edges.tolist()), strict=True):
+            batch = found.ids[begin:end]
             met[probe].append(batch[batch != probes[probe]])
     companions = [np.concatenate(several) for several in met]
     shares = [np.unique(one).size / one.size for one in companions if one.size]

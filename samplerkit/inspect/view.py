@@ -134,7 +134,7 @@ class RunView:
         if plan is None:
             return self.batch_size
         numbers = [number for number in range(_FIRST_BATCHES) if plan.has(number)]
-        sizes = [batch.size for batch in plan.batches(numbers)] if numbers else [1]
+        sizes = [len(batch) for batch in plan.batches(numbers)] if numbers else [1]
         return max(1, round(sum(sizes) / len(sizes)))
 
     @property

@@ -19,8 +19,102 @@ LENGTHS = "tests/batches/test_lengths.py"
 PADDING = "tests/loading/test_pad_collate.py"
 DEALT = "tests/loading/test_batches.py"
 EXACTLY_ONCE = "tests/loading/test_batches_exactly_once.py"
+BINS = "tests/batches/test_best_fit.py"
+PACKS = "tests/batches/test_packs.py"
+PACKED = "tests/loading/test_packs_delivered.py"
 
 BUGS = [
+    Bug(
+        "of bins with equal space the last one is taken",
+        "_OpenRuns.take",
+        "waiting = self._runs[space]",
+        "waiting = self._runs[space]; waiting.sort(reverse=True)",
+        BINS,
+    ),
+    Bug(
+        "an item goes where it leaves the most space",
+        "_OpenRuns.take",
+        "at = bisect_left(self._spaces, size)",
+        "at = bisect_left(self._spaces, size)\nat = len(self._spaces) - 1 if at < len(self._spaces) else at",
+        BINS,
+    ),
+    Bug(
+        "what a bin took before is forgotten",
+        "_packed",
+        "entries.append((item, first + filled, rest, last))",
+        "entries.append((item, first + filled, rest, -1))",
+        BINS,
+    ),
+    Bug(
+        "runs of documents are moved alike",
+        "ManyRuns._network",
+        "runs * (2 * ROUNDS) + np.arange(2 * ROUNDS)[:, None]",
+        "np.arange(2 * ROUNDS)[:, None] + 0 * runs",
+        f"{BINS}::test_places_of_runs_move_evenly",
+    ),
+    Bug(
+        "a document that fills packs to the last token has an end without tokens",
+        "Fit.parts",
+        "np.maximum(lengths - 1, 0) // self.seq_len",
+        "lengths // self.seq_len",
+        PACKS,
+    ),
+    Bug(
+        "the end of a long document begins where the document does",
+        "PackPlan._ends",
+        "packed.whole[value] * packed.fit.seq_len",
+        "0 * packed.whole[value]",
+        PACKS,
+    ),
+    Bug(
+        "only one of the parts of a document is found",
+        "PackPlan.locate",
+        "np.concatenate([packed.bins.bin_of(items) + packed.num_whole, parts])",
+        "np.concatenate([packed.bins.bin_of(items) + packed.num_whole, parts[:1].repeat(parts.size)])",
+        PACKS,
+    ),
+    Bug(
+        "lengths are rounded up after packs are full",
+        "Fit.sizes",
+        "-(-lengths // self.multiple)",
+        "np.maximum(lengths // self.multiple, lengths > 0)",
+        PACKS,
+    ),
+    Bug(
+        "repeats of a document stand side by side",
+        "PackBatches._packed",
+        "np.lexsort((turns, -sizes))",
+        "np.lexsort((ids, -sizes))",
+        f"{PACKS}::test_repeats_within_a_window_stand_apart",
+    ),
+    Bug(
+        "a part of a batch counts its packs from the batch's first",
+        "Segments.of_one_batch",
+        "np.cumsum(np.diff(self.rows, prepend=self.rows[:1]) > 0, dtype=np.int64)",
+        "self.rows",
+        PACKED,
+    ),
+    Bug(
+        "what follows on the said length of a document is lost",
+        "cut",
+        "None if is_last else start + length",
+        "start + length",
+        f"{PACKED}::test_no_token_is_lost_where_lengths_lie_within_the_limit",
+    ),
+    Bug(
+        "padding is attended to",
+        "PackCollate.collated",
+        "[begins, begins + tokens.lengths, np.arange(shape[0] + 1) * seq_len]",
+        "[begins, np.arange(shape[0] + 1) * seq_len]",
+        PACKED,
+    ),
+    Bug(
+        "a batch of packs counts whole documents as its tokens",
+        "BatchUnits.tokens",
+        "samples.segments is not None",
+        "False",
+        PACKED,
+    ),
     Bug(
         "a bucket's last batch is completed from the one that it has taken from before",
         "Cuts.__init__",

@@ -61,6 +61,23 @@ def test_a_config_makes_the_batches_that_a_recipe_makes_and_says_them_again(sect
     assert made.state_dict() == by_hand.state_dict()
 
 
+def test_a_config_makes_the_packs_that_a_recipe_makes_and_a_plain_dataloader_of_parts_is_refused():
+    documents = [[number] * length for number, length in enumerate(LENGTHS)]
+    section = {"kind": "packs", "seq_len": 20, "lengths": LENGTHS, "packs": 2, "length_multiple": 2}
+    config = sk.load_config({"dataset": SIXTY, "sampler": RANDOM, "batches": section})
+    assert sk.load_config(config.to_dict()) == config
+    assert valid(config.to_dict(), sk.Config.json_schema(), sk.Config.json_schema())
+    config.check_order()
+    recipe = sk.PackBatches(20, lengths=LENGTHS, packs=2, length_multiple=2)
+    made = config.make_loader(documents, sk.World(2, 1))
+    by_hand = sk.Loader(documents, sk.RandomSampler(seed=7), batches=recipe, world=sk.World(2, 1))
+    read = [batch["input_ids"].tolist() for batch in made]
+    assert read == [batch["input_ids"].tolist() for batch in by_hand]
+    assert len(read) > 10
+    with pytest.raises(sk.SamplerkitError, match="parts of documents"):
+        config.dataloader(documents, sk.World(2, 1))
+
+
 def test_lengths_lie_beside_the_config_and_are_mapped_only_for_the_first_batch(tmp_path, monkeypatch):
     path = tmp_path / "run.yaml"
     path.write_text(

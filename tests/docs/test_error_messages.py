@@ -43,6 +43,16 @@ def of_tokens(budget):
     return loader(batch_size=None, batches=recipe)
 
 
+def packed(said):
+    recipe = sk.PackBatches(8, lengths=[said] * SIZE)
+    return loader([[1] * 5] * SIZE, batch_size=None, batches=recipe)
+
+
+def packed_for_torch():
+    sampler = sk.TorchSampler(sk.RandomSampler(), range(SIZE), ONE)
+    sk.TorchBatchSampler(sampler, batches=sk.PackBatches(8, lengths=[3] * SIZE))
+
+
 def chain(world):
     parent = sk.SequentialSampler()
     parent.add_child(sk.DistributedSampler())
@@ -339,6 +349,8 @@ MINE = {
     "place": lambda _: list(loader(DrawsOfWhom())),
     "seed_draws": lambda _: list(loader(seed_draws=True, device="cpu")),
     "lengths: a batch of": lambda _: longer_than_said(),
+    "lengths: a pack of": lambda _: list(packed(1)),
+    "batches: hold parts": lambda _: packed_for_torch(),
     "positions_of": lambda _: sk.RandomSampler(replacement=True).order(2**27).positions_of(0),
     "sampler.sed": lambda _: config(sampler={"kind": "random", "sed": 7}),
     "min_quality": lambda _: config(sampler={"kind": "sequential"}, min_quality=0.9),

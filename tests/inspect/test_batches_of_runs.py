@@ -52,6 +52,52 @@ def test_when_and_at_tell_what_the_loaders_of_all_ranks_read(sampler, tail, rank
         assert not found.unread or tail == "drop"
 
 
+@pytest.mark.parametrize("window", [None, 16])
+@pytest.mark.parametrize(("tail", "ranks"), [("pad", 3), ("ragged", 3), ("split", 16)])
+def test_when_and_at_tell_which_packs_the_loaders_of_all_ranks_read(window, tail, ranks):
+    recipe = sk.PackBatches(8, lengths=LENGTHS, packs=2, window=window)
+    dataset = [np.arange(length) for length in LENGTHS]
+
+    def of(rank):
+        world = sk.World(ranks, rank)
+        return sk.Loader(dataset, sk.RandomSampler(seed=3), batches=recipe, tail=tail, world=world)
+
+    one = of(0)
+    seen = {sample: set() for sample in range(40)}
+    for rank in range(ranks):
+        mine = of(rank)
+        for step, batch in enumerate(mine):
+            told = at(one, 0, step, rank)
+            assert told.ids.tolist() == mine.ids(step).tolist()
+            assert told.batch.tokens == int((batch["segment_ids"] > 0).sum())
+            assert told.batch.shape == tuple(batch["input_ids"].shape)
+            for place, sample in enumerate(told.ids.tolist()):
+                seen[sample].add((rank, step, place, bool(told.pads[place])))
+    for sample in range(40):
+        found = when(one, sample, 0)[0]
+        assert {(time.rank, time.step, time.place, time.is_pad) for time in found.occurrences} == seen[sample]
+
+
+@pytest.mark.parametrize(("long", "cut"), [("split", 15), ("truncate", 15), ("drop", 0)])
+def test_the_figures_of_packs_are_what_the_packs_say(long, cut):
+    assert sum(length > 8 for length in LENGTHS) == 15
+    recipe = sk.PackBatches(8, lengths=LENGTHS, long=long)
+    run = sk.Loader(range(40), sk.RandomSampler(seed=7), batches=recipe, world=sk.World(4, 0))
+    figures = batch_figures(RunView.of(run), 0)
+    packs = list(run.plan)
+    assert (figures.batches, figures.documents_cut) == (len(packs), cut)
+    assert figures.tokens == sum(int(pack.lengths.sum()) for pack in packs)
+    assert figures.efficiency == figures.tokens / (8 * len(packs)) == run.plan.efficiency()
+    assert figures.plain_efficiency == figures.tokens / (8 * sum(map(len, packs)))
+    assert figures.imbalance == 1.0
+    assert 0 < figures.mixing <= 1
+    shown = shown_all({"packs": run})[0]
+    steps, ranks, low, high = shown.batches
+    found = [run.plan[number].lengths for number in (4 * steps + ranks).tolist()]
+    assert low.tolist() == [int(lengths.min()) for lengths in found]
+    assert high.tolist() == [int(lengths.max()) for lengths in found]
+
+
 def test_a_resumed_run_is_seen_from_where_it_began():
     before = loader(sk.RandomSampler(seed=3), ranks=2)
     after = loader(sk.RandomSampler(seed=3), ranks=3)

@@ -381,6 +381,26 @@ PLANTED = {
         "sample-above-budget",
         lambda: in_batches(sk.BucketBatches([10, 20], 4, lengths=TOKENS)),
     ),
+    "a document above a pack": (
+        "sample-above-budget",
+        lambda: in_batches(sk.PackBatches(20, lengths=TOKENS, long="raise")),
+    ),
+    "documents that are cut off": (
+        "tokens-cut-off",
+        lambda: in_batches(sk.PackBatches(20, lengths=TOKENS, long="truncate")),
+    ),
+    "documents that are dropped": (
+        "samples-left-out",
+        lambda: in_batches(sk.PackBatches(20, lengths=TOKENS, long="drop")),
+    ),
+    "documents that are read for each part": (
+        "documents-read-again",
+        lambda: in_batches(sk.PackBatches(4, lengths=TOKENS)),
+    ),
+    "packs of one document": (
+        "padding-wasted",
+        lambda: in_batches(sk.PackBatches(40, lengths=[21] * len(TOKENS))),
+    ),
     "boundaries that nothing reaches": (
         "boundaries-unreached",
         lambda: in_batches(sk.BucketBatches([10, 20, 30, 300, 3000], 4, lengths=TOKENS)),

@@ -10,6 +10,7 @@ import numpy as np
 
 from samplerkit.batches.bucket import BucketBatches
 from samplerkit.batches.classes import ClassBatches
+from samplerkit.batches.packs import PackBatches
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.batches import batch_figures
@@ -48,6 +49,7 @@ _CODES_OF_PLACES = {
     "keys": "lengths-do-not-fit",
     "labels": "lengths-do-not-fit",
     "max_tokens": "sample-above-budget",
+    "seq_len": "sample-above-budget",
     "boundaries": "sample-above-budget",
 }
 
@@ -86,19 +88,22 @@ def padding_wasted(patient: Patient) -> Iterator[Finding]:
     figures = None if view is None else batch_figures(view, view.epoch, with_mixing=False)
     if figures is None or figures.efficiency is None or figures.efficiency >= LEAST_EFFICIENCY:
         return
+    is_packed = figures.documents_cut is not None
     yield Finding(
         "padding-wasted",
         "warning",
         f"{100 * (1 - figures.efficiency):.0f} % of the padded tokens of an epoch are padding",
-        "use TokenBatches, a smaller waste or pool, a larger window, or more boundaries",
+        "use a smaller length_multiple, a larger window, or a seq_len that holds several documents"
+        if is_packed
+        else "use TokenBatches, a smaller waste or pool, a larger window, or more boundaries",
     )
 
 
 def abreast_does_not_fit(patient: Patient) -> Iterator[Finding]:
     """Steps that hold batches of two groups, which cost unlike."""
     view, plan = _planned(patient)
-    # Batches by class are all alike.
-    if view is None or plan is None or isinstance(view.recipe, ClassBatches):
+    # Batches by class are all alike, and packs in tokens.
+    if view is None or plan is None or isinstance(view.recipe, ClassBatches | PackBatches):
         return
     if plan.abreast % view.num_ranks and len(plan) > view.num_ranks:
         yield Finding(
@@ -121,7 +126,9 @@ def samples_left_out(patient: Patient) -> Iterator[Finding]:
             "samples-left-out",
             "warning" if len(plan) else "error",
             f"{plan.dropped} of {size} samples are left out of an epoch by long and short",
-            'raise max_tokens, say long="truncate" or "alone", or short="merge"',
+            'say long="split"'
+            if isinstance(view.recipe, PackBatches)
+            else 'raise max_tokens, say long="truncate" or "alone", or short="merge"',
         )
 
 

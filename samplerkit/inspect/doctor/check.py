@@ -19,6 +19,7 @@ from samplerkit.inspect.doctor import (
     epochs,
     files,
     memory,
+    packs,
     parts,
     remote,
     repeats,
@@ -82,6 +83,8 @@ RULES_ON_ORDERS: tuple[Rule, ...] = (
     batches.samples_left_out,
     batches.fewer_batches_than_ranks,
     batches.loss_ignores_tokens,
+    packs.tokens_cut_off,
+    packs.documents_read_again,
 )
 """The rules that need the order, or how long it is."""
 

@@ -140,7 +140,8 @@ class Shown:
         steps = _spread_over(len(plan) // ranks, max(1, min(_MOST_STEPS, _MOST_BATCHES // ranks)))
         numbers = (steps[:, None] * ranks + np.arange(ranks)).reshape(-1)
         found = plan.samples(numbers)
-        lengths = plan.measure.counted(found.ids)
+        parts = found.segments
+        lengths = plan.measure.counted(found.ids) if parts is None else parts.lengths
         lengths = lengths if lengths.ndim == 1 else lengths.sum(axis=1)
         low, high = (bound.reduceat(lengths, found.edges[:-1]) for bound in (np.minimum, np.maximum))
         return np.repeat(steps, ranks), np.tile(np.arange(ranks), steps.size), low, high

@@ -1,0 +1,153 @@
+"""Packs of documents: how dense, how fast, and how many documents are cut; beside TRL's packers if given.
+
+    python -m tests.benchmarks.packs
+    python -m venv trl && trl/bin/pip install torch trl
+    python -m tests.benchmarks.packs --trl trl/bin/python
+
+Targets: the histogram of 10^9 documents packs in at most .1 s, any pack of a whole set is found in at most
+.2 ms, a segment costs at most .7 us. Seconds are those of the processor, the median of several; the first
+epoch counts, with all tables that it makes. TRL runs in an interpreter of its own, over the same lengths.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import samplerkit as sk
+from samplerkit.batches.histogram import Histogram
+from samplerkit.batches.pack_plan import PackedSet
+from samplerkit.batches.parts import Fit
+from samplerkit.batches.plan import BatchPlan
+from samplerkit.order.typing import Ids
+from tests.benchmarks.batches import chats, text
+
+ROOT = Path(__file__).parents[2]
+TARGETS = {"histogram of 10^9": 0.1, "any pack": 2e-4, "a segment": 7e-7}
+OURS: dict[str, dict[str, Any]] = {
+    "whole set": {},
+    "whole set, length_multiple=8": {"length_multiple": 8},
+    "windows of 65,536": {"window": 65_536},
+}
+_REPEATS = 5
+_AT_ONCE = 512
+
+
+def documents(generator: np.random.Generator, count: int) -> Ids:
+    """Documents with a heavy tail."""
+    lengths = np.where(
+        generator.random(count) < 0.9,
+        generator.lognormal(6.1, 1.1, count),
+        1500 * (1 + generator.pareto(1.15, count)),
+    )
+    return np.clip(lengths, 10, 100_000).astype(np.int64)
+
+
+LENGTHS = {"documents": documents, "text": text, "chats": chats}
+
+
+def clocked(work: Callable[[], Any], repeats: int = _REPEATS) -> tuple[Any, float]:
+    """What some work gives, and the median of its seconds of the processor."""
+    found = []
+    result = None
+    for _ in range(repeats):
+        begin = time.process_time()
+        result = work()
+        found.append(time.process_time() - begin)
+    return result, float(np.median(found))
+
+
+def read(plan: BatchPlan) -> tuple[int, int]:
+    """Looks at all packs: how many segments there are, and how many documents are cut."""
+    segments = cut = 0
+    begin = 0
+    while plan.has(begin):
+        # As a loop reads: nothing is looked at twice to find out how many packs there are.
+        end = begin + _AT_ONCE
+        while not plan.has(end - 1):
+            end -= 1
+        parts = plan.samples(np.arange(begin, end)).segments
+        segments += len(parts)
+        cut += int((parts.is_last & (parts.starts > 0)).sum())
+        begin = end
+    return segments, cut
+
+
+def of_ours(title: str, lengths: Ids, seq_len: int, arguments: dict[str, Any]) -> str:
+    """The row of a recipe of ours."""
+    recipe = sk.PackBatches(seq_len, lengths=lengths, abreast=8, **arguments)
+    sampler = sk.RandomSampler(seed=7)
+    plans, start = clocked(lambda: recipe.over(sampler, lengths.size))
+    (segments, cut), seconds = clocked(lambda: read(plans.plan(0)), 3)
+    plan = plans.plan(0)
+    numbers = np.random.default_rng(1).integers(0, len(plan), 400).tolist()
+    each = (
+        [clocked(lambda number=number: plan[number], 1)[1] for number in numbers] if not plan.window else []
+    )
+    one = f"{np.median(each) * 1e6:.0f}" if each else "-"
+    density = int(lengths.sum()) / (len(plan) * seq_len)
+    cost = (start + seconds) / lengths.size * 1e9
+    return (
+        f"| samplerkit, {title} | {len(plan):,} | {density:.5f} | {100 * cut / lengths.size:.1f} % | 0 "
+        f"| {cost:,.0f} | {seconds / segments * 1e9:,.0f} | {one} |"
+    )
+
+
+def of_trl(python: str, lengths: Ids, seq_len: int) -> list[str]:
+    """The rows of TRL's strategies."""
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder) / "lengths.npy", lengths)
+        command = [python, "-m", "tests.benchmarks.packs_of_trl", f"{folder}/lengths.npy", str(seq_len)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3600, check=False)
+    if done.returncode:
+        return [f"| TRL | failed: {done.stderr.strip().splitlines()[-1]} |"]
+    rows = []
+    for said in json.loads(done.stdout.splitlines()[-1]):
+        cost = said["seconds"] / lengths.size * 1e9
+        rows.append(
+            f"| TRL {said['version']}, {said['strategy']} | {said['packs']:,} "
+            f"| {said['kept'] / (said['packs'] * seq_len):.5f} | {100 * said['cut'] / lengths.size:.1f} % "
+            f"| {100 * (1 - said['kept'] / int(lengths.sum())):.1f} % | {cost:,.0f} | - | - |"
+        )
+    return rows
+
+
+def main() -> None:
+    """Prints the time of a large histogram, and a table for each distribution of lengths."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--samples", type=int, default=200_000)
+    parser.add_argument("--seq-len", type=int, default=8192)
+    parser.add_argument("--lengths", choices=LENGTHS, nargs="*", default=["documents"])
+    parser.add_argument("--trl", metavar="PYTHON", help="an interpreter that has TRL")
+    arguments = parser.parse_args()
+    seq_len = arguments.seq_len
+    drawn = documents(np.random.default_rng(0), 4_000_000)
+    values, counts = np.unique(drawn, return_counts=True)
+    histogram = Histogram(values[::-1].copy(), counts[::-1] * 250, "")
+    packed, seconds = clocked(lambda: PackedSet(histogram, Fit(seq_len, 1, "split")))
+    print(f"the histogram of {histogram.total:,} documents: {packed.num_packs:,} packs in {seconds:.3f} s")
+    for distribution in arguments.lengths:
+        lengths = LENGTHS[distribution](np.random.default_rng(0), arguments.samples)
+        print(f"\n{distribution}, {lengths.size:,} documents, packs of {seq_len:,} tokens\n")
+        print(
+            "| | packs | density | documents cut | tokens lost | ns a document | a segment | us, any pack |"
+        )
+        print("|---|---|---|---|---|---|---|---|")
+        for title, chosen in OURS.items():
+            print(of_ours(title, lengths, seq_len, chosen), flush=True)
+        for row in of_trl(str(Path(arguments.trl).absolute()), lengths, seq_len) if arguments.trl else ():
+            print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
