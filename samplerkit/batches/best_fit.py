@@ -62,6 +62,8 @@ class Bins:
         Returns:
             (items, edges): bin i holds items[edges[i]:edges[i + 1]].
         """
+        if not bins.size:
+            return bins, np.zeros(1, dtype=np.int64)
         kind = interval_of(self._starts, bins)
         depths = self._edges[kind + 1] - self._edges[kind]
         entries = self._entries[numbers_in(self._edges[kind], depths)]

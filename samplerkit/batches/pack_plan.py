@@ -119,11 +119,12 @@ class PackPlan(BatchPlan):
         batch_edges = np.append(0, np.cumsum(counts))
         segment_is_whole = np.repeat(is_whole, sizes)
         value, places, starts = np.empty((3, segment_is_whole.size), dtype=np.int64)
-        for chosen, found in (
-            (segment_is_whole, self._parts(packs[is_whole])),
-            (~segment_is_whole, self._ends(items)),
-        ):
-            value[chosen], places[chosen], starts[chosen] = found
+        alone = packs[is_whole]
+        if alone.size:
+            value[segment_is_whole], places[segment_is_whole], starts[segment_is_whole] = self._parts(alone)
+        if items.size:
+            is_end = ~segment_is_whole
+            value[is_end], places[is_end], starts[is_end] = self._ends(items)
         rest = packed.rest[value]
         segments = Segments(
             starts,
