@@ -20,7 +20,7 @@ BLOCKS = {page.name: BLOCK.findall(page.read_text(encoding="utf-8")) for page in
 # A comment that begins like a value says what its expression gives.
 COMPARED = {
     "README.md": 4,
-    "batches.md": 7,
+    "batches.md": 10,
     "coming-from.md": 3,
     "device.md": 1,
     "files.md": 3,

@@ -86,6 +86,7 @@ def test_a_run_that_goes_on_on_other_ranks_reads_every_token_once(recipe, tail):
     for loader in loaders(dataset, recipe, 2, tail=tail):
         loader.load_state_dict(state)
         for step, batch in enumerate(loader):
+            assert (batch["segment_ids"] > 0).any(dim=1).all()
             pads = loader.pads(step)
             assert pads.all() == pads.any()
             if not pads.any():
@@ -208,6 +209,10 @@ def test_no_token_is_lost_where_lengths_lie_within_the_limit():
     for batch in sk.Loader(Documents(said), sk.RandomSampler(seed=3), batches=sk.PackBatches(400)):
         seen.update(tokens_of(batch))
     assert seen == EVERY_TOKEN
+    for said_of_one in (90, 110):
+        recipe = sk.PackBatches(64, lengths=[said_of_one])
+        parts = [tokens_of(batch) for batch in sk.Loader([list(range(100))], batches=recipe)]
+        assert sorted(token for part in parts for token in part) == list(range(100))
 
 
 def test_a_document_that_cannot_be_read_is_left_out_of_its_pack():
