@@ -294,6 +294,8 @@ REQUIRED = {
     "PKSampler": ([2], {}),
     "TarDataset": (["a.tar"], {}),
     "TarWriter": (["out-%d.tar"], {}),
+    "TokenDataset": (["a.npy", 8], {}),
+    "TokenWriter": (["out"], {"dtype": "uint16"}),
     "TorchBatchSampler": ([bridge()], {"batch_size": 2}),
     "WeightedRandomSampler": ([[1, 2]], {}),
     "load_config": ([{"sampler": {"kind": "random"}}], {}),

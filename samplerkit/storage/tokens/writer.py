@@ -70,7 +70,8 @@ class TokenWriter:
         self._progress: Final = progress_of(progress)
         self.paths: Final = tuple(Path(f"{os.fspath(prefix)}{suffix}") for suffix in (".bin", ".idx"))
         there = next((path for path in self.paths if path.exists()), None)
-        if there is not None and not arguments.boolean("overwrite", overwrite):
+        is_overwritten = arguments.boolean("overwrite", overwrite)
+        if there is not None and not is_overwritten:
             raise ArgumentValueError("prefix", "is there already", str(there), mend="say overwrite=True")
         self._lengths = array("i")
         self._stack = ExitStack()
