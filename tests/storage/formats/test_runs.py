@@ -1,0 +1,64 @@
+"""What a run needs of a dataset, asked of each format: batches by tokens, a tree, a resume on other ranks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import samplerkit as sk
+from tests.storage.formats import test_arrays, test_arrow, test_keyed, test_parquet
+
+FORMATS = {
+    "arrow": test_arrow.TestArrow,
+    "hdf5": test_arrays.TestHdf5,
+    "parquet": test_parquet.TestParquet,
+    "sqlite": test_keyed.TestSqlite,
+    "zarr": test_arrays.TestZarr,
+}
+
+
+@pytest.fixture(params=FORMATS)
+def data(request, tmp_path):
+    """A dataset of each format, and how many samples it has."""
+    if request.param in {"hdf5", "zarr"}:
+        package = {"hdf5": "h5py", "zarr": "zarr"}[request.param]
+        pytest.importorskip(package, reason=f"{package} {test_arrays.WHY.format(request.param)}")
+    contract = FORMATS[request.param]()
+    samples = [sample for file in contract.write(str(tmp_path)) for sample in file]
+    with contract.make(str(tmp_path)) as dataset:
+        yield dataset, samples
+
+
+def named(sample):
+    """What tells a sample from the others."""
+    return int(sample["id"] if "id" in sample else sample["y"])
+
+
+def test_a_run_that_stopped_goes_on_on_other_ranks(data):
+    """In a tree with another part, two ranks until they stop in the middle, then three: each sample once."""
+    dataset, samples = data
+    tree = sk.TreeDataset({"data": dataset, "rest": [{"id": 1000 + number} for number in range(7)]})
+    sampler = sk.DistributedSampler(shuffle="partial", partial_size=4, seed=5, offset=0)
+    options = {"batch_size": 2, "collate_fn": list, "tail": "ragged"}
+    read, state = [], None
+    for rank in range(2):
+        with sk.Loader(tree, sampler, world=sk.World(2, rank), **options) as loader:
+            batches = iter(loader)
+            read += [named(sample) for _ in range(2) for sample in next(batches)]
+            state = json.loads(json.dumps(loader.state_dict()))
+    for rank in range(3):
+        with sk.Loader(tree, sampler, world=sk.World(3, rank), **options) as loader:
+            loader.load_state_dict(state)
+            read += [named(sample) for batch in loader for sample in batch]
+    assert sorted(read) == sorted([*map(named, samples), *range(1000, 1007)])
+
+
+def test_batches_by_tokens_hold_each_sample_once(data):
+    dataset, samples = data
+    lengths = [1 + number % 5 for number in range(len(samples))]
+    recipe = sk.TokenBatches(12, lengths=lengths)
+    sampler = sk.RandomSampler(seed=2)
+    with sk.Loader(dataset, sampler, batches=recipe, collate_fn=list, world=sk.World(1, 0)) as loader:
+        read = [named(sample) for batch in loader for sample in batch]
+    assert sorted(read) == sorted(map(named, samples))
