@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import datasets
-
 from tests.storage.formats.test_arrow import FOLDER
 
 
 def main() -> None:
     """Writes them."""
+    import datasets  # noqa: PLC0415  # only who writes them needs it: pytest imports each file for its doctests
+
     rows = [{"id": id, "text": f"text {id}", "tokens": [id] * (id % 5)} for id in range(250)]
     datasets.Dataset.from_list(rows).save_to_disk(FOLDER, num_shards=2)
 
