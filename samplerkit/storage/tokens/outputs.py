@@ -70,5 +70,8 @@ def made_outputs(names: Sequence[str], rows: Array, borders: Array | None) -> di
 
 def _positions(starts: Ids, shape: tuple[int, ...]) -> Ids:
     size = shape[0] * shape[1]
-    lengths = np.diff(starts, append=size)
-    return (np.arange(size) - np.repeat(starts, lengths)).reshape(shape)
+    found, places = np.empty(size, dtype=np.int64), np.arange(shape[1])
+    begins = starts.tolist()
+    for begin, end in zip(begins, [*begins[1:], size], strict=True):
+        found[begin:end] = places[: end - begin]
+    return found.reshape(shape)
