@@ -1,6 +1,6 @@
 """The contract of a dataset as a test class: inherit it, say how data is written and opened, and run pytest.
 
-Nothing here needs pytest itself, as in the contract of a sampler.
+Nothing here needs pytest itself.
 """
 
 from __future__ import annotations
@@ -230,7 +230,6 @@ class DatasetContract:
             is_named = path.name in str(error) or folder in str(error)
             require(is_named, "the error names what is wrong", f"{what}: {error}")
         except SamplerkitError as error:
-            # There are fewer samples than there were: whoever asks for those that are gone is told so.
             require(
                 isinstance(error, OutOfDatasetError), "what is wrong is a DatasetError", f"{what}: {error}"
             )

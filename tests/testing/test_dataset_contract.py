@@ -32,6 +32,9 @@ class TestFiles(DatasetContract):
 class TestShards(DatasetContract):
     """Tar shards with checksums: their cache lies beside the folder."""
 
+    # Another process imports torch for it, which takes seconds; tests/storage/tar has spawned workers.
+    test_a_pickled_dataset_reads_in_another_process = None
+
     def write(self, folder):
         files = [list(range(6)), list(range(6, 15))]
         for number, samples in enumerate(files):
