@@ -432,6 +432,10 @@ PLANTED = {
         "padded-evaluation",
         lambda: in_batches(tokens(lengths=TOKENS[:950]), range(950), sk.SequentialSampler()),
     ),
+    "tokens evaluated in order, with a phase": (
+        "evaluation-with-phase",
+        lambda: ours(sk.SequentialSampler(), Rings([400], 4, 4)),
+    ),
     "a part of a tree without samples": (
         "empty-part",
         lambda: ours(sk.RandomSampler(), sk.TreeDataset({"web": ROWS, "code": []})),

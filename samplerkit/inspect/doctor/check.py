@@ -77,6 +77,7 @@ RULES_ON_ORDERS: tuple[Rule, ...] = (
     files.files_read_again,
     remote.costly_remote,
     tokens.seq_len_is_fixed,
+    tokens.evaluation_with_phase,
     batches.boundaries_unreached,
     batches.padding_wasted,
     batches.abreast_does_not_fit,

@@ -33,6 +33,7 @@ CODES: dict[str, str] = {
     "empty-part": "a part of a tree holds no sample",
     "same-part": "parts of a tree are one dataset, whose samples come more often than is meant",
     "parts-not-told": "a ConcatDataset reads its parts one by one, and tells them nothing",
+    "evaluation-with-phase": "windows of tokens are read in order, and begin elsewhere in each epoch",
     "lanes-do-not-divide": "neither lanes nor ranks divide the other, so that a rank reads more files",
     "materialises": "the sampler builds a list of all samples in the memory of every rank",
     "too-many-weights": "torch refuses to draw from more than 2^24 weights",

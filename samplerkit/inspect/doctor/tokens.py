@@ -33,3 +33,18 @@ def seq_len_is_fixed(patient: Patient) -> Iterator[Finding]:
             f"{found.block_len} tokens within an epoch: seq_len may change at the end of one alone",
             "make pool * block_len a multiple of the tokens a step",
         )
+
+
+def evaluation_with_phase(patient: Patient) -> Iterator[Finding]:
+    """Windows in the order of their files, which begin at another token in each epoch."""
+    # Known by its looks: this room does not know that of tokens.
+    has_phase = getattr(patient.dataset, "wants_epochs", False) is True
+    if not (patient.is_evaluation and has_phase and hasattr(patient.dataset, "windows_per_block")):
+        return
+    yield Finding(
+        "evaluation-with-phase",
+        "warning",
+        "windows of tokens are read in order, as for an evaluation, and each epoch begins at another token: "
+        "no two evaluations read the same windows",
+        "say TokenDataset(..., phase=False) for evaluation, or shuffle",
+    )
