@@ -10,6 +10,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
+from tests.storage.formats.damage import outcomes
 
 WHY = "is not installed: pip install 'samplerkit[{}]' for its tests"
 
@@ -148,3 +149,25 @@ def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
     with pytest.raises(sk.DatasetError, match=r'hdf5: needs h5py.*pip install "samplerkit\[hdf5\]"'):
         len(sk.Hdf5Dataset(os.path.join(tmp_path, "a.h5")))  # noqa: PTH118  # a string
+
+
+@pytest.mark.parametrize("times", [40, pytest.param(2000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(("package", "kind"), [("h5py", TestHdf5), ("zarr", TestZarr)])
+def test_damage_to_chunks_with_checksums_is_never_other_data(tmp_path, package, kind, times):
+    """The dataset has seen the file whole; its time is set back, so that only what is read can tell."""
+    pytest.importorskip(package, reason=f"{package} is not installed: its damage is not tried")
+    laws = kind()
+    samples = [sample for chunk in laws.write(tmp_path) for sample in chunk]
+    path = tmp_path / "0.h5" if package == "h5py" else Path(laws.victim(tmp_path))
+    about = path.stat()
+    knows = laws.make(tmp_path)
+    assert len(knows) == len(samples)
+
+    def make():
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+        return knows
+
+    found, others = outcomes(path, make, samples, times, seed=6)
+    print(f"{package}, seen whole: {dict(found)}")
+    assert found["error"] > times // 3
+    assert others == []
