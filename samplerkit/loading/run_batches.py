@@ -83,6 +83,8 @@ class RunBatches:
 
     def reached(self, epoch: int, position: int, constants: RunConstants) -> int:
         """Gives how many samples of an epoch were looked at for its first batches: whole windows."""
+        if not position:
+            return 0
         plan = self.plan(epoch, constants)
         window = plan.window_of(position)
         return min(self._behind(list(window), position, constants), plan.num_draws)

@@ -223,6 +223,10 @@ def test_the_kinds_of_datasets_say_which_of_their_arguments_are_sections():
         "files": ["remote"],
         "tar": ["remote"],
         "parquet": ["remote"],
+        "arrow": [],
+        "hdf5": [],
+        "zarr": [],
+        "sqlite": [],
         "tokens": ["remote"],
         "tree": [],
     }
