@@ -1,7 +1,7 @@
 """Whether the tests of single failures would notice: bugs for rows of docs/reliability.md.
 
-Run it with `pytest -m campaign tests/campaigns/test_planted_reliability_bugs.py`. The other bugs that the
-page names are in `test_planted_bugs.py`.
+Run it with `pytest -m campaign tests/campaigns/test_planted_reliability_bugs.py`. Other bugs that the
+page names are in the files beside this one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.campaigns.planting import Bug, notices
-from tests.campaigns.test_planted_bugs import LOADER
+from tests.campaigns.test_planted_loader_bugs import LOADER
 
 pytestmark = pytest.mark.campaign
 

@@ -1,0 +1,199 @@
+"""Whether the tests would notice: bugs in the loader and its workers, planted one at a time.
+
+Run it with `pytest -m campaign tests/campaigns/test_planted_loader_bugs.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.campaigns.planting import Bug, notices
+
+pytestmark = pytest.mark.campaign
+
+LOADER = "tests/loading/test_loader.py"
+LOADERS = f"{LOADER} tests/loading/test_loader_states.py tests/loading/test_loader_workers.py"
+
+BUGS = [
+    Bug(
+        "a step before the first one has a state",
+        "Loader.state_dict",
+        "not (step == 0 or delivery.is_of_the_job(step - 1))",
+        "not (step <= 0 or delivery.is_of_the_job(step - 1))",
+        LOADERS,
+    ),
+    Bug(
+        "a second iterator forgets the epoch that was set",
+        "Cursor.upcoming",
+        "at, beyond = self.at, self._beyond()",
+        "at, beyond = self.at, None",
+        LOADERS,
+    ),
+    Bug(
+        "a break forgets the epoch that was set",
+        "Cursor._beyond",
+        "self.asked is not None and self.asked != at.epoch",
+        "False",
+        LOADERS,
+    ),
+    Bug(
+        "the state at the end forgets the epoch that was set",
+        "Cursor.place",
+        "self._following",
+        "self.epoch + 1",
+        LOADERS,
+    ),
+    Bug(
+        "the shard that is dealt below the root is named",
+        "describe_chain",
+        "is_dealer and not names_shard",
+        "False",
+        "tests/loading/test_loader_states.py",
+    ),
+    Bug(
+        "close stays at the end of an epoch",
+        "Loader.close",
+        "self._cursor.end(self._cursor.at)",
+        "self._cursor.at.is_open = False",
+        LOADERS,
+    ),
+    Bug(
+        "a batch counts before it is handed out",
+        "Loader.iterate_on",
+        "iteration.taken = step + 1",
+        "iteration.taken = step + 2",
+        LOADERS,
+    ),
+    Bug(
+        "a batch counts too late",
+        "Loader.iterate_on",
+        "iteration.taken = step + 1",
+        "iteration.taken = step",
+        LOADERS,
+    ),
+    Bug(
+        "what is prefetched counts",
+        "Loader.state_dict",
+        "self._cursor.place(step)",
+        "self._cursor.place(self._cursor.at.taken + 2 * self.num_workers if step is None else step)",
+        LOADERS,
+    ),
+    Bug(
+        "an order survives a change of the constants",
+        "Run.undealt",
+        "wanted = (epoch, self.constants, recipe)",
+        "wanted = (epoch, RunConstants(), recipe)",
+        LOADERS,
+    ),
+    Bug(
+        "a loaded state starts over",
+        "Loader.load_state_dict",
+        "self._cursor.go_to(saved.epoch, saved.position)",
+        "self._cursor.go_to(saved.epoch)",
+        LOADERS,
+    ),
+    Bug(
+        "a second iterator leaves the first one open",
+        "Cursor._move",
+        "left.is_open = False",
+        "pass",
+        LOADERS,
+    ),
+    Bug(
+        "a section that is not known is passed over",
+        "require_known",
+        "section['version'] > known and not section.get('optional', False)",
+        "section['version'] > known and section.get('optional', False)",
+        LOADERS,
+    ),
+    Bug(
+        "set_epoch forgets a restored position",
+        "Cursor.set_epoch",
+        "epoch != at.epoch",
+        "True",
+        LOADERS,
+    ),
+    Bug(
+        "an epoch never ends",
+        "Cursor._following",
+        "self.at.epoch + (self._advances or self.is_told)",
+        "self.at.epoch",
+        LOADERS,
+    ),
+    Bug(
+        "another seed is let in",
+        "COMPARED",
+        '"seed"',
+        '"algorithm"',
+        LOADERS,
+    ),
+    Bug(
+        "damage is not looked for",
+        "State.from_dict",
+        'not _is_text(saved.get("checksum"), _checksum(values))',
+        'not saved.get("checksum")',
+        LOADERS,
+    ),
+    Bug(
+        "a fitting checksum lets anything in",
+        "State.from_dict",
+        "_require_plausible(name, value)",
+        "pass",
+        LOADERS,
+    ),
+    Bug(
+        "the epoch does not reach the dataset",
+        "RequestedDataset._begin_epoch",
+        "set_epoch(epoch)",
+        "set_epoch(0)",
+        LOADERS,
+    ),
+    Bug(
+        "the longest wait is the first one",
+        "Waits.add",
+        "max(self.longest, seconds)",
+        "max(self.first, seconds)",
+        LOADERS,
+    ),
+    Bug(
+        "streams are taken",
+        "Loader.__init__",
+        "isinstance(dataset, torch.utils.data.IterableDataset)",
+        "False",
+        LOADERS,
+    ),
+    Bug(
+        "workers share their random state",
+        "seed_worker",
+        'struct.pack("<QQQQ", seed, epoch, rank, worker)',
+        'struct.pack("<QQQQ", seed, epoch, rank, 0)',
+        LOADERS,
+    ),
+    Bug(
+        "ranks share their random state",
+        "seed_worker",
+        'struct.pack("<QQQQ", seed, epoch, rank, worker)',
+        'struct.pack("<QQQQ", seed, epoch, 0, worker)',
+        LOADERS,
+    ),
+    Bug(
+        "a worker's error is swallowed",
+        "Watched.__next__",
+        "may_be_dying = isinstance(error, EOFError | ConnectionError)",
+        "may_be_dying = isinstance(error, EOFError | ConnectionError)\n"
+        "if not self._dead_workers(may_be_dying=may_be_dying):\n"
+        "    return []",
+        LOADERS,
+    ),
+]
+
+
+def test_the_tests_pass_without_a_planted_bug(tmp_path):
+    assert not notices(
+        tmp_path, Bug("none", "Loader.close", "self._source.close()", "self._source.close()", LOADERS)
+    )
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_noticed(tmp_path, bug):
+    assert notices(tmp_path, bug)

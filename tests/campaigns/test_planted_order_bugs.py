@@ -1,0 +1,168 @@
+"""Whether the tests would notice: bugs in orders and samplers, planted one at a time.
+
+Run it with `pytest -m campaign tests/campaigns/test_planted_order_bugs.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.campaigns.planting import Bug, notices
+
+pytestmark = pytest.mark.campaign
+
+LAWS, ZOO = "tests/samplers/test_laws.py", "tests/samplers/test_repeats_and_parts.py"
+DICE, MIXED = "tests/order/test_dice.py", "tests/samplers/test_dice_mixtures.py"
+SHARES = "tests/samplers/test_rank_shares.py"
+
+BUGS = [
+    Bug(
+        "dice of all lanes are alike",
+        "_few_words",
+        "np.frombuffer(lanes, dtype=np.int64) * 16",
+        "0 * np.frombuffer(lanes, dtype=np.int64)",
+        DICE,
+    ),
+    Bug(
+        "the digit of a threshold counts as below it",
+        "Dice.before",
+        "die < next_digit",
+        "die <= next_digit",
+        DICE,
+    ),
+    Bug(
+        "the inverse takes the digit behind",
+        "Dice.position",
+        "np.count_nonzero(counts <= left, axis=0) - 1",
+        "np.count_nonzero(counts < left, axis=0)",
+        DICE,
+    ),
+    Bug("a source begins anew when its weight changes", "Turns._lane", "before - after", "-after", DICE),
+    Bug(
+        "a run of blocks goes on over lanes",
+        "Turns._blocks",
+        "(np.diff(numbers) != 1) | (np.diff(lanes) != 0)",
+        "np.diff(numbers) > 1",
+        DICE,
+    ),
+    Bug(
+        "what is read ahead is of another place",
+        "Part.ids_at",
+        "(start - kept.start) // step",
+        "(start - kept.start) // step + 1",
+        DICE,
+    ),
+    Bug(
+        "a nested mixture leaves its lanes",
+        "Mix.pieces",
+        "turns * self.lanes + lanes",
+        "turns * self.lanes",
+        DICE,
+    ),
+    Bug("once reads from a lane that has no more", "OnceEach.__init__", "min(ends)", "max(ends[1:])", MIXED),
+    Bug(
+        "a nested mixture throws the dice of its root",
+        "Blend._dice",
+        "path_number(self._context.path)",
+        "0",
+        MIXED,
+    ),
+    Bug(
+        "sources without a sampler are shuffled alike",
+        "MixedSource._seed",
+        "path_number(self.context.path)",
+        "0",
+        MIXED,
+    ),
+    Bug(
+        "an epoch reads what the one before read",
+        "Blend.order",
+        "self._context.epoch * self.length",
+        "0 * self.length",
+        MIXED,
+    ),
+    Bug("recipes walk chains only", "seeds_of", "branch._tree()", "()", MIXED),
+    Bug("a source may be dealt", "require_undealt", "sampler.is_distributed", "False", MIXED),
+    Bug(
+        "ranks of a mixture resonate",
+        "Dice.cells",
+        "hashes.maps(0, counters)",
+        "hashes.maps(0, counters * 0)",
+        f"{DICE} {SHARES}",
+    ),
+    Bug(
+        "a shard's pads repeat the wrong samples",
+        "Shard.read",
+        "undealt %= len(self._order)",
+        "undealt %= len(self._order) - 1",
+        LAWS,
+    ),
+    Bug(
+        "the offset turns the wrong way",
+        "Deal.shard",
+        "world.shard_id - max(self.offset, 0)",
+        "world.shard_id + max(self.offset, 0)",
+        LAWS,
+    ),
+    Bug(
+        "the limit is forgotten",
+        "Chain._up_to_the_deal",
+        "limited(order, constants.limit)",
+        "order",
+        LAWS,
+    ),
+    Bug(
+        "a prefix is one too long",
+        "Prefix.__init__",
+        "self._length = min(length, len(order))",
+        "self._length = min(length + 1, len(order))",
+        LAWS,
+    ),
+    Bug(
+        "the epoch is not in the keys",
+        "Key.words",
+        "self.epoch",
+        "0",
+        LAWS,
+    ),
+    Bug(
+        "the depth is not in the keys",
+        "Key.words",
+        "self.depth",
+        "0",
+        LAWS,
+    ),
+    Bug(
+        "folds are drawn anew in each epoch",
+        "FoldSampler.draw",
+        'Key(self.seed, 0, context.depth, "fold")',
+        'Key(self.seed, context.epoch, context.depth, "fold")',
+        ZOO,
+    ),
+    Bug(
+        "a window reaches into the next file",
+        "EpisodeWindows.__init__",
+        "(layout.sizes - size) // stride + 1",
+        "-(-(layout.sizes - size) // stride) + 1",
+        ZOO,
+    ),
+    Bug(
+        "all copies of a sample are in one pass",
+        "Repeated.passes_at",
+        "positions % self._repeats",
+        "positions * 0",
+        "tests/order/test_passes.py",
+    ),
+    Bug(
+        "passes of a repeat of a repeat are added up",
+        "Composed.passes_at",
+        "passes * part.num_passes + part.passes_at(positions)",
+        "passes + part.passes_at(positions)",
+        "tests/order/test_passes.py",
+    ),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_noticed(tmp_path, bug):
+    assert notices(tmp_path, bug)
