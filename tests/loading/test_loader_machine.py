@@ -53,7 +53,7 @@ class LoaderMachine(RuleBasedStateMachine):
         self.constants = self.recipe.run_constants(sk.World(ranks, 0))
         self.after_break, self.tail, self.run_ahead = after_break, tail, run_ahead
         self.epoch = self.position = 0
-        self.saved = []
+        self.saved, self.of_epochs = [], {}
         self.resize(ranks, batch, 0)
 
     def resize(self, ranks, batch, workers):
@@ -84,8 +84,10 @@ class LoaderMachine(RuleBasedStateMachine):
 
     def ids(self):
         """The whole epoch, from the recipe and the constants of the first start."""
-        order = self.recipe.undealt_order(LAYOUT, self.epoch, constants=self.constants)
-        return np.asarray(order).tolist()
+        if self.epoch not in self.of_epochs:
+            order = self.recipe.undealt_order(LAYOUT, self.epoch, constants=self.constants)
+            self.of_epochs[self.epoch] = np.asarray(order).tolist()
+        return self.of_epochs[self.epoch]
 
     def finish_epoch(self):
         self.epoch = self.epoch + 1 if self.next_epoch is None else self.next_epoch
