@@ -27,8 +27,10 @@ _PERSON = b"samplerkit"
 _FOLDER_OF = "samplerkit_tempdir_of"
 
 _PREFIX = "pymp-"
-_LONGEST_BASE = 107 - len(f"/{_PREFIX}01234567/listener-01234567")
+_LONGEST_FOLDER = 107 - len("/listener-01234567")
 """Bytes of a folder in which the sockets of `multiprocessing` can be: the path of one has 107 at most."""
+
+_LONGEST_BASE = _LONGEST_FOLDER - len(f"/{_PREFIX}01234567")
 
 _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # each process makes a folder of its own there
 """Where such a folder is made when that for temporary files has too long a name."""
@@ -79,7 +81,7 @@ def seed_worker(seed: int, epoch: int, rank: int, worker: int) -> None:
 
 
 def prepare_for_workers() -> None:
-    """Makes the folder for the sockets of this process and its workers, which share one that exists.
+    """Makes the folder for the sockets of this process and its workers, which share one that serves.
 
     A worker's own would stay behind when the worker is killed. One that a process has from the one that
     started it is not its own: what is left of the job goes on using it.
@@ -88,7 +90,8 @@ def prepare_for_workers() -> None:
         WorkerError: the temporary folder has too long a name for sockets, and there is no other one.
     """
     config = _process_config()
-    if config.get("tempdir") is None:
+    present = config.get("tempdir")
+    if present is None or len(os.fsencode(present)) > _LONGEST_FOLDER:
         config["tempdir"] = _made_for_sockets()
         config[_FOLDER_OF] = os.getpid()
         multiprocessing.util.Finalize(None, _remove_folder, (config["tempdir"],), exitpriority=-100)

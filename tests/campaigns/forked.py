@@ -93,16 +93,18 @@ def failing(folder: Path, tests: Sequence[str], seconds: float) -> str | None:
     ctypes.CDLL(None).prctl(BECOME_SUBREAPER, 1, 0, 0, 0)
     told = folder / "failed"
     told.unlink(missing_ok=True)
-    child = os.fork()
-    if child == 0:
-        try:
-            os._exit(_run(folder, tests, told))
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(NOT_TRIED)
-    code = _code_of(child, seconds)
-    _end_what_is_left(child)
+    # Not in the folder of the copy: its name is too long for sockets, which some tests have there.
+    with tempfile.TemporaryDirectory(prefix="forked-", ignore_cleanup_errors=True) as temporary:
+        child = os.fork()
+        if child == 0:
+            try:
+                os._exit(_run(folder, tests, told, temporary))
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(NOT_TRIED)
+        code = _code_of(child, seconds)
+        _end_what_is_left(child)
     if code is None:
         return "time"
     if told.exists():
@@ -111,13 +113,13 @@ def failing(folder: Path, tests: Sequence[str], seconds: float) -> str | None:
     return None if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} else f"exit code {code}"
 
 
-def _run(folder: Path, tests: Sequence[str], told: Path) -> int:
+def _run(folder: Path, tests: Sequence[str], told: Path, temporary: str) -> int:
     os.setsid()
     os.chdir(folder)
     output = os.open("output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
-    os.environ.update(PYTHONPATH=str(folder), TMPDIR=str(folder), PYTHONDONTWRITEBYTECODE="1")
+    os.environ.update(PYTHONPATH=str(folder), TMPDIR=temporary, PYTHONDONTWRITEBYTECODE="1")
     sys.dont_write_bytecode = True
     tempfile.tempdir = None
     # The processes that a test spawns ask for the main module, and the tests are those of the copy.

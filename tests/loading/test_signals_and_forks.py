@@ -173,10 +173,9 @@ def test_nothing_is_left_in_the_temporary_folder(tmp_path, end, options):
 
 
 TENSORS = """
-import torch, samplerkit as sk
+import multiprocessing.util, torch, samplerkit as sk
 from samplerkit.loading import worker
-if {has_none}:
-    worker._SHORT_FOLDERS = ()
+{before}
 try:
     with sk.Loader(torch.arange(100.0), sk.SequentialSampler(), batch_size=10, num_workers=2) as loader:
         print(sum(float(batch.sum()) for batch in loader))
@@ -186,14 +185,18 @@ except sk.WorkerError as error:
 
 
 @pytest.mark.parametrize(
-    ("has_none", "printed"),
-    [(False, "4950.0\n"), (True, "TMPDIR set TMPDIR to a shorter one that can be written to\n")],
-    ids=["a short folder is there", "no short folder is there"],
+    ("before", "printed"),
+    [
+        ("", "4950.0\n"),
+        ("multiprocessing.util.get_temp_dir()", "4950.0\n"),
+        ("worker._SHORT_FOLDERS = ()", "TMPDIR set TMPDIR to a shorter one that can be written to\n"),
+    ],
+    ids=["a short folder is there", "the process has a folder already", "no short folder is there"],
 )
-def test_a_long_name_of_the_temporary_folder_hangs_no_loop(tmp_path, has_none, printed):
+def test_a_long_name_of_the_temporary_folder_hangs_no_loop(tmp_path, before, printed):
     folder = tmp_path / ("x" * max(1, 93 - len(str(tmp_path))))
     folder.mkdir()
-    script = TENSORS.format(has_none=has_none)
+    script = TENSORS.format(before=before)
     code, told, errors = ended("-c", script, seconds=60, TMPDIR=str(folder))
     assert (code, told) == (0, printed), errors
     assert list(folder.iterdir()) == []
