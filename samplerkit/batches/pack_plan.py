@@ -137,7 +137,7 @@ class PackPlan(BatchPlan):
     def _parts(self, packs: Ids) -> tuple[Ids, Ids, Ids]:
         """Gives length, place and start of what fills packs alone."""
         packed = self._packed
-        parts = self._whole.permuted(self._whole_block, packs) if packs.size else packs
+        parts = self._whole.permuted(self._whole_block, packs)
         value = interval_of(packed.whole_starts, parts)
         document, part = np.divmod(parts - packed.whole_starts[value], packed.whole[value])
         return value, packed.places[value] + document, part * packed.fit.seq_len

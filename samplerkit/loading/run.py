@@ -155,13 +155,18 @@ class Run:
             position = self._batches.reached(epoch, position, self.constants)
         return epoch * len(self.undealt(epoch)) + position
 
-    def _edited(self, epoch: int, position: int) -> tuple[Ledger | None, int]:
-        """Gives the ledger of the run, and its position: below a `BlockSampler` it counts blocks."""
-        below = ledger_below(self.recipe)
-        if below is None or self.tokens is None:
-            return self.ledger, self.run_position(epoch, position)
+    @property
+    def _edits(self) -> Ledger | None:
+        """The ledger whose edits a state names: the recipe itself, or the one below a `BlockSampler`."""
+        below = None if self.tokens is None else ledger_below(self.recipe)
+        return self.ledger if below is None else below
+
+    def _edits_position(self, epoch: int, position: int) -> int:
+        """Gives the position of the run as edits count: in samples, or below a `BlockSampler` in blocks."""
+        if self.tokens is None or self._edits is self.ledger:
+            return self.run_position(epoch, position)
         begun, blocks = self.tokens.pools_begun(position, len(self.undealt(epoch)))
-        return below, epoch * blocks + begun
+        return epoch * blocks + begun
 
     def at_a_border(self, edit: Edit) -> Edit:
         """Gives an edit as it applies: with batches, at the next border of a window."""
@@ -263,8 +268,8 @@ class Run:
         if not 0 <= state.position <= size:
             raise StateError("position", f"is outside of an order of {size}", state.position)
         position = self.run_position(state.epoch, state.position)
-        ledger, edited = self._edited(state.epoch, state.position)
-        require_past(ledger, state.sections.get("ledger"), edited)
+        edited = self._edits_position(state.epoch, state.position)
+        require_past(self._edits, state.sections.get("ledger"), edited)
         try:
             require_divided(self.ledger, position, self.world.num_shards)
         except ArgumentValueError as error:
@@ -288,9 +293,8 @@ class Run:
         sections: dict[str, Section] = {}
         if self.tokens is not None:
             sections["tokens"] = self.tokens.section(position if self._batches is None else None)
-        ledger, edited = self._edited(epoch, position)
-        if ledger is not None:
-            section = section_of(ledger, edited)
+        if (ledger := self._edits) is not None:
+            section = section_of(ledger, self._edits_position(epoch, position))
             sections |= {} if section is None else {"ledger": section}
         if self._batches is not None:
             sections["batches"] = self._batches.section(epoch, position, self.constants)

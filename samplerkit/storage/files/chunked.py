@@ -136,6 +136,10 @@ class ChunkedDataset(ABC):
         """Ends the threads and lets go of what is in memory. The dataset can be used again."""
         self._processes.here().close(self._storage)
 
+    @property
+    def _shown_size(self) -> str:
+        return "not looked at" if self._layout is None else f"{len(self._layout)} samples"
+
     def __enter__(self: Self) -> Self:
         return self
 

@@ -49,6 +49,19 @@ def file_paths(files: Any, remote: RemoteOptions | None) -> tuple[str, ...]:
     return tuple(paths)
 
 
+def local_paths(files: Any) -> tuple[str, ...]:
+    """As `file_paths`, of files that must lie on this machine.
+
+    Raises:
+        ArgumentValueError: one is a URL.
+    """
+    paths = file_paths(files, None)
+    elsewhere = next(filter(is_remote, paths), None)
+    if elsewhere is not None:
+        raise ArgumentValueError("files", "must lie on this machine", shown(elsewhere), mend="fetch them")
+    return paths
+
+
 def distinct_names(paths: tuple[str, ...]) -> tuple[str, ...]:
     """Gives each file's path below the folder that all share, which stays when that folder is moved.
 

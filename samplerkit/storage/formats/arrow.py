@@ -11,18 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, limits_of
 from samplerkit.storage.files.content import Content
-from samplerkit.storage.files.paths import distinct_names, file_paths
+from samplerkit.storage.files.paths import distinct_names, local_paths
 from samplerkit.storage.formats.arrow_file import ArrowFile
 from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, gather_of, names_of
 from samplerkit.storage.formats.stored import guarded
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.per_process import Process
 from samplerkit.storage.threads import in_threads
-from samplerkit.storage.urls import is_remote, shown
 
 
 @final
@@ -75,10 +74,7 @@ class ArrowDataset(ChunkedDataset):
         read_ahead: int = 1,
         threads: int = 1,
     ) -> None:
-        self.files: Final = file_paths(_in_folder(files), None)
-        elsewhere = next(filter(is_remote, self.files), None)
-        if elsewhere is not None:
-            raise ArgumentValueError("files", "must lie on this machine", shown(elsewhere), mend="fetch them")
+        self.files: Final = local_paths(_in_folder(files))
         self._names: Final = distinct_names(self.files)
         self._columns: Final = names_of(columns)
         limits = limits_of(max_chunks, max_bytes, read_ahead, threads)
@@ -94,8 +90,7 @@ class ArrowDataset(ChunkedDataset):
         return state.hexdigest()
 
     def __repr__(self) -> str:
-        samples = "not looked at" if self._layout is None else f"{len(self._layout)} samples"
-        return f"ArrowDataset({len(self.files)} files, {samples})"
+        return f"ArrowDataset({len(self.files)} files, {self._shown_size})"
 
     @property
     def _batches(self) -> _RecordBatches:

@@ -10,18 +10,17 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, limits_of
 from samplerkit.storage.files.content import Content, FileContent
-from samplerkit.storage.files.paths import distinct_names, file_paths
+from samplerkit.storage.files.paths import distinct_names, local_paths
 from samplerkit.storage.formats.arrow_rows import Batches, gather_of, names_of
 from samplerkit.storage.formats.extras import extra
 from samplerkit.storage.formats.row_ranges import RowRanges
 from samplerkit.storage.formats.stored import Stored, guarded
 from samplerkit.storage.per_process import Process
-from samplerkit.storage.urls import is_remote, shown
 
 
 @final
@@ -69,10 +68,7 @@ class Hdf5Dataset(ChunkedDataset):
         read_ahead: int = 1,
         threads: int = 1,
     ) -> None:
-        self.files: Final = file_paths(files, None)
-        elsewhere = next(filter(is_remote, self.files), None)
-        if elsewhere is not None:
-            raise ArgumentValueError("files", "must lie on this machine", shown(elsewhere), mend="fetch them")
+        self.files: Final = local_paths(files)
         self._names: Final = distinct_names(self.files)
         self._arrays: Final = names_of(arrays)
         self._chunk_rows: Final = (
@@ -82,8 +78,7 @@ class Hdf5Dataset(ChunkedDataset):
         self._looked: tuple[_File, ...] = ()
 
     def __repr__(self) -> str:
-        samples = "not looked at" if self._layout is None else f"{len(self._layout)} samples"
-        return f"Hdf5Dataset({len(self.files)} files, {samples})"
+        return f"Hdf5Dataset({len(self.files)} files, {self._shown_size})"
 
     def _looked_up(self, process: Process[ChunkCache]) -> Layout:
         self._looked = tuple(_File.of(path, self._arrays, self._chunk_rows) for path in self.files)

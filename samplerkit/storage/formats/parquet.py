@@ -171,8 +171,7 @@ class ParquetDataset(ChunkedDataset):
         return {**super().__getstate__(), "_progress": silence, "_told": {}}
 
     def __repr__(self) -> str:
-        samples = "not looked at" if self._layout is None else f"{len(self._layout)} samples"
-        return f"ParquetDataset({len(self.files)} files, {samples})"
+        return f"ParquetDataset({len(self.files)} files, {self._shown_size})"
 
     @property
     def _groups(self) -> RowGroups:

@@ -83,8 +83,7 @@ class ZarrDataset(ChunkedDataset):
         self._ranges: RowRanges | None = None
 
     def __repr__(self) -> str:
-        samples = "not looked at" if self._layout is None else f"{len(self._layout)} samples"
-        return f"ZarrDataset({self.folder!r}, {samples})"
+        return f"ZarrDataset({self.folder!r}, {self._shown_size})"
 
     def _looked_up(self, process: Process[ChunkCache]) -> Layout:
         def looked() -> RowRanges:
