@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, final
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Final, TypeVar, final, get_type_hints
 
 from samplerkit.config.constructor import Kinds
-from samplerkit.config.formats import FORMATS
-from samplerkit.config.hints import FieldNames, Folder, PathOrLengths, Paths, Remote, RemoteOrNot
+from samplerkit.config.hints import (
+    Conditions,
+    CorpusPaths,
+    FieldNames,
+    PathOrLengths,
+    Paths,
+    Remote,
+    RemoteOrNot,
+)
 from samplerkit.config.private import below
 from samplerkit.config.section import Named
 from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.formats.arrow import ArrowDataset
+from samplerkit.storage.formats.hdf5 import Hdf5Dataset
+from samplerkit.storage.formats.parquet import ParquetDataset
+from samplerkit.storage.formats.sqlite import SqliteDataset
+from samplerkit.storage.formats.zarr import ZarrDataset
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.read.source import Fetch, OnError
+from samplerkit.storage.tokens.dataset import TokenDataset
 from samplerkit.storage.tree import TreeDataset
 
 
@@ -80,6 +93,8 @@ class WithLayout:
 DATASETS = Kinds("dataset", example="{kind: size, size: 1000}")
 """All kinds; another one is another function here."""
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
 Parts = Annotated[Any, Named(DATASETS)]
 """The parts of a tree, by name: dataset sections."""
 
@@ -99,47 +114,29 @@ def of_files(sizes: Iterable[int], names: Iterable[str] | None = None) -> Layout
     return Layout(sizes, names)
 
 
-@DATASETS.kind("files")
-def of_read_files(
-    files: Paths,
-    reader: str,
-    lengths: PathOrLengths = None,
-    max_files: int = 4,
-    max_bytes: int | None = None,
-    read_ahead: int = 1,
-    threads: int = 1,
-    as_columns: bool = False,
-    remote: RemoteOrNot = None,
-) -> FileDataset:
-    """Samples in files that a reader reads; one of yours by its name, after `register_reader`."""
-    return FileDataset(
-        files,
-        reader,
-        lengths,
-        max_files=max_files,
-        max_bytes=max_bytes,
-        read_ahead=read_ahead,
-        threads=threads,
-        as_columns=as_columns,
-        remote=remote,
-    )
+def handing_on_to(make: type[Any]) -> Callable[[_Function], _Function]:
+    """Gives a function, in place of its `**`, the arguments of the constructor that it hands them on to."""
+
+    def decorated(function: _Function) -> _Function:
+        own, others = inspect.signature(function).parameters, inspect.signature(make).parameters
+        joined = [parameter for parameter in own.values() if parameter.kind is not parameter.VAR_KEYWORD]
+        joined += [parameter for name, parameter in others.items() if name not in own]
+        # mypy knows no functions whose signature is another one.
+        function.__signature__ = inspect.Signature(joined)  # type: ignore[attr-defined]
+        hints = get_type_hints(make.__init__) | get_type_hints(function, include_extras=True)
+        function.__annotations__ = hints
+        return function
+
+    return decorated
 
 
-@DATASETS.kind("tar")
+@handing_on_to(TarDataset)
 def of_tar_shards(
     urls: Paths,
     decode: str | bool | None = None,
     to_tuple: FieldNames = None,
     shuffle: int | None = None,
-    on_error: OnError = "raise",
-    max_handles: int | None = None,
-    checksums: bool = False,
-    cache: Folder = None,
-    lengths: PathOrLengths = None,
-    remote: Remote = None,
-    fetch: Fetch = "auto",
-    max_shards: int = 8,
-    read_ahead: int = 2,
+    **options: Any,
 ) -> TarDataset:
     """Samples in tar shards, with the steps of its pipeline that need no function of yours.
 
@@ -148,28 +145,9 @@ def of_tar_shards(
         decode: how images are decoded, such as `pil` or `torchrgb`; True for all but images.
         to_tuple: the fields of a sample, in this order.
         shuffle: the window of the default order.
-        on_error: `raise` or `skip`.
-        max_handles: archives that a process holds open.
-        checksums: whether each file is compared with the checksum in the index.
-        cache: the folder for indexes.
-        lengths: samples in each shard.
-        remote: how URLs are fetched.
-        fetch: `auto`, `shards` or `ranges`.
-        max_shards: shards that a process holds at a time.
-        read_ahead: shards that are fetched before they are needed.
+        options: the other arguments of `TarDataset`.
     """
-    dataset = TarDataset(
-        urls,
-        on_error=on_error,
-        max_handles=max_handles,
-        checksums=checksums,
-        cache=cache,
-        lengths=lengths,
-        remote=remote,
-        fetch=fetch,
-        max_shards=max_shards,
-        read_ahead=read_ahead,
-    )
+    dataset = TarDataset(urls, **options)
     if decode:
         dataset = dataset.decode() if decode is True else dataset.decode(decode)
     if to_tuple is not None:
@@ -177,8 +155,26 @@ def of_tar_shards(
     return dataset if shuffle is None else dataset.shuffle(shuffle)
 
 
-for _name, _make in FORMATS.items():
-    DATASETS.add(_name, _make)
+_WRITTEN: Final = {
+    **dict.fromkeys(("files", "urls"), Paths),
+    **dict.fromkeys(("columns", "arrays", "outputs"), FieldNames),
+    "filters": Conditions,
+    "remote": Remote,
+    "progress": None,
+}
+"""How a config writes what the types of all these constructors do not say."""
+
+for _name, _make, _more in (
+    ("files", FileDataset, {"reader": str, "lengths": PathOrLengths, "remote": RemoteOrNot}),
+    ("tar", of_tar_shards, {"lengths": PathOrLengths}),
+    ("arrow", ArrowDataset, {}),
+    ("hdf5", Hdf5Dataset, {}),
+    ("parquet", ParquetDataset, {}),
+    ("sqlite", SqliteDataset, {"decode": None}),
+    ("zarr", ZarrDataset, {}),
+    ("tokens", TokenDataset, {"files": CorpusPaths, "dtype": str | None, "as_dtype": str}),
+):
+    DATASETS.add(_name, _make, {**_WRITTEN, **_more})
 
 
 @DATASETS.kind("tree")

@@ -16,12 +16,6 @@ Paths = Annotated[str | list[str], Under()]
 CorpusPaths = Paths | dict[str, Paths | dict[str, Paths]]
 """Paths, or corpora by name; one of them may have parts by name itself."""
 
-Folder = Annotated[str | None, Under()]
-"""A folder."""
-
-Group = Annotated[str, Under()]
-"""A folder, or a file, that there must be."""
-
 FieldNames = Annotated[list[str] | None, Strict()]
 """Names that stand in the config itself; a list that is not annotated may also be a `.npy` file."""
 

@@ -14,7 +14,8 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.cli.main import main
-from samplerkit.config.datasets import DATASETS, of_read_files, of_tar_shards
+from samplerkit.config.datasets import DATASETS
+from samplerkit.config.derive import default_of
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
@@ -43,15 +44,28 @@ def written(folder, config):
     return path
 
 
-@pytest.mark.parametrize(("make", "constructor"), [(of_read_files, FileDataset), (of_tar_shards, TarDataset)])
-def test_a_config_can_write_each_argument_that_has_a_value_in_yaml(make, constructor):
+@pytest.mark.parametrize(
+    ("kind", "constructor"),
+    [
+        ("files", FileDataset),
+        ("tar", TarDataset),
+        ("parquet", sk.ParquetDataset),
+        ("arrow", sk.ArrowDataset),
+        ("hdf5", sk.Hdf5Dataset),
+        ("zarr", sk.ZarrDataset),
+        ("sqlite", sk.SqliteDataset),
+        ("tokens", sk.TokenDataset),
+    ],
+)
+def test_a_config_can_write_each_argument_that_has_a_value_in_yaml(kind, constructor):
     """Functions and terminals have none."""
-    said = inspect.signature(make).parameters
+    said = DATASETS[kind]
     for name, parameter in inspect.signature(constructor).parameters.items():
-        if name == "progress":
+        if name in ("progress", "decode"):
             continue
-        assert name in said
-        assert said[name].default == parameter.default
+        assert name in said.names
+        default = default_of(said.model, name)
+        assert default == (... if parameter.default is parameter.empty else parameter.default)
 
 
 def test_a_config_reads_files_from_a_web_server_into_its_own_cache(tmp_path, monkeypatch):

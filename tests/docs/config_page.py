@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, get_type_hints
 
 from samplerkit.config.batches import BATCHES
-from samplerkit.config.constructor import Constructor, Kinds, Section
+from samplerkit.config.constructor import Constructor, Kinds
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.derive import default_of
 from samplerkit.config.loader import LOADER
@@ -112,17 +112,13 @@ def _kinds(kinds: Kinds) -> Iterator[str]:
 
 def _sections(kinds: Kinds) -> Iterator[str]:
     """Arguments that are sections of their own, each once."""
-    found: dict[str, tuple[Section, list[str]]] = {}
+    found: dict[str, tuple[Constructor, list[str]]] = {}
     for kind in kinds:
-        make = kinds[kind].make
-        hints = get_type_hints(make.__init__ if inspect.isclass(make) else make, include_extras=True)
-        for name, hint in hints.items():
-            for mark in getattr(hint, "__metadata__", ()):
-                if isinstance(mark, Section):
-                    found.setdefault(name, (mark, []))[1].append(f"`{kind}`")
+        for name, section in kinds[kind].sections.items():
+            found.setdefault(name, (section, []))[1].append(f"`{kind}`")
     for name, (section, of) in found.items():
         yield f"\n### {name}\n\nA section inside of {' and '.join(of)}. {summary(section.make)}\n"
-        yield from _table(Constructor.of(name, section.make))
+        yield from _table(section)
 
 
 def _table(constructor: Constructor) -> Iterator[str]:

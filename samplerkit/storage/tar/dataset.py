@@ -102,7 +102,7 @@ class TarDataset(Pipeline):
         on_error: OnError = "raise",
         max_handles: int | None = None,
         checksums: bool = False,
-        cache: Any = None,
+        cache: str | os.PathLike[str] | None = None,
         progress: Any = None,
         lengths: Mapping[Any, int] | Sequence[int] | str | os.PathLike[str] | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,

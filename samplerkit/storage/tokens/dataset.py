@@ -25,7 +25,7 @@ from samplerkit.storage.tokens.formats import token_dtype
 from samplerkit.storage.tokens.outputs import OF_BORDERS, made_outputs, output_names
 from samplerkit.storage.tokens.rings import RULE
 from samplerkit.storage.tokens.source import Documents, Span, TokenSource, WantedWindows
-from samplerkit.storage.tokens.split import PARTS, shares_of
+from samplerkit.storage.tokens.split import PARTS, Part, shares_of
 from samplerkit.storage.urls import is_remote
 
 Array = np.ndarray[Any, Any]
@@ -56,8 +56,8 @@ class TokenDataset:
             index, else by tokens. Each part is a ring of its own.
         part: which of them, `train`, `valid` or `test`.
         documents: what tells where documents begin: `idx`, or the token that ends them; None for nothing.
-        outputs: any of `tokens`, `labels`, `loss_mask`, `position_ids`, `cu_seqlens` and `documents`. One
-            alone is handed out as an array, several as a dict of arrays by name.
+        outputs: any of `tokens`, `labels`, `loss_mask`, `position_ids`, `cu_seqlens` and `documents`; None
+            for the tokens. One alone is handed out as an array, several as a dict of arrays by name.
         as_dtype: of the tokens that are handed out.
         remote: how URLs are reached: `RemoteOptions`, or a mapping of these.
         fetch: `ranges` asks for the windows of a batch, at the same time; `shards` fetches whole files into
@@ -103,9 +103,9 @@ class TokenDataset:
         phase: bool = True,
         seed: int = 0,
         split: str | None = None,
-        part: str = "train",
+        part: Part = "train",
         documents: Documents = None,
-        outputs: Sequence[str] = ("tokens",),
+        outputs: Sequence[str] | None = None,
         as_dtype: Any = "int64",
         remote: RemoteOptions | Mapping[str, Any] | None = None,
         fetch: Fetch = "ranges",
@@ -138,7 +138,7 @@ class TokenDataset:
                 block_len,
                 mend="leave it out",
             )
-        self.outputs: Final = output_names(outputs)
+        self.outputs: Final = output_names(("tokens",) if outputs is None else outputs)
         self._as_dtype: Final = token_dtype("as_dtype", as_dtype)
         options = RemoteOptions.of(remote)
         self._fetch: Final = arguments.choice("fetch", fetch, get_args(Fetch))

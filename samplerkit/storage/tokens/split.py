@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 
-PARTS: Final = ("train", "valid", "test")
+Part = Literal["train", "valid", "test"]
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 Share = tuple[float, float]
 """Where a part begins and ends, as shares of the whole."""
