@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -14,7 +16,7 @@ import numpy as np
 import torch
 
 JUDGED_LOADS = 8
-"""Loads after which the thread's use of the processor is judged; the first one is left out."""
+"""Loads over which the thread's use of the processor is judged, again and again, but for the first one."""
 
 BUSY_SHARE = 0.25
 """Share of the time, loop and all, that a thread may compute before it is looked at."""
@@ -24,6 +26,8 @@ HELD_SHARE = 0.5
 
 PROBED_SECONDS = 0.1
 _NAP_SECONDS = 0.0005
+_MOST_INTERVALS = 4
+"""Turns of the interpreter that one wait counts for at most, so that one alone proves nothing."""
 
 HOLDS_INTERPRETER: Final = (
     "loading in this process computes in Python, and takes the interpreter from the training loop: "
@@ -53,16 +57,16 @@ class Watch:
         self._drawn: list[str] = []
         self._probe: _Probe | None = None
         self._probed = self._looked = self._held = 0.0
-        self._is_judged = False
+        self._is_busy = self._is_judged = False
 
     def begin(self) -> None:
         """A load begins."""
         if self._loads == 0 or (self._loads == 1 and self._drawn):
             self._random = _random_states()
-        if self._loads == 1:
+        if self._is_busy:
+            self._probe = None if self._is_judged else _Probe()
+        elif self._loads % JUDGED_LOADS == 1:
             self._since, self._waited, self._computed = time.perf_counter(), _waited(), 0.0
-        elif self._loads > JUDGED_LOADS and not self._is_judged:
-            self._probe = _Probe()
 
     def end(self, computed: float) -> tuple[str, ...]:
         """A load ends.
@@ -83,21 +87,21 @@ class Watch:
             self._random = {}
             if self._loads == 2 and self._drawn:
                 return (DRAWS_RANDOM.format(", ".join(self._drawn)),)
-        if self._loads == JUDGED_LOADS + 1:
+        if self._probe is not None:
+            return self._judge(self._probe)
+        if not self._is_busy and self._loads > 1 and self._loads % JUDGED_LOADS == 1:
             # On a busy machine everything takes longer, but the thread computes no less.
             waited = _waited() - self._waited
-            self._is_judged = self._computed < BUSY_SHARE * (time.perf_counter() - self._since - waited)
-        return self._judge() if self._probe is not None else ()
+            self._is_busy = self._computed >= BUSY_SHARE * (time.perf_counter() - self._since - waited)
+        return ()
 
-    def _judge(self) -> tuple[str, ...]:
+    def _judge(self, probe: _Probe) -> tuple[str, ...]:
         # That a thread computes says little: torch and numpy let go of the interpreter while they do. So one
         # asks for the interpreter while a load runs, and sees how long that takes.
-        probe, self._probe = self._probe, None
-        if probe is not None:
-            held, looked, taken = probe.stop()
-            self._held += held
-            self._looked += looked
-            self._probed += taken
+        held, looked = probe.stop()
+        self._held += held
+        self._looked += looked
+        self._probed += looked + _NAP_SECONDS
         if self._probed < PROBED_SECONDS:
             return ()
         self._is_judged = True
@@ -122,33 +126,47 @@ _SAID: Final[set[str]] = set()
 
 @final
 class _Probe:
-    """A thread that naps, and measures how much later than it asked it gets the interpreter back."""
+    """A thread that naps, and measures how much later than it asked it gets the interpreter back.
+
+    It counts as held for as long as the thread that began this computed meanwhile: one that lost its
+    processor while it had the interpreter, or stands still with all others, computes nothing.
+    """
 
     def __init__(self) -> None:
         self._held = self._looked = 0.0
         self._is_over = False
-        self._started = time.perf_counter()
+        self._computed = _own_clock()
         self._thread = threading.Thread(target=self._run, name="samplerkit-probe", daemon=True)
         self._thread.start()
 
-    def stop(self) -> tuple[float, float, float]:
-        """Gives the seconds in which the interpreter was held, those that were looked at, and all seconds."""
+    def stop(self) -> tuple[float, float]:
+        """Gives the seconds in which the interpreter was held, and those that were looked at."""
         self._is_over = True
         self._thread.join()
-        return self._held, self._looked, time.perf_counter() - self._started
+        return self._held, self._looked
 
     def _run(self) -> None:
         # Who holds the interpreter keeps it for this long at least.
         interval = 0.9 * sys.getswitchinterval()
+        most = _MOST_INTERVALS * sys.getswitchinterval()
         while True:
-            asked, waited = time.perf_counter(), _waited()
+            asked, waited, computed = time.perf_counter(), _waited(), self._computed()
             time.sleep(_NAP_SECONDS)
             took = max(0.0, time.perf_counter() - asked - (_waited() - waited))
             if self._is_over:
                 return  # the load ended in between: who held the interpreter last is not known
-            self._looked += took
             if took - _NAP_SECONDS >= interval:
-                self._held += took - _NAP_SECONDS
+                held = min(took - _NAP_SECONDS, self._computed() - computed, most)
+                self._held += held
+                took = _NAP_SECONDS + held
+            self._looked += took
+
+
+def _own_clock() -> Callable[[], float]:
+    """Gives what tells any thread how long this one has computed, or its process where nothing tells that."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.process_time
+    return partial(time.clock_gettime, time.pthread_getcpuclockid(threading.get_ident()))
 
 
 def _waited() -> float:

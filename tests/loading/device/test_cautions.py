@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import subprocess
@@ -60,10 +61,15 @@ def in_python(seconds=0.015):
 ROWS = torch.rand(600, 600)
 
 
-def in_torch():
-    until = time.thread_time() + 0.015
+def in_torch(seconds=0.015):
+    until = time.thread_time() + seconds
     while time.thread_time() < until:
         ROWS @ ROWS
+
+
+def standing(seconds=0.008):
+    """Stands still and has the interpreter, as a thread does that loses its processor there."""
+    ctypes.PyDLL(None).usleep(int(1e6 * seconds))
 
 
 def test_a_load_in_pure_python_is_warned_of_once():
@@ -90,13 +96,35 @@ def crowd():
 @pytest.mark.usefixtures("crowd")
 def test_what_is_said_of_a_load_does_not_depend_on_how_busy_the_machine_is():
     assert said(lambda: time.sleep(0.005), size=14, epochs=1) == []
-    (message,) = said(lambda: in_python(0.008), size=14, epochs=1)
+    (message,) = said(lambda: in_python(0.008), size=32, epochs=1)
     assert "takes the interpreter" in message
+
+
+def test_a_load_in_pure_python_that_is_also_made_to_stand_is_warned_of():
+    (message,) = said(lambda: (in_python(0.008), standing()), size=40, epochs=1)
+    assert "takes the interpreter" in message
+
+
+def test_a_loop_that_only_later_leaves_much_to_the_thread_is_warned_too():
+    loads, pauses = iter([0.001] * 9), iter([0.03] * 9)
+    load, step = (lambda: in_python(next(loads, 0.008))), (lambda: time.sleep(next(pauses, 0)))
+    (message,) = said(load, step, size=45, epochs=1)
+    assert "takes the interpreter" in message
+
+
+def test_one_long_wait_for_the_interpreter_proves_nothing():
+    # One call to C, in which nobody else gets the interpreter.
+    calls = iter([*[0] * 10, 10_000_000])
+    assert said(lambda: (sum(range(next(calls, 0))), in_torch(0.008)), size=25, epochs=1) == []
 
 
 FREE = {
     "a load that waits": (lambda: time.sleep(0.005), {}),
     "a load that computes in torch": (in_torch, {}),
+    "a load that computes in torch, and is made to stand": (
+        lambda: (in_torch(0.002), standing(), in_torch(0.002)),
+        {},
+    ),
     "pure Python in a worker": (in_python, {"num_workers": 1}),
     "pure Python of which there is little": (lambda: sum(range(100)), {}),
     "torch's own shuffle": (lambda: None, {"shuffle": True}),
