@@ -98,7 +98,7 @@ def files_read_again(patient: Patient) -> Iterator[Finding]:
         return
     # One more for a file that is needed in one batch only, and those that are read ahead.
     room = min(needed + 1 + limits.read_ahead, view.layout.num_files)
-    name, kept = ("max_shards", "held open") if is_tar else ("max_files", "kept")
+    name, kept = limits.called, "held open" if is_tar else "kept"
     again = "shards are opened, and from a small cache fetched," if is_tar else "files are read"
     lanes = view.lanes // int(np.gcd(view.lanes, view.num_ranks))
     fewer = f", or lanes={view.num_ranks} in place of {view.lanes}" if lanes > 1 else ""

@@ -29,7 +29,7 @@ CODES: dict[str, str] = {
     "ranks-disagree": "the same function makes another order in another process",
     "partial-size-in-file": "each block of PARTIAL lies inside one file, so that no files are mixed",
     "few-files": "there are fewer files than ranks x workers, so that several open the same one",
-    "files-read-again": "`max_files`, or `max_shards`, is fewer than the order goes back and forth between",
+    "files-read-again": "`max_files`, `max_chunks` or `max_shards` is too few for how the order goes",
     "empty-part": "a part of a tree holds no sample",
     "same-part": "parts of a tree are one dataset, whose samples come more often than is meant",
     "parts-not-told": "a ConcatDataset reads its parts one by one, and tells them nothing",

@@ -37,6 +37,7 @@ class CacheLimits:
         read_ahead: files that are read before they are wanted.
         threads: readers ahead.
         keeps_unneeded: whether a file stays, where there is room, when its next use is not known.
+        called: the argument by which a user says `max_files`.
     """
 
     max_files: int
@@ -44,6 +45,7 @@ class CacheLimits:
     read_ahead: int
     threads: int
     keeps_unneeded: bool = True
+    called: str = "max_files"
 
 
 @final

@@ -89,8 +89,9 @@ def tell_of_rereading(read_again: int, limits: CacheLimits) -> None:
         and_bytes = "" if limits.max_bytes is None else f", max_bytes={limits.max_bytes}"
         _log.warning(
             "files are read again and again, so far %d times: the order goes back and forth between more of "
-            "them than may be in memory (max_files=%d%s); allow more, or take a smaller partial_size",
+            "them than may be in memory (%s=%d%s); allow more, or take a smaller partial_size",
             read_again,
+            limits.called,
             limits.max_files,
             and_bytes,
         )

@@ -179,16 +179,26 @@ class ChunkedDataset(ABC):
         )
 
 
-def limits_of(max_chunks: int, max_bytes: int | None, read_ahead: int, threads: int) -> CacheLimits:
-    """Takes the limits that a user tells, by the names that they have in `FileDataset`.
+def limits_of(
+    most: int, max_bytes: int | None, read_ahead: int, threads: int, *, called: str = "max_chunks"
+) -> CacheLimits:
+    """Takes the limits that a user tells.
+
+    Args:
+        most: chunks in memory at most.
+        max_bytes: bytes in memory at most; None for no limit.
+        read_ahead: chunks that are read before they are needed.
+        threads: how many of them at a time.
+        called: the name of the first of these where the user says it.
 
     Raises:
         ArgumentTypeError: no integer.
         ArgumentRangeError: one is too small.
     """
     return CacheLimits(
-        arguments.at_least("max_files", max_chunks, 1),
+        arguments.at_least(called, most, 1),
         None if max_bytes is None else arguments.at_least("max_bytes", max_bytes, 1),
         arguments.at_least("read_ahead", read_ahead, 0),
         arguments.at_least("threads", threads, 1),
+        called=called,
     )

@@ -102,7 +102,7 @@ class FileDataset(ChunkedDataset):
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | Literal[False] | None = None,
     ) -> None:
-        limits = limits_of(max_files, max_bytes, read_ahead, threads)
+        limits = limits_of(max_files, max_bytes, read_ahead, threads, called="max_files")
         self._reader: FileReader = file_reader(reader)
         gather = gathered_columns if arguments.boolean("as_columns", as_columns) else gathered_samples
         self._progress: Final = progress_of(progress)

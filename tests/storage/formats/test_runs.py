@@ -7,6 +7,7 @@ import json
 import pytest
 
 import samplerkit as sk
+from samplerkit.inspect import check
 from tests.storage.formats import test_arrays, test_arrow, test_keyed, test_parquet
 
 FORMATS = {
@@ -62,3 +63,29 @@ def test_batches_by_tokens_hold_each_sample_once(data):
     with sk.Loader(dataset, sampler, batches=recipe, collate_fn=list, world=sk.World(1, 0)) as loader:
         read = [named(sample) for batch in loader for sample in batch]
     assert sorted(read) == sorted(map(named, samples))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [sk.ArrowDataset, sk.Hdf5Dataset, sk.ParquetDataset, sk.ZarrDataset],
+    ids=lambda make: make.__name__,
+)
+def test_an_error_of_the_limits_names_the_argument_that_was_given(make):
+    with pytest.raises(sk.ArgumentRangeError, match=r"^max_chunks: "):
+        make("no.file", max_chunks=0)
+
+
+def test_too_few_chunks_in_memory_are_told_by_the_name_of_their_argument(tmp_path, caplog):
+    paths = test_parquet.write(tmp_path, [(40, 4)])
+    with sk.ParquetDataset(paths, max_chunks=1) as dataset:
+        loader = sk.Loader(
+            dataset, sk.RandomSampler(seed=1), batch_size=8, collate_fn=list, world=sk.World(1, 0)
+        )
+        (found,) = (found for found in check(loader) if found.code == "files-read-again")
+        assert "max_chunks=1 are kept" in found.what
+        assert "max_files" not in str(found)
+        for _ in loader:
+            pass
+    told = [record.getMessage() for record in caplog.records if "read again" in record.getMessage()]
+    assert len(told) == 1
+    assert "(max_chunks=1)" in told[0]

@@ -46,7 +46,9 @@ class TarOptions:
     def limits(self) -> CacheLimits:
         """What is at hand; a shard that is not needed soon is let go, and stays in the cache on disk."""
         threads = max(1, min(self.read_ahead, 4))
-        return CacheLimits(self.max_shards, None, self.read_ahead, threads, keeps_unneeded=False)
+        return CacheLimits(
+            self.max_shards, None, self.read_ahead, threads, keeps_unneeded=False, called="max_shards"
+        )
 
 
 class ArchiveSource(Protocol):
