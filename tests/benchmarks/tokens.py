@@ -40,12 +40,14 @@ def sparse_pair(folder: Path) -> Path:
 
 
 def dense(folder: Path, tokens: int = 1 << 26) -> Path:
-    """Writes 128 MiB of tokens in documents of 1,000."""
+    """Writes 128 MiB of tokens in documents of 1,000, of which the last is 0."""
     prefix = folder / "dense"
     rng = np.random.default_rng(0)
     with sk.TokenWriter(prefix, "uint16") as writer:
         for _ in range(tokens // EACH):
-            writer.write(rng.integers(1, 50_000, EACH, dtype=np.uint16))
+            document = rng.integers(1, 50_000, EACH, dtype=np.uint16)
+            document[-1] = 0
+            writer.write(document)
     return prefix
 
 

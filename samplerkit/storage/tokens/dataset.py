@@ -306,7 +306,7 @@ class TokenDataset:
         told = np.full(ids.shape, self.epoch) if epochs is None else epochs
         rows, files, begins = source.rows(ids, told)
         borders = source.borders(rows, files, begins) if OF_BORDERS.intersection(self.outputs) else None
-        return made_outputs(self.outputs, rows.astype(self._as_dtype, copy=False), borders)
+        return made_outputs(self.outputs, rows, self._as_dtype, borders)
 
 
 def _documents(value: Any) -> Documents:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,9 @@ OUTPUTS: Final = ("tokens", "labels", "loss_mask", "position_ids", "cu_seqlens",
 
 OF_BORDERS: Final = frozenset(OUTPUTS[2:])
 """What depends on where documents begin."""
+
+_DTYPES: Final = {"loss_mask": np.float32, "position_ids": np.int64, "documents": np.int32}
+_ALIGNED = 64
 
 Array = np.ndarray[Any, Any]
 
@@ -36,12 +40,16 @@ def output_names(outputs: Any) -> tuple[str, ...]:
     return tuple(outputs)
 
 
-def made_outputs(names: Sequence[str], rows: Array, borders: Array | None) -> dict[str, Array]:
+def made_outputs(names: Sequence[str], rows: Array, dtype: Any, borders: Array | None) -> dict[str, Array]:
     """Makes what is handed out of a batch.
+
+    The arrays lie in one block of memory: several large ones, given back at each step, are what the C library
+    gives back to the system, and each page of them is asked for anew in the next step.
 
     Args:
         names: of the outputs.
-        rows: the tokens, shape (batch, S + 1).
+        rows: the tokens as they are stored, shape (batch, S + 1).
+        dtype: of the tokens that are handed out.
         borders: whether a document begins at a token, shape (batch, S + 1), the first of a row included; None
             where no output needs it.
 
@@ -51,27 +59,49 @@ def made_outputs(names: Sequence[str], rows: Array, borders: Array | None) -> di
         `position_ids` int64, from 0 in each document; `documents` int32, their numbers in the row, from 0.
         `cu_seqlens` are int32 over the batch laid flat: where documents begin and, last, its end.
     """
-    made: dict[str, Array] = {"tokens": rows}
+    shape = (rows.shape[0], rows.shape[1] - 1)
+    wanted: dict[str, tuple[tuple[int, ...], Any]] = {
+        name: (shape, held) for name, held in _DTYPES.items() if name in names
+    }
+    if dtype != rows.dtype:
+        wanted["tokens"] = (rows.shape, dtype)
+    made = _in_one_block(wanted)
+    if dtype == rows.dtype:
+        made["tokens"] = rows
+    else:
+        made["tokens"][:] = rows
     if "labels" in names:
-        made |= {"tokens": rows[:, :-1], "labels": rows[:, 1:]}
+        made |= {"tokens": made["tokens"][:, :-1], "labels": made["tokens"][:, 1:]}
     if borders is not None:
         inputs = borders[:, :-1]
         if "loss_mask" in names:
-            made["loss_mask"] = (~borders[:, 1:]).astype(np.float32)
+            np.copyto(made["loss_mask"], ~borders[:, 1:])
         if "documents" in names:
-            made["documents"] = np.cumsum(inputs, axis=1, dtype=np.int32) - np.int32(1)
+            np.cumsum(inputs, axis=1, dtype=np.int32, out=made["documents"])
+            made["documents"] -= np.int32(1)
         if "position_ids" in names or "cu_seqlens" in names:
             starts = np.flatnonzero(inputs)
             made["cu_seqlens"] = np.append(starts, inputs.size).astype(np.int32)
             if "position_ids" in names:
-                made["position_ids"] = _positions(starts, inputs.shape)
+                _count_from(starts, made["position_ids"])
     return {name: made[name] for name in names}
 
 
-def _positions(starts: Ids, shape: tuple[int, ...]) -> Ids:
-    size = shape[0] * shape[1]
-    found, places = np.empty(size, dtype=np.int64), np.arange(shape[1])
+def _in_one_block(wanted: dict[str, tuple[tuple[int, ...], Any]]) -> dict[str, Array]:
+    sizes = {
+        name: -(-prod(shape) * np.dtype(dtype).itemsize // _ALIGNED) * _ALIGNED
+        for name, (shape, dtype) in wanted.items()
+    }
+    block, at, made = np.empty(sum(sizes.values()), dtype=np.uint8), 0, {}
+    for name, (shape, dtype) in wanted.items():
+        made[name] = np.ndarray(shape, dtype, block, at)
+        at += sizes[name]
+    return made
+
+
+def _count_from(starts: Ids, found: Ids) -> None:
+    """Fills positions that begin anew at some places, in the batch laid flat."""
+    flat, places = found.reshape(-1), np.arange(found.shape[1])
     begins = starts.tolist()
-    for begin, end in zip(begins, [*begins[1:], size], strict=True):
-        found[begin:end] = places[: end - begin]
-    return found.reshape(shape)
+    for begin, end in zip(begins, [*begins[1:], flat.size], strict=True):
+        flat[begin:end] = places[: end - begin]

@@ -84,7 +84,7 @@ class Pointers:
         found: list[Ids] = []
         while page < self._num_pages:
             firsts = self._page(page)
-            low, high = np.searchsorted(firsts, (begin + 1, end)).tolist()
+            low, high = int(firsts.searchsorted(begin + 1)), int(firsts.searchsorted(end))
             found.append(firsts[low:high])
             if high < firsts.size:
                 break

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, final
 
 import numpy as np
@@ -11,13 +10,27 @@ import numpy as np
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.keys import Key, keyed_hash, path_number, scaled
 from samplerkit.order.once import once
-from samplerkit.order.typing import Ids, Words
+from samplerkit.order.typing import Ids
 
 RULE: Final = "tokens-1"
 """The version of the rules of windows and of phases; another one is another fingerprint."""
 
 PASS: Final = 1 << 40
 """What a further pass over a source within an epoch adds to the number of its epoch."""
+
+_MOST_FILES = 1 << 16
+"""Files of a corpus, up to which the phases of all are computed at once, and kept."""
+
+_MOST_KEPT = 1 << 20
+"""Phases that are kept."""
+
+
+@final
+class _Kept(dict[tuple[int, int], Ids]):
+    """The phases of all files of a corpus, by its epoch and its number; another process has its own."""
+
+    def __reduce__(self) -> tuple[type[_Kept], tuple[()]]:
+        return _Kept, ()
 
 
 @final
@@ -72,13 +85,11 @@ class Rings:
         if not self.phase or not files.size:
             return np.zeros(files.size, dtype=np.int64)
         if len(self.corpora) == 1 and (epochs == epochs[0]).all():
-            words = _words(self.seed, int(epochs[0]), self.corpora[0])
-            return scaled(keyed_hash(words, self.place_of[files]), self.block_len)
+            return self._phases(int(epochs[0]), 0, self.place_of[files])
         corpora, found = self.corpus_of[files], np.empty(files.size, dtype=np.int64)
         for epoch, corpus in {*zip(epochs.tolist(), corpora.tolist(), strict=True)}:
             mine = (epochs == epoch) & (corpora == corpus)
-            words = _words(self.seed, epoch, self.corpora[corpus])
-            found[mine] = scaled(keyed_hash(words, self.place_of[files[mine]]), self.block_len)
+            found[mine] = self._phases(epoch, corpus, self.place_of[files[mine]])
         return found
 
     def at(self, ids: Ids, epochs: Ids) -> tuple[Ids, Ids]:
@@ -93,9 +104,29 @@ class Rings:
         tokens = self.tokens[files]
         return files, np.where(begins < tokens, begins, begins - tokens)
 
+    @once
+    def _kept(self) -> _Kept:
+        return _Kept()
 
-@lru_cache(maxsize=4096)
-def _words(seed: int, epoch: int, corpus: tuple[str, ...]) -> Words:
-    """The key of the phases of a corpus, in an epoch of it."""
-    number, epoch = divmod(epoch, PASS)
-    return Key(seed, epoch, 0, "token-phase").words(3, path_number(corpus), number)
+    @once
+    def _sizes(self) -> Ids:
+        """How many files each corpus has."""
+        return np.bincount(self.corpus_of, minlength=len(self.corpora))
+
+    def _phases(self, epoch: int, corpus: int, places: Ids) -> Ids:
+        """Gives the phases of files of a corpus, by their places in it."""
+        size = int(self._sizes[corpus])
+        if size > _MOST_FILES:
+            return self._computed(epoch, corpus, places)
+        found = self._kept.get((epoch, corpus))
+        if found is None:
+            if len(self._kept) * int(self._sizes.max()) >= _MOST_KEPT:
+                self._kept.clear()
+            found = self._kept[epoch, corpus] = self._computed(epoch, corpus, np.arange(size))
+        return found[places]
+
+    def _computed(self, epoch: int, corpus: int, places: Ids) -> Ids:
+        number, epoch = divmod(epoch, PASS)
+        key = Key(self.seed, epoch, 0, "token-phase")
+        words = key.words(3, path_number(self.corpora[corpus]), number)
+        return scaled(keyed_hash(words, places), self.block_len)

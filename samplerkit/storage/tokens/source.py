@@ -148,11 +148,8 @@ class TokenSource:
         seams = np.flatnonzero(ends < rows.shape[1])
         found[seams, ends[seams]] = True
         if self.documents == "idx":
-            for row, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
-                for at, first, count in self._pieces(file, begin):
-                    pointers = self.pointers(file)
-                    if pointers is not None:
-                        found[row, pointers.between(first, first + count) - (first - at)] = True
+            starts = [*self._starts_in(files, begins, rows.shape[1])]
+            found.reshape(-1)[np.concatenate(starts)] = True
         return found
 
     def spans(self, id: int, epoch: int) -> list[Span]:
@@ -196,6 +193,16 @@ class TokenSource:
             else:
                 yield numbers[row], places[row], rows[row, :rest]
                 yield numbers[row], int(starts[row]), rows[row, rest:]
+
+    def _starts_in(self, files: Ids, begins: Ids, width: int) -> Iterator[Ids]:
+        """Where sequences of the index begin in windows, in the batch laid flat."""
+        yield np.zeros(0, dtype=np.int64)
+        known = {file: self.pointers(file) for file in np.unique(files).tolist()}
+        for row, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
+            pointers = known[file]
+            for at, first, count in self._pieces(file, begin):
+                if pointers is not None:
+                    yield pointers.between(first, first + count) + (row * width + at - first)
 
     def _pieces(self, file: int, begin: int) -> Iterator[tuple[int, int, int]]:
         """Of a window, where each piece stands in it, its first token in the file, and its tokens."""

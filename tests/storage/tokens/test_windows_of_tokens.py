@@ -1,6 +1,7 @@
 """The laws of windows: each token is an input exactly once an epoch, and windows never cross files."""
 
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +127,30 @@ def test_phases_are_those_that_were_frozen():
         tree["seed"],
     )
     assert ring.phases(np.arange(count), 2 + PASS * np.arange(count)).tolist() == tree["phases"]
+
+
+def test_phases_are_the_same_whether_they_were_kept_or_computed_anew(monkeypatch):
+    sizes = [3, 1, 5]
+
+    def phases():
+        corpora, places = np.repeat(np.arange(3), sizes), [np.arange(size) for size in sizes]
+        names = (("a",), ("b",), ("c",))
+        ring = Rings(np.full(9, 10**6), names, corpora, np.concatenate(places), 8, 64, True, 5)
+        rng = np.random.default_rng(0)
+        passes = ((rng.integers(0, 9, 20), rng.integers(0, 2, (2, 20))) for _ in range(30))
+        return ring, [ring.phases(files, epoch + number * PASS).tolist() for files, (epoch, number) in passes]
+
+    kept, found = phases()
+    assert len(kept._kept) == 12
+    assert len(pickle.dumps(kept)) < len(pickle.dumps({**vars(kept), "_kept": dict(kept._kept)}))
+    monkeypatch.setattr("samplerkit.storage.tokens.rings._MOST_KEPT", 20)
+    few, again = phases()
+    assert again == found
+    assert len(few._kept) <= 4  # of five files each, at the most
+    monkeypatch.setattr("samplerkit.storage.tokens.rings._MOST_FILES", 2)
+    none, anew = phases()
+    assert anew == found
+    assert {corpus for _, corpus in none._kept} == {1}
 
 
 def test_phases_are_even_and_differ_from_epoch_to_epoch_and_pass_to_pass():
