@@ -15,17 +15,27 @@ import samplerkit
 
 ROOT = Path(samplerkit.__file__).parent
 
-CORE = ["errors", "names", "order", "samplers", "batches", "loading"]
+CORE = ["closing", "errors", "names", "order", "samplers", "batches", "loading"]
 
 MAY_IMPORT = {
+    "closing": [],
     "errors": [],
     "names": [],
     "__main__": ["cli"],
     "order": ["errors"],
     "samplers": ["errors", "names", "order"],
     "batches": ["errors", "order", "samplers", "storage.atomic", "storage.locks", "storage.user_cache"],
-    "loading": ["errors", "order", "samplers", "batches", "storage.atomic", "storage.batch_readers"],
+    "loading": [
+        "closing",
+        "errors",
+        "order",
+        "samplers",
+        "batches",
+        "storage.atomic",
+        "storage.batch_readers",
+    ],
     "storage": [
+        "closing",
         "errors",
         *(
             f"order.{name}"
@@ -60,6 +70,7 @@ STORAGE_ROOMS = {
 """The rooms of storage, and those above each, which it must not import."""
 
 THIRD_PARTY = {
+    "closing": set(),
     "errors": set(),
     "order": {"numpy"},
     "samplers": {"numpy"},

@@ -9,6 +9,7 @@ from weakref import WeakMethod
 
 import torch
 
+from samplerkit.closing import Closing
 from samplerkit.loading.device.batch import map_leaves, move
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.device.streams import BLOCKING, pinned
@@ -54,7 +55,7 @@ class Instances:
         return getattr(self.loader, name)
 
 
-class CudaDataLoader:
+class CudaDataLoader(Closing):
     """Loads batches to a device in the background, epoch after epoch.
 
     It is its own iterator. An epoch ends with `StopIteration`, and the next one is being loaded by then: a
@@ -182,9 +183,3 @@ class CudaDataLoader:
     def close(self) -> None:
         """Ends the thread. The loader can be used again."""
         self.reset()
-
-    def __enter__(self) -> CudaDataLoader:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()

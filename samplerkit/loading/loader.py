@@ -12,6 +12,7 @@ import torch.utils.data
 
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
+from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError, StateError
 from samplerkit.loading.answer import SkippedSample
 from samplerkit.loading.cursor import Cursor
@@ -37,7 +38,7 @@ AfterBreak = Literal["restart", "continue"]
 
 
 @final
-class Loader(CountsSteps, Editable):
+class Loader(CountsSteps, Editable, Closing):
     """Reads a dataset in the order of a sampler, and always knows exactly which samples it has handed out.
 
     The loader deals the sampler's undealt order to the ranks of the job, whether a distributed sampler is in
@@ -254,12 +255,6 @@ class Loader(CountsSteps, Editable):
         """Ends the iteration and the workers. The loader can be used again; it then starts new ones."""
         self._cursor.end(self._cursor.at)
         self._source.close()
-
-    def __enter__(self) -> Loader:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def iterate_on(self, make_stage: MakeStage | None, *, run_ahead: bool = False) -> Iterator[Any]:
         """Iterates like `iter(loader)`, with a stage behind the batches; the state counts what leaves it.

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, final
 
+from samplerkit.closing import Closing
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.remote.storage import RemoteStorage
 
@@ -106,3 +107,17 @@ class PerProcess(Generic[Held]):
             self._processes = {pid: self._processes.setdefault(pid, Process())}
             process = self._processes[pid]
         return process
+
+
+class OpenPerProcess(Closing, Generic[Held]):
+    """A dataset that each process opens for itself: what is open, locks and threads do not travel."""
+
+    def __init__(self) -> None:
+        self._processes: PerProcess[Held] = PerProcess()
+
+    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+        """Is told who knows the figures of the workers of a loader; a `Loader` calls it."""
+        self._processes.here().of_workers.append(told)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_processes": PerProcess()}

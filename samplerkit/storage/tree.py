@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,12 +23,13 @@ from samplerkit.storage.batch_readers import present_reader, wanted
 from samplerkit.storage.files.content import batch_ids
 from samplerkit.storage.joined import Columns, LeafSamples, joined
 from samplerkit.storage.leaves import Leaf, Share, copies
+from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.tar.pipeline import checked_ids
 from samplerkit.storage.tar.present import Present, log_missing
 
 
 @final
-class TreeDataset:
+class TreeDataset(OpenPerProcess[Any]):
     """Several datasets as one map-style dataset; each part of a batch is read in one go.
 
     Its layout is the tree of theirs: ids run through the parts in the order given, and its files are theirs,
@@ -68,7 +68,7 @@ class TreeDataset:
         )
         self._datasets: Final = tuple({id(leaf.dataset): leaf.dataset for leaf in self._leaves}.values())
         self._logged: Final[set[str]] = set()
-        self._of_workers: tuple[int, list[Callable[[], FileStats | None]]] = (0, [])
+        super().__init__()
 
     @once
     def layout(self) -> Layout:
@@ -131,14 +131,8 @@ class TreeDataset:
         """
         of_parts = (getattr(dataset, "stats", None) for dataset in self._datasets)
         told = [stats for stats in of_parts if isinstance(stats, FileStats)]
-        pid, of_workers = self._of_workers
-        told += [stats for ask in of_workers if pid == os.getpid() and (stats := ask()) is not None]
+        told += filter(None, (ask() for ask in self._processes.here().of_workers))
         return sum(told, FileStats()) if told else None
-
-    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
-        """Is told who knows the figures of the workers of a loader; a `Loader` calls it."""
-        pid, before = self._of_workers
-        self._of_workers = (os.getpid(), [*(before if pid == os.getpid() else ()), told])
 
     @property
     def wants_passes(self) -> bool:
@@ -216,16 +210,6 @@ class TreeDataset:
             for dataset in self._datasets:
                 if callable(close := getattr(dataset, "close", None)):
                     closing.callback(close)
-
-    def __enter__(self) -> TreeDataset:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What knows the figures of workers belongs to loaders of this process.
-        return {**self.__dict__, "_of_workers": (0, [])}
 
     def __repr__(self) -> str:
         return f"TreeDataset({self.parts if len(self.parts) <= 8 else f'<{len(self.parts)} parts>'})"

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch.utils.data
 
+from samplerkit.closing import Closing
 from samplerkit.compat.partially_shuffle.batches import BatchReader, Item, batches
 from samplerkit.compat.partially_shuffle.files import DatasetFiles, FileTable
 from samplerkit.compat.partially_shuffle.order import (
@@ -32,7 +33,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 
 
 class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch has plain attributes
-    TorchNames, EpochByCursor, torch.utils.data.DistributedSampler[Item]
+    TorchNames, EpochByCursor, Closing, torch.utils.data.DistributedSampler[Item]
 ):
     """Reads files in place of the dataset, and hands it whole batches of arrays, shuffled within a buffer.
 
@@ -254,12 +255,6 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         for reader in [*self._readers]:
             reader.close()
         self._source.close()
-
-    def __enter__(self) -> DistributedSamplerViaLocallyShuffle:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         # What is being read belongs to this process.

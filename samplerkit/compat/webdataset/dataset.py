@@ -5,10 +5,11 @@ from __future__ import annotations
 import weakref
 from collections.abc import Generator, Iterator, Mapping
 from multiprocessing import context
-from typing import Any, Self, final
+from typing import Any, final
 
 import torch.utils.data
 
+from samplerkit.closing import Closing
 from samplerkit.compat.webdataset import arguments as taken
 from samplerkit.compat.webdataset import stages, states
 from samplerkit.compat.webdataset.epochs import EpochLedger
@@ -25,7 +26,7 @@ from samplerkit.storage.tar.dataset import TarDataset
 
 
 @final
-class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
+class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
     """Samples in tar shards, for `torch.utils.data.DataLoader`, with webdataset's interface.
 
     Over all ranks and workers, each sample is read once an epoch: shards are split where one rank or worker
@@ -222,12 +223,6 @@ class WebDataset(Fluent, torch.utils.data.IterableDataset[Any]):
             iteration.close()
         if isinstance(self._pipeline.shards, TarDataset):
             self._pipeline.shards.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _with(self, pipeline: SamplePipeline) -> WebDataset:
         other = object.__new__(WebDataset)

@@ -7,6 +7,7 @@ from typing import Any, Final, final
 
 import torch
 
+from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError
 from samplerkit.loading.device.epochs import Epochs
 from samplerkit.loading.device.kinds import Staged, is_staged
@@ -17,7 +18,7 @@ from samplerkit.order import arguments
 
 
 @final
-class DeviceLoader:
+class DeviceLoader(Closing):
     """Hands out the batches of a loader on a device; while the loop trains, the next ones are on their way.
 
     A thread loads, pins and copies on a side stream, so that a step costs the longer of loading and training,
@@ -126,12 +127,6 @@ class DeviceLoader:
         self._epochs.close()
         if self._stages.last is not None:
             self._stages.last.close()
-
-    def __enter__(self) -> DeviceLoader:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 @final

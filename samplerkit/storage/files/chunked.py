@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,16 +19,14 @@ from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats, tell_of_rereading
 from samplerkit.storage.files.content import Content, ContentPart, batch_ids, gathered_samples
 from samplerkit.storage.files.remote import with_requests
-from samplerkit.storage.per_process import PerProcess, Process
+from samplerkit.storage.per_process import OpenPerProcess, Process
 from samplerkit.storage.remote.storage import RemoteStorage
 
 ChunkCache = ReadAheadCache[Content]
 """The chunks in memory of one process."""
 
-Self = TypeVar("Self", bound="ChunkedDataset")
 
-
-class ChunkedDataset(ABC):
+class ChunkedDataset(OpenPerProcess[ChunkCache]):
     """A map-style dataset whose samples lie in chunks, each read as a whole and kept for a while.
 
     Chunks are the files of its layout. A format says two things: how the layout is found, once, and how a
@@ -49,12 +47,12 @@ class ChunkedDataset(ABC):
         gather: Callable[[Iterable[ContentPart], int], Any],
         storage: RemoteStorage | None,
     ) -> None:
+        super().__init__()
         self._limits: Final = limits
         self._gather: Final = gather
         self._storage: Final = storage
         self._layout: Layout | None = None
         self._has_told = False
-        self._processes: PerProcess[ChunkCache] = PerProcess()
 
     @abstractmethod
     def _looked_up(self, process: Process[ChunkCache]) -> Layout:
@@ -83,10 +81,6 @@ class ChunkedDataset(ABC):
         """
         process = self._processes.here()
         return process.with_workers(with_requests(process.stats, self._storage))
-
-    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
-        """Is told who knows the figures of the workers of a loader; a `Loader` calls it."""
-        self._processes.here().of_workers.append(told)
 
     def __len__(self) -> int:
         return len(self.layout)
@@ -139,16 +133,6 @@ class ChunkedDataset(ABC):
     @property
     def _shown_size(self) -> str:
         return "not looked at" if self._layout is None else f"{len(self._layout)} samples"
-
-    def __enter__(self: Self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Neither what is in memory nor threads and locks travel to another process.
-        return {**self.__dict__, "_processes": PerProcess()}
 
     def _parts(self, ids: Ids) -> Generator[ContentPart, None, None]:
         """Goes through the chunks that hold some of the ids."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.content import batch_ids
 from samplerkit.storage.formats.stored import Stored
-from samplerkit.storage.per_process import PerProcess
-
-Self = TypeVar("Self", bound="KeyedDataset")
+from samplerkit.storage.per_process import OpenPerProcess
 
 
 class OpenStore(ABC):
@@ -45,7 +43,7 @@ class OpenStore(ABC):
         """Reads values, in the order asked for; called with the lock of the dataset held."""
 
 
-class KeyedDataset(ABC):
+class KeyedDataset(OpenPerProcess[OpenStore]):
     """A map-style dataset over a keyed store: GLOBAL is its order; a batch is read in the order of the keys.
 
     A format says how keys are found, once, and how values are read.
@@ -61,11 +59,11 @@ class KeyedDataset(ABC):
     def __init__(self, path: str, decode: Callable[[Any], Any] | None) -> None:
         if decode is not None and not callable(decode):
             raise ArgumentTypeError("decode", "must be a function of a value", decode)
+        super().__init__()
         self.path: Final = path
         self._decode: Final = decode
         self._stored: Stored | None = None
         self._keys: Any = None
-        self._processes: PerProcess[OpenStore] = PerProcess()
 
     @abstractmethod
     def _file(self) -> str:
@@ -143,16 +141,6 @@ class KeyedDataset(ABC):
     def close(self) -> None:
         """Closes the store in this process. The dataset can be used again."""
         self._processes.here().close()
-
-    def __enter__(self: Self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What is open does not travel to another process.
-        return {**self.__dict__, "_processes": PerProcess()}
 
     def __repr__(self) -> str:
         samples = "not looked at" if self._keys is None else f"{len(self._keys)} samples"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError, NotSupportedError
 from samplerkit.storage.locks import is_the_file
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
@@ -198,7 +199,7 @@ class DiskCache:
 
 
 @final
-class LocalFile:
+class LocalFile(Closing):
     """A file in the cache that is in use: it is not evicted until this is closed, or is garbage.
 
     Args:
@@ -222,12 +223,6 @@ class LocalFile:
             # A process that was forked meanwhile has the same lock: closing alone would not end it.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
-
-    def __enter__(self) -> LocalFile:
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", None) is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
+from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Absent, Access, Span, Version, changed
 from samplerkit.storage.remote.counts import RemoteStats
@@ -26,7 +27,7 @@ Result = TypeVar("Result")
 
 
 @final
-class RemoteStorage:
+class RemoteStorage(Closing):
     """Reads remote files, by HTTP or through fsspec, and is certain of each byte.
 
     A version is asked once; all that is read later is held against it: a file that changes while it is in
@@ -180,12 +181,6 @@ class RemoteStorage:
             resources.finalizer.detach()
             resources.end()
             self._resources_by_pid[os.getpid()] = self._new_resources(resources.counts.stats)
-
-    def __enter__(self) -> RemoteStorage:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         # Neither connections and threads nor figures travel to another process.

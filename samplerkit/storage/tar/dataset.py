@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final, get_args
 
+from samplerkit.closing import Closing
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.shelf import CacheLimits
@@ -28,7 +29,7 @@ from samplerkit.storage.urls import is_remote, shown
 
 
 @final
-class TarDataset(Pipeline):
+class TarDataset(Pipeline, Closing):
     """Samples in tar shards, as webdataset writes them: a map-style dataset with a pipeline.
 
     Files whose names are the same up to the first dot are one sample: a dict with `__key__`, `__url__` and
@@ -203,12 +204,6 @@ class TarDataset(Pipeline):
     def close(self) -> None:
         """Ends the threads and lets go of open shards. The dataset can be used again."""
         self._view.source.close()
-
-    def __enter__(self) -> TarDataset:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"TarDataset{self._view.description}"

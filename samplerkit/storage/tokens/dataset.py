@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
@@ -16,7 +16,7 @@ from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.remote import storage_for, with_requests
-from samplerkit.storage.per_process import PerProcess
+from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.pipeline import checked_ids
 from samplerkit.storage.tokens.corpora import corpora_of, layout_of
@@ -35,7 +35,7 @@ Fetch = Literal["ranges", "shards"]
 
 
 @final
-class TokenDataset:
+class TokenDataset(OpenPerProcess[Any]):
     """Windows of `seq_len` tokens of token files, and the token behind: a map-style dataset.
 
     Each file is read round as a ring, in each epoch from another token on, its phase: each token is an input
@@ -146,7 +146,7 @@ class TokenDataset:
         self.files: Final = tuple(path.data for corpus in self._corpora for path in corpus.files)
         self.is_remote: Final = any(map(is_remote, self.files))
         self._storage: Final = storage_for(self.is_remote, None, options)
-        self._processes: PerProcess[Any] = PerProcess()
+        super().__init__()
         self.epoch = 0
 
     @property
@@ -204,10 +204,6 @@ class TokenDataset:
         if self._storage is None:
             return None
         return self._processes.here().with_workers(with_requests(FileStats(), self._storage))
-
-    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
-        """Is told who knows the figures of the workers of a loader; a `Loader` calls it."""
-        self._processes.here().of_workers.append(told)
 
     def set_epoch(self, epoch: int) -> None:
         """Tells the epoch, on which the phases depend; a `Loader` calls it."""
@@ -277,16 +273,6 @@ class TokenDataset:
             self._source.close()
         if self._storage is not None:
             self._storage.close()
-
-    def __enter__(self) -> TokenDataset:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What knows the figures of workers belongs to loaders of this process.
-        return {**self.__dict__, "_processes": PerProcess()}
 
     def __repr__(self) -> str:
         blocks = "" if self.block_len == self.seq_len else f", block_len={self.block_len}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.remote import with_requests
 from samplerkit.storage.names import short_names
-from samplerkit.storage.per_process import PerProcess
+from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.format.members import Flaw, Skipped
 from samplerkit.storage.tar.index.arrays import (
@@ -42,7 +42,7 @@ from samplerkit.storage.workers import this_worker
 
 
 @final
-class ShardSource(ArchiveSource):
+class ShardSource(OpenPerProcess[ShardReading], ArchiveSource):
     """Shards that are opened one by one, on disk or remote.
 
     Each process has its own threads and open shards; what is fetched lies in a cache on disk that all
@@ -52,6 +52,7 @@ class ShardSource(ArchiveSource):
     is_indexed = False
 
     def __init__(self, shards: Shards, lengths: list[int] | None, progress: Progress) -> None:
+        super().__init__()
         self.names = shards.names
         self.options = shards.options
         self.progress = progress
@@ -59,7 +60,6 @@ class ShardSource(ArchiveSource):
         self._shards = shards
         self._opener = ShardOpener(shards)
         self._told = None if lengths is None else told_contents(shards.urls, lengths)
-        self._processes: PerProcess[ShardReading] = PerProcess()
 
     @once
     def contents(self) -> Contents:
@@ -105,9 +105,6 @@ class ShardSource(ArchiveSource):
         process = self._processes.here()
         return process.with_workers(with_requests(process.stats, self._shards.storage))
 
-    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
-        self._processes.here().of_workers.append(told)
-
     def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
         self._reading().expect(upcoming, epoch_samples)
 
@@ -144,8 +141,8 @@ class ShardSource(ArchiveSource):
             self._shards.storage.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Neither what is open nor threads, locks and the user's terminal travel to another process.
-        return {**self.__dict__, "_processes": PerProcess(), "progress": silence}
+        # The user's terminal does not travel to another process.
+        return {**super().__getstate__(), "progress": silence}
 
     def _reading(self) -> ShardReading:
         process = self._processes.here()
