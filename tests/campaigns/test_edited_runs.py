@@ -23,16 +23,24 @@ def torchrun(folder, run, ranks, *options):
     return code, printed + errors
 
 
+def verified(folder, runs):
+    command = [sys.executable, str(VERIFIER), str(folder), *runs]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
 def test_a_run_that_is_edited_and_killed_on_other_ranks_each_time_loses_and_repeats_nothing(tmp_path):
-    """Killed before the first edit is made, before it holds, between the edits, and behind both."""
-    kills = {"a": (2, 240), "b": (4, 456), "c": (3, 816), "d": (2, 1152), "e": (4, None)}
+    """Killed before the first edit is made, before it holds, between the edits, and behind both.
+
+    In the second epoch, before samples leave, and where steps have grown.
+    """
+    kills = {"a": (2, 240), "b": (4, 456), "c": (3, 816), "d": (2, 1152)}
+    kills |= {"e": (4, 2856), "f": (3, 3600), "g": (2, None)}
     for run, (ranks, kill) in kills.items():
         options = [] if kill is None else ["--kill", str(kill)]
         code, printed = torchrun(tmp_path, run, ranks, *options)
         assert (code == 0) == (kill is None), printed
     assert "samplerkit" not in VERIFIER.read_text()
-    command = [sys.executable, str(VERIFIER), str(tmp_path), *kills]
-    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    told = verified(tmp_path, kills)
     print(told)
     assert (told["steps"], told["delivered"], told["repeated"]) == (100, 2400, 0)
     assert (told["skipped"], told["runs with other gaps"]) == (480, 0)
@@ -45,6 +53,19 @@ def test_a_run_that_is_edited_and_killed_on_other_ranks_each_time_loses_and_repe
         assert sum(counts.values()) == size
         # Each of 4 lanes is within a few samples of a source's share, as the bound of the dice says.
         assert all(abs(counts[name] - share * size) <= 4 * 6 for name, share in shares.items())
+    second = told["second"]
+    counted = ("delivered", "lost", "repeated", "read after they left")
+    assert [second[name] for name in counted] == [2400, 0, 0, 0]
+    assert second["sizes"] == [{"24": 40}, {"48": 20}, {"12": 40}]
+    assert second["lanes in a new pass"] == 4  # those of code, in its four lanes
+    # The verifier itself: a sample that left in the place of another one, whose lanes both are wrong then.
+    ledger = tmp_path / "g-1.jsonl"
+    *lines, last = ledger.read_text().splitlines()
+    changed = json.loads(last)
+    changed["ids"][0] = 4200
+    ledger.write_text("\n".join([*lines, json.dumps(changed)]))
+    spoilt = verified(tmp_path, kills)["second"]
+    assert [spoilt[name] for name in counted] == [2400, 2, 2, 1]
 
 
 def test_ranks_that_make_unlike_edits_are_refused_by_name_before_the_step(tmp_path):
