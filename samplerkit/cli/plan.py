@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from samplerkit.inspect.plan import Plan
 from samplerkit.inspect.plan import plan as planned
 from samplerkit.inspect.quality.figure import shown
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
-from samplerkit.inspect.transfers import FILES_IN_A_BLOCK
+from samplerkit.inspect.transfers import FILES_IN_A_BLOCK, Transfers
 from samplerkit.inspect.uncounted import MEND, is_counted
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.loader import Loader
@@ -53,7 +54,8 @@ def plan(
         facts = [*_facts(found), *_batches(found.batches, found.num_samples), *_transfers(found)]
         print_json({**found.to_dict(), "recommendation": None}) if as_json else print_facts(facts)
         return
-    is_remote = samples_per_file is not None or (found.transfers is not None and found.transfers.is_remote)
+    moved = (found.transfers, *found.transfers_of_parts.values())
+    is_remote = samples_per_file is not None or any(one is not None and one.is_remote for one in moved)
     advice = recommend(
         loader.dataset,
         found.global_batch,
@@ -209,10 +211,32 @@ def _in_words(advice: Recommendation) -> str:
 
 
 def _transfers(plan: Plan) -> list[tuple[str, str]]:
-    """Says what an epoch asks of the place where the files lie."""
-    found = plan.transfers
-    if found is None:
-        return []
+    """Says what an epoch asks of the places where the files lie."""
+    if plan.transfers is not None:
+        return _moved(plan.transfers)
+    facts = [
+        (name, f"{part}: {value}")
+        for part, found in plan.transfers_of_parts.items()
+        for name, value in _moved(found)
+    ]
+    remote = [found for found in plan.transfers_of_parts.values() if found.is_remote]
+    return [*facts, ("total", _total(remote))] if len(remote) > 1 else facts
+
+
+def _total(parts: Sequence[Transfers]) -> str:
+    """Says what parts ask together, each in its way."""
+    about = "" if all(found.is_counted for found in parts) else "about "
+    asked = [
+        counted(sum(found.taken.requests for found in parts if found.way == way), what)
+        for way, what in (("whole", "download"), ("ranges", "request"))
+        if any(found.way == way for found in parts)
+    ]
+    is_known = all(found.num_bytes is not None for found in parts)
+    amount = f", {size_of(sum(found.taken.bytes for found in parts))}" if is_known else ""
+    return f"{about}{' and '.join(asked)}{amount} an epoch"
+
+
+def _moved(found: Transfers) -> list[tuple[str, str]]:
     size = "" if found.num_bytes is None else f", {size_of(found.num_bytes)}"
     kept = "" if found.cached_files is None else f", of which the cache holds {found.cached_files:,}"
     where = "remote " if found.is_remote else ""

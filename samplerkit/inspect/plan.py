@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -19,7 +19,7 @@ from samplerkit.inspect.quality.labels import effective_batch
 from samplerkit.inspect.quality.mixing import mixing
 from samplerkit.inspect.seats import pads_of, seats_of
 from samplerkit.inspect.tokens import TokenFigures, token_figures
-from samplerkit.inspect.transfers import Transfers, transfers
+from samplerkit.inspect.transfers import Transfers, transfers_of_leaves
 from samplerkit.inspect.uncounted import require_counted
 from samplerkit.inspect.view import RunView
 from samplerkit.order.modes import Mode
@@ -64,7 +64,8 @@ class Plan:
         effective_batch: the samples of a random batch that says as much as one of this order, if all samples
             of a file were alike; None without files.
         transfers: what an epoch asks of remote storage, or of tar shards that are read sample by sample;
-            None of other datasets.
+            None of other datasets, and of trees.
+        transfers_of_parts: the same of the datasets in a tree, by the names of the parts that lead there.
         tokens: the figures of windows of tokens; None of other datasets.
         batches: the figures of batches of unlike samples, for which there is no `mixing` of an order; None
             where batches are of one size.
@@ -97,6 +98,7 @@ class Plan:
     mixing: Figure | None
     effective_batch: Figure | None
     transfers: Transfers | None
+    transfers_of_parts: Mapping[str, Transfers] = field(default_factory=dict)
     tokens: TokenFigures | None = None
     batches: BatchFigures | None = None
 
@@ -105,9 +107,10 @@ class Plan:
         figures = {"mixing": self.mixing, "effective_batch": self.effective_batch}
         told = {name: None if figure is None else figure.to_dict() for name, figure in figures.items()}
         moved = None if self.transfers is None else self.transfers.to_dict()
-        values = {**asdict(self), **told, "transfers": moved}
-        for name in ("batches", "tokens"):
-            if values[name] is None:
+        of_parts = {name: one.to_dict() for name, one in self.transfers_of_parts.items()}
+        values = {**asdict(self), **told, "transfers": moved, "transfers_of_parts": of_parts}
+        for name in ("batches", "tokens", "transfers_of_parts"):
+            if not values[name]:
                 del values[name]
         return values
 
@@ -150,6 +153,7 @@ def plan(
     files_of_a_rank, is_counted = most_files(view, epoch)
     layout, mode = view.layout, view.mode
     figures = batch_figures(view, epoch)
+    moved = transfers_of_leaves(view, epoch, ranks_per_machine)
     samples = whole
     if figures is not None:
         samples = round(samples * figures.mean)
@@ -180,7 +184,8 @@ def plan(
         list_bytes=LISTED_BYTES * layout.num_samples,
         mixing=_quality(mixing, view, delivery.global_batch),
         effective_batch=_quality(effective_batch, view, delivery.global_batch),
-        transfers=transfers(view, epoch, ranks_per_machine),
+        transfers=moved.pop("", None),
+        transfers_of_parts=moved,
         tokens=token_figures(view, epoch, samples),
         batches=figures,
     )

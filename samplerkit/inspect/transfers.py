@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, zip_longest
 from typing import Any, final
@@ -10,9 +10,11 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import DatasetError
-from samplerkit.inspect.costs import files_read
+from samplerkit.inspect.costs import Flags, files_read
 from samplerkit.inspect.view import RunView
+from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.samplers.mixed_parts import part_of
 from samplerkit.storage.tar.read.costs import COSTLY, EpochCosts, FetchCosts, epoch_costs, stretch_of
 
 COUNTED_SAMPLES = 1 << 20
@@ -23,6 +25,65 @@ COUNTED_BATCHES = 1 << 14
 
 FILES_IN_A_BLOCK = 4
 """The `partial_size` that is advised holds as many samples as so many files."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """A dataset of files that a run reads: its own, or one that lies in its tree.
+
+    Args:
+        view: the run.
+        dataset: itself.
+        layout: of the dataset.
+        begin: its first id in the run.
+        first_file: the number of its first file in the run.
+    """
+
+    view: RunView
+    dataset: Any
+    layout: Layout
+    begin: int
+    first_file: int
+
+    @classmethod
+    def at(cls, view: RunView, path: Sequence[str], layout: Layout) -> Stored | None:
+        """Finds what lies at a place in the tree of a run; None where its order says nothing of its costs."""
+        dataset, begin, first_file = view.run.dataset, 0, 0
+        for name in path:
+            tree = Layout.of(dataset)
+            before = list(tree.parts).index(name)
+            begin += int(tree.part_starts[before])
+            # A part without files is one file of the tree.
+            first_file += sum(part.sizes.size for part in list(tree.parts.values())[:before])
+            dataset = part_of(dataset, name)
+        stored = cls(view, dataset, layout, begin, first_file)
+        tells = layout.has_files and callable(getattr(dataset, "shard_bytes", None))
+        return stored if tells and (stored.is_remote or hasattr(dataset, "fetch")) else None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its files lie elsewhere."""
+        return bool(getattr(self.dataset, "is_remote", False))
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the run reads other samples too."""
+        return len(self.layout) < len(self.view.layout)
+
+    def batches(self, epoch: int, ranks: Sequence[int]) -> Iterator[Ids]:
+        """Gives its own ids in the batches of some ranks, one after another within each step."""
+        readings = (self.view.reading(epoch, rank) for rank in ranks)
+        for step in zip_longest(*((ids for _, ids in reading.batches()) for reading in readings)):
+            for ids in step:
+                if ids is not None:
+                    local = ids - self.begin
+                    yield local[(local >= 0) & (local < len(self.layout))] if self.is_part else ids
+
+    def files_read(self, epoch: int, ranks: Sequence[int]) -> Flags:
+        """Tells which of its files some ranks read."""
+        read = files_read(self.view, epoch, ranks)
+        return read[self.first_file : self.first_file + self.layout.num_files]
 
 
 @final
@@ -55,6 +116,11 @@ class Transfers:
     unknown: str
 
     @property
+    def taken(self) -> FetchCosts:
+        """Requests and bytes of the way in which it is read."""
+        return self.whole if self.ranges is None or self.way == "whole" else self.ranges
+
+    @property
     def ratio(self) -> float | None:
         """How many times the cost of the cheapest way this epoch has; None where sizes are not known.
 
@@ -62,8 +128,7 @@ class Transfers:
         """
         if self.num_bytes is None:
             return None
-        taken = self.whole if self.ranges is None or self.way == "whole" else self.ranges
-        return taken.cost / max(1, FetchCosts(self.num_files, self.num_bytes).cost)
+        return self.taken.cost / max(1, FetchCosts(self.num_files, self.num_bytes).cost)
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain data, for JSON; bytes that are not known are None."""
@@ -75,7 +140,14 @@ class Transfers:
 
 
 def transfers(view: RunView, epoch: int, ranks_per_machine: int | None = None) -> Transfers | None:
-    """Counts what an epoch asks; no file is read, only sizes are asked for.
+    """Counts what an epoch asks of a dataset that is no tree; None where `transfers_of_leaves` has none."""
+    return None if view.layout.parts else transfers_of_leaves(view, epoch, ranks_per_machine).get("")
+
+
+def transfers_of_leaves(
+    view: RunView, epoch: int, ranks_per_machine: int | None = None
+) -> dict[str, Transfers]:
+    """Counts what an epoch asks of each dataset; no file is read, only sizes are asked for.
 
     Args:
         view: a run.
@@ -83,23 +155,27 @@ def transfers(view: RunView, epoch: int, ranks_per_machine: int | None = None) -
         ranks_per_machine: how many ranks share a cache, in their order; None for all of them.
 
     Returns:
-        None of a dataset whose files can be read no cheaper in another order: local ones, other than tar
-        shards that are read sample by sample; and what is no dataset of files.
+        By the names of the parts that lead to a dataset in a tree, such as "web" or "web/de"; the run's own
+        one has the name "". Left out is what could be read no cheaper in another order: local files, other
+        than tar shards that are read sample by sample; and what is no dataset of files.
     """
-    dataset, layout = view.run.dataset, view.layout
-    if not layout.has_files or not callable(getattr(dataset, "shard_bytes", None)):
-        return None
-    is_remote = bool(getattr(dataset, "is_remote", False))
-    if not is_remote and not hasattr(dataset, "fetch"):
-        return None
+    ranks = ranks_per_machine or view.num_ranks
+    found = {path: Stored.at(view, path, layout) for path, layout in view.layout.leaves}
+    return {
+        "/".join(path): _of_one(stored, epoch, ranks) for path, stored in found.items() if stored is not None
+    }
+
+
+def _of_one(stored: Stored, epoch: int, per_machine: int) -> Transfers:
+    dataset, layout = stored.dataset, stored.layout
     sizes, unknown = _sizes(dataset)
     cached = _cached_files(dataset, sizes)
-    way, is_local = _way(view, epoch, cached, sizes)
-    costs, is_counted = _of_machines(view, epoch, sizes, cached, ranks_per_machine or view.num_ranks)
+    way, is_local = _way(stored, epoch, cached, sizes)
+    costs, is_counted = _of_machines(stored, epoch, sizes, cached, per_machine)
     found = Transfers(
         num_files=layout.num_files,
         num_bytes=None if sizes is None else int(sizes.sum()),
-        is_remote=is_remote,
+        is_remote=stored.is_remote,
         way=way,
         cached_files=cached,
         whole=costs.shards,
@@ -108,28 +184,28 @@ def transfers(view: RunView, epoch: int, ranks_per_machine: int | None = None) -
         advice="",
         unknown=unknown,
     )
-    if not is_remote or (found.ratio or 0) <= COSTLY:
+    if not found.is_remote or (found.ratio or 0) <= COSTLY:
         return found
-    lanes = view.num_ranks if is_local and way == "ranges" else None
+    lanes = stored.view.num_ranks if is_local and way == "ranges" else None
     return Transfers(**{**vars(found), "advice": _advice(found, layout.num_samples, lanes)})
 
 
-def _way(view: RunView, epoch: int, cached: int | None, sizes: Ids | None) -> tuple[str, bool]:
+def _way(stored: Stored, epoch: int, cached: int | None, sizes: Ids | None) -> tuple[str, bool]:
     """Tells how a dataset reads in this order, as it was asked to, or as it will find out by itself.
 
     Returns:
         `whole`, or `ranges` where a rank reads so; and whether the order stays in few files for a while.
     """
-    dataset, layout = view.run.dataset, view.layout
-    fetch = getattr(dataset, "fetch", "shards")  # files of other kinds are read as a whole
+    layout, ranks = stored.layout, stored.view.num_ranks
+    fetch = getattr(stored.dataset, "fetch", "shards")  # files of other kinds are read as a whole
     if fetch in {None, "ranges"}:  # None: in place, on a disk of this machine
         return "ranges", False
     if fetch == "shards":
         return "whole", False
     shard_bytes = None if sizes is None else int(sizes.mean())
     # Where ranks share lanes, those in the middle read of two, and less of each file.
-    for rank in sorted({0, view.num_ranks // 2, view.num_ranks - 1}):
-        shards = (layout.file_of(ids) for _, ids in view.reading(epoch, rank).batches())
+    for rank in sorted({0, ranks // 2, ranks - 1}):
+        shards = (layout.file_of(ids) for ids in stored.batches(epoch, [rank]))
         found = stretch_of(shards, layout.sizes, cached or layout.num_files, 1, shard_bytes)
         if not found.is_whole:
             return "ranges", found.is_local
@@ -152,19 +228,22 @@ def _cached_files(dataset: Any, sizes: Ids | None) -> int | None:
 
 
 def _of_machines(
-    view: RunView, epoch: int, sizes: Ids | None, cached: int | None, per_machine: int
+    stored: Stored, epoch: int, sizes: Ids | None, cached: int | None, per_machine: int
 ) -> tuple[EpochCosts, bool]:
     """Counts the requests of all machines; of a long epoch those of the first one, which stands for all."""
+    view = stored.view
     ranks = range(view.num_ranks)
     machines = [ranks[first : first + per_machine] for first in ranks[::per_machine]]
     batches = min(COUNTED_SAMPLES // view.samples_a_batch, COUNTED_BATCHES)
     if len(view.run.undealt(epoch)) <= batches * view.samples_a_batch:
         each = [
-            epoch_costs(view.layout, _batches(view, epoch, machine), shard_bytes=sizes, cached_shards=cached)
+            epoch_costs(
+                stored.layout, stored.batches(epoch, machine), shard_bytes=sizes, cached_shards=cached
+            )
             for machine in machines
         ]
         return _times(each, 1), True
-    one = _estimated(view, epoch, sizes, cached, machines[0], batches)
+    one = _estimated(stored, epoch, sizes, cached, machines[0], batches)
     return _times([one], view.num_ranks / len(machines[0])), False
 
 
@@ -177,13 +256,14 @@ def _times(each: list[EpochCosts], factor: float) -> EpochCosts:
 
 
 def _estimated(
-    view: RunView, epoch: int, sizes: Ids | None, cached: int | None, machine: range, batches: int
+    stored: Stored, epoch: int, sizes: Ids | None, cached: int | None, machine: range, batches: int
 ) -> EpochCosts:
     """Estimates the requests of one machine from a stretch of its batches, as they come to its cache."""
+    view, layout = stored.view, stored.layout
 
     def counted(most: int) -> EpochCosts:
-        stretch = islice(_batches(view, epoch, machine), most)
-        return epoch_costs(view.layout, stretch, shard_bytes=sizes, cached_shards=cached)
+        stretch = islice(stored.batches(epoch, machine), most)
+        return epoch_costs(layout, stretch, shard_bytes=sizes, cached_shards=cached)
 
     # The second half of a stretch tells what goes on when the first files are there.
     half = max(1, batches // 2)
@@ -191,9 +271,9 @@ def _estimated(
     share = len(view.run.undealt(epoch)) * len(machine) / view.num_ranks
     scale = share / (half * view.samples_a_batch)
     # An epoch fetches each file, and if all stay in the cache, none twice.
-    files = np.ones(view.layout.num_files, dtype=bool)
-    if len(machine) < view.num_ranks:
-        files = files_read(view, epoch, machine)
+    files = np.ones(layout.num_files, dtype=bool)
+    if len(machine) < view.num_ranks or stored.is_part:
+        files = stored.files_read(epoch, machine)
     shards = FetchCosts(int(files.sum()), 0 if sizes is None else int(sizes[files].sum()))
     if cached is not None:
         shards = FetchCosts(
@@ -205,13 +285,6 @@ def _estimated(
         round(scale * (whole.ranges.bytes - first.ranges.bytes)),
     )
     return EpochCosts(shards, ranges)
-
-
-def _batches(view: RunView, epoch: int, ranks: range) -> Iterator[Ids]:
-    """Gives the batches of some ranks, one after another within each step."""
-    readings = (view.reading(epoch, rank) for rank in ranks)
-    for step in zip_longest(*((ids for _, ids in reading.batches()) for reading in readings)):
-        yield from (ids for ids in step if ids is not None)
 
 
 def _advice(found: Transfers, num_samples: int, lanes: int | None) -> str:

@@ -112,6 +112,61 @@ def test_a_plan_tells_the_downloads_and_bytes_of_an_epoch_and_downloads_nothing(
     assert "5ec4e7" not in output
 
 
+def test_a_plan_of_a_tree_tells_what_each_part_asks_on_each_machine(command, tmp_path, folder, web):
+    parts = {
+        "web": npz(web, lengths=SIZES),
+        "own": {"kind": "files", "files": [str(folder / "data" / "000.npz")], "reader": "npz"},
+        "far": {"kind": "tree", "parts": {"code": {**tar(web, lengths=SIZES), "fetch": "ranges"}}},
+    }
+    by_files = {"kind": "random", "shuffle": "files", "seed": 3}
+    code = {"kind": "mixture", "sources": {"code": by_files}, "weights": {"code": 1}}
+    sources = {"web": by_files, "own": {"kind": "random"}, "far": code}
+    sampler = {"kind": "mixture", "sources": sources, "weights": {"web": 2, "own": 1, "far": 1}, "lanes": 4}
+    path = tmp_path / "run.yaml"
+    sections = {"dataset": {"kind": "tree", "parts": parts}, "sampler": {**sampler, "num_samples": 600}}
+    path.write_text(yaml.safe_dump({**sections, "loader": {"batch_size": 5}}, sort_keys=False))
+    code, output, errors = command("plan", path, "--world", 4, "--ranks-per-machine", 2)
+    assert (code, errors) == (0, "")
+    config = sk.load_config(path)
+    batches = [
+        [loader.ids(step) for step in range(loader.steps_left)]
+        for loader in (config.make_loader(world=sk.World(4, rank)) for rank in range(4))
+    ]
+    first = 640 + 40  # the ids of code
+    starts = sk.Layout(SIZES).starts
+    read = [np.concatenate(of_rank) for of_rank in batches]
+    files = [
+        {np.searchsorted(starts, one, side="right") for rank in ranks for one in read[rank] if one < 640}
+        for ranks in ((0, 1), (2, 3))
+    ]
+    downloads = sum(map(len, files))
+    requests = sum(
+        1 + int((np.diff(ids) != 1).sum()) if (ids := np.sort(batch[batch >= first])).size else 0
+        for of_rank in batches
+        for batch in of_rank
+    )
+    told = rows(output)
+    size = sum(file.stat().st_size for file in (folder / "data").glob("*.npz"))
+    assert ("storage", f"web: 16 remote files, {size_of(size)}") in told
+    assert next(value for name, value in told if name == "whole").startswith(f"web: {downloads} downloads")
+    (ranges,) = (value for name, value in told if name == "ranges")
+    assert ranges.startswith(f"far/code: {requests} requests and ")
+    assert ranges.endswith("an epoch; this is what it does")
+    assert dict(told)["total"].startswith(f"{downloads} downloads and {requests} requests, ")
+    answer = json.loads(command("plan", path, "--world", 4, "--ranks-per-machine", 2, "--json")[1])
+    assert answer["transfers"] is None
+    moved = answer["transfers_of_parts"]
+    assert list(moved) == ["web", "far/code"]
+    assert (moved["web"]["whole"]["requests"], moved["far/code"]["ranges"]["requests"]) == (
+        downloads,
+        requests,
+    )
+    findings = json.loads(command("check", path, "--world", 4, "--json")[1])["findings"]
+    (what,) = (one["what"] for one in findings if one["code"] == "costly-remote")
+    assert " in far/code: " in what
+    assert web.count("GET") == 0
+
+
 @pytest.mark.parametrize(("shuffle", "is_costly"), [("global", True), ("files", False)])
 def test_a_cache_that_is_too_small_for_the_order_is_named_with_its_mend(
     command, tmp_path, folder, web, shuffle, is_costly

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from samplerkit.inspect.doctor.finding import Finding
 from samplerkit.inspect.doctor.patient import Patient
-from samplerkit.inspect.transfers import Transfers, transfers
+from samplerkit.inspect.transfers import Transfers, transfers_of_leaves
 from samplerkit.inspect.uncounted import MEND, is_counted
 
 
@@ -24,22 +24,22 @@ def lengths_not_told(patient: Patient) -> Iterator[Finding]:
 
 def costly_remote(patient: Patient) -> Iterator[Finding]:
     """GLOBAL over remote shards, read sample by sample; and files that leave a small cache too early."""
-    found = None if patient.view is None else transfers(patient.view, patient.view.epoch)
-    if found is None or not found.is_remote:
-        return
-    if found.advice:
-        what, _, mend = found.advice.partition(": ")
-        yield Finding("costly-remote", "warning", f"{what}: {_asked(found)} an epoch", mend)
-    elif found.num_bytes is None and found.way == "ranges":
-        yield Finding(
-            "costly-remote",
-            "warning",
-            f"single samples of {found.num_files} remote files are read: {_asked(found)} an epoch",
-            "take shuffle: partial, unless samples are larger than a MiB; samplerkit plan compares the two",
-        )
+    view = patient.view
+    mend = "take shuffle: partial, unless samples are larger than a MiB; samplerkit plan compares the two"
+    for part, found in ({} if view is None else transfers_of_leaves(view, view.epoch)).items():
+        where = f" in {part}" if part else ""
+        if found.is_remote and found.advice:
+            what, _, advised = found.advice.partition(": ")
+            yield Finding("costly-remote", "warning", f"{what}{where}: {_asked(found)} an epoch", advised)
+        elif found.is_remote and found.num_bytes is None and found.way == "ranges":
+            yield Finding(
+                "costly-remote",
+                "warning",
+                f"single samples of {found.num_files} remote files{where} are read: {_asked(found)} an epoch",
+                mend,
+            )
 
 
 def _asked(found: Transfers) -> str:
-    costs = found.whole if found.ranges is None or found.way == "whole" else found.ranges
-    amount = "" if found.num_bytes is None else f" and {costs.bytes / 2**20:,.0f} MiB"
-    return f"{costs.requests:,} {'downloads' if found.way == 'whole' else 'requests'}{amount}"
+    amount = "" if found.num_bytes is None else f" and {found.taken.bytes / 2**20:,.0f} MiB"
+    return f"{found.taken.requests:,} {'downloads' if found.way == 'whole' else 'requests'}{amount}"
