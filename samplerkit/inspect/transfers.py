@@ -29,7 +29,7 @@ FILES_IN_A_BLOCK = 4
 
 @final
 @dataclass(frozen=True, eq=False)
-class Stored:
+class StoredFiles:
     """A dataset of files that a run reads: its own, or one that lies in its tree.
 
     Args:
@@ -47,7 +47,7 @@ class Stored:
     first_file: int
 
     @classmethod
-    def at(cls, view: RunView, path: Sequence[str], layout: Layout) -> Stored | None:
+    def at(cls, view: RunView, path: Sequence[str], layout: Layout) -> StoredFiles | None:
         """Finds what lies at a place in the tree of a run; None where its order says nothing of its costs."""
         dataset, begin, first_file = view.run.dataset, 0, 0
         for name in path:
@@ -160,13 +160,13 @@ def transfers_of_leaves(
         than tar shards that are read sample by sample; and what is no dataset of files.
     """
     ranks = ranks_per_machine or view.num_ranks
-    found = {path: Stored.at(view, path, layout) for path, layout in view.layout.leaves}
+    found = {path: StoredFiles.at(view, path, layout) for path, layout in view.layout.leaves}
     return {
         "/".join(path): _of_one(stored, epoch, ranks) for path, stored in found.items() if stored is not None
     }
 
 
-def _of_one(stored: Stored, epoch: int, per_machine: int) -> Transfers:
+def _of_one(stored: StoredFiles, epoch: int, per_machine: int) -> Transfers:
     dataset, layout = stored.dataset, stored.layout
     sizes, unknown = _sizes(dataset)
     cached = _cached_files(dataset, sizes)
@@ -190,7 +190,7 @@ def _of_one(stored: Stored, epoch: int, per_machine: int) -> Transfers:
     return Transfers(**{**vars(found), "advice": _advice(found, layout.num_samples, lanes)})
 
 
-def _way(stored: Stored, epoch: int, cached: int | None, sizes: Ids | None) -> tuple[str, bool]:
+def _way(stored: StoredFiles, epoch: int, cached: int | None, sizes: Ids | None) -> tuple[str, bool]:
     """Tells how a dataset reads in this order, as it was asked to, or as it will find out by itself.
 
     Returns:
@@ -228,7 +228,7 @@ def _cached_files(dataset: Any, sizes: Ids | None) -> int | None:
 
 
 def _of_machines(
-    stored: Stored, epoch: int, sizes: Ids | None, cached: int | None, per_machine: int
+    stored: StoredFiles, epoch: int, sizes: Ids | None, cached: int | None, per_machine: int
 ) -> tuple[EpochCosts, bool]:
     """Counts the requests of all machines; of a long epoch those of the first one, which stands for all."""
     view = stored.view
@@ -256,7 +256,7 @@ def _times(each: list[EpochCosts], factor: float) -> EpochCosts:
 
 
 def _estimated(
-    stored: Stored, epoch: int, sizes: Ids | None, cached: int | None, machine: range, batches: int
+    stored: StoredFiles, epoch: int, sizes: Ids | None, cached: int | None, machine: range, batches: int
 ) -> EpochCosts:
     """Estimates the requests of one machine from a stretch of its batches, as they come to its cache."""
     view, layout = stored.view, stored.layout
