@@ -9,7 +9,7 @@ import numpy as np
 import typer
 import yaml
 
-from samplerkit.cli.opening import AsJson, NumRanks, opened
+from samplerkit.cli.opening import AsJson, NumRanks, opened, state_in
 from samplerkit.cli.printing import counted, print_facts, print_json
 from samplerkit.config.config import load_config
 from samplerkit.inspect.view import loader_of
@@ -39,7 +39,8 @@ def edit(
     as_json: AsJson = False,
 ) -> None:
     """Write a config with one more edit, and say what it changes for a run that goes on from a checkpoint."""
-    given, loader = opened(config, world, state)
+    # A source may be a part that the tree had not when the state was saved.
+    given, loader = opened(config, world, state, allow=() if source is None else {"dataset"})
     position = loader.editable_from
     shares = None if weights is None else _shares(weights)
     ids = None if without is None else _ids(without)
@@ -53,7 +54,7 @@ def edit(
     written["sampler"]["edits"] = [*written["sampler"].get("edits", []), section]
     # What is written is what would be read: the checkpoint fits it, and its order can be made.
     edited = loader_of(load_config(written, check_quality=False), World(loader.world.num_shards, 0))
-    edited.load_state_dict(loader.state_dict())
+    edited.load_state_dict(state_in(state))
     size = len(edited.order)
     try:
         output.write_text(yaml.safe_dump(written, sort_keys=False), encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +38,7 @@ def opened(
     world: int | None,
     state: Path | None = None,
     *,
+    allow: Collection[str] = (),
     counts: bool = True,
     first_world: int | None = None,
     samples_per_file: int | None = None,
@@ -47,6 +49,7 @@ def opened(
         path: of the config, or its URL.
         world: the number of ranks; None asks the config, then the running job.
         state: a checkpoint that the loader loads.
+        allow: names of fields of it that may differ.
         counts: whether the number of samples is needed.
         first_world: the number of ranks on which the run was started, if that is another one.
         samples_per_file: stands for the samples of each file where nobody has counted them.
@@ -68,13 +71,20 @@ def opened(
         # A state of the first start holds what it fixed.
         loader.load_state_dict(loader_of(config, World(first_world, 0)).state_dict())
     if state is not None:
-        found = states_in(state)
-        if len(found) != 1:
-            raise StateError(
-                str(state), f"holds {len(found)} states of a loader", mend="name a file with one"
-            )
-        loader.load_state_dict(found[0][1])
+        loader.load_state_dict(state_in(state), allow)
     return config, loader
+
+
+def state_in(path: Path) -> dict[str, Any]:
+    """Finds the one state of a loader in a checkpoint.
+
+    Raises:
+        StateError: there are none or several.
+    """
+    found = states_in(path)
+    if len(found) != 1:
+        raise StateError(str(path), f"holds {len(found)} states of a loader", mend="name a file with one")
+    return found[0][1]
 
 
 def _guessed(config: Config, samples_per_file: int) -> Config:

@@ -13,7 +13,14 @@ from samplerkit.loading.default_order import default_sampler
 from samplerkit.loading.delivery import Delivery, Reading, Tail
 from samplerkit.loading.identity import describe_chain, describe_dataset, describe_looks, seeds_of
 from samplerkit.loading.run_batches import RunBatches
-from samplerkit.loading.run_edits import Requested, ramp_of, require_divided, require_past, section_of
+from samplerkit.loading.run_edits import (
+    Requested,
+    ramp_of,
+    require_divided,
+    require_past,
+    section_of,
+    smaller_trees,
+)
 from samplerkit.loading.run_tokens import RunTokens, ledger_below
 from samplerkit.loading.sections import Section
 from samplerkit.loading.stages import Ramp
@@ -244,9 +251,13 @@ class Run:
         state = State.from_dict(saved)
         if self.tokens is not None:
             self.tokens.require_survivable(state)
-        _, sampler = self.described
+        dataset, sampler = self.described
         if state.sampler != sampler and state.sampler == describe_chain(self.recipe, names_shard=True):
             state = replace(state, sampler=sampler)
+        if state.dataset != dataset and any(
+            state.dataset == self._described_as(tree) for tree in smaller_trees(self.ledger, self.dataset)
+        ):
+            state = replace(state, dataset=dataset)
         state.require_equal(self.state(0, 0, tail), allow)
         if self.tokens is not None:
             state = self.tokens.rescaled(state, self.recipe, self.dataset, samples_a_step)
@@ -307,8 +318,11 @@ class Run:
     @once
     def described(self) -> tuple[str, str]:
         """The dataset and the chain in words."""
-        looks = describe_looks(self.recipe, self.dataset)
+        return self._described_as(self.dataset), describe_chain(self.recipe)
+
+    def _described_as(self, dataset: Any) -> str:
+        looks = describe_looks(self.recipe, dataset)
         blocks = None
         if self.tokens is not None and self.tokens.pool is not None:
-            blocks = block_layout(self.dataset, self.tokens.pieces)
-        return describe_dataset(self.dataset, blocks) + looks, describe_chain(self.recipe)
+            blocks = block_layout(dataset, self.tokens.pieces)
+        return describe_dataset(dataset, blocks) + looks

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentValueError, StateError
 from samplerkit.loading.sections import Section
 from samplerkit.loading.stages import Ramp
+from samplerkit.order.layout import Layout
+from samplerkit.order.told import told_fingerprint
 from samplerkit.samplers.edit import Edit
 from samplerkit.samplers.ledger import Ledger
 
@@ -80,6 +82,25 @@ def require_past(ledger: Ledger | None, saved: Section | None, position: int) ->
         problem, mine = "is missing in this run", f"{here} edits before position {position}"
     mend = "give the ledger all the edits that the run had, edits_file= keeps them"
     raise StateError("ledger", f"{which} of the saved run {problem}", f"{past} edits", mine, mend=mend)
+
+
+def smaller_trees(ledger: Ledger | None, dataset: Any) -> Iterator[Any]:
+    """Gives what a tree was before its last parts were appended, which edits add to the mixture.
+
+    A state from before such an edit may be of one of them: no id of it has moved.
+
+    Args:
+        ledger: of the run, if it has one.
+        dataset: of the run.
+    """
+    parts = Layout.of(dataset).parts if ledger is not None and ledger.new_sources else {}
+    for count in range(len(parts) - 1, 0, -1):
+        if ledger is None or list(parts)[count] not in ledger.new_sources:
+            return
+        if hasattr(dataset, "of_first_parts"):
+            yield dataset.of_first_parts(count)
+        elif told_fingerprint(dataset) is None:
+            yield Layout.tree(dict(list(parts.items())[:count]))
 
 
 def ramp_of(ledger: Ledger | None, begin: int, length: int) -> Ramp:

@@ -96,6 +96,11 @@ class Ledger(Sampler):
         """The positions of the run from which a step has another number of samples, and that number."""
         return tuple((edit.at, edit.global_batch) for edit in self.edits if edit.global_batch is not None)
 
+    @once
+    def new_sources(self) -> frozenset[str]:
+        """The names of the parts that edits add to the mixture."""
+        return frozenset(edit.source for edit in self.edits if edit.source is not None)
+
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders an epoch of the run, by the dataset's layout: the child is read beyond one epoch."""
         stream, length = self._stream(context)

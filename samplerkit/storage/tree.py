@@ -168,6 +168,10 @@ class TreeDataset(OpenPerProcess[Any]):
         """Tells the parts that want to know it that their order is chosen on purpose; else None."""
         return self._teller("order_is_given")
 
+    def of_first_parts(self, count: int) -> TreeDataset:
+        """Gives the tree of the first parts: what this one was before the others were appended."""
+        return TreeDataset(dict(list(self.parts.items())[:count]))
+
     def __len__(self) -> int:
         return int(self._starts[-1])
 

@@ -64,6 +64,39 @@ def test_ids_of_a_file_leave_the_run(tmp_path):
     assert set(loader.order[40:].tolist()) == {*range(10), *range(90, 100)}
 
 
+def test_a_part_that_was_appended_to_the_tree_is_read_from_the_checkpoint_on(tmp_path):
+    parts = {name: {"kind": "size", "size": size} for name, size in (("web", 100), ("code", 50), ("new", 30))}
+    mixture = {"kind": "mixture", "num_samples": 200, "sources": {"web": None, "code": None}, "lanes": 1}
+    run = {"sampler": {**mixture, "weights": {"web": 3, "code": 1}}, "loader": {"batch_size": 10}}
+    small = {"kind": "tree", "parts": {name: parts[name] for name in ("web", "code")}}
+    loader = sk.load_config({**run, "dataset": small}).make_loader(Parts(("web", 100), ("code", 50)))
+    (tmp_path / "state.json").write_text(json.dumps(loader.state_dict(step=4)))
+    config = {**run, "dataset": {"kind": "tree", "parts": parts}}
+    (tmp_path / "train.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    command = ["edit", str(tmp_path / "state.json"), "--config", str(tmp_path / "train.yaml")]
+    command += ["-o", str(tmp_path / "edited.yaml")]
+    shares = "web=1,code=1,new=2"
+    refused = CliRunner().invoke(app, [*command, "--weights", shares])
+    assert refused.exit_code != 0
+    result = CliRunner().invoke(app, [*command, "--source", "new", "--weights", shares])
+    assert result.exit_code == 0, result.output
+    goes_on = sk.load_config(tmp_path / "edited.yaml").make_loader(
+        Parts(("web", 100), ("code", 50), ("new", 30))
+    )
+    goes_on.load_state_dict(json.loads((tmp_path / "state.json").read_text()))
+    ids = goes_on.order
+    assert (ids[:40] == loader.order[:40]).all()
+    assert (ids[40:] >= 150).sum() == pytest.approx(80, abs=9)
+
+
+class Parts:
+    def __init__(self, *sizes):
+        self.layout = sk.Layout.tree(dict(sizes))
+
+    def __len__(self):
+        return len(self.layout)
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -278,3 +278,61 @@ def test_a_device_reads_ahead_of_an_edit_and_what_it_was_asked_for_stays():
                 first = loader.edit(skip=4)
                 assert first >= len(ids)
     assert ids == [*range(first), *range(first + 4, 30), *range(4)]
+
+
+class Told(list):
+    """Samples with a text that changes when they do."""
+
+    def __init__(self, samples, fingerprint):
+        super().__init__(samples)
+        self.fingerprint = fingerprint
+
+
+PARTS = {"web": Told(range(100), "w"), "code": Told(range(100, 150), "c"), "new": Told(range(150, 180), "n")}
+GROWN = sk.Edit(at=60, source="new", weights={"web": 1, "code": 1, "new": 2})
+
+
+def of_parts(*names, told=True, **others):
+    parts = {**{name: PARTS[name] for name in names}, **others}
+    return sk.TreeDataset(parts) if told else Files(sk.Layout.tree({n: len(one) for n, one in parts.items()}))
+
+
+def mixed(*edits):
+    mix = sk.MixtureSampler({"web": None, "code": None}, 400, weights={"web": 3, "code": 1}, lanes=2, seed=2)
+    return sk.Ledger(mix, edits)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_part_that_is_appended_to_the_tree_in_mid_run_is_read_from_its_edit_on(told):
+    small, grown = of_parts("web", "code", told=told), of_parts("web", "code", "new", told=told)
+    options = {"batch_size": 5, "collate_fn": np.array}
+    before, state = read(ranks_of(small, mixed(), 2, **options), 4)
+    (position, state_at) = state["position"], json.loads(json.dumps(state))
+    behind, later = read(ranks_of(grown, mixed(GROWN), 1, state_at, **options), 6)
+    order = mixed(GROWN).order(grown)
+    assert position == 40
+    assert [*sorted(before), *behind] == [*sorted(order[:40].tolist()), *order[40:70].tolist()]
+    assert order[:60].tolist() == mixed().order(small)[:60].tolist()
+    assert (order[60:] >= 150).sum() == pytest.approx(170, abs=12)
+    # What was saved since is of the larger tree, and goes on with that alone.
+    last, _ = read(ranks_of(grown, mixed(GROWN), 2, later, **options), 2)
+    assert sorted(last) == sorted(order[70:90].tolist())
+    with pytest.raises(sk.StateError, match="dataset: is another one"):
+        sk.Loader(small, mixed(), **options).load_state_dict(later)
+
+
+def test_a_tree_that_is_another_one_than_it_was_but_for_its_new_part_is_refused():
+    state = sk.Loader(of_parts("web", "code"), mixed(), batch_size=5).state_dict(step=4)
+    other = Told(range(100, 150), "other")
+    for tree, edits in (
+        (of_parts("web", "code", "new"), []),
+        (of_parts("web", code=other, new=PARTS["new"]), [GROWN]),
+        (of_parts("web", "new", "code"), [GROWN]),
+        (of_parts("web", "code", "new", more=other), [GROWN]),
+    ):
+        loader = sk.Loader(tree, mixed(*edits), batch_size=5)
+        with pytest.raises(sk.StateError, match="dataset: is another one"):
+            loader.load_state_dict(state)
+    past = sk.Loader(of_parts("web", "code"), mixed(), batch_size=5).state_dict(step=20)
+    with pytest.raises(sk.StateError, match="this run has an edit that its run had not"):
+        sk.Loader(of_parts("web", "code", "new"), mixed(GROWN), batch_size=5).load_state_dict(past)
