@@ -7,14 +7,14 @@ from typing import final
 import numpy as np
 
 from samplerkit.batches.best_fit import Bins
-from samplerkit.batches.cuts import Groups
 from samplerkit.batches.histogram import Histogram
 from samplerkit.batches.many_runs import ManyRuns
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.members import SortedMembers
 from samplerkit.batches.parts import Fit
-from samplerkit.batches.plan import BatchPlan, BatchSamples
+from samplerkit.batches.plan import BatchSamples
 from samplerkit.batches.segments import Segments
+from samplerkit.batches.static import SetPlan
 from samplerkit.order.blocks import Block, KeptBlocks
 from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.keys import Key
@@ -58,7 +58,7 @@ class PackedSet:
 
 
 @final
-class PackPlan(BatchPlan):
+class PackPlan(SetPlan):
     """Packs of a set: as many in each epoch, of documents that are drawn anew among those of a size.
 
     Args:
@@ -81,19 +81,13 @@ class PackPlan(BatchPlan):
         num_batches: int | None,
         keys: tuple[Key, Key],
     ) -> None:
-        super().__init__(measure, abreast)
+        count = -(-packed.num_packs // packs)
+        super().__init__(members, count, abreast, measure, num_batches, keys[1])
         self._packed = packed
-        self._members = members
         self._packs = packs
         self._items = ManyRuns(packed.runs, keys[0])
         self._whole = KeptBlocks(keys[0])
         self._whole_block = Block(0, 1, packed.num_whole)
-        count = -(-packed.num_packs // packs)
-        self._groups = Groups(count, abreast, keys[1])
-        self._length = count if num_batches is None else min(num_batches, count)
-
-    def __len__(self) -> int:
-        return self._length
 
     @property
     def dropped(self) -> int:
@@ -102,9 +96,6 @@ class PackPlan(BatchPlan):
     @property
     def num_draws(self) -> int:
         return self._members.size
-
-    def has(self, number: int) -> bool:
-        return 0 <= number < self._length
 
     def samples(self, numbers: Ids) -> BatchSamples:
         packed = self._packed

@@ -22,8 +22,37 @@ KEPT_UP_TO = 1 << 22
 """Sets up to this size keep the samples at the places of an epoch: 16 MiB at most."""
 
 
+class SetPlan(BatchPlan):
+    """Batches of a set whose number is known from the start.
+
+    Args:
+        members: the set, sorted by length.
+        count: of all batches.
+        abreast: batches in a group.
+        measure: how long samples are.
+        most: how many batches there may be, from the first; None for all.
+        key: of the groups.
+    """
+
+    def __init__(
+        self, members: SortedMembers, count: int, abreast: int, measure: Measure, most: int | None, key: Key
+    ) -> None:
+        super().__init__(measure, abreast)
+        self._members = members
+        self._groups = Groups(count, abreast, key)
+        self._length = count if most is None else min(most, count)
+
+    @final
+    def __len__(self) -> int:
+        return self._length
+
+    @final
+    def has(self, number: int) -> bool:
+        return 0 <= number < self._length
+
+
 @final
-class StaticPlan(BatchPlan):
+class StaticPlan(SetPlan):
     """Batches of a set, each bucket permuted within itself: the same number of batches in each epoch.
 
     Args:
@@ -46,23 +75,17 @@ class StaticPlan(BatchPlan):
         num_batches: int | None,
         keys: tuple[Key, Key],
     ) -> None:
-        super().__init__(measure, abreast)
-        self._members = members
         self._first = int(buckets.starts[0])
         starts = buckets.starts - self._first
         self._cuts = Cuts(starts, buckets.sizes, short)
+        super().__init__(members, self._cuts.count, abreast, measure, num_batches, keys[1])
         self._shuffle = BlockShuffle(starts, None, keys[0])
         self._blocks = KeptBlocks(keys[0])
         self._starts = starts
         is_small = members.size <= KEPT_UP_TO and starts.size > 1
         self._kept = np.empty(int(starts[-1]), dtype=members.dtype) if is_small else None
         self._is_kept = np.zeros(buckets.sizes.size, dtype=bool)
-        self._groups = Groups(self._cuts.count, abreast, keys[1])
-        self._length = self._cuts.count if num_batches is None else min(num_batches, self._cuts.count)
         self._dropped = members.size - self._cuts.placed
-
-    def __len__(self) -> int:
-        return self._length
 
     @property
     def dropped(self) -> int:
@@ -71,9 +94,6 @@ class StaticPlan(BatchPlan):
     @property
     def num_draws(self) -> int:
         return int(self._starts[-1])
-
-    def has(self, number: int) -> bool:
-        return 0 <= number < self._length
 
     def samples(self, numbers: Ids) -> BatchSamples:
         begin, end = self._cuts.edges(self._groups.forward(numbers))
