@@ -65,6 +65,7 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.formats.huggingface import HuggingFaceDataset
     from samplerkit.storage.formats.parquet import ParquetDataset
     from samplerkit.storage.formats.sqlite import SqliteDataset
+    from samplerkit.storage.formats.tfrecord import TfRecordDataset
     from samplerkit.storage.formats.zarr import ZarrDataset
     from samplerkit.storage.remote.options import RemoteOptions
     from samplerkit.storage.tar.dataset import TarDataset
@@ -127,6 +128,7 @@ __all__ = [
     "SubsetSampler",
     "TarDataset",
     "TarWriter",
+    "TfRecordDataset",
     "TokenBatches",
     "TokenDataset",
     "TokenWriter",

@@ -57,6 +57,7 @@ PUBLIC = {
     "SubsetSampler": "samplers.subset",
     "TarDataset": "storage.tar.dataset",
     "TarWriter": "storage.tar.writer",
+    "TfRecordDataset": "storage.formats.tfrecord",
     "TokenBatches": "batches.tokens",
     "TokenDataset": "storage.tokens.dataset",
     "TokenWriter": "storage.tokens.writer",

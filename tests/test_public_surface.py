@@ -73,6 +73,7 @@ PUBLIC = {
     "SubsetSampler",
     "TarDataset",
     "TarWriter",
+    "TfRecordDataset",
     "TokenBatches",
     "TokenDataset",
     "TokenWriter",

@@ -25,6 +25,7 @@ from samplerkit.storage.formats.arrow import ArrowDataset
 from samplerkit.storage.formats.hdf5 import Hdf5Dataset
 from samplerkit.storage.formats.parquet import ParquetDataset
 from samplerkit.storage.formats.sqlite import SqliteDataset
+from samplerkit.storage.formats.tfrecord import TfRecordDataset
 from samplerkit.storage.formats.zarr import ZarrDataset
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tokens.dataset import TokenDataset
@@ -157,7 +158,7 @@ def of_tar_shards(
 
 _WRITTEN: Final = {
     **dict.fromkeys(("files", "urls"), Paths),
-    **dict.fromkeys(("columns", "arrays", "outputs"), FieldNames),
+    **dict.fromkeys(("columns", "arrays", "outputs", "scalars"), FieldNames),
     "filters": Conditions,
     "remote": Remote,
     "progress": None,
@@ -171,6 +172,7 @@ for _name, _make, _more in (
     ("hdf5", Hdf5Dataset, {}),
     ("parquet", ParquetDataset, {}),
     ("sqlite", SqliteDataset, {"decode": None}),
+    ("tfrecord", TfRecordDataset, {"decode": None}),
     ("zarr", ZarrDataset, {}),
     ("tokens", TokenDataset, {"files": CorpusPaths, "dtype": str | None, "as_dtype": str}),
 ):

@@ -54,6 +54,7 @@ def written(folder, config):
         ("hdf5", sk.Hdf5Dataset),
         ("zarr", sk.ZarrDataset),
         ("sqlite", sk.SqliteDataset),
+        ("tfrecord", sk.TfRecordDataset),
         ("tokens", sk.TokenDataset),
     ],
 )
@@ -241,6 +242,7 @@ def test_the_kinds_of_datasets_say_which_of_their_arguments_are_sections():
         "hdf5": [],
         "zarr": [],
         "sqlite": [],
+        "tfrecord": ["remote"],
         "tokens": ["remote"],
         "tree": [],
     }

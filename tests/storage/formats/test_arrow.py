@@ -15,7 +15,7 @@ from tests.storage.formats.damage import outcomes
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Arrow here")
 
 FOLDER = Path(__file__).parents[2] / "data" / "formats" / "huggingface"
-"""Written by datasets 5.2.0: `python -m tests.storage.formats.write_samples`."""
+"""Written by datasets 5.2.0: `python -m tests.storage.formats.write_samples huggingface`."""
 
 
 def table_of(start, stop):

@@ -8,20 +8,22 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect import check
-from tests.storage.formats import test_arrays, test_arrow, test_keyed, test_parquet
+from tests.storage.formats import test_arrays, test_arrow, test_keyed, test_parquet, test_tfrecord
 
 FORMATS = {
     "arrow": test_arrow.TestArrow,
     "hdf5": test_arrays.TestHdf5,
     "parquet": test_parquet.TestParquet,
     "sqlite": test_keyed.TestSqlite,
+    "tfrecord": test_tfrecord.TestTfRecord,
     "zarr": test_arrays.TestZarr,
 }
 
 
 @pytest.fixture(params=FORMATS)
-def data(request, tmp_path):
+def data(request, tmp_path, monkeypatch):
     """A dataset of each format, and how many samples it has."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     if request.param in {"hdf5", "zarr"}:
         package = {"hdf5": "h5py", "zarr": "zarr"}[request.param]
         pytest.importorskip(package, reason=f"{package} {test_arrays.WHY.format(request.param)}")

@@ -1,0 +1,227 @@
+"""Samples in TFRecord files: runs of records, and `tf.train.Example` without TensorFlow."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from typing import Any, Final, Literal, final, get_args
+
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.order import arguments
+from samplerkit.order.layout import Layout
+from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, limits_of
+from samplerkit.storage.files.content import FileContent, gathered_samples
+from samplerkit.storage.files.paths import distinct_names, file_paths
+from samplerkit.storage.files.remote import storage_for
+from samplerkit.storage.formats.arrow_rows import names_of
+from samplerkit.storage.formats.record_index import records_of
+from samplerkit.storage.formats.stored import Stored
+from samplerkit.storage.formats.tf_example import example_of, scalars_of
+from samplerkit.storage.formats.tfrecord_file import RecordFile
+from samplerkit.storage.lengths import COUNTING_THREADS
+from samplerkit.storage.per_process import Process
+from samplerkit.storage.progress import Progress, progress_of, silence
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.threads import in_threads
+from samplerkit.storage.urls import is_remote
+
+RecordKind = Literal["example", "bytes"]
+
+
+@final
+class TfRecordDataset(ChunkedDataset):
+    """Samples in TFRecord files, each a record: runs of records are the files of the layout.
+
+    Where records stand is told by an index: beside the file, under its name and `.skidx`, or in the user's
+    cache, where it is made at the first look. All checksums are compared whenever a run is read. A file that
+    gzip has packed is one run. TensorFlow is not needed.
+
+    Args:
+        files: a list of paths or URLs, in the order given; or a glob pattern, whose matches are sorted by
+            bytes.
+        columns: the features to hand out, which each record must have; None for what it has.
+        scalars: the features that are one value, and handed out as such: a number, or bytes.
+        records: what a record is: `example`, a `tf.train.Example`; or `bytes`.
+        decode: makes a sample of the dict of an Example, or of the bytes; None for these themselves.
+        run_bytes: the bytes of records that are read at once.
+        max_chunks: runs in memory at most, those that are read ahead included.
+        max_bytes: bytes in memory at most; None for no limit.
+        read_ahead: how many runs are read before they are needed; 0 for none.
+        threads: how many of them at a time.
+        progress: is called while files are looked at; None for a line on the terminal, False for nothing.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of these. A file without an index beside it
+            is fetched as a whole, once a machine.
+
+    Attributes:
+        files: the paths and URLs.
+        is_remote: whether some of them lie elsewhere.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: no file, one that is named twice, or a word that is not known.
+        ArgumentRangeError: a number is too small.
+        DatasetError: nothing matches the pattern; later, a file cannot be read, is not the one that it was,
+            is empty, or holds something else.
+
+    Example:
+        >>> TfRecordDataset(["train-0.tfrecord", "train-1.tfrecord"], scalars=["label"])
+        TfRecordDataset(2 files, not looked at)
+    """
+
+    max_cache_bytes = None
+
+    def __init__(
+        self,
+        files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        columns: Sequence[str] | None = None,
+        *,
+        scalars: Sequence[str] = (),
+        records: RecordKind = "example",
+        decode: Callable[[Any], Any] | None = None,
+        run_bytes: int = 1 << 24,
+        max_chunks: int = 4,
+        max_bytes: int | None = None,
+        read_ahead: int = 1,
+        threads: int = 1,
+        progress: Progress | bool | None = None,
+        remote: RemoteOptions | Mapping[str, Any] | None = None,
+    ) -> None:
+        options = RemoteOptions.of(remote)
+        self.files: Final = file_paths(files, options)
+        self._names: Final = distinct_names(self.files)
+        self._sample: Final = _Sample.of(columns, scalars, records, decode)
+        self._run_bytes: Final = arguments.at_least("run_bytes", run_bytes, 1)
+        self._progress: Final = progress_of(progress)
+        self.is_remote: Final = any(map(is_remote, self.files))
+        limits = limits_of(max_chunks, max_bytes, read_ahead, threads)
+        super().__init__(limits, gathered_samples, storage_for(self.is_remote, None, options))
+        self._looked: tuple[RecordFile, ...] = ()
+
+    @property
+    def is_layout_known(self) -> bool:
+        """Whether the layout can be told without asking for files that lie elsewhere."""
+        return self._layout is not None or not self.is_remote
+
+    @property
+    def fingerprint(self) -> str:
+        """What changes with the content: a digest of the lengths and checksums of all records."""
+        _ = self.layout
+        state = hashlib.blake2b(digest_size=16)
+        for file in self._looked:
+            state.update(repr([(run.span, run.rows, run.check) for run in file.runs]).encode())
+        return state.hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The user's terminal does not travel to another process.
+        return {**super().__getstate__(), "_progress": silence}
+
+    def __repr__(self) -> str:
+        return f"TfRecordDataset({len(self.files)} files, {self._shown_size})"
+
+    def _looked_up(self, process: Process[ChunkCache]) -> Layout:
+        looked: list[Any] = [None] * len(self.files)
+
+        def look(number: int) -> RecordFile:
+            stored = Stored.of(self.files[number], self._storage)
+            found, is_packed = records_of(stored, self._storage)
+            return RecordFile.of(stored, found, is_packed=is_packed, run_bytes=self._run_bytes)
+
+        self._progress("files indexed:", 0, len(looked))
+        threads = in_threads(look, range(len(looked)), COUNTING_THREADS, "samplerkit-records")
+        for done, (number, found) in enumerate(threads, start=1):
+            looked[number] = found
+            self._progress("files indexed:", done, len(looked))
+        self._looked = tuple(looked)
+        sizes = [run.rows for file in self._looked for run in file.runs]
+        names = [
+            f"{name}:{number}"
+            for name, file in zip(self._names, self._looked, strict=True)
+            for number in range(len(file.runs))
+        ]
+        return Layout(sizes, names)
+
+    def _reading(self, layout: Layout) -> Callable[[int], FileContent]:
+        starts = [0, *accumulate(len(file.runs) for file in self._looked)]
+        return partial(_read, self._looked, starts, self._sample, self._storage)
+
+
+@final
+@dataclass(frozen=True)
+class _Sample:
+    """What becomes of a record."""
+
+    columns: tuple[str, ...] | None
+    scalars: frozenset[str]
+    is_example: bool
+    decode: Callable[[Any], Any] | None
+
+    @classmethod
+    def of(cls, columns: Any, scalars: Any, records: Any, decode: Any) -> _Sample:
+        """Takes what the user tells."""
+        arguments.choice("records", records, get_args(RecordKind))
+        if decode is not None and not callable(decode):
+            raise ArgumentTypeError("decode", "must be a function of a sample", decode)
+        named, single = names_of(columns), frozenset(names_of(scalars) or ())
+        if records == "bytes" and (named is not None or single):
+            raise ArgumentValueError(
+                "columns", "and scalars are of examples, and not of bytes", columns or scalars
+            )
+        missing = single - set(named) if named is not None else ()
+        if missing:
+            raise ArgumentValueError("scalars", "names what is not among the columns", sorted(missing))
+        return cls(named, single, records == "example", decode)
+
+    def made(self, record: memoryview) -> Any:
+        """Makes a sample of a record.
+
+        Raises:
+            ValueError: it is no Example, or lacks a feature.
+        """
+        if self.is_example:
+            found = example_of(record)
+            for name in self.columns or ():
+                if name not in found:
+                    raise ValueError(f"no feature {name!r}, but {sorted(found)}")
+            sample: Any = found if self.columns is None else {name: found[name] for name in self.columns}
+            sample = scalars_of(sample, self.scalars)
+        else:
+            sample = bytes(record)
+        return sample if self.decode is None else self.decode(sample)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Samples:
+    """The samples of a run: a sequence, each made when it is asked for."""
+
+    records: list[memoryview]
+    nbytes: int
+    sample: _Sample
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.sample.made(self.records[number])
+
+
+def _read(
+    files: Sequence[RecordFile],
+    starts: Sequence[int],
+    sample: _Sample,
+    storage: RemoteStorage | None,
+    number: int,
+) -> FileContent:
+    at = bisect_right(starts, number) - 1
+    file, run = files[at], number - starts[at]
+    records = file.read(run, storage)
+    first = file.runs[run].first
+    place = f"{file.stored.name}, records from {first}"
+    size = sum(map(len, records))
+    return FileContent(place, _Samples(records, size, sample), len(records), size)

@@ -1,0 +1,217 @@
+"""TFRecord files: where their records stand, and how a run of them is read and held against its checksums."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.files.paths import opened
+from samplerkit.storage.formats.crc32c import masked_crc32c
+from samplerkit.storage.formats.stored import ANEW, Stored, guarded
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.tar.format.inflate import inflated
+from samplerkit.storage.urls import is_remote
+
+AROUND: Final = 16
+"""Bytes of a record beside its data: length, CRC of that, and CRC of the data."""
+
+_HEAD: Final = struct.Struct("<Q4s")
+_GZIP: Final = b"\x1f\x8b"
+_ZLIB: Final = {b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"}
+
+Array = np.ndarray[Any, Any]
+Read = Callable[[int, int], bytes]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The records of a file, or of a part of it.
+
+    Args:
+        lengths: of the data of each, shape (records,), int64.
+        crcs: the masked CRC-32C of each, as the file tells it, shape (records,), uint32.
+    """
+
+    lengths: Array
+    crcs: Array
+
+    @classmethod
+    def walked(cls, read: Read, size: int) -> Records:
+        """Goes from record to record, past the data.
+
+        Args:
+            read: gives so many bytes from a place on, fewer at the end.
+            size: of what it reads from.
+
+        Raises:
+            ValueError: what stands there are no records, or the last one is not whole.
+        """
+        lengths: list[int] = []
+        heads: list[bytes] = []
+        crcs: list[bytes] = []
+        at, problem = 0, ""
+        head = read(0, _HEAD.size)
+        while at < size:
+            if len(head) < _HEAD.size:
+                problem = f"record {len(lengths)} at {at} is not whole"
+                break
+            heads.append(head)
+            length, _ = _HEAD.unpack(head)
+            at += AROUND + length
+            if at > size:
+                problem = f"record {len(lengths)} ends at {at}, and there are {size} bytes"
+                break
+            found = read(at - 4, 4 + _HEAD.size)
+            lengths.append(length)
+            crcs.append(found[:4])
+            head = found[4:]
+        told = np.frombuffer(b"".join(head[8:] for head in heads), "<u4")
+        wrong = np.flatnonzero(masked_crc32c([head[:8] for head in heads]) != told)
+        if wrong.size:
+            raise ValueError(f"the length of record {wrong[0]} does not fit its checksum")
+        if problem:
+            raise ValueError(problem)
+        return cls(np.array(lengths, np.int64), np.frombuffer(b"".join(crcs), "<u4").astype(np.uint32))
+
+    @property
+    def ends(self) -> Array:
+        """Where each record ends."""
+        return np.cumsum(self.lengths + AROUND)
+
+    def check(self, first: int, last: int) -> int:
+        """Gives what changes with the lengths and the checksums of some records."""
+        part = slice(first, last)
+        return zlib.crc32(self.crcs[part].astype("<u4").tobytes(), zlib.crc32(self.lengths[part].tobytes()))
+
+    def runs(self, most_bytes: int) -> Iterator[tuple[int, int]]:
+        """Cuts the records into runs of at most so many bytes, and at least one record."""
+        ends, first = self.ends, 0
+        while first < ends.size:
+            start = int(ends[first - 1]) if first else 0
+            last = max(int(np.searchsorted(ends, start + most_bytes, side="right")), first + 1)
+            yield first, last
+            first = last
+
+
+@final
+@dataclass(frozen=True)
+class RecordRun:
+    """Records of a file that are read at once.
+
+    Args:
+        span: their bytes, offset and length, as they are when unpacked.
+        first: the number of the first one.
+        rows: how many.
+        check: what `Records.check` gave.
+    """
+
+    span: tuple[int, int]
+    first: int
+    rows: int
+    check: int
+
+
+@final
+@dataclass(frozen=True)
+class RecordFile:
+    """A file as it was when it was looked at.
+
+    Args:
+        stored: the file.
+        is_packed: whether it is compressed by gzip: then it is one run.
+        runs: its records.
+    """
+
+    stored: Stored
+    is_packed: bool
+    runs: tuple[RecordRun, ...]
+
+    @classmethod
+    def of(cls, stored: Stored, records: Records, *, is_packed: bool, run_bytes: int) -> RecordFile:
+        """Cuts the records of a file into runs."""
+        ends, runs = records.ends, []
+        for first, last in [(0, ends.size)] if is_packed else records.runs(run_bytes):
+            start = int(ends[first - 1]) if first else 0
+            span = (start, int(ends[last - 1]) - start)
+            runs.append(RecordRun(span, first, last - first, records.check(first, last)))
+        return cls(stored, is_packed, tuple(runs))
+
+    def read(self, number: int, storage: RemoteStorage | None) -> list[memoryview]:
+        """Reads a run; the data of all its records are held against their checksums.
+
+        Raises:
+            DatasetError: it cannot be read, or is not what it was.
+        """
+        run = self.runs[number]
+        whole = (0, self.stored.size) if self.is_packed else run.span
+        (data,) = self.stored.read([whole], storage)
+        place = f"{self.stored.name}, records {run.first} to {run.first + run.rows}"
+
+        def parsed() -> list[memoryview]:
+            plain = memoryview(unpacked(data) if self.is_packed else data)
+            records = Records.walked(lambda at, size: bytes(plain[at : at + size]), len(plain))
+            if records.lengths.size != run.rows or records.check(0, run.rows) != run.check:
+                raise DatasetError(place, "are not those that stood there before", mend=ANEW)
+            ends = (records.ends - 4).tolist()
+            lengths = records.lengths.tolist()
+            found = [plain[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+            wrong = np.flatnonzero(masked_crc32c(found) != records.crcs)
+            if wrong.size:
+                damaged = run.first + int(wrong[0])
+                raise DatasetError(self.stored.name, f"record {damaged} does not fit its checksum", mend=ANEW)
+            return found
+
+        return guarded(place, "read", parsed)
+
+
+def looked_through(stored: Stored, storage: RemoteStorage | None) -> tuple[Records, bool]:
+    """Goes through a file; one that lies elsewhere is fetched into the cache of this machine for it.
+
+    Returns:
+        Its records, and whether it is compressed.
+
+    Raises:
+        DatasetError: it cannot be read, or is something else.
+    """
+    if is_remote(stored.path) and storage is not None:
+        with storage.fetch(stored.path) as local:
+            return guarded(stored.name, "read", lambda: _looked_through(local.path, local.size))
+    return guarded(stored.name, "read", lambda: _looked_through(stored.path, stored.size))
+
+
+def unpacked(data: bytes) -> bytes:
+    """Unpacks what gzip has packed."""
+    return b"".join(inflated(io.BytesIO(data).read))
+
+
+def _looked_through(path: str, size: int) -> tuple[Records, bool]:
+    with opened(path) as file:
+
+        def read(at: int, count: int) -> bytes:
+            file.seek(at)  # within what is buffered this reads nothing
+            return file.read(count)
+
+        start = read(0, _HEAD.size)
+        if _is_head(start) or start[:2] not in {_GZIP, *_ZLIB}:
+            found, is_packed = Records.walked(read, size), False
+        elif start.startswith(_GZIP):
+            data = unpacked(read(0, size))
+            found, is_packed = Records.walked(lambda at, count: data[at : at + count], len(data)), True
+        else:
+            raise ValueError("it is compressed by zlib: pack it with gzip, or not at all")
+    if not found.lengths.size:
+        raise ValueError("it is empty: leave it out")
+    return found, is_packed
+
+
+def _is_head(start: bytes) -> bool:
+    """Whether a record begins so: a length may begin with the bytes that tell of gzip."""
+    return len(start) == _HEAD.size and masked_crc32c([start[:8]]).tobytes() == start[8:]

@@ -1,0 +1,286 @@
+"""TFRecord: what TensorFlow wrote is read without it, each record held against its checksums."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.formats import record_index, tfrecord_file
+from samplerkit.storage.formats.crc32c import masked_crc32c
+from samplerkit.storage.formats.stored import Stored
+from samplerkit.storage.formats.tf_example import example_of
+from samplerkit.testing import DatasetContract
+from samplerkit.testing.reader_contract import same
+from tests.storage.formats import tf_records
+from tests.storage.formats.damage import outcomes
+from tests.storage.formats.tf_records import example, field, framed, sample_of
+
+FOLDER = Path(__file__).parents[2] / "data" / "formats" / "tfrecord"
+"""Written by TensorFlow 2.21.0: `python -m tests.storage.formats.write_samples tfrecord`."""
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch, tmp_path_factory):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+def written(folder, ranges=((0, 5), (5, 16))):
+    paths = [f"{folder}/{number}.tfrecord" for number in range(len(ranges))]
+    for path, (start, stop) in zip(paths, ranges, strict=True):
+        tf_records.write(path, [example(tf_records.features_of(row)) for row in range(start, stop)])
+    return paths
+
+
+class TestTfRecord(DatasetContract):
+    """Two files, the second one in several runs."""
+
+    def write(self, folder):
+        written(folder)
+        rows = [sample_of(row) for row in range(16)]
+        sizes = [len(framed(example(tf_records.features_of(row)))) for row in range(16)]
+        files = [[], []]
+        for row in range(16):
+            runs = files[row >= 5]
+            if not runs or sum(sizes[at] for at in runs[-1]) + sizes[row] > 600:
+                runs.append([])
+            runs[-1].append(row)
+        return [[rows[row] for row in run] for runs in files for run in runs]
+
+    def make(self, folder):
+        paths = [f"{folder}/0.tfrecord", f"{folder}/1.tfrecord"]
+        return sk.TfRecordDataset(paths, scalars=["id"], run_bytes=600, progress=False)
+
+
+@pytest.mark.parametrize("name", ["plain.tfrecord", "packed.tfrecord.gz"])
+def test_files_of_tensorflow_are_read_without_it(name):
+    with sk.TfRecordDataset(FOLDER / name, scalars=["id"], progress=False) as dataset:
+        assert same(dataset.__getitems__(range(40)), [sample_of(row) for row in range(40)])
+        assert list(dataset[7]) == sorted(dataset[7])
+    with sk.TfRecordDataset(FOLDER / name, ["text"], scalars=["text"], progress=False) as dataset:
+        assert dataset[39] == {"text": b"row 39"}
+
+
+def test_a_checksum_is_that_of_the_polynomial_whatever_the_length():
+    rng = np.random.default_rng(3)
+    pieces = [rng.bytes(size) for size in [*range(9), 63, 64, 65, 127, 128, 129, 4095, 4096, 4097, 64**3 + 1]]
+    assert [crc.tobytes() for crc in masked_crc32c(pieces)] == list(map(tf_records.masked, pieces))
+
+
+BITS = {
+    "lists of one kind are joined": (field(3, field(1, b"\1")) + field(3, b"\x08\x02\x08\x03"), [1, 2, 3]),
+    "of several kinds the last counts": (field(1, field(1, b"a")) + field(3, field(1, b"\5")), [5]),
+    "floats one by one": (field(2, b"\x0d\0\0\x80\x3f\x0d\0\0\0\x40"), [1.0, 2.0]),
+    "fields that nobody knows are left out": (b"\x20\x07" + field(9, b"z") + field(3, field(1, b"\6")), [6]),
+    "the largest and the least": (field(3, field(1, b"\xff" * 8 + b"\x7f" + b"\x80" * 9 + b"\1")), None),
+    "nothing": (b"", "none"),
+}
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_the_wire_format_is_read_as_protobuf_reads_it(name):
+    feature, wanted = BITS[name]
+    record = field(1, field(1, field(1, b"f") + field(2, feature)))
+    found = example_of(record)["f"]
+    if wanted == "none":
+        assert found is None
+    else:
+        assert found.tolist() == (wanted or [2**63 - 1, -(2**63)])
+
+
+NO_EXAMPLES = {
+    "field 2 of an Example": field(1, b"") + field(2, b""),
+    "longer than its message": field(1, field(1, b"\x0a\x20abc")),
+    "does not end": field(1, field(1, field(2, field(3, field(1, b"\x80"))))),
+    "a field of kind 3": b"\x0b",
+    "too large": field(1, field(1, field(2, field(3, field(1, b"\x80" * 11 + b"\1"))))),
+    "holds something else": field(1, field(1, field(2, field(2, b"\x08\1")))),
+}
+
+
+@pytest.mark.parametrize("problem", NO_EXAMPLES)
+def test_a_record_that_is_no_example_is_an_error_that_names_it(tmp_path, problem):
+    tf_records.write(tmp_path / "a.tfrecord", [example({"a": [1]}), NO_EXAMPLES[problem]])
+    with sk.TfRecordDataset(tmp_path / "a.tfrecord", progress=False) as dataset:
+        assert dataset[0]["a"].tolist() == [1]
+        with pytest.raises(sk.DatasetError, match=rf"a\.tfrecord, records from 0, row 1: .*{problem}"):
+            dataset[1]
+
+
+def test_features_that_a_record_lacks_or_has_twice_are_errors(tmp_path):
+    tf_records.write(tmp_path / "a.tfrecord", [example({"a": [1, 2], "b": None})])
+    for given, problem in (
+        ({"columns": ["c"]}, r"no feature 'c', but \['a', 'b'\]"),
+        ({"scalars": ["a"]}, "feature 'a' has 2 values"),
+        ({"scalars": ["b"]}, "feature 'b' has 0 values"),
+    ):
+        with (
+            sk.TfRecordDataset(tmp_path / "a.tfrecord", **given, progress=False) as dataset,
+            pytest.raises(sk.DatasetError, match=problem),
+        ):
+            dataset[0]
+
+
+def test_an_index_is_made_once_and_serves_from_the_cache_and_beside(tmp_path, monkeypatch):
+    """The file is gone through once; what lies beside it needs no cache, nor the time of the file."""
+    (path,) = written(tmp_path, [(0, 30)])
+    looks = []
+    original = tfrecord_file.Records.walked
+
+    def counted(read, size):
+        looks.append(size)
+        return original(read, size)
+
+    monkeypatch.setattr(tfrecord_file.Records, "walked", counted)
+    sizes = []
+    for _ in range(2):
+        with sk.TfRecordDataset(path, run_bytes=500, progress=False) as dataset:
+            sizes.append(dataset.layout.sizes.tolist())
+    assert looks == [Path(path).stat().st_size]
+    assert sizes[0] == sizes[1]
+    stored = Stored.of(path, None)
+    records = record_index.records_of(stored, None)
+    record_index.write_index(Path(path + ".skidx"), stored, records, "")
+    os.utime(path, ns=(5, 5))
+    with sk.TfRecordDataset(path, scalars=["id"], run_bytes=500, progress=False) as dataset:
+        assert dataset.layout.sizes.tolist() == sizes[0]
+        assert len(looks) == 1
+        assert dataset[29]["id"] == 29
+
+
+def test_an_index_that_lies_is_an_error_that_names_it(tmp_path):
+    """Of another size, damaged, of another kind; or right in its size, and of another file."""
+    path, other = written(tmp_path, [(5, 6), (6, 7)])
+    stored, beside = Stored.of(path, None), Path(path + ".skidx")
+    records, _ = record_index.records_of(Stored.of(other, None), None)
+    shifted = tfrecord_file.Records(records.lengths + 1, records.crcs)
+    half = tfrecord_file.Records(
+        np.array([stored.size // 2 - 16, stored.size - stored.size // 2 - 16]), np.zeros(2, np.uint32)
+    )
+    for wrong, problem in ((shifted, "another state"), (half, "are not those that stood there before")):
+        record_index.write_index(beside, stored, (wrong, False), "")
+        with (
+            sk.TfRecordDataset(path, progress=False) as dataset,
+            pytest.raises(sk.DatasetError, match=problem),
+        ):
+            dataset[0]
+    beside.write_bytes(beside.read_bytes()[:-1])
+    with pytest.raises(sk.DatasetError, match=r"skidx: cannot be read \(damaged\)"):
+        len(sk.TfRecordDataset(path, progress=False))
+
+
+def test_a_length_that_begins_as_gzip_does_is_a_length(tmp_path):
+    tf_records.write(tmp_path / "a.tfrecord", [bytes(0x8B1F), b"end"])
+    with sk.TfRecordDataset(tmp_path / "a.tfrecord", records="bytes", progress=False) as dataset:
+        assert dataset[1] == b"end"
+        assert dataset[0] == bytes(0x8B1F)
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+def test_files_elsewhere_are_read_by_ranges_once_they_are_indexed(tmp_path, has_index):
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
+    (path,) = written(tmp_path, [(0, 60)])
+    url = f"memory://tfrecord/{has_index}.tfrecord"
+    memory = fsspec.filesystem("memory")
+    memory.pipe(url, Path(path).read_bytes())
+    if has_index:
+        stored = Stored.of(path, None)
+        record_index.write_index(Path(path + ".skidx"), stored, record_index.records_of(stored, None), "")
+        memory.pipe(url + ".skidx", Path(path + ".skidx").read_bytes())
+    options = {"run_bytes": 800, "scalars": ["id"], "remote": {"cache": str(tmp_path / "cache")}}
+    with sk.TfRecordDataset([url], **options, progress=False) as dataset:
+        sampler = sk.RandomSampler(shuffle="files", seed=2)
+        with sk.Loader(dataset, sampler, batch_size=5, collate_fn=list, world=sk.World(1, 0)) as loader:
+            read = [int(sample["id"]) for batch in loader for sample in batch]
+        assert sorted(read) == list(range(60))
+        assert dataset.stats.files_read == dataset.layout.num_files > 5
+        assert dataset.stats.downloads == (not has_index)
+
+
+def test_a_function_makes_samples_in_their_draws(tmp_path):
+    written(tmp_path, [(0, 20)])
+    with sk.TfRecordDataset(
+        tmp_path / "0.tfrecord", scalars=["id"], decode=_drawn, progress=False
+    ) as dataset:
+        read = []
+        for size in (4, 7):
+            sampler = sk.RandomSampler(seed=1)
+            with sk.Loader(
+                dataset, sampler, batch_size=size, collate_fn=list, world=sk.World(1, 0)
+            ) as loader:
+                read.append([sample for batch in loader for sample in batch])
+    assert read[0] == read[1]
+    assert sorted(id for id, _ in read[0]) == list(range(20))
+
+
+def _drawn(sample):
+    return int(sample["id"]), int(sk.draw_rng().integers(1 << 30))
+
+
+def test_a_config_names_it(tmp_path):
+    written(tmp_path)
+    section = {"kind": "tfrecord", "files": f"{tmp_path}/*.tfrecord", "scalars": ["id"], "run_bytes": 900}
+    config = sk.load_config({"dataset": section, "sampler": {"kind": "random", "shuffle": "files"}})
+    assert len(config.dataset) == 16
+    assert config.dataset.layout.names[0] == "0.tfrecord:0"
+    assert config.dataset[11]["id"] == 11
+    config.dataset.close()
+
+
+BAD = {
+    "records: must be one of": {"records": "json"},
+    "columns: and scalars are of examples": {"records": "bytes", "columns": ["a"]},
+    "scalars: names what is not among the columns": {"columns": ["a"], "scalars": ["b"]},
+    "decode: must be a function": {"decode": "json"},
+    "run_bytes: must be positive": {"run_bytes": 0},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_arguments_that_cannot_be_meant_are_refused(message):
+    with pytest.raises(sk.SamplerkitError) as caught:
+        sk.TfRecordDataset("a.tfrecord", **BAD[message])
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("was_seen", [True, False])
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz"])
+@pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.campaign)])
+def test_damage_is_an_error_or_the_same_data(tmp_path, times, name, was_seen):
+    """Every byte of a record is under a checksum; what was seen whole is held against its index too.
+
+    A file that nobody saw, cut between two records, is a whole file.
+    """
+    path, samples = tmp_path / name, [sample_of(row) for row in range(12)]
+    tf_records.write(path, [example(tf_records.features_of(row)) for row in range(12)])
+    knows, about = made(path), path.stat()
+    assert same(list(knows.__getitems__(range(12))), samples)
+    knows.close()
+
+    borders = np.cumsum([len(framed(example(tf_records.features_of(row)))) for row in range(12)])[
+        :-1
+    ].tolist()
+    between = []
+
+    def make():
+        if not was_seen:
+            if path.stat().st_size in borders and not name.endswith(".gz"):
+                between.append(len(made(path)))
+                raise sk.DatasetError("cut", "between two records")
+            return made(path)
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+        return knows
+
+    found, others = outcomes(path, make, samples, times, seed=4)
+    print(
+        f"{name}, {'seen whole' if was_seen else 'never seen'}: {dict(found)}, {len(between)} between records"
+    )
+    assert not others
+    assert found["error"] >= times * (0.9 if name.endswith(".gz") else 1)
+
+
+def made(path):
+    return sk.TfRecordDataset([path], scalars=["id"], run_bytes=300, progress=False)
