@@ -13,7 +13,8 @@ from samplerkit.errors import OutOfDatasetError
 from samplerkit.inspect.seats import pads_of, seats_of
 from samplerkit.inspect.tokens import spans_of
 from samplerkit.inspect.view import RunView
-from samplerkit.loading.delivery import Delivery, Reading
+from samplerkit.loading.delivery import Delivery
+from samplerkit.loading.reading import Reading
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.inspect.view import RunView
-from samplerkit.loading.delivery import Reading
+from samplerkit.loading.reading import Reading
 from samplerkit.order.typing import Ids
 
 _LOOKED_AT = 256

@@ -9,9 +9,10 @@ import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
-from samplerkit.loading.delivery import Reading, Tail
+from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
+from samplerkit.loading.reading import Reading
 from samplerkit.loading.run import Run
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.order import arguments

@@ -11,7 +11,7 @@ from typing import Any
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.cursor import Cursor
-from samplerkit.loading.delivery import Reading
+from samplerkit.loading.reading import Reading
 from samplerkit.loading.readings import Readings
 from samplerkit.loading.run import Run
 from samplerkit.loading.run_edits import require_divided

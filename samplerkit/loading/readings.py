@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
-from samplerkit.loading.delivery import Reading, Tail
+from samplerkit.loading.delivery import Tail
+from samplerkit.loading.reading import Reading
 from samplerkit.loading.run import Run
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import RunConstants

@@ -12,7 +12,7 @@ import numpy as np
 
 from samplerkit.loading.answer import Answer, Report, SkippedSample
 from samplerkit.loading.cursor import Iteration
-from samplerkit.loading.delivery import Reading
+from samplerkit.loading.reading import Reading
 from samplerkit.loading.stats import LoaderStats, Waits
 from samplerkit.order.typing import Ids
 

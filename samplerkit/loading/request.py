@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal, Protocol, final
 
@@ -14,8 +13,8 @@ from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
 from samplerkit.loading.answer import Answer, Report, SkippedSample
 from samplerkit.loading.cutting import beginning, cut, gives_segments, require_parts
-from samplerkit.loading.delivery import Reading
 from samplerkit.loading.generators import seed_generators
+from samplerkit.loading.reading import Reading, Upcoming
 from samplerkit.loading.worker import seed_worker
 from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
@@ -82,30 +81,6 @@ def reports_stats(dataset: Any) -> bool:
     """Tells whether the figures of a dataset can be added up over processes."""
     stats = getattr(dataset, "stats", None)
     return is_dataclass(stats) and hasattr(type(stats), "__add__")
-
-
-@final
-class Upcoming:
-    """The ids of each batch that a process will read.
-
-    Args:
-        begin: gives them from the first one on. It is called again for each part of a dataset of several, for
-            one part may look far ahead of another one.
-    """
-
-    def __init__(self, begin: Callable[[], Iterator[Ids]]) -> None:
-        self._begin = begin
-        self._ids = begin()
-
-    def again(self) -> Upcoming:
-        """Gives the same from the first one on."""
-        return Upcoming(self._begin)
-
-    def __iter__(self) -> Iterator[Ids]:
-        return self
-
-    def __next__(self) -> Ids:
-        return next(self._ids)
 
 
 @final

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
-from samplerkit.loading.delivery import Reading
+from samplerkit.loading.reading import Reading
 from samplerkit.loading.request import Request
 from samplerkit.loading.run_edits import Requested
 from samplerkit.loading.units import StepSamples

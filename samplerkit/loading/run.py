@@ -10,8 +10,9 @@ from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, StateError
 from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.default_order import default_sampler
-from samplerkit.loading.delivery import Delivery, Reading, Tail
+from samplerkit.loading.delivery import Delivery, Tail
 from samplerkit.loading.identity import describe_chain, describe_dataset, describe_looks, seeds_of
+from samplerkit.loading.reading import Reading
 from samplerkit.loading.run_batches import RunBatches
 from samplerkit.loading.run_edits import (
     Requested,

@@ -13,10 +13,10 @@ import torch.utils.data
 from samplerkit.batches.chosen import seed_of
 from samplerkit.errors import ArgumentValueError
 from samplerkit.loading.answer import AnswerCollate, batch_of
-from samplerkit.loading.delivery import Reading
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.pack_collate import PackCollate
 from samplerkit.loading.pad_collate import PadCollate
+from samplerkit.loading.reading import Reading
 from samplerkit.loading.readings import Readings
 from samplerkit.loading.request import (
     BadSamples,

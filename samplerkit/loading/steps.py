@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from samplerkit.loading.cursor import Cursor
-from samplerkit.loading.delivery import Reading
+from samplerkit.loading.reading import Reading
 from samplerkit.loading.readings import Readings
 from samplerkit.loading.received import Received
 from samplerkit.order.typing import Ids
