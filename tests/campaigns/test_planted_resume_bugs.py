@@ -132,9 +132,9 @@ BUGS = [
     ),
     Bug(
         "labels that changed are let in",
-        "Run.described",
-        "describe_dataset(self.dataset, blocks) + looks",
-        "describe_dataset(self.dataset, blocks)",
+        "Run._described_as",
+        "describe_dataset(dataset, blocks) + looks",
+        "describe_dataset(dataset, blocks)",
         "tests/loading/test_changed_datasets.py",
     ),
     Bug(
