@@ -175,11 +175,18 @@ def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[
         constructor, given, inside = choose_sampler(section, place)
         section = given.pop("child", None)
         branches = _read_branches(constructor, given, inside, folder)
-        for argument, trees in branches.items():
-            given[argument] = {name: tree and tree[0] for name, tree in trees.items()}
+        given |= _each_tree(branches, 0)
+        inner = _read_inner_branches(constructor, given, inside, folder)
+        for argument, entries in inner.items():
+            given[argument] = [
+                {**entry, **_each_tree(trees, 0)}
+                for entry, trees in zip(given[argument], entries, strict=True)
+            ]
         call = constructor.read(given, inside, folder, also=("kind", "child"))
-        for argument, trees in branches.items():
-            call.written[argument] = {name: tree and tree[1] for name, tree in trees.items()}
+        call.written.update(_each_tree(branches, 1))
+        for argument, entries in inner.items():
+            for entry, trees in zip(call.written[argument], entries, strict=True):
+                entry.update(_each_tree(trees, 1))
         calls.append(call)
         places += [inside, *(path for trees in branches.values() for path in _paths(trees))]
         place = below(inside, "child")
@@ -207,6 +214,30 @@ def _read_branches(
         }
         for argument in constructor.trees
         if isinstance(given.get(argument), dict)
+    }
+
+
+def _read_inner_branches(
+    constructor: Constructor, given: dict[str, Any], place: str, folder: Folder
+) -> dict[str, list[dict[str, dict[str, _Tree]]]]:
+    """Reads the chains in lists of sections, such as edits: for each entry what `_read_branches` gives."""
+    return {
+        argument: [
+            _read_branches(inner, entry, below(place, argument, number), folder)
+            for number, entry in enumerate(given[argument])
+        ]
+        for argument, inner in constructor.sections.items()
+        if inner.trees
+        and isinstance(given.get(argument), list)
+        and all(isinstance(entry, dict) for entry in given[argument])
+    }
+
+
+def _each_tree(branches: dict[str, dict[str, _Tree]], which: int) -> dict[str, Any]:
+    """Gives the samplers of branches (0), or what a config writes for them (1)."""
+    return {
+        argument: {name: tree and tree[which] for name, tree in trees.items()}
+        for argument, trees in branches.items()
     }
 
 

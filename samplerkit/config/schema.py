@@ -60,9 +60,7 @@ def json_schema() -> dict[str, Any]:
             reference = references[constructor.model, "validation"]
             model = definitions[reference["$ref"].rpartition("/")[2]]
             model["properties"] = {"kind": {"const": constructor.name}, **model["properties"], **more}
-            for name in constructor.trees:
-                either = model["properties"][name]["anyOf"]
-                either[:] = [_BRANCHES if TREES in one else one for one in either]
+            model["properties"] = _with_branches(model["properties"])
             model["required"] = ["kind", *model.get("required", [])]
             for name, parts in constructor.named.items():
                 inner = {"$ref": f"#/$defs/${parts.section}"}
@@ -90,6 +88,13 @@ def json_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "$defs": definitions,
     }
+
+
+def _with_branches(schema: Any) -> Any:
+    """Says what stands in mappings of names to samplers, wherever they are."""
+    if isinstance(schema, dict):
+        return _BRANCHES if TREES in schema else {name: _with_branches(one) for name, one in schema.items()}
+    return [_with_branches(one) for one in schema] if isinstance(schema, list) else schema
 
 
 def _all(kinds: Kinds) -> list[Any]:

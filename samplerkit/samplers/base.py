@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -95,8 +97,16 @@ class Sampler(Linked):
         reader.dataset_size = len(layout)
         return read_ids(reader, self.num_samples, type(self).__name__)
 
-    def stream(self, layout: Layout, context: Context) -> Stream | None:
-        """Gives the stream of which the epochs are parts; None where each epoch begins anew."""
+    def stream(
+        self, layout: Layout, context: Context, added: Mapping[str, Sampler | None] = MappingProxyType({})
+    ) -> Stream | None:
+        """Gives the stream of which the epochs are parts; None where each epoch begins anew.
+
+        Args:
+            layout: as for `draw`.
+            context: likewise.
+            added: further parts by name, and the sampler of each, that edits will read too.
+        """
         return None
 
     def looks_at(self, dataset: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -162,12 +163,21 @@ class Blend:
         layout: what it mixes: the parts of a tree, or, where sources have no names, the files.
         context: its place and the epoch.
         restarts: whether a mixture above it begins it anew in each epoch.
+        added: further parts, of weight 0, and the sampler of each.
 
     Raises:
         DatasetError: there are no parts, or no such ones, or no samples.
     """
 
-    def __init__(self, mixture: Mixture, layout: Layout, context: Context, *, restarts: bool = False) -> None:
+    def __init__(
+        self,
+        mixture: Mixture,
+        layout: Layout,
+        context: Context,
+        *,
+        restarts: bool = False,
+        added: Mapping[str, Sampler | None] = MappingProxyType({}),
+    ) -> None:
         self._mixture = mixture
         self._layout = layout
         self._context = context
@@ -181,9 +191,10 @@ class Blend:
         self._key = Key(mixture.seed, epoch, context.depth, "dice")
         parts = mixed_parts(mixture.sources, layout, context.dataset)
         given = mixture.sources
+        samplers = {**(given or {}), **added}
         self.sources = [
             MixedSource(
-                None if given is None else given.get(name),
+                samplers.get(name),
                 mixture,
                 Context(epoch, 0, self.lanes, part, path=(*context.path, name)),
                 self.restarts,

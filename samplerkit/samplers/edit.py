@@ -15,11 +15,20 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
+from samplerkit.errors import (
+    ArgumentRangeError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    CompositionError,
+)
 from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
+from samplerkit.order.keys import OURS
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.by_dice import require_undealt
+from samplerkit.samplers.plain import plain, sampler_of
 
 _DIGEST_BYTES = 8
 
@@ -36,14 +45,17 @@ class Edit:
         weights: the shares of the sources of a mixture from there on, by their names; all of them.
         skip: so many positions leave, and the rest of each lane moves up. What is skipped counts as drawn.
         without: the ids that are not read any more.
-        source: the name of a part of the dataset that the mixture reads too from there on; `weights` say how
-            much.
+        source: the name of a part of the dataset that the mixture reads too from there on; or parts by name,
+            each with the sampler that reads it, None for all of its samples. `weights` say how much.
         global_batch: the samples of all ranks in each step that begins there or behind it.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentRangeError: a number is negative or too large, or a weight is no share.
         ArgumentValueError: the edit says nothing, or `source` comes without weights.
+        CompositionError: a sampler of `source` is distributed, a ledger, or of an algorithm that replays
+            another package.
+        NotSupportedError: an argument of a sampler of `source` is no plain value.
 
     Example:
         >>> Edit(at=1000, skip=20)
@@ -56,7 +68,7 @@ class Edit:
     weights: Mapping[str, float] | None = None
     skip: int | None = None
     without: Sequence[int] | np.ndarray[Any, Any] | None = None
-    source: str | None = None
+    source: str | Mapping[str, Sampler | None] | None = None
     global_batch: int | None = None
 
     def __post_init__(self) -> None:
@@ -72,21 +84,38 @@ class Edit:
             )
         if checked["at"] + checked.get("skip", 0) > LARGEST:
             raise ArgumentRangeError("skip", "leads beyond the last position, 2^62", self.skip)
-        if "source" in checked and checked["source"] not in checked.get("weights", {}):
-            mend = "say weights= too, of all sources"
-            raise ArgumentValueError("source", "comes without a share", self.source, mend=mend)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+        for name in self.new_sources:
+            if name not in checked.get("weights", {}):
+                mend = "say weights= too, of all sources"
+                raise ArgumentValueError("source", "comes without a share", name, mend=mend)
+
+    @property
+    def new_sources(self) -> dict[str, Sampler | None]:
+        """The parts that are read too, and the sampler of each; None for all of its samples."""
+        if self.source is None:
+            return {}
+        return {self.source: None} if isinstance(self.source, str) else dict(self.source)
 
     @property
     def said(self) -> dict[str, Any]:
-        """The arguments that are given, by name, as plain data: JSON, or a section of a config."""
-        said = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        if self.weights is not None:
-            said["weights"] = dict(self.weights)
+        """The arguments that are given, by name, as plain data: a line of JSON."""
+        said = self._given()
         if isinstance(self.without, np.ndarray):
             said["without"] = self.without.tolist()
-        return {name: value for name, value in said.items() if value is not None}
+        if isinstance(self.source, Mapping):
+            chains = ((name, one and plain(one, f"source.{name}")) for name, one in self.source.items())
+            said["source"] = dict(chains)
+        return said
+
+    def _given(self) -> dict[str, Any]:
+        given = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {
+            name: dict(value) if isinstance(value, Mapping) else value
+            for name, value in given.items()
+            if value is not None
+        }
 
     @once
     def digest(self) -> str:
@@ -100,13 +129,14 @@ class Edit:
         return hash(self.digest)
 
     def __repr__(self) -> str:
-        said = self.said
-        if isinstance(self.without, np.ndarray) and self.without.size > 6:
-            said["without"] = f"<{self.without.size} ids>"
+        said = self._given()
+        if isinstance(self.without, np.ndarray):
+            ids = self.without
+            said["without"] = f"<{ids.size} ids>" if ids.size > 6 else ids.tolist()
         return f"Edit({', '.join(f'{name}={value}' for name, value in said.items())})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _edit, (self.said,)
+        return _edit, (self._given(),)
 
 
 def _edit(said: dict[str, Any]) -> Edit:
@@ -150,6 +180,17 @@ def lines_of(edits: Sequence[Edit]) -> str:
     return "".join(json.dumps(edit.said) + "\n" for edit in edits)
 
 
+def edit_of(said: dict[str, Any]) -> Edit:
+    """Makes an edit of what `Edit.said` gives.
+
+    Raises:
+        ArgumentValueError: a sampler in it is not samplerkit's own; and what the constructor raises.
+    """
+    if isinstance(said.get("source"), dict):
+        said = {**said, "source": {name: one and sampler_of(one) for name, one in said["source"].items()}}
+    return Edit(**said)
+
+
 def edits_in(path: str | os.PathLike[str]) -> tuple[Edit, ...]:
     """Reads a file of edits; one that is not there holds none.
 
@@ -165,8 +206,8 @@ def edits_in(path: str | os.PathLike[str]) -> tuple[Edit, ...]:
     edits = []
     for number, line in enumerate(lines, 1):
         try:
-            edits.append(Edit(**json.loads(line)))
-        except (ValueError, TypeError, RuntimeError) as error:
+            edits.append(edit_of(json.loads(line)))
+        except (ValueError, TypeError, RuntimeError, AttributeError) as error:
             problem = f"holds no edit in line {number} ({error})"
             raise ArgumentValueError("edits_file", problem, os.fspath(path)) from None
     return checked_edits(edits)
@@ -190,10 +231,32 @@ def _ids(without: Any) -> Ids:
     return ids
 
 
+def _source(given: Any) -> str | Mapping[str, Sampler | None]:
+    if not isinstance(given, Mapping):
+        return arguments.word("source", given)
+    if not given:
+        raise ArgumentValueError("source", "must not be empty", given)
+    for name, sampler in given.items():
+        place = f"source.{arguments.word('source', name)}"
+        if sampler is None:
+            continue
+        if not isinstance(sampler, Sampler):
+            raise ArgumentTypeError(place, "must be a sampler or None", sampler)
+        require_undealt(place, sampler)
+        if any(link.reads_a_stream for link in sampler._tree()):
+            raise CompositionError(place, "is a ledger, and that is the outermost sampler", sampler)
+        if sampler.chain_algorithm not in OURS:
+            problem = "has another algorithm than a mixture by dice"
+            raise CompositionError(place, problem, sampler.chain_algorithm)
+        plain(sampler, place)
+    (first, sampler), *more = given.items()
+    return first if sampler is None and not more else MappingProxyType(dict(given))
+
+
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "weights": _shares,
     "skip": partial(arguments.positive, "skip"),
     "without": _ids,
-    "source": partial(arguments.word, "source"),
+    "source": _source,
     "global_batch": partial(arguments.positive, "global_batch"),
 }

@@ -12,8 +12,9 @@ from samplerkit.errors import ArgumentValueError, NotSupportedError
 from samplerkit.order.lacking import DrawnSoFar, gone_from, without
 from samplerkit.order.layout import Layout
 from samplerkit.order.removal import Holes, Removed, rows_before, skipped
-from samplerkit.order.streams import Mix, Stream
+from samplerkit.order.streams import Mix, Passes, Stream
 from samplerkit.order.typing import Ids
+from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.edit import Edit
 from samplerkit.samplers.one_set import require_one_set
 
@@ -33,6 +34,8 @@ def edited(stream: Stream, edits: Sequence[Edit], weights: Sequence[Sequence[flo
         at = next(edit.at for edit in edits if edit.weights is not None)
         problem = "says weights, and the passes of this mixture begin anew in each epoch"
         raise NotSupportedError(f"edit at {at}", problem, mend="say passes='run_on'")
+    if isinstance(stream, Mix):
+        _require_samples(stream, edits, weights)
     if any(edit.without is not None for edit in edits):
         return _ByPositions(stream, edits, weights).edited()
     lanes = stream.lanes
@@ -51,6 +54,17 @@ def edited(stream: Stream, edits: Sequence[Edit], weights: Sequence[Sequence[flo
     if isinstance(stream, Mix) and weights:
         stream = stream.reweighed(weights, firsts)
     return Removed(stream, holes, tuple(skips)) if skips else stream
+
+
+def _require_samples(mix: Mix, edits: Sequence[Edit], weights: Sequence[Sequence[float]]) -> None:
+    """Refuses a share of a source that holds nothing."""
+    read = np.any(np.array(weights), axis=0) if weights else np.zeros(0, dtype=np.bool_)
+    said = [edit for edit in edits if edit.weights is not None]
+    for source in np.flatnonzero(read).tolist():
+        stream = mix.streams[source]
+        if isinstance(stream, Passes) and not stream.length:
+            at = next(edit.at for edit, shares in zip(said, weights, strict=True) if shares[source])
+            raise ArgumentValueError(f"edit at {at}", "gives a share to what holds nothing", stream.name)
 
 
 class _ByPositions:
@@ -132,13 +146,13 @@ def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> list[list[flo
         place = f"edit at {edit.at}"
         if not known:
             raise NotSupportedError(place, "says weights, and this mixes no sources with names", sampler)
-        if edit.source is not None:
-            if edit.source in known:
-                raise ArgumentValueError(place, "adds a source that is there", edit.source)
-            if edit.source not in layout.parts:
+        for name in edit.new_sources:
+            if name in known:
+                raise ArgumentValueError(place, "adds a source that is there", name)
+            if name not in layout.parts:
                 mend = f"parts: {', '.join(layout.parts)}"
-                raise ArgumentValueError(place, "adds what is no part of the dataset", edit.source, mend=mend)
-            known.add(edit.source)
+                raise ArgumentValueError(place, "adds what is no part of the dataset", name, mend=mend)
+            known.add(name)
         unknown, missing = sorted(edit.weights.keys() - known), sorted(known - edit.weights.keys())
         if unknown:
             mend = f"sources: {', '.join(sorted(known))}"
@@ -147,6 +161,11 @@ def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> list[list[flo
             raise ArgumentValueError(place, "lacks a source", missing[0], mend="say 0 to leave it out")
         found.append([edit.weights.get(name, 0.0) for name in layout.parts])
     return found
+
+
+def added(edits: Sequence[Edit]) -> dict[str, Sampler | None]:
+    """Gives the sources that edits add to a mixture, and the sampler of each."""
+    return {name: sampler for edit in edits for name, sampler in edit.new_sources.items()}
 
 
 def require_removable(edits: Sequence[Edit], sampler: Any, dataset: Any) -> None:
@@ -164,4 +183,4 @@ def require_removable(edits: Sequence[Edit], sampler: Any, dataset: Any) -> None
         if ids.size and ids[-1] >= size:
             problem = f"says without an id that is not in a dataset of {size}"
             raise ArgumentValueError(f"edit at {edit.at}", problem, int(ids[-1]))
-        require_one_set(f"edit at {edit.at}", sampler, dataset, ids)
+        require_one_set(f"edit at {edit.at}", sampler, dataset, ids, added(edits))

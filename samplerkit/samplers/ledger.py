@@ -16,8 +16,8 @@ from samplerkit.order.part import Part
 from samplerkit.order.streams import Passes, Stream
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context, RunConstants
-from samplerkit.samplers.edit import Edit, chained, checked_edits, edits_in
-from samplerkit.samplers.edited import edited, require_removable, shares
+from samplerkit.samplers.edit import Edit, chained, checked_edits, edit_of, edits_in
+from samplerkit.samplers.edited import added, edited, require_removable, shares
 
 
 @final
@@ -75,10 +75,12 @@ class Ledger(Sampler):
 
         Raises:
             ArgumentTypeError: no edit.
-            ArgumentValueError: it lies before the last one.
+            ArgumentValueError: it lies before the last one, or `edits_file` cannot keep a sampler in it.
         """
         made = Ledger(self.get_child())
         edits = checked_edits((*self.edits, edit))
+        if self.edits_file is not None:
+            edit_of(edit.said)  # a file keeps only what can be read again
         made.__dict__.update(edits=edits, edits_file=self.edits_file)
         return made
 
@@ -97,9 +99,9 @@ class Ledger(Sampler):
         return tuple((edit.at, edit.global_batch) for edit in self.edits if edit.global_batch is not None)
 
     @once
-    def new_sources(self) -> frozenset[str]:
-        """The names of the parts that edits add to the mixture."""
-        return frozenset(edit.source for edit in self.edits if edit.source is not None)
+    def new_sources(self) -> dict[str, Sampler | None]:
+        """The parts that edits add to the mixture, and the sampler of each."""
+        return added(self.edits)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders an epoch of the run, by the dataset's layout: the child is read beyond one epoch."""
@@ -130,7 +132,7 @@ class Ledger(Sampler):
         require_removable(self.edits, child, dataset)
         layout, stream = Layout.of(dataset), None
         if child.get_child() is None:
-            stream = child.stream(layout, Context(0, 0, run_lanes, dataset))
+            stream = child.stream(layout, Context(0, 0, run_lanes, dataset), self.new_sources)
         if stream is None:
             stream = Passes(order_at, child.woven_lanes(dataset, constants), "sampler")
         return edited(stream, self.edits, shares(self.edits, child, layout)), length

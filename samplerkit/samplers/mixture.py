@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
@@ -165,11 +166,13 @@ class MixtureSampler(Sampler):
             for looked, value in link.looks_at(part_of(dataset, name)).items()
         }
 
-    def stream(self, layout: Layout, context: Context) -> Stream | None:
+    def stream(
+        self, layout: Layout, context: Context, added: Mapping[str, Sampler | None] = MappingProxyType({})
+    ) -> Stream | None:
         """Gives the stream of which the epochs are parts; None where each epoch begins anew."""
         if not self.is_by_dice:
             return None
-        blend = Blend(self, layout, context)
+        blend = Blend(self, layout, context, added=added)
         return None if blend.restarts else blend.mix
 
     def draw(self, layout: Layout, context: Context) -> Order:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from samplerkit.errors import NotSupportedError
@@ -16,7 +18,13 @@ from samplerkit.samplers.sequential import SequentialSampler
 from samplerkit.samplers.subset import SubsetRandomSampler
 
 
-def require_one_set(place: str, sampler: Sampler | None, dataset: Any, ids: Ids) -> None:
+def require_one_set(
+    place: str,
+    sampler: Sampler | None,
+    dataset: Any,
+    ids: Ids,
+    added: Mapping[str, Sampler | None] = MappingProxyType({}),
+) -> None:
     """Refuses to take ids out of what reads other samples in each pass.
 
     Args:
@@ -24,6 +32,7 @@ def require_one_set(place: str, sampler: Sampler | None, dataset: Any, ids: Ids)
         sampler: the chain that reads the dataset; None for all of it.
         dataset: a dataset, a layout or a number.
         ids: those that leave.
+        added: the sources that edits add to the mixture.
 
     Raises:
         NotSupportedError: it does, or one of its sources that holds some of the ids.
@@ -34,11 +43,11 @@ def require_one_set(place: str, sampler: Sampler | None, dataset: Any, ids: Ids)
         if sampler.stop == "once" or sampler.passes == "restart":
             problem = "says without, and the passes of this mixture begin anew in each epoch"
             raise NotSupportedError(place, problem, sampler, mend="say passes='run_on'")
-        start = 0
+        start, sources = 0, {**(sampler.sources or {}), **added}
         for name, part in mixed_parts(sampler.sources, Layout.of(dataset), dataset).items():
             end = start + len(Layout.of(part))
             inside = ids[(ids >= start) & (ids < end)] - start
-            require_one_set(f"{place}, source {name}", (sampler.sources or {}).get(name), part, inside)
+            require_one_set(f"{place}, source {name}", sources.get(name), part, inside)
             start = end
     elif not _reads_one_set(sampler, dataset):
         problem = "says without, and this reads other samples in each pass"

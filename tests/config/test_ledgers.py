@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -22,6 +23,37 @@ def test_a_config_says_edits_and_says_them_again():
     )
     assert config.sampler.get_child().seed == 3
     assert sk.load_config(config.to_dict()) == config
+
+
+MIXED = {"kind": "mixture", "sources": {"web": None}, "weights": {"web": 1}}
+
+
+def test_a_new_source_of_an_edit_is_a_chain_of_its_own():
+    new = {"kind": "subset", "indices": [2, 1], "child": {"kind": "random", "shuffle": "files", "seed": 3}}
+    shares = {"web": 1, "new": 2, "more": 1}
+    edits = [{"at": 5, "skip": 2}, {"at": 9, "weights": shares, "source": {"new": new, "more": None}}]
+    config = of(edits, child=MIXED)
+    added = config.sampler.edits[1].new_sources
+    assert (repr(added["new"]).count("<-"), added["more"]) == (1, None)
+    assert config.to_dict()["sampler"]["edits"] == edits
+    assert sk.load_config(config.to_dict()).sampler.edits == config.sampler.edits
+    jsonschema.validate(config.to_dict(), sk.Config.json_schema())
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ({"new": {"kind": "randm"}}, "source.new.kind"),
+        ({"new": {"kind": "random", "child": {"kind": "random", "sed": 1}}}, "source.new.child.sed"),
+        ({"new": 7}, "source.new"),
+        (7, "source"),
+        ({"new": {"kind": "distributed"}}, "source.new"),
+    ],
+)
+def test_a_mistake_in_a_new_source_is_named_with_its_path(source, place):
+    with pytest.raises(sk.ConfigError) as raised:
+        of([{"at": 9, "weights": {"web": 1, "new": 2}, "source": source}], child=MIXED)
+    assert raised.value.place == f"sampler.edits[0].{place}"
 
 
 def test_paths_start_from_the_folder_of_the_config(tmp_path):

@@ -1,0 +1,149 @@
+"""Sources that an edit adds to a mixture, each with the sampler that reads it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.testing.user_samplers import EvenOdd, Turning
+
+CORPUS = sk.Layout.tree(
+    {"web": sk.Layout([60, 40]), "code": 50, "new": sk.Layout.tree({"a": sk.Layout([9, 8, 7]), "b": 6})}
+)
+START, AT = 150, 200
+
+
+def _over(sampler):
+    sampler.add_child(sk.RandomSampler(seed=4))
+    return sampler
+
+
+SAMPLERS = {
+    "all of it": lambda: None,
+    "files": lambda: sk.RandomSampler(shuffle="files", seed=3),
+    "a subset": lambda: sk.SubsetSampler([5, 3, 9, 3]),
+    "a chain": lambda: _over(sk.RepeatSampler(2)),
+    "by labels": lambda: sk.PKSampler(2, labels=np.arange(30) % 3),
+    "by weights": lambda: sk.WeightedRandomSampler([1.5] * 30, seed=1),
+    "a mixture": lambda: sk.MixtureSampler(
+        {"a": sk.SequentialSampler(), "b": None}, weights={"a": 2, "b": 1}
+    ),
+    "a sampler of the user": EvenOdd,
+}
+
+
+def mixture(lanes, **more):
+    weights = {"web": 3, "code": 1, **dict.fromkeys(more, 0)}
+    return sk.MixtureSampler({"web": None, "code": None, **more}, 500, weights=weights, lanes=lanes, seed=8)
+
+
+def edit(sampler, **said):
+    return sk.Edit(at=AT, source={"new": sampler}, weights={"web": 1, "code": 1, "new": 2}, **said)
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_new_source_reads_as_if_the_mixture_had_always_had_it_with_no_share(name, lanes):
+    made = SAMPLERS[name]
+    ledger = sk.Ledger(mixture(lanes), [edit(made())])
+    weights = {"web": 1, "code": 1, "new": 2}
+    always = sk.Ledger(mixture(lanes, new=made()), [sk.Edit(at=AT, weights=weights)])
+    orders = [ledger.order(CORPUS, epoch) for epoch in range(2)]
+    for epoch, order in enumerate(orders):
+        assert order[:].tolist() == always.order(CORPUS, epoch)[:].tolist()
+    assert orders[0][:AT].tolist() == mixture(lanes).order(CORPUS)[:AT].tolist()
+    read = np.concatenate([order[:] for order in orders])
+    mine = read[read >= START] - START
+    assert mine.size == pytest.approx(400, abs=12 * lanes)
+    if lanes == 1 and name not in ("all of it", "a mixture"):
+        passes = [made().order(CORPUS.parts["new"], number)[:] for number in range(mine.size)]
+        assert mine.tolist() == np.concatenate(passes)[: mine.size].tolist()
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_an_edit_with_a_sampler_is_a_value_that_a_line_of_json_keeps(name, tmp_path):
+    said, other = edit(SAMPLERS[name]()), edit(sk.RandomSampler(seed=99))
+    assert pickle.loads(pickle.dumps(said)) == said == edit(SAMPLERS[name]())  # noqa: S301  # our own bytes
+    assert said.digest == edit(SAMPLERS[name]()).digest != other.digest
+    path = tmp_path / "edits.jsonl"
+    path.write_text(json.dumps(said.said) + "\n")
+    if name == "a sampler of the user":
+        with pytest.raises(sk.ArgumentValueError, match="is no sampler of samplerkit's own"):
+            sk.Ledger(mixture(1), edits_file=path)
+        return
+    kept = sk.Ledger(mixture(1), edits_file=path)
+    assert kept.edits == (said,)
+    assert kept.order(CORPUS)[:].tolist() == sk.Ledger(mixture(1), [said]).order(CORPUS)[:].tolist()
+
+
+def test_a_run_takes_a_source_with_a_sampler_while_it_reads_and_goes_on_from_its_file(tmp_path):
+    class Ids:
+        layout = CORPUS
+
+        def __len__(self):
+            return len(CORPUS)
+
+        def __getitem__(self, index):
+            return index
+
+    def loader(world):
+        ledger = sk.Ledger(mixture(2), edits_file=tmp_path / "edits.jsonl")
+        return sk.Loader(Ids(), ledger, batch_size=10, world=world)
+
+    first, read = loader(sk.World(1, 0)), []
+    with pytest.raises(sk.ArgumentValueError, match="is no sampler of samplerkit's own"):
+        first.edit(edit(EvenOdd()))
+    for batch in first:
+        read += batch.tolist()
+        if first.step == 10:
+            first.edit(edit(SAMPLERS["files"]()))
+        if first.step == 30:
+            break
+    state = first.state_dict()
+    order = sk.Ledger(mixture(2), [edit(SAMPLERS["files"]())]).order(CORPUS)
+    assert read == order[:300].tolist()
+    for rank in range(2):
+        again = loader(sk.World(2, rank))
+        again.load_state_dict(state)
+        assert next(iter(again)).tolist() == order[300 + rank : 320 : 2].tolist()
+
+
+def test_ids_leave_a_source_that_was_added_and_what_it_reads_must_allow_it():
+    gone = [sk.Edit(at=AT + 20, without=range(START, START + 15))]
+    ids = sk.Ledger(mixture(1), [edit(SAMPLERS["files"]()), *gone]).order(CORPUS)
+    assert set(ids[AT:].tolist()) >= set(range(START + 15, START + 30))
+    assert not set(ids[AT + 20 :].tolist()) & set(range(START, START + 15))
+    with pytest.raises(sk.NotSupportedError, match="source new: says without, and this reads other samples"):
+        sk.Ledger(mixture(1), [edit(SAMPLERS["by weights"]()), *gone]).order(CORPUS)
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "message"),
+    [
+        ({}, sk.ArgumentValueError, "source: must not be empty"),
+        ({"": None}, sk.ArgumentValueError, "source"),
+        ({"new": 7}, sk.ArgumentTypeError, "source.new: must be a sampler or None"),
+        ({"new": None, "more": None}, sk.ArgumentValueError, "source: comes without a share.*more"),
+        ({"new": sk.DistributedSampler(2, 0)}, sk.CompositionError, "source.new: is dealt"),
+        ({"new": sk.Ledger(sk.SequentialSampler())}, sk.CompositionError, "source.new: is a ledger"),
+        (
+            {"new": sk.RandomSampler(algorithm="mindspore-2.10")},
+            sk.CompositionError,
+            "source.new: has another algorithm",
+        ),
+        ({"new": sk.IterSampler(Turning([1, 0]))}, sk.NotSupportedError, "source.new.sampler: is an object"),
+    ],
+)
+def test_a_source_that_no_edit_can_add_is_an_error_that_names_it(source, error, message):
+    with pytest.raises(error, match=message):
+        sk.Edit(at=AT, source=source, weights={"web": 1, "code": 1, "new": 2})
+
+
+def test_a_share_of_a_source_without_samples_is_refused_at_its_edit():
+    empty = sk.Layout.tree({"web": 100, "code": 50, "new": 0})
+    with pytest.raises(sk.ArgumentValueError, match="edit at 200: gives a share to what holds nothing"):
+        sk.Ledger(mixture(1), [edit(None)]).order(empty)
