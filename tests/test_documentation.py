@@ -26,7 +26,7 @@ COMPARED = {
     "files.md": 3,
     "formats.md": 4,
     "index.md": 2,
-    "ledger.md": 3,
+    "ledger.md": 4,
     "migration.md": 10,
     "megatron.md": 5,
     "mixtures.md": 1,
