@@ -50,11 +50,18 @@ def at(
     ]
     if pads:
         facts.append(("pads", _listed(read.ids[read.pads])))
+    if read.tokens is not None:
+        facts.insert(4, ("tokens", f"{read.tokens:,}{_of_documents(read)}"))
     print_facts(facts)
     if read.spans is not None:
         _print_spans(read)
     elif read.files is not None:
         _print_files(read.files, read.names)
+
+
+def _of_documents(read: StepRead) -> str:
+    found = {(file, document) for of in read.spans or () for file, document, _, _ in of}
+    return "" if (not found or (0, None) in found) else f" of {counted(len(found), 'document')}"
 
 
 def _print_spans(read: StepRead) -> None:

@@ -13,6 +13,17 @@ Example:
 
 from samplerkit.inspect.doctor.check import check
 from samplerkit.inspect.doctor.finding import Finding
+from samplerkit.inspect.documents import PartRead, when_document
 from samplerkit.inspect.time_machine import EpochOfSample, Occurrence, StepRead, at, when
 
-__all__ = ["EpochOfSample", "Finding", "Occurrence", "StepRead", "at", "check", "when"]
+__all__ = [
+    "EpochOfSample",
+    "Finding",
+    "Occurrence",
+    "PartRead",
+    "StepRead",
+    "at",
+    "check",
+    "when",
+    "when_document",
+]

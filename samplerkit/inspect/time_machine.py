@@ -59,6 +59,7 @@ class StepRead:
         batch: what is known of a batch of unlike samples; None where batches are of one size.
         spans: of each window of tokens the parts of documents that it is made of: file, document, first token
             in it, and how many; None of other datasets.
+        tokens: inputs of the windows of tokens, pads included; None of other datasets.
     """
 
     epoch: int
@@ -74,10 +75,11 @@ class StepRead:
     names: tuple[str, ...] | None = None
     batch: BatchRead | None = None
     spans: tuple[Any, ...] | None = None
+    tokens: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain data, for JSON; of the files, the names where they have some."""
-        absent = {"names", "batch", *(("spans",) if self.spans is None else ())}
+        absent = {"names", "batch", *(name for name in ("spans", "tokens") if vars(self)[name] is None)}
         values = {name: value for name, value in vars(self).items() if name not in absent}
         if self.batch is not None:
             values["batch"] = asdict(self.batch)
@@ -177,7 +179,13 @@ def at(
         names=layout.names,
         batch=_batch_of(view, reading, step),
         spans=spans_of(view, reading, step, ids),
+        tokens=_inputs_of(view, ids),
     )
+
+
+def _inputs_of(view: RunView, ids: Ids) -> int | None:
+    tokens = view.run.tokens
+    return None if tokens is None or tokens.seq_len is None else ids.size * tokens.seq_len
 
 
 def _batch_of(view: RunView, reading: Reading, step: int) -> BatchRead | None:
@@ -236,10 +244,11 @@ def when(
     if not 0 <= sample < size:
         raise OutOfDatasetError("sample", f"outside of a dataset of {size} samples", sample)
     wanted = epochs if isinstance(epochs, Iterable) else [epochs]
-    return tuple(_in_epoch(view, view.reading(epoch, 0, start), sample) for epoch in wanted)
+    return tuple(in_epoch(view, view.reading(epoch, 0, start), sample) for epoch in wanted)
 
 
-def _in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
+def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
+    """Tells when a sample is read in an epoch, by all ranks."""
     plan = view.run.plan(reading.epoch)
     if plan is not None:
         return _in_plan(reading, plan, sample)

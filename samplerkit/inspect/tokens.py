@@ -77,13 +77,16 @@ def spans_of(view: RunView, reading: Reading, step: int, ids: Ids) -> tuple[Any,
         For each window its spans: file, document, first token in it, and how many; None where the dataset
         does not say.
     """
-    dataset = view.run.dataset
-    if not callable(getattr(dataset, "spans", None)):
+    if not callable(getattr(view.run.dataset, "spans", None)):
         return None
     epochs = reading.units.epochs(reading.epoch, reading.positions(step))
-    return tuple(
-        tuple(dataset.spans(id, epoch=epoch)) for id, epoch in zip(ids.tolist(), epochs.tolist(), strict=True)
-    )
+    each = zip(ids.tolist(), epochs.tolist(), strict=True)
+    return tuple(tuple(spans_in(view.run.dataset, id, epoch)) for id, epoch in each)
+
+
+def spans_in(dataset: Any, id: int, epoch: int) -> Any:
+    """Asks a dataset for the spans of a window, in an epoch of its source where that matters."""
+    return dataset.spans(id, epoch=epoch) if getattr(dataset, "wants_epochs", False) else dataset.spans(id)
 
 
 def _cut(view: RunView, epoch: int) -> tuple[float | None, bool]:
@@ -93,7 +96,7 @@ def _cut(view: RunView, epoch: int) -> tuple[float | None, bool]:
         return None, True
     positions = np.unique(np.linspace(0, len(order) - 1, _LOOKED_AT).astype(np.int64))
     ids, epochs = order.ids_at(positions).tolist(), order.epochs_at(epoch, positions).tolist()
-    firsts = [dataset.spans(id, epoch=one)[0] for id, one in zip(ids, epochs, strict=True)]
+    firsts = [spans_in(dataset, id, one)[0] for id, one in zip(ids, epochs, strict=True)]
     if any(document is None for _, document, _, _ in firsts):
         return None, True
     return float(np.mean([first > 0 for _, _, first, _ in firsts])), positions.size == len(order)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -10,8 +11,13 @@ from typer.testing import CliRunner
 
 import samplerkit as sk
 from samplerkit.cli.main import app
+from samplerkit.compat.megatron import MegatronDataset
+from samplerkit.inspect.documents import when_document
+from samplerkit.inspect.pictures.picture import draw
+from samplerkit.inspect.pictures.shown import Shown
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at
+from samplerkit.inspect.view import RunView
 from tests.loading.rings import Rings
 
 DOCUMENTS = [30, 50, 7, 13, 60, 40]
@@ -82,3 +88,109 @@ def test_the_commands_tell_tokens_and_documents(prefix):
     told = CliRunner().invoke(app, ["at", str(config), "--epoch", "0", "--step", "1", "--world", "2"])
     assert told.exit_code == 0, told.output
     assert "document" in told.output
+    read = at(sk.load_config(config), 0, 1, world=2)
+    count = len({span[:2] for spans in read.spans for span in spans})
+    assert f"tokens {read.tokens} of {count} documents" in " ".join(told.output.split())
+    assert read.tokens == read.to_dict()["tokens"] == 10
+    begins = CliRunner().invoke(
+        app, ["when", str(config), "--document", "4", "--epochs", "0:2", "--world", "2"]
+    )
+    assert begins.exit_code == 0, begins.output
+    parts = when_document(sk.load_config(config), 4, range(2), world=2)
+    lines = [line.split() for line in begins.output.splitlines() if line and line.split()[0].isdecimal()]
+    assert lines == [
+        [
+            str(each)
+            for each in (read.epoch, read.rank, read.step, read.place, part.window, part.first, part.tokens)
+        ]
+        for part in (*parts[0], *parts[1])
+        for read in (part.read,)
+    ]
+    as_json = CliRunner().invoke(app, ["when", str(config), "--document", "4", "--json", "--world", "2"])
+    assert json.loads(as_json.output)["epochs"] == [[asdict(part) for part in parts[0]]]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "problem"),
+    [
+        ([], "say one of the two"),
+        (["--sample", "1", "--document", "1"], "say one of the two"),
+        (["--sample", "1", "--file", "0"], "goes with --document"),
+        (["--document", "1", "--file", "web"], "no file of the layout; known: corpus"),
+        (["--document", "6"], "must be in [0, 6)"),
+        (["--document", "1", "--file", "1"], "must be in [0, 1)"),
+    ],
+)
+def test_a_document_that_is_not_there_is_refused(prefix, wanted, problem):
+    config = prefix.with_name("run.yaml")
+    config.write_text("dataset: {kind: tokens, files: corpus, seq_len: 5}\nsampler: {kind: random}\n")
+    told = CliRunner().invoke(app, ["when", str(config), *wanted])
+    assert told.exit_code != 0
+    assert problem in " ".join(f"{told.exception} {told.output}".replace("│", " ").split())
+
+
+def all_parts(run, epoch, ranks):
+    """What of each document all ranks read in an epoch, from what is read in each step."""
+    found = {}
+    for rank in range(ranks):
+        for step in range(at(run, epoch, 0, rank).num_steps):
+            read = at(run, epoch, step, rank)
+            for place, spans in enumerate(read.spans):
+                for file, document, first, tokens in spans:
+                    part = (rank, step, place, int(read.ids[place]), first, tokens, bool(read.pads[place]))
+                    found.setdefault((file, document), []).append(part)
+    return {of: sorted(parts) for of, parts in found.items()}
+
+
+@pytest.mark.parametrize("case", ["blocks", "pads", "no phase", "split", "mixture in passes"])
+def test_when_a_document_is_read_is_what_is_told_of_all_steps(prefix, case):
+    given = {"documents": "idx", "seed": 1}
+    sampler, files, names = None, prefix, range(len(DOCUMENTS))
+    if case == "pads":
+        sampler = sk.RandomSampler(seed=2)
+    elif case == "no phase":
+        given, sampler = {"phase": False}, sk.SequentialSampler()
+    elif case == "split":
+        given, sampler = {**given, "split": "1,1,0", "part": "valid"}, sk.RandomSampler(seed=2)
+        names = range(3, 6)
+    elif case == "mixture in passes":
+        with sk.TokenWriter(prefix.with_name("other"), dtype="u2") as writer:
+            writer.write(range(27))
+            writer.write(range(36))
+        files = {"one": prefix, "two": prefix.with_name("other")}
+        sampler = sk.MixtureSampler({"one": None, "two": None}, weights={"one": 1, "two": 2}, seed=4)
+    data = sk.TokenDataset(files, 5, **given)
+    run = loader(data, sampler, ranks=3, batch_size=4)
+    for epoch in (0, 3):
+        read = all_parts(run, epoch, 3)
+        told = {
+            (file, document): sorted(
+                (one.rank, one.step, one.place, part.window, part.first, part.tokens, one.is_pad)
+                for part in when_document(run, document, epoch, file=file)[0]
+                for one in (part.read,)
+            )
+            for file, document in {*read, *((0, each) for each in names)}
+        }
+        assert {of: parts for of, parts in told.items() if parts} == read
+
+
+def test_samples_of_megatron_are_told_in_documents(prefix):
+    dataset = MegatronDataset(str(prefix), sequence_length=9, random_seed=7)
+    run = loader(dataset, sk.SequentialSampler())
+    read = at(run, 0, 1, rank=1)
+    assert [list(spans) for spans in read.spans] == [dataset.spans(id) for id in read.ids.tolist()]
+    with pytest.raises(sk.ArgumentValueError, match="is not known by the dataset"):
+        when_document(run, 1, 0)
+
+
+def test_documents_of_batches_are_counted_for_pictures(prefix, tmp_path):
+    run = loader(sk.TokenDataset(prefix, 5, documents="idx", seed=1), sk.RandomSampler(seed=2))
+    shown = Shown("run", RunView.of(run), 1)
+    steps, counts = shown.documents_of_batches
+    assert steps.tolist() == list(range(10))
+    for step, count in zip(steps.tolist(), counts.tolist(), strict=True):
+        of_ranks = [{span[:2] for of in at(run, 1, step, rank).spans for span in of} for rank in range(2)]
+        assert count == sum(map(len, of_ranks)) / 2
+    draw({"run": run, "other": loader(range(100), sk.RandomSampler())}, tmp_path / "page.html", epoch=1)
+    assert "Of how many documents" in (tmp_path / "page.html").read_text()
+    assert Shown("none", RunView.of(loader(range(100), sk.RandomSampler()))).documents_of_batches is None

@@ -162,6 +162,22 @@ def draw_files_of_batches(figure: Any, runs: list[Shown], theme: Theme) -> str:
     return "How many files a batch is read from (mean over ranks)"
 
 
+def draw_documents_of_batches(figure: Any, runs: list[Shown], theme: Theme) -> str:
+    """Draws the number of documents in a batch of windows of tokens over the epoch, all such runs in one."""
+    axes = _columns(figure, 1)[0]
+    for number, run in enumerate(runs):
+        if run.documents_of_batches is None:
+            continue
+        steps, counts = run.documents_of_batches
+        colour, label = theme.lines[number % len(theme.lines)], f"{run.name}: {counts.mean():.1f} in the mean"
+        axes.plot(steps, counts, color=colour, linewidth=1.6, label=label)
+    axes.set_ylim(bottom=0)
+    axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6)
+    dress(axes, theme, "", "step", "documents in a batch of one rank")
+    legend(axes, theme, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    return "Of how many documents the windows of a batch are made (mean over ranks)"
+
+
 def _columns(figure: Any, count: int) -> list[Any]:
     return list(figure.subplots(1, count, squeeze=False)[0])
 

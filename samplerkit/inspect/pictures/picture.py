@@ -89,6 +89,15 @@ OF_BATCHES = Panel(
 )
 """Below the first one, where there are batches of unlike samples."""
 
+OF_DOCUMENTS = Panel(
+    panels.draw_documents_of_batches,
+    3.0,
+    "Documents that a batch meets, whole or in part: few where windows of one document stand together.",
+    by_column=False,
+    is_shown=lambda run: run.documents_of_batches is not None,
+)
+"""Below the last one, where documents of windows are known."""
+
 
 def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
     """Draws runs side by side into a file.
@@ -115,7 +124,11 @@ def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
 
 
 def _panels_of(runs: list[Shown]) -> list[Panel]:
-    return [panel for panel in (PANELS[0], OF_BATCHES, *PANELS[1:]) if any(map(panel.is_shown, runs))]
+    return [
+        panel
+        for panel in (PANELS[0], OF_BATCHES, *PANELS[1:], OF_DOCUMENTS)
+        if any(map(panel.is_shown, runs))
+    ]
 
 
 def _width(runs: list[Shown]) -> float:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from samplerkit.inspect.batches import BatchFigures, batch_figures
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.mixing import mixing
+from samplerkit.inspect.tokens import spans_of
 from samplerkit.inspect.view import RunView
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
@@ -33,6 +34,7 @@ _WINDOWS = 512
 _MOST_BATCHES = 1_200
 _MOST_STEPS = 120
 _STEPS = 240
+_STEPS_OF_DOCUMENTS = 60
 
 
 @final
@@ -122,6 +124,22 @@ class Shown:
             [np.unique(self.view.layout.file_of(reading.ids(step))).size for reading in readings]
             for step in steps.tolist()
         ]
+        return steps, np.array(counts, dtype=np.float64).reshape(steps.size, -1).mean(axis=1)
+
+    @once
+    def documents_of_batches(self) -> tuple[Ids, npt.NDArray[np.float64]] | None:
+        """Steps, and the mean number of documents in a rank's batch of windows of tokens; None of others."""
+        ranks = _spread_over(self.view.num_ranks, 4).tolist()
+        readings = [self.view.reading(self.epoch, rank) for rank in ranks]
+        steps = _spread_over(min(reading.steps for reading in readings), _STEPS_OF_DOCUMENTS)
+        counts = []
+        for step in steps.tolist():
+            for reading in readings:
+                spans = spans_of(self.view, reading, step, reading.ids(step))
+                found = {span[:2] for of in spans or () for span in of}
+                if not found or any(document is None for _, document in found):
+                    return None
+                counts.append(len(found))
         return steps, np.array(counts, dtype=np.float64).reshape(steps.size, -1).mean(axis=1)
 
     @property

@@ -225,6 +225,36 @@ class TokenDataset(OpenPerProcess[Any]):
         told = self.epoch if epoch is None else arguments.epoch(epoch)
         return self._source.spans(wanted, told)
 
+    def windows_of(self, document: int, *, file: int = 0) -> Ids:
+        """Tells in which windows a document may lie: the way back from `spans`.
+
+        Args:
+            document: its number in its index, as `spans` tells it.
+            file: the number of its file in the layout.
+
+        Returns:
+            The ids of the windows that hold some of it in an epoch, whatever the phase: about as many as it
+            has tokens for, and those of a block. Without phases those that hold some of it.
+
+        Raises:
+            DatasetError: the file has no index.
+            OutOfDatasetError: there is no such file or document, or it is of another part of the split.
+
+        Example:
+            >>> import os, tempfile, samplerkit as sk
+            >>> prefix = os.path.join(tempfile.mkdtemp(), "corpus")
+            >>> with sk.TokenWriter(prefix, "uint16") as writer:
+            ...     for length in (6, 3, 8):
+            ...         writer.write(np.arange(length))
+            >>> data = TokenDataset(prefix, 4, phase=False)
+            >>> data.windows_of(1), data.spans(1)
+            (array([1, 2]), [(0, 0, 4, 2), (0, 1, 0, 3)])
+        """
+        number, files = arguments.integer("file", file), len(self.files)
+        if not 0 <= number < files:
+            raise OutOfDatasetError("file", f"must be in [0, {files})", number)
+        return self._source.windows_of(number, arguments.integer("document", document))
+
     def as_documents(self) -> TokenDocuments:
         """Gives the documents as a dataset of their own, with `lengths`, for packs.
 

@@ -104,6 +104,21 @@ class Rings:
         tokens = self.tokens[files]
         return files, np.where(begins < tokens, begins, begins - tokens)
 
+    def windows_over(self, file: int, first: int, end: int) -> Ids:
+        """Gives the windows that hold some of the tokens from `first` up to before `end`, at some phase.
+
+        The label of the last token of a window counts, as it is read with it.
+        """
+        size, last = self.seq_len, (self.block_len - 1) * self.phase
+        found = []
+        # Round the ring a window behind the last token goes on at the first one.
+        for turn in (0, int(self.tokens[file])) if self.phase else (0,):
+            low = max(0, (first + turn - last - size - 1) // size + 1)
+            high = min(int(self.windows[file]), -(-(end + turn) // size))
+            found.append(np.arange(low, max(low, high)))
+        windows: Ids = np.unique(np.concatenate(found)) + self.starts[file]
+        return windows
+
     @once
     def _kept(self) -> _Kept:
         return _Kept()

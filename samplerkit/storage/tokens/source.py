@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -171,6 +171,20 @@ class TokenSource:
                     at += taken
                 document += 1
         return found
+
+    def windows_of(self, file: int, document: int) -> Ids:
+        """Gives the windows that hold some of a document of an index, in some epoch."""
+        pointers = self.pointers(file)
+        if pointers is None:
+            mend = "give the prefix of a .bin and an .idx"
+            raise DatasetError(self.opened.files[file].name, "has no index of documents", mend=mend)
+        begin, behind = self.sequences[file]
+        if not begin <= document < behind:
+            problem = f"must be in [{begin}, {behind}), the documents of {self.opened.files[file].name}"
+            raise OutOfDatasetError("document", problem, document)
+        first, end = (token - int(self.firsts[file]) for token in pointers.bounds(document))
+        nothing = np.zeros(0, dtype=np.int64)
+        return nothing if first == end else self.rings.windows_over(file, first, end)
 
     def close(self) -> None:
         """Lets go of what is open."""
