@@ -14,6 +14,9 @@ from samplerkit.inspect.view import RunView
 from tests.cli.test_inspect_commands import command, in_json  # noqa: F401  # a fixture
 
 SIZES = [40, 60, 50, 50, 30, 70, 45, 55]
+EQUAL = [50] * 8
+"""As many samples; the figures of files of one size are a single formula."""
+
 MODES = [
     {"shuffle": "false"},
     {"shuffle": "global"},
@@ -57,8 +60,8 @@ CHOOSING |= {
 }
 
 
-def config_of(section, **more):
-    dataset = {"kind": "layout", "sizes": SIZES}
+def config_of(section, sizes=SIZES, **more):
+    dataset = {"kind": "layout", "sizes": sizes}
     return {"dataset": dataset, "sampler": section, "loader": {"batch_size": 8}, **more}
 
 
@@ -85,7 +88,7 @@ def test_what_is_advised_can_be_loaded_and_reads_the_same_samples_in_that_mode(s
 def test_nothing_is_advised_in_place_of_a_choice_of_samples(section, command, tmp_path):  # noqa: F811
     config = sk.load_config(config_of(section))
     assert all(advised(config, sk.Layout(SIZES), mode) is None for mode in MODES)
-    told = in_json(command, "plan", written(tmp_path, section))[1]["recommendation"]
+    told = in_json(command, "plan", written(tmp_path, section, sizes=EQUAL))[1]["recommendation"]
     assert (told["chosen"], told["sampler"]) == (None, None)
     assert "chooses the samples, and a shuffle mode in its place would read others" in told["reason"]
 

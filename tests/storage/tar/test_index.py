@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -161,20 +159,25 @@ def test_checksums_want_an_index_that_has_them(tmp_path, walks):
     assert len(walks) == 4
 
 
-SECOND = """
-import sys
-from samplerkit.storage.tar.dataset import TarDataset
-print(len(TarDataset(sys.argv[1], cache=sys.argv[2], progress=False)))
-"""
-
-
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
 def test_several_processes_may_index_at_once(tmp_path, suffix):
     path = write(tmp_path / f"shard{suffix}", jpeg_tiles())
-    command = [sys.executable, "-c", SECOND, str(path), str(tmp_path / "cache")]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert [process.communicate(timeout=120)[0] for process in running] == ["60\n"] * 3
-    assert [process.returncode for process in running] == [0] * 3
+    ready, begin = os.pipe()
+    running = []
+    for _ in range(3):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                os.close(begin)
+                os.read(ready, 1)  # all three begin when the test closes its end
+                code = len(TarDataset(path, cache=tmp_path / "cache", progress=False))
+            finally:
+                os._exit(code)
+        running.append(pid)
+    os.close(begin)
+    os.close(ready)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in running] == [60] * 3
     assert not list((tmp_path / "cache").rglob("*part"))
 
 
