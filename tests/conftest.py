@@ -1,11 +1,18 @@
 """What holds for all tests."""
 
 import gc
+import os
 import signal
+import sys
 
 # A shell that starts pytest in the background makes it, and every process that a test starts, deaf to Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Machines of CI often keep no compiled code. Then each worker compiles all tests anew, and each process that
+# a test starts compiles the package.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_finish():

@@ -119,8 +119,7 @@ def _run(folder: Path, tests: Sequence[str], told: Path, temporary: str) -> int:
     output = os.open("output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
-    os.environ.update(PYTHONPATH=str(folder), TMPDIR=temporary, PYTHONDONTWRITEBYTECODE="1")
-    sys.dont_write_bytecode = True
+    os.environ.update(PYTHONPATH=str(folder), TMPDIR=temporary)
     tempfile.tempdir = None
     # The processes that a test spawns ask for the main module, and the tests are those of the copy.
     sys.modules["__main__"] = types.ModuleType("__main__")

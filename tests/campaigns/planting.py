@@ -50,15 +50,16 @@ class Occurrence(NamedTuple):
 def notices(folder: Path, bug: Bug) -> bool:
     """Tells whether its tests fail over a copy of the package with the bug, and not without it."""
     file, text = planted(bug)
-    clean, spoilt = (copied(ROOT, folder / name) for name in ("clean", "spoilt"))
-    replace(spoilt / "samplerkit" / file, text)
+    copy = copied(ROOT, folder / "copy")
+    replace(copy / "samplerkit" / file, text)
     tests = bug.tests.split()
-    by = failing_elsewhere(spoilt, tests, MOST_SECONDS)
+    by = failing_elsewhere(copy, tests, MOST_SECONDS)
     if by is None:
         return False
     print(f"{bug.name}: noticed by {by}")
     again = [by] if "::" in by else tests
-    assert failing_elsewhere(clean, again, MOST_SECONDS) is None, f"{by} fails without a bug"
+    replace(copy / "samplerkit" / file, (PACKAGE / file).read_bytes())
+    assert failing_elsewhere(copy, again, MOST_SECONDS) is None, f"{by} fails without a bug"
     return True
 
 
