@@ -32,6 +32,7 @@ PUBLIC = {
     "Layout": "order.layout",
     "Ledger": "samplers.ledger",
     "Loader": "loading.loader",
+    "MdsDataset": "storage.formats.mds",
     "MixtureSampler": "samplers.mixture",
     "NotSupportedError": "errors",
     "Order": "order.order",

@@ -48,6 +48,7 @@ PUBLIC = {
     "Layout",
     "Ledger",
     "Loader",
+    "MdsDataset",
     "MixtureSampler",
     "NotSupportedError",
     "Order",

@@ -23,6 +23,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.formats.arrow import ArrowDataset
 from samplerkit.storage.formats.hdf5 import Hdf5Dataset
+from samplerkit.storage.formats.mds import MdsDataset
 from samplerkit.storage.formats.parquet import ParquetDataset
 from samplerkit.storage.formats.sqlite import SqliteDataset
 from samplerkit.storage.formats.tfrecord import TfRecordDataset
@@ -172,6 +173,7 @@ for _name, _make, _more in (
     ("hdf5", Hdf5Dataset, {}),
     ("parquet", ParquetDataset, {}),
     ("sqlite", SqliteDataset, {"decode": None}),
+    ("mds", MdsDataset, {"decode": None}),
     ("tfrecord", TfRecordDataset, {"decode": None}),
     ("zarr", ZarrDataset, {}),
     ("tokens", TokenDataset, {"files": CorpusPaths, "dtype": str | None, "as_dtype": str}),

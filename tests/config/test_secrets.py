@@ -55,6 +55,7 @@ VALID = {
     "parquet": {"files": ["a.parquet"]},
     "arrow": {"files": ["a.arrow"]},
     "hdf5": {"files": ["a.h5"]},
+    "mds": {"folder": "a"},
     "tfrecord": {"files": ["a.tfrecord"]},
     "zarr": {"path": "a.zarr"},
     "sqlite": {"path": "a.db", "table": "samples"},

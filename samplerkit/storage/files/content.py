@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, final
@@ -162,6 +162,28 @@ def _of_all(items: Iterable[Any]) -> int:
         size = getattr(item, "nbytes", None)
         total += size if isinstance(size, int) else sys.getsizeof(item)
     return total
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MadeSamples:
+    """A sequence of samples, each made when it is asked for.
+
+    Args:
+        raw: what they are made of.
+        make: makes one.
+        nbytes: the memory that `raw` takes.
+    """
+
+    raw: Sequence[Any]
+    make: Callable[[Any], Any]
+    nbytes: int
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.make(self.raw[number])
 
 
 FileCache = ReadAheadCache[FileContent]

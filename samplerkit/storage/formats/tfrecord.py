@@ -15,7 +15,7 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, limits_of
-from samplerkit.storage.files.content import FileContent, gathered_samples
+from samplerkit.storage.files.content import FileContent, MadeSamples, gathered_samples
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.files.remote import storage_for
 from samplerkit.storage.formats.arrow_rows import names_of
@@ -195,22 +195,6 @@ class _Sample:
         return sample if self.decode is None else self.decode(sample)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Samples:
-    """The samples of a run: a sequence, each made when it is asked for."""
-
-    records: list[memoryview]
-    nbytes: int
-    sample: _Sample
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __getitem__(self, number: int) -> Any:
-        return self.sample.made(self.records[number])
-
-
 def _read(
     files: Sequence[RecordFile],
     starts: Sequence[int],
@@ -224,4 +208,4 @@ def _read(
     first = file.runs[run].first
     place = f"{file.stored.name}, records from {first}"
     size = sum(map(len, records))
-    return FileContent(place, _Samples(records, size, sample), len(records), size)
+    return FileContent(place, MadeSamples(records, sample.made, size), len(records), size)

@@ -8,13 +8,14 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect import check
-from tests.storage.formats import test_arrays, test_arrow, test_keyed, test_parquet, test_tfrecord
+from tests.storage.formats import test_arrays, test_arrow, test_keyed, test_mds, test_parquet, test_tfrecord
 
 FORMATS = {
     "arrow": test_arrow.TestArrow,
     "hdf5": test_arrays.TestHdf5,
     "parquet": test_parquet.TestParquet,
     "sqlite": test_keyed.TestSqlite,
+    "mds": test_mds.TestMds,
     "tfrecord": test_tfrecord.TestTfRecord,
     "zarr": test_arrays.TestZarr,
 }

@@ -1,13 +1,14 @@
 """Writes the small files that tests read without the packages that wrote them, into tests/data/formats.
 
 `python -m tests.storage.formats.write_samples KIND`, in an environment with the package of that kind:
-huggingface (datasets 5.2.0) or tfrecord (tensorflow 2.21.0).
+huggingface (datasets 5.2.0), tfrecord (tensorflow 2.21.0) or mds (mosaicml-streaming 0.13.0, pillow 13.0.0).
 """
 
 from __future__ import annotations
 
 import sys
 
+from tests.storage.formats.mds_shards import COLUMNS, COMPRESSIONS, image_of, row_of
 from tests.storage.formats.tf_records import features_of
 
 FOLDER = "tests/data/formats"
@@ -39,5 +40,25 @@ def tfrecord() -> None:
                 file.write(tf.train.Example(features=tf.train.Features(feature=told)).SerializeToString())
 
 
+def mds() -> None:
+    """A folder for each compression, one with images, and one with a pickle."""
+    from streaming import MDSWriter  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    for name, (compression, hashes) in COMPRESSIONS.items():
+        out = f"{FOLDER}/mds/{name}"
+        with MDSWriter(
+            out=out, columns=COLUMNS, compression=compression, hashes=hashes, size_limit=2500
+        ) as file:
+            for row in range(20):
+                file.write(row_of(row))
+    kinds = {"pil": "pil", "png": "png", "jpeg": "jpeg", "pngs": "list[png]", "pils": "list[pil]"}
+    with MDSWriter(out=f"{FOLDER}/mds/images", columns=kinds, hashes=["sha1"]) as file:
+        for row in range(2):
+            images = [image_of(row), image_of(row + 1)]
+            file.write(dict.fromkeys(("pil", "png", "jpeg"), images[0]) | {"pngs": images, "pils": images})
+    with MDSWriter(out=f"{FOLDER}/mds/pickled", columns={"id": "int", "any": "pkl"}, hashes=["sha1"]) as file:
+        file.write({"id": 7, "any": {1, 2}})
+
+
 if __name__ == "__main__":
-    {"huggingface": huggingface, "tfrecord": tfrecord}[sys.argv[1]]()
+    {"huggingface": huggingface, "tfrecord": tfrecord, "mds": mds}[sys.argv[1]]()

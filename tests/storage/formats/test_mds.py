@@ -1,0 +1,166 @@
+"""MosaicML's MDS: what its package wrote is read without it, in all compressions, and pickles never."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.testing import DatasetContract
+from samplerkit.testing.reader_contract import same
+from tests.storage.formats import mds_shards
+from tests.storage.formats.damage import outcomes
+from tests.storage.formats.mds_shards import COMPRESSIONS, image_of, row_of, sample_of, write
+
+FOLDER = Path(__file__).parents[2] / "data" / "formats" / "mds"
+"""Written by mosaicml-streaming 0.13.0: `python -m tests.storage.formats.write_samples mds`."""
+
+
+class TestMds(DatasetContract):
+    """Two shards with digests."""
+
+    def write(self, folder):
+        write(folder)
+        return [list(map(sample_of, range(5))), list(map(sample_of, range(5, 16)))]
+
+    def make(self, folder):
+        return sk.MdsDataset(folder)
+
+    def victim(self, folder):
+        return Path(folder, "shard.00001.mds")
+
+
+@pytest.mark.parametrize("name", COMPRESSIONS)
+def test_folders_of_streaming_are_read_without_it(name):
+    if name in {"zstd", "br", "snappy", "bare"}:
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed: it unpacks zstd, brotli and snappy")
+    with sk.MdsDataset(FOLDER / name) as dataset:
+        read = dataset.__getitems__(range(20))
+        assert len(dataset) == 20
+        assert dataset.layout.num_files > 2
+    for row, sample in enumerate(read):
+        assert same(sample, {name: row_of(row)[name] for name in sorted(row_of(row))})
+        assert all(type(sample[name]) is type(value) for name, value in row_of(row).items())
+    read[3]["fixed"][0] = 1  # an array is a copy, which can be written to
+
+
+def test_images_are_images():
+    with sk.MdsDataset(FOLDER / "images") as dataset:
+        for row, sample in enumerate(dataset.__getitems__(range(2))):
+            wanted = np.asarray(image_of(row))
+            assert all((np.asarray(sample[name]) == wanted).all() for name in ("pil", "png"))
+            assert np.abs(np.asarray(sample["jpeg"]).astype(int).mean() - wanted.mean()) < 9
+            for name in ("pngs", "pils"):
+                assert [np.asarray(image).tolist() for image in sample[name]] == [
+                    np.asarray(image_of(row + more)).tolist() for more in range(2)
+                ]
+
+
+def test_a_pickle_is_never_loaded():
+    with pytest.raises(sk.DatasetError, match="column 'any' is pickled, which is never loaded, got 'pkl'"):
+        len(sk.MdsDataset(FOLDER / "pickled"))
+    with sk.MdsDataset(FOLDER / "pickled", ["id"]) as dataset:
+        assert dataset[0] == {"id": 7}
+
+
+def test_a_shard_that_was_unpacked_serves_as_the_packed_one_does(tmp_path):
+    """As the package leaves it where it has unpacked one."""
+    shutil.copytree(FOLDER / "gz", tmp_path / "gz")
+    import gzip  # noqa: PLC0415
+
+    packed = min((tmp_path / "gz").glob("*.gz"))
+    packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+    packed.unlink()
+    with sk.MdsDataset(tmp_path / "gz", ["id"]) as dataset:
+        assert [sample["id"] for sample in dataset.__getitems__(range(20))] == list(range(-5, 15))
+
+
+@pytest.mark.parametrize("name", ["plain", "gz"])
+def test_a_folder_elsewhere_is_read_shard_by_shard(name):
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
+    memory = fsspec.filesystem("memory")
+    for path in (FOLDER / name).iterdir():
+        memory.pipe(f"memory://mds/{name}/{path.name}", path.read_bytes())
+    with sk.MdsDataset(f"memory://mds/{name}/", ["id"], remote={"attempts": 1}) as dataset:
+        sampler = sk.RandomSampler(shuffle="files", seed=2)
+        with sk.Loader(dataset, sampler, batch_size=3, collate_fn=list, world=sk.World(1, 0)) as loader:
+            assert sorted(sample["id"] for batch in loader for sample in batch) == list(range(-5, 15))
+        assert dataset.stats.files_read == dataset.layout.num_files
+        assert dataset.stats.downloads == 0
+        dataset.close()
+        shard = dataset.layout.names[0] + (".gz" if name == "gz" else "")
+        memory.pipe(f"memory://mds/{name}/{shard}", b"another one")
+        with pytest.raises(sk.DatasetError, match=shard.replace(".", r"\.")):
+            dataset[0]
+
+
+RAW = {"basename": "shard.00000.mds", "bytes": 7, "hashes": {}}
+LIES = {
+    "7 bytes|index.json says, got 7": {"raw_data": RAW},
+    "a shard outside of the folder": {"raw_data": {**RAW, "basename": "../a.mds"}},
+    "it has 5 samples, and index.json says 6": {"samples": 6},
+    "other columns than index.json says": {"column_names": ["text", "id"]},
+    "compression 'rar', which is not known": {"compression": "rar"},
+    "format 'json', version 2": {"format": "json"},
+    "encoding 'tiff' is not known": {"column_encodings": ["int", "tiff"]},
+    "KeyError: 'hashes'": {"raw_data": {"basename": "shard.00000.mds", "bytes": 7}},
+    "needs xxhash|does not fit its xxh64": {"raw_data": {**RAW, "bytes": 244, "hashes": {"xxh64": "00"}}},
+    "a compression without a compressed file": {"compression": "zstd"},
+}
+
+
+@pytest.mark.parametrize("problem", LIES)
+def test_an_index_that_lies_is_an_error_that_says_how(tmp_path, problem):
+    write(tmp_path, [(0, 5)], **LIES[problem])
+    with sk.MdsDataset(tmp_path) as dataset, pytest.raises(sk.DatasetError, match=problem):
+        dataset[0]
+
+
+def test_an_index_that_is_not_there_or_no_index_is_an_error(tmp_path):
+    for content in (None, "[]", "{}", '{"version": 2, "shards": []}', '{"version": 1}', "no"):
+        if content is not None:
+            (tmp_path / "index.json").write_text(content, encoding="utf-8")
+        with pytest.raises(sk.DatasetError, match=r"index\.json"):
+            len(sk.MdsDataset(tmp_path))
+
+
+def test_a_config_names_it(tmp_path):
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data")
+    section = {"kind": "mds", "folder": "data", "columns": ["id"]}
+    (tmp_path / "run.yaml").write_text(json.dumps({"dataset": section, "sampler": {"kind": "random"}}))
+    config = sk.load_config(tmp_path / "run.yaml")
+    assert config.dataset.layout.names == ("shard.00000.mds", "shard.00001.mds")
+    assert config.dataset[11] == {"id": 11}
+    config.dataset.close()
+
+
+@pytest.mark.parametrize("name", ["plain", "zstd"])
+@pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.campaign)])
+def test_damage_to_a_shard_is_an_error(tmp_path, times, name):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: it unpacks zstd")
+    shutil.copytree(FOLDER / name, tmp_path / name)
+    path = min((tmp_path / name).glob("shard*"))
+    with sk.MdsDataset(tmp_path / name) as dataset:
+        size = dataset.layout.sizes[0]
+        samples = dataset.__getitems__(range(size))
+    found, others = outcomes(path, lambda: sk.MdsDataset(tmp_path / name), samples, times, seed=4)
+    print(f"mds, {name}: {dict(found)}")
+    assert not others
+    assert found["error"] == times
+
+
+@pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.campaign)])
+def test_damage_to_what_has_no_digest_is_in_the_values_or_an_error(tmp_path, times):
+    """As Arrow: all that says where something lies is looked at."""
+    mds_shards.write(tmp_path, [(0, 12)], hashes=())
+    path, samples = tmp_path / "shard.00000.mds", list(map(sample_of, range(12)))
+    begins = path.read_bytes().index(b"}") + 1
+    found, others = outcomes(path, lambda: sk.MdsDataset(tmp_path), samples, times, seed=4)
+    print(f"mds without digests: {dict(found)}")
+    assert all(place >= begins for _, place in others)
+    assert found["error"] > times // 3
