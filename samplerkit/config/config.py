@@ -19,7 +19,6 @@ from samplerkit.config.datasets import DATASETS, placed
 from samplerkit.config.folder import Folder, text_and_folder
 from samplerkit.config.loader import LoaderOptions, read_loader
 from samplerkit.config.mistakes import require_mapping, unknown_key
-from samplerkit.config.private import public
 from samplerkit.config.quality import SECTION, MinQuality, asks_samples, read_min_quality
 from samplerkit.config.registry import SAMPLERS, check_order, read_chain
 from samplerkit.config.schema import json_schema
@@ -34,9 +33,6 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
-from samplerkit.storage.files.dataset import FileDataset
-from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tree import TreeDataset
 from samplerkit.storage.urls import shown
 
 _SECTIONS = ("dataset", "sampler", "loader", "batches", SECTION)
@@ -51,8 +47,8 @@ class Config:
     Two configs are equal when they say the same.
 
     Attributes:
-        dataset: the layout, or the dataset itself for the kinds `files` and `tar` and trees of these, or None
-            where the config leaves it out: pass your own dataset from Python.
+        dataset: the dataset itself, or for the kinds `size` and `layout` its layout, or None where the config
+            leaves it out: pass your own dataset from Python.
         sampler: the chain of samplers.
         loader: the options of the DataLoader.
         min_quality: what the order must reach; None for anything.
@@ -73,7 +69,7 @@ class Config:
         True
     """
 
-    dataset: Layout | FileDataset | TarDataset | TreeDataset | None
+    dataset: Any
     sampler: Sampler
     loader: LoaderOptions
     _written: dict[str, Any] = field(repr=False)
@@ -112,7 +108,7 @@ class Config:
 
         Args:
             dataset: a map-style dataset. Where the config has a dataset section, that tells the files. None
-                for the dataset of the config itself, of kind files or tar, or a tree of these.
+                for the dataset of the config itself, where it is more than a layout.
             world: which shard of how many this process reads; None asks the running job.
 
         Raises:
@@ -252,10 +248,6 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_qua
     arguments.boolean("check_quality", check_quality)
     if isinstance(source, Mapping):
         return _checked(_built(source, Path()), check_quality)
-    if not isinstance(source, str | os.PathLike) or isinstance(os.fspath(source), bytes):
-        raise ConfigError("config", "must be a path or a mapping", public("config", source))
-    if isinstance(source, str) and ("\n" in source or (": " in source and not Path(source).exists())):
-        raise ConfigError("config", "is text and no path", mend="text goes to Config.from_yaml")
     return _read(*text_and_folder(source), check_quality)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.config.private import told
+from samplerkit.config.private import public, told
 from samplerkit.errors import ConfigError, DatasetError
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -104,8 +104,12 @@ def text_and_folder(source: str | os.PathLike[str]) -> tuple[str, str, Folder]:
         The text, what the file is called, and the folder from which its relative paths start.
 
     Raises:
-        ConfigError: it cannot be read, or is no UTF-8 text.
+        ConfigError: no path, or it cannot be read, or is no UTF-8 text.
     """
+    if not isinstance(source, str | os.PathLike) or isinstance(os.fspath(source), bytes):
+        raise ConfigError("config", "must be a path or a mapping", public("config", source))
+    if isinstance(source, str) and ("\n" in source or (": " in source and not Path(source).exists())):
+        raise ConfigError("config", "is text and no path", mend="text goes to Config.from_yaml")
     if isinstance(source, str) and is_remote(source):
         return text_at(source), source, folder_of(source)
     path = Path(source)
