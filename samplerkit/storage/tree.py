@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,19 +10,19 @@ from typing import Any, Final, final
 import numpy as np
 from torch.utils.data import ConcatDataset
 
-from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
-from samplerkit.order import arguments
+from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout, named_parts, require_depth
 from samplerkit.order.once import once
+from samplerkit.order.told import fingerprint_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.batch_readers import present_reader, wanted
 from samplerkit.storage.files.content import batch_ids
+from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.joined import Columns, LeafSamples, joined
 from samplerkit.storage.leaves import Leaf, Share, copies
 from samplerkit.storage.per_process import OpenPerProcess
-from samplerkit.storage.tar.pipeline import checked_ids
 from samplerkit.storage.tar.present import Present, log_missing
 
 
@@ -100,8 +98,7 @@ class TreeDataset(OpenPerProcess[Any]):
         told = [leaf.fingerprint for leaf in self._leaves]
         if not any(told):
             return None
-        content = json.dumps([[leaf.name for leaf in self._leaves], told]).encode()
-        return hashlib.blake2b(content, digest_size=16, person=b"samplerkit").hexdigest()
+        return fingerprint_of([leaf.name for leaf in self._leaves], told)
 
     @property
     def lengths(self) -> np.ndarray[Any, Any] | None:
@@ -176,12 +173,10 @@ class TreeDataset(OpenPerProcess[Any]):
         return int(self._starts[-1])
 
     def __getitem__(self, index: int) -> Any:
-        number, size = arguments.integer("index", index), len(self)
-        if not -size <= number < size:
-            raise OutOfDatasetError("index", f"outside of a dataset of {size} samples", number)
-        leaf = int(interval_of(self._starts, np.array([number % size]))[0])
+        number = checked_index(index, self)
+        leaf = int(interval_of(self._starts, np.array([number]))[0])
         start = int(self._starts[leaf])
-        return self._leaves[leaf].read_one(number % size - start)
+        return self._leaves[leaf].read_one(number - start)
 
     def __getitems__(
         self, ids: Iterable[int], passes: Ids | None = None, epochs: Ids | None = None

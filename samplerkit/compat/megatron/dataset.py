@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from samplerkit.compat.megatron.corpus import Cut, Spans
 from samplerkit.compat.megatron.samples import BlendedSamples
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, OutOfDatasetError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.remote import storage_for
+from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tar.pipeline import checked_ids
 from samplerkit.storage.tokens.bytes import Part
 from samplerkit.storage.tokens.formats import HEADER, Opened, TokenPaths
 from samplerkit.storage.tokens.split import PARTS
@@ -167,10 +167,7 @@ class MegatronDataset:
 
     def __getitem__(self, index: int) -> Array:
         """Gives a sample: int64 array of shape (sequence_length + 1,), of inputs and the last label."""
-        number, size = arguments.integer("index", index), len(self)
-        if not -size <= number < size:
-            raise OutOfDatasetError("index", f"outside of a dataset of {size} samples", number)
-        sample: Array = self._read(np.array([number % size]))[0]
+        sample: Array = self._read(np.array([checked_index(index, self)]))[0]
         return sample
 
     def __getitems__(self, ids: Iterable[int]) -> Array:

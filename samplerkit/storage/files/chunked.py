@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from samplerkit.errors import OutOfDatasetError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
@@ -19,6 +18,7 @@ from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats, tell_of_rereading
 from samplerkit.storage.files.content import Content, ContentPart, batch_ids, gathered_samples
 from samplerkit.storage.files.remote import with_requests
+from samplerkit.storage.ids import checked_index
 from samplerkit.storage.per_process import OpenPerProcess, Process
 from samplerkit.storage.remote.storage import RemoteStorage
 
@@ -87,10 +87,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     def __getitem__(self, index: int) -> Any:
         """Gives a sample."""
-        number, size = arguments.integer("index", index), len(self)
-        if not -size <= number < size:
-            raise OutOfDatasetError("index", f"outside of a dataset of {size} samples", number)
-        with closing(self._parts(np.array([number % size]))) as parts:
+        with closing(self._parts(np.array([checked_index(index, self)]))) as parts:
             return gathered_samples(parts, 1)[0]
 
     def __getitems__(self, ids: Iterable[int]) -> Any:

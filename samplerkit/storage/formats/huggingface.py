@@ -7,12 +7,13 @@ from typing import Any, Final, Literal, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, OutOfDatasetError
+from samplerkit.errors import ArgumentTypeError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.told import told_fingerprint
 from samplerkit.storage.files.content import batch_ids
+from samplerkit.storage.ids import checked_index, require_within
 
 _MOST_RUNS = 4
 """Rows that were selected in so many runs a chunk still lie in files; more are scattered."""
@@ -80,10 +81,7 @@ class HuggingFaceDataset:
         """Gives a sample, in the format of the dataset; or, by its name, a column as an array."""
         if isinstance(index, str):
             return self.dataset.select_columns(index).with_format("numpy")[:][index]
-        number, size = arguments.integer("index", index), len(self)
-        if not -size <= number < size:
-            raise OutOfDatasetError("index", f"outside of a dataset of {size} samples", number)
-        return self.dataset[number]
+        return self.dataset[checked_index(index, self)]
 
     def __getitems__(self, ids: Iterable[int]) -> Any:
         """Gives a batch, in the order asked for.
@@ -91,10 +89,7 @@ class HuggingFaceDataset:
         Raises:
             OutOfDatasetError: there is no such sample.
         """
-        wanted = batch_ids(ids)
-        if wanted.size and (wanted.min() < 0 or wanted.max() >= len(self)):
-            outside = wanted[(wanted < 0) | (wanted >= len(self))]
-            raise OutOfDatasetError("ids", f"outside of a dataset of {len(self)} samples", int(outside[0]))
+        wanted = require_within("ids", batch_ids(ids), len(self))
         if self._gives_columns:
             return self.dataset[wanted.tolist()]
         return self.dataset.__getitems__(wanted.tolist()) if wanted.size else []

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
-from samplerkit.order import arguments
+from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.content import batch_ids
 from samplerkit.storage.formats.stored import Stored
+from samplerkit.storage.ids import checked_index, require_within
 from samplerkit.storage.per_process import OpenPerProcess
 
 
@@ -97,10 +97,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
 
     def __getitem__(self, index: int) -> Any:
         """Gives a sample."""
-        number, size = arguments.integer("index", index), len(self)
-        if not -size <= number < size:
-            raise OutOfDatasetError("index", f"outside of a dataset of {size} samples", number)
-        return self.__getitems__([number % size])[0]
+        return self.__getitems__([checked_index(index, self)])[0]
 
     def __getitems__(self, ids: Iterable[int]) -> list[Any]:
         """Gives a batch, in the order asked for.
@@ -109,10 +106,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
             OutOfDatasetError: there is no such sample.
             DatasetError: the store cannot be read, is not what it was, or a value cannot be decoded.
         """
-        wanted, size = batch_ids(ids), len(self)
-        if wanted.size and (wanted.min() < 0 or wanted.max() >= size):
-            outside = wanted[(wanted < 0) | (wanted >= size)]
-            raise OutOfDatasetError("ids", f"outside of a dataset of {size} samples", int(outside[0]))
+        wanted = require_within("ids", batch_ids(ids), len(self))
         process = self._processes.here()
         if process.held is None:
             assert self._stored is not None  # noqa: S101  # for mypy: it was looked at for its keys

@@ -18,8 +18,9 @@ from samplerkit.order.modes import Mode
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
+from samplerkit.storage.ids import checked_ids
 from samplerkit.storage.tar.codecs import Decode
-from samplerkit.storage.tar.pipeline import Selection, View, checked_ids
+from samplerkit.storage.tar.pipeline import Selection, View
 from samplerkit.storage.tar.present import Present, log_missing
 from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, checked_function
 from samplerkit.storage.workers import this_worker

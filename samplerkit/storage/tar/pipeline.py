@@ -13,10 +13,8 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import (
-    ArgumentTypeError,
     ArgumentValueError,
     DatasetError,
-    OutOfDatasetError,
     SamplerkitError,
 )
 from samplerkit.order.draws import in_draws
@@ -24,6 +22,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
+from samplerkit.storage.ids import checked_ids
 from samplerkit.storage.tar.present import Present, log_missing
 from samplerkit.storage.tar.read.source import ArchiveSource
 from samplerkit.storage.tar.steps import Map, Step, checked_function
@@ -204,23 +203,6 @@ class Selection:
                     raise failure({"__url__": url, "__key__": key}, id, "select", error) from error
         progress("selecting sample", total, total)
         return chosen
-
-
-def checked_ids(ids: Any, total: int) -> Ids:
-    """Takes the ids of samples.
-
-    Raises:
-        ArgumentTypeError: no flat list of integers.
-        OutOfDatasetError: one lies outside of a dataset of `total` samples.
-    """
-    numbers = np.asarray(ids)
-    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-        raise ArgumentTypeError("ids", "must be integers", ids)
-    numbers = numbers.astype(np.int64, copy=False)
-    if numbers.size and (numbers.min() < 0 or numbers.max() >= total):
-        outside = int(numbers[(numbers < 0) | (numbers >= total)][0])
-        raise OutOfDatasetError("id", f"outside of a dataset of {total} samples", outside)
-    return numbers
 
 
 def failure(sample: dict[str, Any], id: int, step: str, error: Exception) -> DatasetError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, final, get_args
 
@@ -13,12 +11,13 @@ from samplerkit.errors import ArgumentValueError, OutOfDatasetError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
+from samplerkit.order.told import fingerprint_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.remote import storage_for, with_requests
+from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tar.pipeline import checked_ids
 from samplerkit.storage.tokens.corpora import corpora_of, layout_of
 from samplerkit.storage.tokens.documents import TokenDocuments
 from samplerkit.storage.tokens.formats import token_dtype
@@ -182,7 +181,7 @@ class TokenDataset(OpenPerProcess[Any]):
     def fingerprint(self) -> str:
         """Changes with what the order of tokens depends on; it does not with `seq_len`."""
         rings, wanted = self._source.rings, self._wanted
-        told = [
+        return fingerprint_of(
             RULE,
             rings.block_len if wanted.phase else None,
             wanted.seed if wanted.phase else None,
@@ -191,9 +190,7 @@ class TokenDataset(OpenPerProcess[Any]):
             rings.corpus_of.tolist(),
             self._source.firsts.tolist(),
             rings.tokens.tolist(),
-        ]
-        content = json.dumps(told).encode()
-        return hashlib.blake2b(content, digest_size=16, person=b"samplerkit").hexdigest()
+        )
 
     @property
     def stats(self) -> FileStats | None:
@@ -268,10 +265,7 @@ class TokenDataset(OpenPerProcess[Any]):
 
     def __getitem__(self, index: int) -> Any:
         """Gives a window: an array of shape (S + 1,), or a dict of arrays."""
-        number, size = arguments.integer("index", index), len(self)
-        if not -size <= number < size:
-            raise OutOfDatasetError("index", f"outside of a dataset of {size} windows", number)
-        made = self._read(np.array([number % size]), None)
+        made = self._read(np.array([checked_index(index, self, "windows")]), None)
         alone = {name: value if name == "cu_seqlens" else value[0] for name, value in made.items()}
         return alone if len(alone) > 1 else next(iter(alone.values()))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, final
 
@@ -14,7 +12,8 @@ from samplerkit.order import arguments
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
-from samplerkit.storage.tar.pipeline import checked_ids
+from samplerkit.order.told import fingerprint_of
+from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.tokens.corpora import Corpus, layout_of
 from samplerkit.storage.tokens.formats import Dtype
 from samplerkit.storage.tokens.pointers import Pointers
@@ -71,25 +70,20 @@ class TokenDocuments:
     def fingerprint(self) -> str:
         """Changes with the files, and with what of them is read."""
         source = self._source
-        told = [
+        return fingerprint_of(
             _RULE,
             source.dtype.str,
             None if source.documents == "idx" else source.documents,
             source.firsts.tolist(),
             source.rings.tokens.tolist(),
             source.sequences,
-        ]
-        content = json.dumps(told).encode()
-        return hashlib.blake2b(content, digest_size=16, person=b"samplerkit").hexdigest()
+        )
 
     def __len__(self) -> int:
         return len(self.layout)
 
     def __getitem__(self, index: int) -> Array:
-        number, size = arguments.integer("index", index), len(self)
-        if not -size <= number < size:
-            raise OutOfDatasetError("index", f"outside of a dataset of {size} documents", number)
-        return self.__getitems__([number % size])[0]
+        return self.__getitems__([checked_index(index, self, "documents")])[0]
 
     def __getitems__(self, ids: Iterable[int]) -> list[Array]:
         """Gives documents, in the order asked for."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
+from samplerkit.order.told import fingerprint_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.names import short_names
@@ -60,8 +59,7 @@ class Contents:
 def told_contents(urls: tuple[str, ...], lengths: list[int]) -> Contents:
     """Takes lengths from the user; the fingerprint is of them and of the names of the shards."""
     names = short_names(urls)
-    described = json.dumps(["lengths", names, lengths]).encode()
-    fingerprint = hashlib.blake2b(described, digest_size=16, person=b"samplerkit").hexdigest()
+    fingerprint = fingerprint_of("lengths", names, lengths)
     layout = Layout(lengths, names)
     return Contents(
         layout, layout.sizes, np.zeros_like(layout.sizes), fingerprint, Skipped.of(()), is_told=True

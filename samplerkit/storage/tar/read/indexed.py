@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -16,6 +15,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
+from samplerkit.order.told import fingerprint_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.progress import Progress, silence
@@ -164,8 +164,7 @@ def open_catalogue(
 
 def _identity(archives: tuple[Archive, ...]) -> str:
     """Changes when an archive is written, or another one has its place."""
-    described = [(os.path.realpath(one.url), one.size, one.mtime_ns) for one in archives]
-    return hashlib.blake2b(json.dumps(described).encode(), digest_size=16, person=b"samplerkit").hexdigest()
+    return fingerprint_of(*((os.path.realpath(one.url), one.size, one.mtime_ns) for one in archives))
 
 
 def _part(archive: Archive, cache: Cache, *, checksums: bool) -> IndexPart:
