@@ -8,6 +8,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
+from tests.storage.formats.damage import outcomes
 
 
 def filled(path, rows=range(12)):
@@ -78,3 +79,16 @@ def test_configs_name_them(tmp_path):
     assert len(config.dataset) == 12
     assert config.dataset[11] == {"id": 33}
     config.dataset.close()
+
+
+@pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.campaign)])
+def test_damage_is_an_error_unless_it_is_in_the_values(tmp_path, times):
+    """SQLite has no checksums: a bit of a row is another row. Cuts, and what leads to rows, are errors."""
+    path = tmp_path / "a.db"
+    filled(path, range(60))
+    samples = [{"id": 3 * row, "text": f"row {row}", "data": bytes([row] * 90)} for row in range(60)]
+    found, others = outcomes(path, lambda: sk.SqliteDataset(path, "samples"), samples, times, seed=4)
+    print(f"sqlite, never seen: {dict(found)}")
+    page = 4096  # the first one has the schema, the second one leads to those of rows
+    assert all(place >= 2 * page for _, place in others)
+    assert found["error"] > times // 5
