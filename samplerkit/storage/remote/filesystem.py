@@ -19,7 +19,14 @@ from samplerkit.storage.remote.attempt import (
     in_other_words,
 )
 from samplerkit.storage.remote.counts import Counts
-from samplerkit.storage.remote.filesystem_kinds import is_changed, is_s3, plain_fault, s3_defaults, s3_part
+from samplerkit.storage.remote.filesystem_kinds import (
+    is_changed,
+    is_s3,
+    names_version,
+    plain_fault,
+    s3_defaults,
+    s3_part,
+)
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Stop, Stopped, bounded
 from samplerkit.storage.urls import shown
@@ -148,6 +155,7 @@ class Filesystems:
         """Gives the filesystem of a URL, and the path in it."""
         scheme, _, rest = url.partition("://")
         key = url if "::" in url else f"{scheme}://{rest.partition('/')[0]}"
+        key += "?" * names_version(url)  # other options
         with self._lock:
             made = self._made.get(key)
             if made is None:
@@ -190,10 +198,9 @@ def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
     except ImportError as error:
         mend = 'install it with: pip install "samplerkit[remote]"'
         raise DatasetError("remote", "needs fsspec, which is not installed", mend=mend) from error
-    scheme = url.partition("://")[0].lower()
     given = {key: value for key, value in options.storage_options.items() if key not in OF_HTTP}
     try:
-        filesystem, path = core.url_to_fs(url, **s3_defaults(scheme, given, options.timeout))
+        filesystem, path = core.url_to_fs(url, **s3_defaults(url, given, options.timeout))
     except ImportError as missing:
         needs = f" ({missing.name})" if missing.name else ""
         failed = f"needs a package that is not installed{needs}", "install fsspec's package for its scheme"

@@ -52,6 +52,21 @@ def test_an_object_that_is_replaced_is_never_mixed(bucket, options, storage):
     assert content(storage(storage_options=options).fetch(url)) == b"b" * 1000
 
 
+@pytest.mark.parametrize("told", [{}, {"version_aware": True}])
+def test_a_version_that_a_url_names_is_read_in_parts_and_as_a_whole(bucket, options, storage, told):
+    bucket.Versioning().enable()
+    written = {
+        bucket.put_object(Key="a.tar", Body=body).version_id: body for body in (b"old" * 99, b"new" * 99)
+    }
+    reader = storage(storage_options={**options, **told})
+    assert reader.read([Span("s3://shards/a.tar", 0, 3)]) == [b"new"]
+    for version, body in written.items():
+        url = f"s3://shards/a.tar?versionId={version}"
+        assert reader.read([Span(url, 1, 5), Span(url, 200, 3)]) == [body[1:6], body[200:203]]
+        assert content(reader.fetch(url)) == body
+    bucket.object_versions.delete()
+
+
 def test_a_pattern_lists_a_bucket(bucket, options):
     for name in ("b", "a", "sub/c"):
         bucket.put_object(Key=f"train/{name}.tar", Body=b"x")
