@@ -263,7 +263,7 @@ def join(threads: Iterable[threading.Thread]) -> None:
     end = time.monotonic() + END_SECONDS
     for thread in threads:
         if thread is not threading.current_thread():
-            thread.join(max(0.0, end - time.monotonic()))
+            thread.join(end - time.monotonic())
 
 
 def weakly(method: Callable[Given, Result]) -> Callable[Given, Result]:

@@ -68,6 +68,30 @@ def test_a_rank_that_begins_something_else_is_named_with_what_differs(name, valu
     assert re.search(r"(rank [01]|ranks 0, 1) by", str(outcomes[2]))
 
 
+def test_a_rank_that_comes_when_all_others_have_given_up_is_told_too():
+    store = torch.distributed.HashStore()
+    outcomes = {}
+
+    def begin(rank, identity, seconds=60):
+        try:
+            Agreement(store, rank, 3).require(identity, seconds)
+        except sk.DisagreementError as error:
+            outcomes[rank] = str(error)
+
+    others = [
+        threading.Thread(target=begin, args=(rank, {**ORDER, "seed": [rank]}), daemon=True) for rank in (0, 1)
+    ]
+    for thread in others:
+        thread.start()
+    for thread in others:
+        thread.join()
+    for late in (0, 1):  # like the one, and then like the other
+        begin(2, {**ORDER, "seed": [late]}, 0.05)
+        assert f"rank {1 - late} by {{'seed': [{1 - late}]}}" in outcomes.pop(2)
+    assert "rank 1 by {'seed': [1]}" in outcomes[0]
+    assert "rank 0 by {'seed': [0]}" in outcomes[1]
+
+
 def test_an_evaluation_on_one_rank_goes_on_after_the_time_limit_with_a_warning(caplog):
     caplog.set_level(logging.WARNING, "samplerkit")
     begin = time.monotonic()

@@ -253,3 +253,27 @@ def test_our_datasets_enter_the_draw_of_each_sample_of_a_batch(tmp_path, make):
             assert [sample[:2] for sample in together] == [sample[:2] for sample in alone]
             assert (together == alone == part) is seed_draws
             assert len({drawn for _, drawn, _ in together}) == 24
+
+
+@pytest.mark.parametrize("make", [of_files, of_shards])
+def test_within_a_batch_or_a_sample_of_another_dataset_ours_enter_no_draws(tmp_path, make):
+    for name in "ab":
+        (tmp_path / name).touch()
+    with make(tmp_path) as dataset:
+
+        class Backwards(Noise):
+            def __getitems__(self, ids):
+                return dataset.__getitems__(ids[::-1])[::-1]
+
+        class Within(Noise):
+            def __getitem__(self, index):
+                before = number(sk.draw_rng())
+                return before, dataset.__getitems__([index])[0][:2], number(sk.draw_rng())
+
+        with pytest.raises(sk.SamplerkitError, match="must be said where a batch is read as a whole"):
+            read(Backwards())
+        samples = read(Within(), batch_size=1)
+        assert samples == read(Within())
+        assert (
+            len({drawn for before, (_, within), after in samples for drawn in (before, within, after)}) == 36
+        )

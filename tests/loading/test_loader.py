@@ -37,6 +37,23 @@ def test_the_epoch_reaches_the_dataset_in_its_worker(persistent):
             assert {seen for batch in loader for _, seen in batch} == {epoch}
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_order_of_an_epoch_is_drawn_once(workers):
+    drawn = []
+
+    class Counted(sk.Sampler):
+        def draw(self, layout, context):
+            drawn.append(context.epoch)
+            return sk.RandomSampler(seed=3).draw(layout, context)
+
+    with numbers_loader(sampler=Counted(), num_workers=workers) as loader:
+        for _ in range(2):
+            for step, batch in enumerate(loader):
+                assert [index for index, _ in batch] == loader.ids(step).tolist()
+                loader.state_dict()
+    assert drawn == [0, 1]
+
+
 def test_a_finished_epoch_moves_on_and_a_set_epoch_holds():
     loader = numbers_loader()
     first, second = ids_of(loader), ids_of(loader)

@@ -238,6 +238,8 @@ def test_modes_that_know_files_have_a_lane_for_every_shard_unless_asked(mode):
     constants = sk.RunConstants(lanes=4)
     on_six = sk.DistributedSampler(6, 1, mode).undealt_order(layout, constants=constants)
     assert list(on_six) == left_out
+    alone = sk.DistributedSampler(6, 1, mode).undealt_order(layout, constants=sk.RunConstants())
+    assert list(alone) == list(sk.DistributedSampler(1, 0, mode).undealt_order(layout))
 
 
 # Locality: how many files a rank opens.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
-from samplerkit.order.schedule import TreeSchedule, table_of
+from samplerkit.order.schedule import LONGEST_PERIOD, TreeSchedule, table_of
 
 weights_lists = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any)
 
@@ -131,6 +132,13 @@ def test_a_mixture_goes_on_with_other_ranks_after_a_source_has_ended():
         run.load_state_dict(state)
         received += [run.ids(step)[~run.pads(step)].tolist() for step in range(run.steps_left)]
     assert Counter(sum(received, [])) == Counter(whole)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_sizes_are_mixed_up_to_the_longest_period_and_not_beyond(more):
+    layout = sk.Layout([LONGEST_PERIOD // 2 + 1, LONGEST_PERIOD // 2 - 1 + more])  # without a common divisor
+    with pytest.raises(sk.DatasetError, match="common divisor") if more else nullcontext():
+        assert len(sk.MixtureSampler(shuffle=False).order(layout)) == LONGEST_PERIOD
 
 
 @pytest.mark.parametrize(

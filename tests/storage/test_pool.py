@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -38,6 +40,43 @@ def test_where_all_is_done_no_thread_is_left():
     for _ in range(20):
         assert dict(in_threads(abs, range(-9, 0), MOST, "pool-of-a-test")) == {n: -n for n in range(-9, 0)}
         assert names() == []
+
+
+def test_what_nobody_waits_for_any_more_is_forgotten_though_all_threads_are_busy():
+    stop, may_end = Stop(), threading.Event()
+    pool = Pool(1, "pool-that-forgets", stop)
+    items = [threading.Event() for _ in range(3)]  # the first ones tell that they are begun
+    last = weakref.ref(items[2])
+
+    def call(item, _):
+        item.set()
+        if item is not first:
+            may_end.wait(60)
+
+    first, second = items[:2]
+    try:
+        results = pool.each(call, items)
+        assert next(results) == (0, None)
+        assert second.wait(60)
+        results.close()
+        del results, items
+        gc.collect()
+        assert last() is None
+    finally:
+        may_end.set()
+        stop.set()
+        pool.end()
+
+
+@pytest.mark.parametrize("sets_outer", [False, True])
+def test_who_sleeps_is_ended_at_once(sets_outer):
+    outer = Stop()
+    stop = Stop(outer)
+    other = threading.Timer(0.01, (outer if sets_outer else stop).set)
+    other.start()
+    with pytest.raises(Stopped):
+        stop.sleep(60)
+    other.join()
 
 
 @pytest.mark.parametrize("seconds", [0, 60])

@@ -183,7 +183,7 @@ def _end_all() -> None:
         channel.close()
     deadline = time.monotonic() + EXIT_SECONDS
     for thread, _ in running:
-        thread.join(max(0.0, deadline - time.monotonic()))
+        thread.join(deadline - time.monotonic())
 
 
 def _not_an_end(error: BaseException) -> BaseException:

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from samplerkit.loading.device import cautions
-from samplerkit.loading.device.cautions import LoadingThreadWarning
+from samplerkit.loading.device.cautions import JUDGED_LOADS, LoadingThreadWarning, Watch
 from samplerkit.loading.device.loader import DeviceLoader
 
 
@@ -110,6 +110,14 @@ def test_a_loop_that_only_later_leaves_much_to_the_thread_is_warned_too():
     load, step = (lambda: in_python(next(loads, 0.008))), (lambda: time.sleep(next(pauses, 0)))
     (message,) = said(load, step, size=45, epochs=1)
     assert "takes the interpreter" in message
+
+
+def test_a_thread_that_computes_little_is_not_looked_at():
+    watch = Watch()
+    for load in range(25):
+        watch.begin()
+        in_python(0.01 if load > JUDGED_LOADS else 0)
+        assert watch.end(0.0) == (), "it was told that nothing was computed"
 
 
 def test_one_long_wait_for_the_interpreter_proves_nothing():

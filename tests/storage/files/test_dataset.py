@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -252,6 +253,11 @@ BAD = [
     (lambda: FileDataset(["a"], None), TypeError, "reader"),
     (lambda: FileDataset(["a"], Watching), TypeError, "reader"),
     (lambda: FileDataset(["a"], "csv"), ValueError, "known: npz, npy, parquet, text"),
+    (
+        lambda: FileDataset(min(os.scandir(b"/"), key=lambda at: at.name), reader),
+        TypeError,
+        "files",
+    ),  # a path of bytes
     (lambda: FileDataset(["a"], reader, max_files=0), RuntimeError, "max_files"),
     (lambda: FileDataset(["a"], reader, max_files=2.0), TypeError, "max_files"),
     (lambda: FileDataset(["a"], reader, max_files=None), TypeError, "max_files"),

@@ -127,6 +127,18 @@ def test_an_error_ahead_is_raised_where_the_file_is_needed_and_tried_again_then(
         assert len(reader.read) == 9
 
 
+def test_what_failed_ahead_is_tried_again_where_something_else_is_expected_since(paths):
+    reader = Watching()
+    reader.failing["001.npz"] = OSError("the disk is gone")
+    with FileDataset(paths, reader, SIZES) as dataset:
+        dataset.expect(iter(batches_of(range(8))))
+        dataset.__getitems__(np.arange(10))
+        wait_until(lambda: dataset._cache()._failures)
+        reader.failing.clear()
+        dataset.expect(iter(batches_of([1, 5])))
+        assert [plain(sample) for sample in dataset.__getitems__(np.arange(10, 20))] == SAMPLES[10:20]
+
+
 @pytest.mark.parametrize("read_ahead", [0, 1])
 def test_an_error_comes_through_the_loader_at_its_step(paths, read_ahead):
     reader = Watching()

@@ -277,6 +277,15 @@ def test_batches_that_nobody_expected_end_what_is_known():
     assert not known.is_right
 
 
+@pytest.mark.parametrize("each", [10, 10_000])
+@pytest.mark.parametrize("wanted", [1, 4, 7])
+def test_as_many_files_are_known_as_are_wanted_however_large_batches_are(each, wanted):
+    batches = [np.arange(file * each, file * each + each) for file in range(9)]
+    known = Uses(iter(batches), lambda ids: ids // each, wanted)
+    known.begin(batches[0])
+    assert wanted <= len(list(known.upcoming_files())) <= (wanted + 1 if each == 10_000 else 9)
+
+
 @pytest.mark.parametrize("size", [10**6, 10**12])
 def test_what_is_known_is_bounded_however_long_the_epoch(size):
     layout = sk.Layout([size] * 1000)

@@ -211,6 +211,9 @@ def test_the_bytes_of_each_file_are_told_at_its_place_whichever_answer_comes_fir
                 right(handler, resource),
             )
             by_path = dict(zip(dataset.files, dataset.shard_bytes().tolist(), strict=True))
+            local.unlink()
+            with pytest.raises(sk.DatasetError, match=r"local\.npz: cannot be read \(No such file"):
+                dataset.shard_bytes()
     assert by_path == dict(zip([*urls, str(local)], [*sizes, 123], strict=True))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import array
 import functools
+import sys
 
 import numpy as np
 import pytest
@@ -165,6 +167,14 @@ def test_strings_and_objects_count_as_memory():
         with FileDataset(["a"], lambda path, data=data: data, [4]) as dataset:
             dataset[0]
             assert 100_000 < dataset.stats.bytes_read < 110_000
+
+
+@pytest.mark.parametrize("data", [range(4), tuple("word"), np.arange(4.0), array.array("i", [7] * 4)])
+def test_the_memory_of_what_a_reader_gives_is_what_python_or_numpy_says(data):
+    with FileDataset(["a"], lambda path: data, [4]) as dataset:
+        dataset[0]
+        items = sum(map(sys.getsizeof, data)) if isinstance(data, tuple) else 0
+        assert dataset.stats.bytes_read == getattr(data, "nbytes", sys.getsizeof(data) + items)
 
 
 class Racing:

@@ -30,8 +30,9 @@ def test_a_file_is_downloaded_once_and_stays(server, storage, tmp_path):
     assert leftovers(tmp_path / "cache") == []
 
 
-def test_what_was_used_least_recently_goes_first(server, storage, tmp_path):
-    reader = storage(max_cache_bytes=3000)
+@pytest.mark.parametrize("room", [3000, 3999])
+def test_what_was_used_least_recently_goes_first(server, storage, tmp_path, room):
+    reader = storage(max_cache_bytes=room)
     urls = [server.put(f"/{number}", DATA[number:][:1000]) for number in range(4)]
     for url in (*urls[:3], urls[0], urls[3]):
         content(reader.fetch(url))

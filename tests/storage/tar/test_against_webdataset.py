@@ -11,6 +11,7 @@ import webdataset
 
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.format.headers import parse
 from tests.storage.tar.shards import SOURCES, WRITERS, jpeg_tiles, python_sources, read_by_webdataset, write
 
 # Ustar has room for names of 255 bytes in two parts, v7 for 100 bytes.
@@ -112,6 +113,17 @@ def test_a_size_in_base_256_is_read(tmp_path):
     path.write_bytes(data)
     expected = read_by_webdataset([path])
     assert list(TarDataset(path)) == expected
+
+
+@pytest.mark.parametrize("place", range(1, 12))
+def test_each_byte_of_a_size_in_base_256_counts(tmp_path, place):
+    path = write(tmp_path / "shard.tar", jpeg_tiles(), "tarfile gnu")
+    data = bytearray(path.read_bytes())
+    data[124:136] = b"\x80" + int(data[124:135], 8).to_bytes(11, "big")
+    data[124 + place] ^= 0x40
+    data[148:156] = b"%06o\0 " % (sum(data[:148]) + sum(data[156:512]) + 8 * 32)
+    header = bytes(data[:512])
+    assert parse(header).size == tarfile.TarInfo.frombuf(header, "utf-8", "strict").size
 
 
 def test_global_pax_headers_hold_for_all_members(tmp_path):

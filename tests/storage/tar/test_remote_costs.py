@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.tar.index.archive import Cache
 from samplerkit.storage.tar.read.costs import (
     COSTLY,
     MOST_SAMPLES,
@@ -15,6 +18,9 @@ from samplerkit.storage.tar.read.costs import (
     epoch_costs,
     fetches_whole,
 )
+from samplerkit.storage.tar.read.shards import Shards
+from samplerkit.storage.tar.read.source import TarOptions
+from tests.storage.tar.server import Server
 
 LAYOUTS = {"4 of 25": (4, 25), "16 of 50": (16, 50), "64 of 1000": (64, 1000), "one": (1, 300)}
 LOCAL = {
@@ -92,6 +98,34 @@ def test_costs_are_those_of_a_count_by_hand():
     assert costs.shards == FetchCosts(3, 1300)
     small = epoch_costs(layout, batches, shard_bytes=np.array([400, 800, 100]), cached_shards=1)
     assert small.shards.requests > 3
+
+
+def test_the_shard_that_was_used_least_recently_leaves_a_full_cache():
+    layout, used = sk.Layout([1] * 5), np.random.default_rng(4).integers(0, 5, 200)
+    for room in range(1, 6):
+        held, fetched = [], 0
+        for shard in used.tolist():
+            fetched += shard not in held
+            held = [*(other for other in held if other != shard), shard][-room:]
+        assert epoch_costs(layout, [[shard] for shard in used], cached_shards=room).shards.requests == fetched
+
+
+@pytest.mark.parametrize("shard", [0, 1, 2])
+def test_a_shard_that_is_not_read_plays_no_part(shard):
+    assert fetches_whole([np.full(50, shard)], np.array([50] * 3), 3)
+
+
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tgz"])
+def test_a_cache_holds_as_many_shards_as_its_bytes_do_and_half_as_many_compressed_ones(tmp_path, suffix):
+    (tmp_path / f"0{suffix}").write_bytes(bytes(1000))
+    parts = 1 if suffix == ".tar" else 2
+    with Server(tmp_path) as server:
+        for shards in (1, 3):
+            for room, held in ((1000 * parts * shards - 1, shards - 1), (1000 * parts * shards, shards)):
+                remote = RemoteOptions(cache=tmp_path / "cache", max_cache_bytes=room)
+                options = TarOptions("raise", None, False, Cache.of(None, remote), "auto", 1, 1)
+                url, storage = f"{server.url}/0{suffix}", RemoteStorage(remote)
+                assert Shards((url,), (url,), storage, options).cache_capacity() == held
 
 
 def test_a_cache_with_room_for_all_fetches_each_shard_once_in_any_order():

@@ -25,6 +25,7 @@ from tests.storage.tar.remote_shards import (
     write_tiles,
 )
 from tests.storage.tar.server import Server
+from tests.storage.tar.shards import long_names, write
 from tests.waiting import wait_until
 
 LENGTHS = [EACH] * SHARDS
@@ -59,6 +60,18 @@ def sampler_of(mode, **options):
         return sk.SequentialSampler()
     partial = {"partial_size": EACH} if mode is sk.Shuffle.PARTIAL else {}
     return sk.RandomSampler(shuffle=mode, seed=7, **partial, **options)
+
+
+def test_samples_whose_names_fit_in_no_header_are_read_in_parts(tmp_path):
+    path = write(tmp_path / "data.tar", long_names(), "tar gnu")
+    expected = sk.TarDataset(path, cache=tmp_path / "local")
+    with (
+        Server(tmp_path) as server,
+        sk.TarDataset(f"{server.url}/data.tar", cache=tmp_path / "cache", fetch="ranges") as dataset,
+    ):
+        assert len(expected) == 12
+        assert without_place(dataset) == without_place(expected)
+        assert server.parts() != []
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
@@ -164,12 +177,37 @@ def test_local_shards_with_lengths_are_opened_when_they_are_needed(tmp_path, loc
     dataset.close()
 
 
-def test_local_and_remote_shards_may_be_mixed(tmp_path, folder, server, local):
-    places = [str(folder), server.url] * (SHARDS // 2)
+@pytest.mark.parametrize("index", ["there", "not there", "damaged"])
+def test_local_and_remote_shards_may_be_mixed(tmp_path, server, local, index):
+    write_shards(tmp_path / "here", index=index == "there")
+    if index == "damaged":
+        for number in range(SHARDS):
+            (tmp_path / "here" / f"train-{number:02}.tar.skidx").write_bytes(b"no index")
+    places = [str(tmp_path / "here"), server.url] * (SHARDS // 2)
     urls = [f"{place}/train-{number:02}.tar" for number, place in enumerate(places)]
     for fetch in ("auto", "shards", "ranges"):
         with sk.TarDataset(urls, cache=tmp_path / fetch, fetch=fetch, progress=False) as dataset:
             assert without_place(dataset) == without_place(local)
+
+
+@pytest.mark.parametrize("by", ["sample", "key"])
+def test_a_selection_fetches_each_shard_once_and_none_where_keys_will_do(tmp_path, folder, by):
+    with Server(folder) as server:
+        with remote(server, tmp_path) as dataset:
+            chosen = dataset.select(lambda given: "3" in (given if by == "key" else given["__key__"]), by=by)
+            assert len(chosen) == sum("3" in f"{number:05}" for number in NUMBERS)
+        assert server.parts() == []
+        assert len(server.downloads()) == (0 if by == "key" else SHARDS)
+
+
+def test_whether_the_layout_is_known_can_be_asked_of_all(tmp_path, server, local):
+    assert local.is_layout_known
+    assert not local.select(lambda key: True, by="key").is_layout_known
+    with remote(server, tmp_path, lengths=LENGTHS) as told, remote(server, tmp_path) as untold:
+        assert told.is_layout_known
+        assert not untold.is_layout_known
+        assert untold.layout == told.layout
+        assert untold.is_layout_known
 
 
 def test_saved_lengths_are_those_of_a_later_run(tmp_path, server, local):

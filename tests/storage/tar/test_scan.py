@@ -1,0 +1,84 @@
+"""How much of an archive is read to find its members, and that one which shrinks meanwhile is noticed."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tarfile
+import threading
+from pathlib import Path
+
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.format.scan import DENSE_WINDOW, SPARSE_WINDOW, scan
+from samplerkit.storage.tar.index import finding
+from tests.storage.tar.shards import by_tarfile, jpeg_tiles, write
+
+
+@pytest.fixture
+def pieces(monkeypatch):
+    """The number of bytes of each piece that this thread reads."""
+    read, pread, here = [], os.pread, threading.get_ident()
+
+    def noted(descriptor, length, offset):
+        data = pread(descriptor, length, offset)
+        if threading.get_ident() == here:
+            read.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", noted)
+    return read
+
+
+def number_of_members(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        members = scan(descriptor, str(path), path.stat().st_size)
+    finally:
+        os.close(descriptor)
+    assert members.flaws == []
+    return len(members.names)
+
+
+@pytest.mark.parametrize("length", [5, 200])
+def test_an_archive_of_small_files_is_read_once_in_large_pieces(tmp_path, pieces, length):
+    """Also where a header before each holds a name that does not fit into its own."""
+    path = tmp_path / "small.tar"
+    by_tarfile([(f"{number:0{length}}.txt", b"x" * 3000) for number in range(1500)], path, tarfile.GNU_FORMAT)
+    size = path.stat().st_size
+    assert number_of_members(path) == 1500
+    assert 2 < sum(piece > SPARSE_WINDOW for piece in pieces) <= size // DENSE_WINDOW + 5
+    assert sum(pieces) <= 1.2 * size
+
+
+def test_of_an_archive_of_large_files_little_but_headers_is_read(tmp_path, pieces):
+    path, count = tmp_path / "large.tar", 300
+    member = tarfile.TarInfo("a.bin")
+    member.size = 1 << 20
+    with path.open("wb") as file:
+        for number in range(count):
+            file.seek(number * (member.size + BLOCK))
+            file.write(member.tobuf())
+        file.truncate(count * (member.size + BLOCK) + 2 * BLOCK)  # the data are holes, which no disk keeps
+    assert number_of_members(path) == count
+    assert sum(pieces) <= 2 * DENSE_WINDOW + count * SPARSE_WINDOW
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz"])
+def test_an_archive_that_is_cut_while_its_data_are_summed_is_an_error(tmp_path, monkeypatch, name):
+    path = write(tmp_path / "plain.tar", jpeg_tiles()).rename(tmp_path / name)
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(path.read_bytes()))
+
+    def scanned(descriptor, archive, size):
+        found = scan(descriptor, archive, size)
+        with Path(f"/proc/self/fd/{descriptor}").resolve().open("r+b") as file:  # a gzip archive's copy
+            file.truncate(size // 2)
+        return found
+
+    monkeypatch.setattr(finding, "scan", scanned)
+    dataset = sk.TarDataset(path, cache=tmp_path / "cache", checksums=True)
+    with pytest.raises(sk.DatasetError, match=r"became shorter than \d+ bytes while it was read"):
+        len(dataset)
