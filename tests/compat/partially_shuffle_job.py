@@ -2,7 +2,7 @@
 
 python -m tests.compat.partially_shuffle_job read FOLDER      prints what each of two ranks reads
 python -m tests.compat.partially_shuffle_job leave FOLDER     ends in the middle of an epoch
-torchrun ... -m tests.compat.partially_shuffle_job ranks FOLDER RESULTS     reads as a rank of the job
+python -m tests.ranks 2 tests.compat.partially_shuffle_job ranks FOLDER RESULTS     reads as a rank of the job
 """
 
 from __future__ import annotations
@@ -52,5 +52,9 @@ def listed(folder):
     return Dataset(sorted(folder.glob("*.npz")))
 
 
-if __name__ == "__main__":
+def main():
     {"leave": leave, "ranks": ranks}[sys.argv[1]](*map(Path, sys.argv[2:]))
+
+
+if __name__ == "__main__":
+    main()

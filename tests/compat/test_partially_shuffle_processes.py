@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
+from tests import ranks
 from tests.compat.partially_shuffle_files import (
     all_ranks,
     flat,
@@ -46,12 +47,9 @@ def fixture_dataset(folder):
 
 @pytest.fixture(name="job", scope="module")
 def fixture_job(folder, tmp_path_factory):
-    """What two ranks under torchrun read: one launch for all tests."""
+    """What two ranks read: one launch for all tests."""
     results = tmp_path_factory.mktemp("job")
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-    code, _, errors = ended(
-        *launcher, "--nproc-per-node=2", "-m", JOB, "ranks", str(folder), str(results), seconds=240
-    )
+    code, _, errors = ranks.job(2, JOB, "ranks", folder, results, seconds=240)
     assert code == 0, errors
     return [json.loads((results / f"{rank}.json").read_text()) for rank in range(2)]
 

@@ -1,4 +1,4 @@
-"""The drop-ins in real jobs: under torchrun, in torch's own test of padding, and in memory."""
+"""The drop-ins in real jobs: of two ranks, in torch's own test of padding, and in memory."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ def finished(*command):
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """What each of two ranks under torchrun read: one launch for all tests."""
+    """What each of two ranks read: one launch for all tests."""
     folder = tmp_path_factory.mktemp("job")
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-    finished(*launcher, f"--nproc-per-node={RANKS}", "-m", "tests.compat.torch_job", str(folder))
+    finished("-m", "tests.ranks", str(RANKS), "tests.compat.torch_job", str(folder))
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
 
 

@@ -1,4 +1,4 @@
-"""webdataset's ImageNet example under torchrun, 2 ranks with 8 workers each: ours and webdataset itself."""
+"""webdataset's ImageNet example in a job of 2 ranks with 8 workers each: ours and webdataset itself."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
+from tests import ranks
 from tests.compat.webdataset_job import SAMPLES
 from tests.compat.webdataset_shards import once_each, write_images
-from tests.jobs import ended
 
 RANKS, SHARDS = 2, 5
 
@@ -20,8 +20,7 @@ def job(tmp_path_factory):
     """What each rank received: one job for all tests."""
     folder = tmp_path_factory.mktemp("job")
     pattern = write_images(folder, SHARDS, SAMPLES)
-    command = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", "-m")
-    code, _, errors = ended(*command, "tests.compat.webdataset_job", str(folder), pattern, seconds=300)
+    code, _, errors = ranks.job(RANKS, "tests.compat.webdataset_job", folder, pattern, seconds=300)
     assert code == 0, errors
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
 

@@ -1,6 +1,6 @@
-"""A job under torchrun that wires the drop-ins as people do; each rank writes what it read.
+"""A job that wires the drop-ins as people do; each rank writes what it read.
 
-Run as `torchrun --nproc-per-node RANKS -m tests.compat.torch_job FOLDER`.
+Run as `python -m tests.ranks RANKS tests.compat.torch_job FOLDER`.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def disagreeing(rank):
     return None
 
 
-def main(folder: Path) -> None:
-    results = {}
+def main() -> None:
+    folder, results = Path(sys.argv[1]), {}
     try:
         DistributedSampler(range(5))
     except ValueError as error:
@@ -127,7 +127,3 @@ def main(folder: Path) -> None:
     results["alone"] = list(distributed(range(9), agreement_seconds=0.2)) if rank == 0 else None
     (folder / f"{rank}.json").write_text(json.dumps(results))
     torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

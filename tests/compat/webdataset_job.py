@@ -1,7 +1,7 @@
 """webdataset's ImageNet example in a job of several ranks, by the drop-in and by webdataset itself.
 
-Run as `torchrun --nproc-per-node RANKS -m tests.compat.webdataset_job FOLDER PATTERN`; each rank writes what
-its loops received.
+Run as `python -m tests.ranks RANKS tests.compat.webdataset_job FOLDER PATTERN`; each rank writes what its
+loops received.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ def epochs_of(dataset, count=EPOCHS):
     return result
 
 
-def main(folder: Path, pattern: str) -> None:
+def main() -> None:
     """Reads by all ways that people have."""
+    folder, pattern = Path(sys.argv[1]), sys.argv[2]
     torch.distributed.init_process_group("gloo")
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     results = {
@@ -89,7 +90,3 @@ def main(folder: Path, pattern: str) -> None:
     (folder / f"{rank}.json").write_text(json.dumps(results))
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,7 +1,7 @@
-"""A training job under torchrun that keeps model and loader in one `torch.distributed.checkpoint`.
+"""A training job that keeps model and loader in one `torch.distributed.checkpoint`.
 
-Run as `torchrun --nproc-per-node RANKS -m tests.loading.checkpoint_job FOLDER RUN BATCH_SIZE`, to the end or
-for `--steps` steps. Each rank writes what its loop received to the ledger `RUN.RANK.jsonl`. The checkpoint is
+Run as `python -m tests.ranks RANKS tests.loading.checkpoint_job FOLDER RUN BATCH_SIZE`, to the end or for
+`--steps` steps. Each rank writes what its loop received to the ledger `RUN.RANK.jsonl`. The checkpoint is
 saved every third step. The model counts how often it has learned from each sample; at the end that goes to
 `learned.json`.
 """

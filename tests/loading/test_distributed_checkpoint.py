@@ -13,19 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import run
 from tests.loading.checkpoint_job import EPOCHS, SAMPLES, SAVED_EVERY
+from tests.ranks import job
 
 VERIFIER = Path(__file__).with_name("verify_ledgers.py")
 STOPPED_AT = 17
 FIRST_BATCH, SECOND_BATCH = 6, 7
 
 
-def torchrun(folder, name, ranks, *options):
-    command = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1")
-    job = ("-m", "tests.loading.checkpoint_job", str(folder), name, *options)
-    done = run((*command, f"--nproc-per-node={ranks}", *job), folder)
-    assert done.returncode == 0, done.stderr
+def run(folder, name, ranks, *options):
+    code, _, errors = job(ranks, "tests.loading.checkpoint_job", folder, name, *options, seconds=240)
+    assert code == 0, errors
 
 
 def verified(folder):
@@ -37,8 +35,8 @@ def verified(folder):
 def folder(tmp_path_factory):
     """Where a job of four ranks stopped in its 17th step, and one of two ranks went on to the end."""
     folder = tmp_path_factory.mktemp("checkpoints")
-    torchrun(folder, "four", 4, str(FIRST_BATCH), "--steps", str(STOPPED_AT))
-    torchrun(folder, "two", 2, str(SECOND_BATCH))
+    run(folder, "four", 4, FIRST_BATCH, "--steps", STOPPED_AT)
+    run(folder, "two", 2, SECOND_BATCH)
     return folder
 
 
