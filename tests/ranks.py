@@ -30,9 +30,7 @@ def main() -> None:
         world |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         for rank in map(str, range(int(number))):
             if os.fork() == 0:
-                os.environ.update(
-                    where, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=number, LOCAL_WORLD_SIZE=number
-                )
+                os.environ.update(world, RANK=rank, LOCAL_RANK=rank)
                 sys.argv = [name, *arguments]
                 module.main()
                 return
