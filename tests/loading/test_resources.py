@@ -70,13 +70,12 @@ FORKED = """
 import json, multiprocessing, os, sys, time
 import samplerkit as sk
 
-SECONDS, STEP = 20, 10
-how, child_workers = sys.argv[1], int(sys.argv[2])
+STEP = 10
 
 def ids_of(loader):
     return [sample for batch in loader for sample in batch.tolist()]
 
-def read_own():
+def read_own(child_workers):
     with sk.Loader(range(100), sk.RandomSampler(seed=2), batch_size=4, num_workers=child_workers) as own:
         read = ids_of(own)
     os._exit(0 if read == list(sk.RandomSampler(seed=2).order(100)) else 5)
@@ -84,8 +83,8 @@ def read_own():
 def wait_for_ever():
     time.sleep(600)
 
-def code_of(pid):
-    end = time.monotonic() + SECONDS
+def code_of(pid, seconds):
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
@@ -95,44 +94,50 @@ def code_of(pid):
     os.waitpid(pid, 0)
     return "took too long"
 
-def fork():
+def fork(how, child_workers):
     if how == "multiprocessing":
-        child = multiprocessing.get_context("fork").Process(target=read_own)
+        child = multiprocessing.get_context("fork").Process(target=read_own, args=(child_workers,))
         child.start()
         return child.pid
     pid = os.fork()
     if pid == 0:
         try:
-            read_own() if how == "fork" else wait_for_ever()
+            read_own(child_workers) if how == "fork" else wait_for_ever()
         finally:
             os._exit(6)
     return pid
 
-if how == "hangs":
-    SECONDS = 1
-received = []
-loader = sk.Loader(range(200), sk.RandomSampler(seed=1), batch_size=4, num_workers=2)
-for batch in loader:
-    received += batch.tolist()
-    if loader.step == STEP:
-        code = code_of(fork())
-print(json.dumps([code, received == list(sk.RandomSampler(seed=1).order(200)), loader.epoch]))
+def told(how, child_workers):
+    received = []
+    loader = sk.Loader(range(200), sk.RandomSampler(seed=1), batch_size=4, num_workers=2)
+    for batch in loader:
+        received += batch.tolist()
+        if loader.step == STEP:
+            code = code_of(fork(how, child_workers), 1 if how == "hangs" else 20)
+    return [code, received == list(sk.RandomSampler(seed=1).order(200)), loader.epoch]
+
+print(json.dumps([told(*case) for case in json.loads(sys.argv[1])]))
 """
 
 
-def forked(how, child_workers):
-    """The child's exit code, whether the parent received its whole epoch, and the epoch that it is in."""
-    command = [sys.executable, "-c", FORKED, how, str(child_workers)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=90, check=False)
+FORKS = [("fork", 0), ("fork", 2), ("multiprocessing", 0), ("multiprocessing", 2), ("hangs", 0)]
+
+
+@pytest.fixture(scope="module")
+def forked():
+    """By how the fork came and the child's workers: the child's exit code, whether the parent received its
+    whole epoch, and the epoch that it is in."""
+    command = [sys.executable, "-c", FORKED, json.dumps(FORKS)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return dict(zip(FORKS, json.loads(done.stdout), strict=True))
 
 
 @pytest.mark.parametrize("child_workers", [0, 2])
 @pytest.mark.parametrize("how", ["fork", "multiprocessing"])
-def test_a_fork_in_mid_epoch_reads_a_loader_of_its_own_and_the_parent_goes_on(how, child_workers):
-    assert forked(how, child_workers) == [0, True, 1]
+def test_a_fork_in_mid_epoch_reads_a_loader_of_its_own_and_the_parent_goes_on(forked, how, child_workers):
+    assert forked[how, child_workers] == [0, True, 1]
 
 
-def test_a_child_that_hangs_would_be_noticed():
-    assert forked("hangs", 0) == ["took too long", True, 1]
+def test_a_child_that_hangs_would_be_noticed(forked):
+    assert forked["hangs", 0] == ["took too long", True, 1]
