@@ -13,6 +13,7 @@ from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.reading import Reading
+from samplerkit.loading.readings import reading_of
 from samplerkit.loading.run import Run
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.order import arguments
@@ -118,7 +119,7 @@ class RunView:
             size = len(self.run.undealt(epoch)) if plan is None else len(plan)
             if not 0 <= start <= size:
                 raise ArgumentRangeError("start", f"must be in [0, {size}]", start)
-        reading = self.run.reading(epoch, start, self.batch_size, self.tail)
+        reading = reading_of(self.run, epoch, start, self.batch_size, self.tail)
         if not self.deals_in_lanes:
             reading = replace(reading, delivery=replace(reading.delivery, lanes=1))
         return replace(reading, shard=rank)

@@ -4,12 +4,45 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
-from samplerkit.loading.delivery import Tail
+from samplerkit.loading.delivery import Delivery, Tail
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.run import Run
+from samplerkit.loading.run_edits import ramp_of, require_divided
+from samplerkit.loading.stages import Ramp
+from samplerkit.loading.units import SampleUnits
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.edit import Edit
+
+
+def reading_of(run: Run, epoch: int, start: int, batch_size: int, tail: Tail) -> Reading:
+    """Gives what this process reads of a run from a position of an epoch on.
+
+    Args:
+        run: the recipe over the dataset in the job.
+        epoch: from 0.
+        start: the position.
+        batch_size: units a rank and step: samples, or one batch.
+        tail: what becomes of the last units.
+    """
+    deal, units, ranks = run.recipe.root_deal(run.dataset), run.units(epoch), run.world.num_shards
+    deals_samples = isinstance(units, SampleUnits)
+    ramp: Ramp = ()
+    if run.ledger is not None and run.ledger.ramp and deals_samples:
+        begin = run.run_position(epoch, 0)
+        require_divided(run.ledger, begin + start, ranks)
+        ramp = ramp_of(run.ledger, begin, len(units))
+    delivery = Delivery(
+        total=len(units) if isinstance(units, SampleUnits) else units,
+        start=start,
+        num_shards=ranks,
+        batch_size=batch_size,
+        tail=tail,
+        rotation=0 if deal is None else max(0, deal.offset),
+        lanes=run.recipe.woven_lanes(run.dataset, run.constants) if deals_samples else 1,
+        ramp=ramp,
+    )
+    return Reading(epoch, units, delivery, run.world.shard_id)
 
 
 @final
@@ -40,7 +73,7 @@ class Readings:
             *made_of, last = self._last
             if (last.epoch, last.start) == (epoch, start) and made_of == [constants, recipe]:
                 return last
-        reading = self._run.reading(epoch, start, self._batch_size, self.tail)
+        reading = reading_of(self._run, epoch, start, self._batch_size, self.tail)
         self._last = (constants, recipe, reading)
         return reading
 

@@ -10,13 +10,11 @@ from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, StateError
 from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.default_order import default_sampler
-from samplerkit.loading.delivery import Delivery, Tail
 from samplerkit.loading.identity import describe_chain, describe_dataset, describe_looks, seeds_of
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.run_batches import RunBatches
 from samplerkit.loading.run_edits import (
     Requested,
-    ramp_of,
     require_divided,
     require_past,
     section_of,
@@ -24,7 +22,6 @@ from samplerkit.loading.run_edits import (
 )
 from samplerkit.loading.run_tokens import RunTokens, ledger_below
 from samplerkit.loading.sections import Section
-from samplerkit.loading.stages import Ramp
 from samplerkit.loading.state import State
 from samplerkit.loading.units import BatchUnits, SampleUnits
 from samplerkit.loading.world import detect_world
@@ -35,7 +32,6 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.edit import Edit
 from samplerkit.samplers.ledger import Ledger
-from samplerkit.samplers.pieces import block_layout
 
 
 @final
@@ -111,38 +107,11 @@ class Run:
         """Gives the plan of an epoch; None where samples are dealt."""
         return None if self._batches is None else self._batches.plan(epoch, self.constants)
 
-    def reading(self, epoch: int, start: int, batch_size: int, tail: Tail) -> Reading:
-        """Gives what this process reads from a position of an epoch on.
-
-        Args:
-            epoch: from 0.
-            start: the position.
-            batch_size: units a rank and step: samples, or one batch.
-            tail: what becomes of the last units.
-        """
-        deal = self.recipe.root_deal(self.dataset)
-        plan = self.plan(epoch)
-        units: SampleUnits | BatchUnits
-        if plan is None or self._batches is None:
-            units = SampleUnits(self.undealt(epoch))
-        else:
-            units = BatchUnits(plan, self._batches.recipe.count_multiple)
-        ramp: Ramp = ()
-        if self.ledger is not None and self.ledger.ramp and plan is None:
-            begin = self.run_position(epoch, 0)
-            require_divided(self.ledger, begin + start, self.world.num_shards)
-            ramp = ramp_of(self.ledger, begin, len(units))
-        delivery = Delivery(
-            total=len(units) if isinstance(units, SampleUnits) else units,
-            start=start,
-            num_shards=self.world.num_shards,
-            batch_size=batch_size,
-            tail=tail,
-            rotation=0 if deal is None else max(0, deal.offset),
-            lanes=self.recipe.woven_lanes(self.dataset, self.constants) if plan is None else 1,
-            ramp=ramp,
-        )
-        return Reading(epoch, units, delivery, self.world.shard_id)
+    def units(self, epoch: int) -> SampleUnits | BatchUnits:
+        """Gives what is dealt in an epoch: the samples of its order, or the batches of its plan."""
+        if self._batches is None:
+            return SampleUnits(self.undealt(epoch))
+        return BatchUnits(self._batches.plan(epoch, self.constants), self._batches.recipe.count_multiple)
 
     @once
     def tokens(self) -> RunTokens | None:
@@ -323,7 +292,5 @@ class Run:
 
     def _described_as(self, dataset: Any) -> str:
         looks = describe_looks(self.recipe, dataset)
-        blocks = None
-        if self.tokens is not None and self.tokens.pool is not None:
-            blocks = block_layout(dataset, self.tokens.pieces)
+        blocks = None if self.tokens is None else self.tokens.blocks(dataset)
         return describe_dataset(dataset, blocks) + looks

@@ -16,12 +16,13 @@ from samplerkit.errors import StateError
 from samplerkit.loading.sections import Section
 from samplerkit.loading.state import State
 from samplerkit.order.arguments import LARGEST
+from samplerkit.order.layout import Layout
 from samplerkit.order.shuffle import Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import BlockSampler
 from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.ledger import Ledger
-from samplerkit.samplers.pieces import pieces_of, required_pieces, token_lengths
+from samplerkit.samplers.pieces import block_layout, pieces_of, required_pieces, token_lengths
 
 VERSION: Final = 1
 """Of the section `tokens` in a state."""
@@ -81,6 +82,10 @@ class RunTokens:
             return cls(pieces, blocks.pool, *token_lengths(dataset))
         said = pieces_of(dataset)
         return None if said is None else cls(said, None, *token_lengths(dataset))
+
+    def blocks(self, dataset: Any) -> Layout | None:
+        """Gives the blocks by which a dataset is described; None where no `BlockSampler` orders them."""
+        return None if self.pool is None else block_layout(dataset, self.pieces)
 
     def section(self, position: int | None) -> Section:
         """Gives what a state says of windows: JSON values, under 200 bytes.
