@@ -12,12 +12,6 @@ from samplerkit.errors import DatasetError
 from samplerkit.loading.padded_fields import is_sequence
 
 
-def gives_segments(dataset: Any) -> bool:
-    """Tells whether a dataset gives parts of samples by itself, so that it need not read whole ones."""
-    # Of the class: a wrapper that passes on what it does not know would be passed by.
-    return hasattr(type(dataset), "__getsegments__")
-
-
 def require_parts(parts: Any, segments: Segments) -> list[Any]:
     """Takes what `__getsegments__` gave: one part for each that was asked for.
 

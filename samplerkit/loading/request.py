@@ -12,11 +12,12 @@ import torch.utils.data
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
 from samplerkit.loading.answer import Answer, Report, SkippedSample
-from samplerkit.loading.cutting import beginning, cut, gives_segments, require_parts
+from samplerkit.loading.cutting import beginning, cut, require_parts
 from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.reading import Reading, Upcoming
 from samplerkit.loading.worker import seed_worker
 from samplerkit.order.draws import Draws
+from samplerkit.order.told import gives_segments
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.edit import Edit
 from samplerkit.storage.batch_readers import batch_reader, only_sample, present_reader

@@ -1,4 +1,4 @@
-"""What a dataset tells of itself besides its layout: a value for each sample, its content in a word."""
+"""What a dataset tells of itself besides its layout: a value for each sample, its content, parts it gives."""
 
 from __future__ import annotations
 
@@ -62,3 +62,10 @@ def fingerprint_of(*content: Any) -> str:
     """
     data = json.dumps(content).encode()
     return hashlib.blake2b(data, digest_size=16, person=b"samplerkit").hexdigest()
+
+
+def gives_segments(dataset: Any) -> bool:
+    """Tells whether a dataset gives parts of samples by itself, so that it need not read whole ones."""
+    # Of the class: a wrapper that passes on what it does not know would be passed by. A tree of datasets has
+    # it, and it is None where a part of it has none.
+    return hasattr(type(dataset), "__getsegments__") and dataset.__getsegments__ is not None

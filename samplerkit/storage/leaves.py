@@ -92,6 +92,39 @@ class Leaf:
             )
         return samples
 
+    def read_segments(self, segments: Ids, told: Mapping[str, Ids], places: Ids, size: int) -> list[Any]:
+        """Reads parts of samples, of a dataset that gives them, in one go, each in its draw.
+
+        Args:
+            segments: for each the id in the dataset, the first token in it, and how many; shape (m, 3).
+            told: as for `read`.
+            places: of the parts in the batch.
+            size: the parts of the whole batch.
+
+        Raises:
+            DatasetError: it gives more or fewer. What the dataset raises has a note.
+        """
+        with self._told():
+            parts = self._read_segments(segments, told, places, size)
+        if not hasattr(parts, "__len__") or len(parts) != len(segments):
+            told_parts = len(parts) if hasattr(parts, "__len__") else parts
+            problem = f"gives other than {len(segments)} parts for as many segments"
+            raise DatasetError(self.place, problem, told_parts)
+        return list(parts)
+
+    def _read_segments(self, segments: Ids, told: Mapping[str, Ids], places: Ids, size: int) -> Any:
+        dataset, draws = self.dataset, entered_draws(size)
+        first = {"passes": np.zeros(len(segments), dtype=np.int64), **told}
+        given = (segments, *(first[name] for name in wanted(dataset) if name in first))
+        enters_alone = bool(getattr(batch_reader(dataset), "enters_draws", False))
+        if draws is None:
+            return dataset.__getsegments__(*given)
+        if draws.seeds and not enters_alone:
+            one_by_one = zip(*(values[:, None] for values in given), strict=True)
+            return in_draws(lambda one: dataset.__getsegments__(*one)[0], one_by_one, places.tolist(), size)
+        with draws.of(places, enters_alone=enters_alone).being_read():
+            return dataset.__getsegments__(*given)
+
     def _read(self, ids: Ids, told: Mapping[str, Ids], places: Ids, size: int) -> Any:
         dataset, reader, draws = self.dataset, batch_reader(self.dataset), entered_draws(size)
         first = {"passes": np.zeros_like(ids), **told}

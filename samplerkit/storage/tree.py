@@ -14,7 +14,7 @@ from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout, named_parts, require_depth
 from samplerkit.order.once import once
-from samplerkit.order.told import fingerprint_of
+from samplerkit.order.told import fingerprint_of, gives_segments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.batch_readers import present_reader, wanted
@@ -156,6 +156,11 @@ class TreeDataset(OpenPerProcess[Any]):
         return self._present if reads else None
 
     @property
+    def __getsegments__(self) -> Callable[..., list[Any]] | None:
+        """Gives parts of samples, for packs; None where a part cannot, so that whole samples are read."""
+        return self._segments if all(map(gives_segments, self._datasets)) else None
+
+    @property
     def set_epoch(self) -> Callable[[int], None] | None:
         """Tells the parts that want to know it the epoch; None where none does."""
         return self._teller("set_epoch")
@@ -232,6 +237,20 @@ class TreeDataset(OpenPerProcess[Any]):
             samples = leaf.read(asked[places] - start, mine, places, asked.size)
             shares.append(LeafSamples(leaf.place, start, samples, places))
         return joined(shares, asked.size)
+
+    def _segments(self, segments: Any, passes: Ids | None = None, epochs: Ids | None = None) -> list[Any]:
+        asked = np.asarray(segments, dtype=np.int64)
+        told = {"passes": passes, "epochs": epochs}
+        leaf_of = interval_of(self._starts, checked_ids(asked[:, 0], len(self)))
+        found: list[Any] = [None] * len(asked)
+        for number in np.unique(leaf_of).tolist():
+            places = np.flatnonzero(leaf_of == number)
+            mine = {name: np.asarray(values)[places] for name, values in told.items() if values is not None}
+            wanted_here = asked[places] - np.array([self._starts[number], 0, 0])
+            parts = self._leaves[number].read_segments(wanted_here, mine, places, len(asked))
+            for place, part in zip(places.tolist(), parts, strict=True):
+                found[place] = part
+        return found
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
         numbers = [number for number, leaf in enumerate(self._leaves) if wants_to_know(leaf.dataset)]

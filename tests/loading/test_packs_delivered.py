@@ -354,3 +354,59 @@ def test_samples_of_which_no_packs_can_be_made_are_an_error(samples, problem):
     plan = sk.PackBatches(64, lengths=[1]).plan(sk.RandomSampler(), 1)
     with pytest.raises(sk.DatasetError, match=problem):
         sk.PackCollate(plan=plan)(samples)
+
+
+class Noted(Parts):
+    """Notes what it is asked for, and draws once for each part."""
+
+    def __init__(self, first: int, end: int) -> None:
+        super().__init__(SIZES[first:end])
+        self.first, self.asked = first, 0
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, id: int, place: int | None = None) -> Any:
+        return super().__getitem__(self.first + id) * 1000 + int(sk.draw_rng(place).integers(0, 1000))
+
+    def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
+        self.asked += len(segments)
+        return [
+            self.__getitem__(id, place)[start : start + length]
+            for place, (id, start, length) in enumerate(segments.tolist())
+        ]
+
+
+class WholeOnly(Noted):
+    __getsegments__ = None
+
+
+@pytest.mark.parametrize("seed_draws", [False, True])
+def test_a_tree_gives_the_parts_of_its_datasets_and_reads_no_document_whole(seed_draws):
+    def read(dataset: Any) -> list[list[int]]:
+        return [
+            tokens_of(batch)
+            for batch in loaders(dataset, sk.PackBatches(16, packs=2), 1, seed_draws=seed_draws)[0]
+        ]
+
+    parts = [Noted(0, 9), Noted(9, 20), Noted(20, SIZES.size)]
+    tree = sk.TreeDataset({"a": parts[0], "rest": sk.TreeDataset({"b": parts[1], "c": parts[2]})})
+    alone = Noted(0, SIZES.size)
+    assert read(tree) == read(alone)
+    assert sum(part.asked for part in parts) == alone.asked > SIZES.size
+    # One that cannot has all of them read whole.
+    mixed = sk.TreeDataset({"a": parts[0], "b": WholeOnly(9, SIZES.size)})
+    before = parts[0].asked
+    assert read(mixed) == read(alone)
+    assert parts[0].asked == before
+
+
+def test_a_part_of_a_tree_that_gives_too_few_parts_is_named():
+    class Short(Noted):
+        def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
+            return super().__getsegments__(segments)[1:]
+
+    tree = sk.TreeDataset({"good": Noted(0, 9), "bad": Short(9, SIZES.size)})
+    with pytest.raises(sk.DatasetError, match=r"part 'bad': gives other than \d+ parts for as many"):
+        for _ in loaders(tree, sk.PackBatches(64), 1)[0]:
+            pass

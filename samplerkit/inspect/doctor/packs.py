@@ -9,7 +9,7 @@ import numpy as np
 from samplerkit.batches.packs import PackBatches
 from samplerkit.inspect.doctor.finding import Finding
 from samplerkit.inspect.doctor.patient import Patient
-from samplerkit.loading.cutting import gives_segments
+from samplerkit.order.told import gives_segments
 from samplerkit.order.typing import Ids
 
 MOST_CUT_OFF = 0.01
