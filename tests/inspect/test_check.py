@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
+import os
 import random
+import tempfile
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -206,6 +210,22 @@ def tokens(budget=240, **more):
 
 def in_batches(recipe, rows=ROWS, sampler=None, **more):
     return sk.Loader(rows, sampler or sk.RandomSampler(seed=7), batches=recipe, world=FOUR, **more)
+
+
+@functools.cache
+def folder():
+    """Of files that are made for these loaders; it goes when the process ends."""
+    return tempfile.TemporaryDirectory()
+
+
+def windows(*sizes, cut=False, **given):
+    """Windows of 100 tokens of files of uint16."""
+    place = Path(tempfile.mkdtemp(dir=folder().name))
+    for number, size in enumerate(sizes):
+        np.save(place / f"{number}.npy", np.zeros(size, np.uint16))
+        if cut:
+            os.truncate(place / f"{number}.npy", size)
+    return sk.TokenDataset(str(place / "*.npy"), 100, **given)
 
 
 PLANTED = {
@@ -455,6 +475,22 @@ PLANTED = {
     "pools that no step meets": (
         "pools-missed",
         lambda: ours(sk.BlockSampler(251), Rings([4096], 4, 16)),
+    ),
+    "a tokenizer with more tokens than the type of the files": (
+        "vocabulary-beyond-dtype",
+        lambda: ours(sk.RandomSampler(), windows(4000, vocab_size=65_537)),
+    ),
+    "tokens in files shorter than a block": (
+        "short-files",
+        lambda: ours(sk.RandomSampler(), windows(4000, 50, 60, 2)),
+    ),
+    "a part of a split that is empty": (
+        "refused",
+        lambda: ours(sk.RandomSampler(), windows(4000, split="1,0,0", part="test")),
+    ),
+    "a file of tokens that was cut": (
+        "refused",
+        lambda: ours(sk.RandomSampler(), windows(4000, cut=True)),
     ),
     "FILES over a dataset without files": ("refused", lambda: ours(sk.RandomSampler(shuffle="files"))),
 }

@@ -78,6 +78,8 @@ RULES_ON_ORDERS: tuple[Rule, ...] = (
     remote.costly_remote,
     tokens.seq_len_is_fixed,
     tokens.evaluation_with_phase,
+    tokens.vocabulary_beyond_dtype,
+    tokens.short_files,
     batches.boundaries_unreached,
     batches.padding_wasted,
     batches.abreast_does_not_fit,

@@ -34,6 +34,8 @@ CODES: dict[str, str] = {
     "same-part": "parts of a tree are one dataset, whose samples come more often than is meant",
     "parts-not-told": "a ConcatDataset reads its parts one by one, and tells them nothing",
     "evaluation-with-phase": "windows of tokens are read in order, and begin elsewhere in each epoch",
+    "vocabulary-beyond-dtype": "`vocab_size` of the tokenizer is more than the type of the files can hold",
+    "short-files": "more than one token in a hundred lies in files shorter than a block",
     "lanes-do-not-divide": "neither lanes nor ranks divide the other, so that a rank reads more files",
     "materialises": "the sampler builds a list of all samples in the memory of every rank",
     "too-many-weights": "torch refuses to draw from more than 2^24 weights",

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from samplerkit.inspect.doctor.finding import Finding
 from samplerkit.inspect.doctor.patient import Patient
 from samplerkit.inspect.tokens import token_figures
+
+MOST_LOST = 0.01
+"""So many of the tokens may lie in files of which nothing is read."""
 
 
 def seq_len_is_fixed(patient: Patient) -> Iterator[Finding]:
@@ -48,3 +53,39 @@ def evaluation_with_phase(patient: Patient) -> Iterator[Finding]:
         "no two evaluations read the same windows",
         "say TokenDataset(..., phase=False) for evaluation, or shuffle",
     )
+
+
+def vocabulary_beyond_dtype(patient: Patient) -> Iterator[Finding]:
+    """A tokenizer with more tokens than the type of the files has numbers."""
+    dataset = patient.dataset
+    vocab_size, dtype = getattr(dataset, "vocab_size", None), getattr(dataset, "dtype", None)
+    if not isinstance(vocab_size, int) or not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
+        return
+    largest = int(np.iinfo(dtype).max)
+    if vocab_size - 1 > largest:
+        yield Finding(
+            "vocabulary-beyond-dtype",
+            "error",
+            f"the tokenizer has {vocab_size} tokens, and files of {dtype} hold none above {largest}: those "
+            "above were written as others, or it is another tokenizer",
+            "write the files anew with a type that holds all tokens, such as int32",
+        )
+
+
+def short_files(patient: Patient) -> Iterator[Finding]:
+    """Files that hold less than a block, of which nothing is read."""
+    dataset = patient.dataset
+    blocks = getattr(dataset, "block_layout", None)
+    counts = getattr(dataset, "token_counts", None)
+    if blocks is None or counts is None:
+        return
+    is_short = blocks.sizes == 0
+    lost, total = int(counts[is_short].sum()), int(counts.sum())
+    if lost > MOST_LOST * total:
+        yield Finding(
+            "short-files",
+            "warning",
+            f"{100 * lost / total:.1f} % of the tokens are in {int(is_short.sum())} files shorter than a block "
+            f"of {dataset.block_len}, of which nothing is read",
+            "join files when tokenising, or say a shorter block_len",
+        )

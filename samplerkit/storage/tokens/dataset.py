@@ -58,6 +58,8 @@ class TokenDataset(OpenPerProcess[Any]):
         outputs: any of `tokens`, `labels`, `loss_mask`, `position_ids`, `cu_seqlens` and `documents`; None
             for the tokens. One alone is handed out as an array, several as a dict of arrays by name.
         as_dtype: of the tokens that are handed out.
+        vocab_size: of the tokenizer: a window with a token that is negative or not below it is an error. None
+            looks at no token.
         remote: how URLs are reached: `RemoteOptions`, or a mapping of these.
         fetch: `ranges` asks for the windows of a batch, at the same time; `shards` fetches whole files into
             the cache of this machine.
@@ -66,6 +68,7 @@ class TokenDataset(OpenPerProcess[Any]):
         seq_len: S.
         block_len: K.
         windows_per_block: K / S.
+        vocab_size: what was said of it.
         files: the paths and URLs of the data.
         is_remote: whether some lie elsewhere.
 
@@ -106,6 +109,7 @@ class TokenDataset(OpenPerProcess[Any]):
         documents: Documents = None,
         outputs: Sequence[str] | None = None,
         as_dtype: Any = "int64",
+        vocab_size: int | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
         fetch: Fetch = "ranges",
     ) -> None:
@@ -139,6 +143,7 @@ class TokenDataset(OpenPerProcess[Any]):
             )
         self.outputs: Final = output_names(("tokens",) if outputs is None else outputs)
         self._as_dtype: Final = token_dtype("as_dtype", as_dtype)
+        self.vocab_size: Final = None if vocab_size is None else arguments.positive("vocab_size", vocab_size)
         options = RemoteOptions.of(remote)
         self._fetch: Final = arguments.choice("fetch", fetch, get_args(Fetch))
         self._corpora: Final = tuple(corpora_of(files, options))
@@ -171,6 +176,16 @@ class TokenDataset(OpenPerProcess[Any]):
     def block_layout(self) -> Layout:
         """How many blocks each file has: what a `BlockSampler` orders."""
         return layout_of(self._corpora, self._source.rings.blocks)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the tokens in the files, which are looked at now."""
+        return self._source.dtype
+
+    @property
+    def token_counts(self) -> Ids:
+        """How many tokens each file has, of which the layout counts windows; shape (files,)."""
+        return self._source.rings.tokens
 
     @property
     def is_layout_known(self) -> bool:
@@ -282,7 +297,8 @@ class TokenDataset(OpenPerProcess[Any]):
 
         Raises:
             OutOfDatasetError: there is no such window.
-            DatasetError: a file cannot be read, is cut, or was written to.
+            DatasetError: a file cannot be read, is cut, or was written to; or holds a token that is not below
+                `vocab_size`.
         """
         wanted = checked_ids(ids if isinstance(ids, np.ndarray) else list(ids), len(self))
         told = None if epochs is None else np.asarray(epochs, dtype=np.int64)
@@ -315,6 +331,8 @@ class TokenDataset(OpenPerProcess[Any]):
         source = self._source
         told = np.full(ids.shape, self.epoch) if epochs is None else epochs
         rows, files, begins = source.rows(ids, told)
+        if self.vocab_size is not None:
+            source.require_below(self.vocab_size, rows, files, begins)
         borders = source.borders(rows, files, begins) if OF_BORDERS.intersection(self.outputs) else None
         return made_outputs(self.outputs, rows, self._as_dtype, borders)
 

@@ -135,6 +135,25 @@ class TokenSource:
         self.opened.data.fill(self._parts(rows, files, begins))
         return rows, files, begins
 
+    def require_below(self, vocab_size: int, rows: Array, files: Ids, begins: Ids) -> None:
+        """Refuses windows with a token that is negative, or not below the size of a vocabulary.
+
+        Raises:
+            DatasetError: there is one; the error names its byte.
+        """
+        if not rows.size or (int(rows.max()) < vocab_size and int(rows.min()) >= 0):
+            return
+        row, place = (int(each) for each in np.argwhere((rows < 0) | (rows >= vocab_size))[0])
+        file = self.opened.files[int(files[row])]
+        token = (int(begins[row]) + place) % int(self.rings.tokens[files[row]])
+        at = file.begin + (int(self.firsts[files[row]]) + token) * self.dtype.itemsize
+        raise DatasetError(
+            file.name,
+            f"holds at byte {at} a token that is not in [0, {vocab_size}), vocab_size of the tokenizer",
+            int(rows[row, place]),
+            mend=f"say the dtype and the vocab_size that it was written with; it is read as {self.dtype}",
+        )
+
     def borders(self, rows: Array, files: Ids, begins: Ids) -> Array:
         """Tells whether a document begins at a token of a window, shape (n, S + 1).
 

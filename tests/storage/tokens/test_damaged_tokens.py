@@ -229,6 +229,33 @@ def test_numbers_that_nothing_can_hold_are_refused(tmp_path):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents="idx"))
 
 
+@pytest.mark.parametrize(("token", "place"), [(50, 37), (-1, 0), (9000, 111)])
+def test_a_token_beyond_the_vocabulary_is_an_error_that_names_its_byte(tmp_path, token, place):
+    tokens = np.arange(120, dtype=np.int16) % 50
+    tokens[place] = token
+    tokens.tofile(tmp_path / "a.bin")
+    for given in (
+        {"phase": False},
+        {"seed": 3},
+        {"split": "1,1", "part": "valid" if place >= 60 else "train", "phase": False},
+    ):
+        data = sk.TokenDataset(tmp_path / "a.bin", 7, dtype="int16", vocab_size=50, **given)
+        message = rf"a\.bin: holds at byte {2 * place} a token that is not in \[0, 50\), .* got {token};"
+        found = 0
+        for id in range(len(data)):
+            near = data.spans(id)
+            if any(first <= place < first + count for _, _, first, count in near):
+                with pytest.raises(DatasetError, match=message):
+                    data.__getitems__([id])
+                found += 1
+            else:
+                data.__getitems__([id])
+        assert found or "seed" in given
+    assert sk.TokenDataset(tmp_path / "a.bin", 7, dtype="int16", phase=False).__getitems__(range(17)).size
+    with pytest.raises(sk.ArgumentRangeError, match="vocab_size"):
+        sk.TokenDataset(tmp_path / "a.bin", 7, dtype="int16", vocab_size=0)
+
+
 def test_files_shorter_than_a_block_are_told_or_refused(tmp_path, caplog):
     for name, tokens in (("long", 1000), ("short", 50), ("tiny", 5)):
         np.save(tmp_path / f"{name}.npy", np.zeros(tokens, np.uint16))
