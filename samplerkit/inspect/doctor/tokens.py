@@ -85,7 +85,7 @@ def short_files(patient: Patient) -> Iterator[Finding]:
         yield Finding(
             "short-files",
             "warning",
-            f"{100 * lost / total:.1f} % of the tokens are in {int(is_short.sum())} files shorter than a block "
-            f"of {dataset.block_len}, of which nothing is read",
+            f"{100 * lost / total:.1f} % of the tokens are in {int(is_short.sum())} files shorter than a "
+            f"block of {dataset.block_len}, of which nothing is read",
             "join files when tokenising, or say a shorter block_len",
         )
