@@ -21,7 +21,7 @@ from samplerkit.order.algebra import groups
 from samplerkit.order.blocks import Block, KeptBlocks
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Located
+from samplerkit.order.located import Located
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.pk import DEFAULT_COLUMN, PKSampler
 

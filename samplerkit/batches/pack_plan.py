@@ -18,7 +18,7 @@ from samplerkit.batches.static import SetPlan
 from samplerkit.order.blocks import Block, KeptBlocks
 from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.keys import Key
-from samplerkit.order.order import Located
+from samplerkit.order.located import Located
 from samplerkit.order.typing import Ids
 
 

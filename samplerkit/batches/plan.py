@@ -14,7 +14,8 @@ from samplerkit.batches.measure import Measure
 from samplerkit.batches.segments import Packs, Segments
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.order.arguments import integer, integers
-from samplerkit.order.order import PASS_BITS, Located, sought
+from samplerkit.order.located import Located, sought
+from samplerkit.order.order import PASS_BITS
 from samplerkit.order.typing import Ids
 
 _BATCHES_AT_ONCE = 1024

@@ -15,7 +15,7 @@ from samplerkit.order.blocks import Block, KeptBlocks
 from samplerkit.order.files import BlockShuffle
 from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.keys import Key
-from samplerkit.order.order import Located
+from samplerkit.order.located import Located
 from samplerkit.order.typing import Ids
 
 KEPT_UP_TO = 1 << 22

@@ -17,8 +17,9 @@ from samplerkit.order.algebra import groups as grouped
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.intervals import numbers_in
 from samplerkit.order.keys import Key
+from samplerkit.order.located import Located
 from samplerkit.order.once import once
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 
 _KEPT_WINDOWS = 2

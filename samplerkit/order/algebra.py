@@ -12,7 +12,8 @@ import numpy as np
 
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import PASS_BITS, Located, Order
+from samplerkit.order.located import Located
+from samplerkit.order.order import PASS_BITS, Order
 from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
 

@@ -13,7 +13,8 @@ import numpy as np
 from samplerkit.order.algebra import compose
 from samplerkit.order.files import BlockShuffle
 from samplerkit.order.keys import Key
-from samplerkit.order.order import Located, Order
+from samplerkit.order.located import Located
+from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 
 

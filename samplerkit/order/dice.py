@@ -17,11 +17,7 @@ asked on which side of the threshold its row lies. So there is random access and
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, Final, final
 
 import numpy as np
@@ -34,43 +30,10 @@ from samplerkit.order.typing import Ids
 DIGITS: Final = 15
 """Digits of a die, of four bits each."""
 
-WHOLE: Final = 1 << 4 * DIGITS
-"""One more than the largest die."""
-
 _FEW_LANES = 64
 
 Cells = np.ndarray[Any, np.dtype[np.uint8]]
 """The first two digits of dice."""
-
-
-def thresholds(weights: Sequence[float | Fraction]) -> Ids:
-    """Gives the first die of each source and, last, the end: int64 of shape (sources + 1,).
-
-    Args:
-        weights: not negative, one positive; any real numbers. A positive one has at least one die.
-
-    Example:
-        >>> (thresholds([3, 0, 1]) / WHOLE).tolist()
-        [0.0, 0.75, 0.75, 1.0]
-    """
-    ratios = [_ratio(weight) for weight in weights]
-    # Whole numbers in the same proportion: as exact as fractions, and many times as fast.
-    common = math.lcm(*(below for _, below in ratios))
-    exact = [above * (common // below) for above, below in ratios]
-    total = sum(exact)
-    ends = [WHOLE * part // total for part in accumulate(exact)]
-    previous = 0
-    for index, weight in enumerate(exact):
-        previous = ends[index] = max(ends[index], previous + (weight > 0))
-    following = ends[-1] = WHOLE
-    for index in range(len(exact) - 1, 0, -1):
-        following = ends[index - 1] = min(ends[index - 1], following - (exact[index] > 0))
-    return np.array([0, *ends], dtype=np.int64)
-
-
-def _ratio(weight: float | Fraction) -> tuple[int, int]:
-    exact = weight if isinstance(weight, int | float | Fraction) else Fraction(weight)
-    return exact.as_integer_ratio()
 
 
 @final

@@ -8,8 +8,9 @@ import numpy as np
 
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout
+from samplerkit.order.located import Located
 from samplerkit.order.once import once
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import Order
 from samplerkit.order.sequences import found
 from samplerkit.order.typing import Ids
 

@@ -11,7 +11,8 @@ from samplerkit.order.blocks import ROWS_WORTH_A_CALL, Block, KeptBlocks
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Located, Order
+from samplerkit.order.located import Located
+from samplerkit.order.order import Order
 from samplerkit.order.permutation import Permutation
 from samplerkit.order.sequences import found
 from samplerkit.order.typing import Ids

@@ -8,7 +8,8 @@ from typing import final
 import numpy as np
 
 from samplerkit.order.keys import Key, keyed_hash, scaled
-from samplerkit.order.order import Located, Order
+from samplerkit.order.located import Located
+from samplerkit.order.order import Order
 from samplerkit.order.sequences import found
 from samplerkit.order.typing import Ids
 

@@ -13,7 +13,8 @@ from samplerkit.order.algebra import OrderView, Read, groups
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.files import Lanes, LaneWeave
 from samplerkit.order.intervals import interval_of
-from samplerkit.order.order import Located, Order
+from samplerkit.order.located import Located
+from samplerkit.order.order import Order
 from samplerkit.order.removal import Holes
 from samplerkit.order.streams import Mix, Passes, Piece, Stream
 from samplerkit.order.typing import Ids

@@ -11,8 +11,9 @@ from samplerkit.order.blocks import Block, KeptBlocks
 from samplerkit.order.files import distinct
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
+from samplerkit.order.located import Located
 from samplerkit.order.once import once
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import Order
 from samplerkit.order.schedule import Schedule, first_reads, reads_before
 from samplerkit.order.typing import Ids
 

@@ -11,7 +11,8 @@ from samplerkit.order.algebra import groups
 from samplerkit.order.files import BlockShuffle
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.keys import Key
-from samplerkit.order.order import Located, Order
+from samplerkit.order.located import Located
+from samplerkit.order.order import Order
 from samplerkit.order.turns import Turns
 from samplerkit.order.typing import Ids
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, final, overload
 
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError
-from samplerkit.order.arguments import LARGEST, integer, integers
+from samplerkit.order.arguments import integer, integers
 from samplerkit.order.layout import Layout
+from samplerkit.order.located import Located, sought
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 
 PASS_BITS = 40
 """Pass t of epoch e over a source, where passes begin anew in each epoch, is its epoch e + t * 2^40."""
-
-Located = tuple[Ids, Ids]
-"""Which of the ids asked for, and a position of it: two arrays of one length."""
 
 
 class Order(ABC):
@@ -282,28 +280,3 @@ def _part(length: int, index: slice) -> range:
         raise ArgumentTypeError("index", "must be a slice of integers", index) from None
     except ValueError:
         raise ArgumentValueError("index", "must have a step other than 0", index) from None
-
-
-def sought(ids: Any, locate: Callable[[Ids], Located]) -> Ids | Located:
-    """Looks up what a user names: one id, or an array of them.
-
-    Args:
-        ids: what was given.
-        locate: finds all places of ids, as `Order.locate` does.
-
-    Returns:
-        For one id its places, ascending; for an array the pair (which, places), sorted by both.
-
-    Raises:
-        ArgumentTypeError: an id is no integer.
-    """
-    wanted = integers("ids", ids)
-    flat = wanted.reshape(-1)
-    if flat.dtype == object:
-        # Integers that no dtype holds: they occur nowhere, like those just outside.
-        flat = np.clip(flat, -1, LARGEST)
-    which, places = locate(flat.astype(np.int64))
-    sequence = np.lexsort((places, which))
-    if wanted.ndim == 0:
-        return places[sequence]
-    return which[sequence], places[sequence]

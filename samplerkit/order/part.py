@@ -6,8 +6,9 @@ from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
+from samplerkit.order.located import Located
 from samplerkit.order.once import once
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import Order
 from samplerkit.order.streams import Stream
 from samplerkit.order.typing import Ids
 

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.order.algebra import groups
-from samplerkit.order.order import Located
+from samplerkit.order.located import Located
 from samplerkit.order.streams import Piece, Stream
 from samplerkit.order.typing import Ids
 

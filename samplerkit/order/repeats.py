@@ -7,8 +7,9 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.order.intervals import numbers_in
+from samplerkit.order.located import Located
 from samplerkit.order.once import once
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 
 UNIT_BITS = 32

@@ -9,8 +9,9 @@ import numpy as np
 from samplerkit.errors import InverseTooLargeError
 from samplerkit.order.intervals import numbers_in
 from samplerkit.order.keys import Key, keyed_hash, scaled
+from samplerkit.order.located import Located
 from samplerkit.order.once import once
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import Order
 from samplerkit.order.permutation import Permutation
 from samplerkit.order.typing import Ids, Words
 

@@ -10,14 +10,15 @@ import numpy as np
 
 from samplerkit.errors import DatasetError, InverseTooLargeError
 from samplerkit.order.algebra import groups
-from samplerkit.order.dice import thresholds
 from samplerkit.order.intervals import interval_of
+from samplerkit.order.located import Located
 from samplerkit.order.once import once
-from samplerkit.order.order import Located, Order, same_recipes
+from samplerkit.order.order import Order, same_recipes
 from samplerkit.order.permutation import fits_together, forward_each
 from samplerkit.order.sequences import Permuted
 from samplerkit.order.turns import Turns
 from samplerkit.order.typing import Ids
+from samplerkit.order.weights import thresholds
 
 MOST_PASSES = 1 << 16
 """The most passes over a source in which ids are sought, one after another."""

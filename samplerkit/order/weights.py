@@ -1,9 +1,12 @@
-"""Weights as integers, and draws by weight without replacement."""
+"""Weights as integers and as shares of all dice, and draws by weight without replacement."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import accumulate
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,6 +14,9 @@ from samplerkit.order.keys import Key, keyed_hash, scaled
 from samplerkit.order.typing import Ids
 
 _HASH_WORDS = 3
+
+WHOLE: Final = 1 << 60
+"""One more than the largest die."""
 
 
 def integer_weights(weights: np.ndarray[Any, np.dtype[np.float64]]) -> Ids:
@@ -28,6 +34,36 @@ def integer_weights(weights: np.ndarray[Any, np.dtype[np.float64]]) -> Ids:
     integers: Ids = np.floor(np.ldexp(weights, shift)).astype(np.int64)
     integers[(integers == 0) & (weights > 0)] = 1
     return integers
+
+
+def thresholds(weights: Sequence[float | Fraction]) -> Ids:
+    """Gives the first die of each source and, last, the end: int64 of shape (sources + 1,).
+
+    Args:
+        weights: not negative, one positive; any real numbers. A positive one has at least one die.
+
+    Example:
+        >>> (thresholds([3, 0, 1]) / WHOLE).tolist()
+        [0.0, 0.75, 0.75, 1.0]
+    """
+    ratios = [_ratio(weight) for weight in weights]
+    # Whole numbers in the same proportion: as exact as fractions, and many times as fast.
+    common = math.lcm(*(below for _, below in ratios))
+    exact = [above * (common // below) for above, below in ratios]
+    total = sum(exact)
+    ends = [WHOLE * part // total for part in accumulate(exact)]
+    previous = 0
+    for index, weight in enumerate(exact):
+        previous = ends[index] = max(ends[index], previous + (weight > 0))
+    following = ends[-1] = WHOLE
+    for index in range(len(exact) - 1, 0, -1):
+        following = ends[index - 1] = min(ends[index - 1], following - (exact[index] > 0))
+    return np.array([0, *ends], dtype=np.int64)
+
+
+def _ratio(weight: float | Fraction) -> tuple[int, int]:
+    exact = weight if isinstance(weight, int | float | Fraction) else Fraction(weight)
+    return exact.as_integer_ratio()
 
 
 def draw_without_replacement(weights: Ids, count: int, key: Key) -> Ids:

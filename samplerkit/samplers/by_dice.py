@@ -12,7 +12,7 @@ import numpy as np
 from samplerkit.errors import ArgumentRangeError, CompositionError, DatasetError
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.deal import limited
-from samplerkit.order.dice import Dice, thresholds
+from samplerkit.order.dice import Dice
 from samplerkit.order.keys import Key, path_number
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
@@ -23,6 +23,7 @@ from samplerkit.order.sequences import Permuted, Range
 from samplerkit.order.streams import Mix, Passes, Stream
 from samplerkit.order.turns import Turns
 from samplerkit.order.typing import Ids
+from samplerkit.order.weights import thresholds
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context, RunConstants
 from samplerkit.samplers.mixed_parts import mixed_parts

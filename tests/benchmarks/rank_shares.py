@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 import samplerkit as sk
-from samplerkit.order.dice import Dice, thresholds
+from samplerkit.order.dice import Dice
 from samplerkit.order.keys import Key
 from samplerkit.order.typing import Ids
+from samplerkit.order.weights import thresholds
 
 RANKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 64, 100, 128, 256)
 NINE = {

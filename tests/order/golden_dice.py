@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 import samplerkit as sk
-from samplerkit.order.dice import Dice, thresholds
+from samplerkit.order.dice import Dice
 from samplerkit.order.keys import DICE_ALGORITHM, Key
 from samplerkit.order.turns import Turns
+from samplerkit.order.weights import thresholds
 
 FILE = Path(__file__).parents[1] / "data" / "golden_dice.json"
 

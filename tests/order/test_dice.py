@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samplerkit.order.algebra import Shard
-from samplerkit.order.dice import WHOLE, Dice, thresholds
+from samplerkit.order.dice import Dice
 from samplerkit.order.keys import Key
 from samplerkit.order.part import Part
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
 from samplerkit.order.streams import Mix, Passes
 from samplerkit.order.turns import Turns
+from samplerkit.order.weights import WHOLE, thresholds
 from tests.order import golden_dice
 from tests.order.throwing import die
 

@@ -15,8 +15,9 @@ from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
 from samplerkit.loading.identity import describe_chain, fingerprint, seeds_of
-from samplerkit.order.dice import Dice, thresholds
+from samplerkit.order.dice import Dice
 from samplerkit.order.keys import Key, path_number
+from samplerkit.order.weights import thresholds
 
 CORPUS = sk.Layout.tree(
     {

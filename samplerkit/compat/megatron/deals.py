@@ -10,8 +10,9 @@ import torch
 
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError
 from samplerkit.order import arguments
+from samplerkit.order.located import Located
 from samplerkit.order.once import once
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import Order
 from samplerkit.order.sequences import found
 from samplerkit.order.typing import Ids
 

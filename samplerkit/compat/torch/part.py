@@ -9,7 +9,8 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.order.algebra import OrderView, Read, Shard
-from samplerkit.order.order import Located, Order
+from samplerkit.order.located import Located
+from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
