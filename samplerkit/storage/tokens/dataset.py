@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
@@ -18,6 +19,7 @@ from samplerkit.storage.files.remote import storage_for, with_requests
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.tokens.ahead import WindowsAhead
 from samplerkit.storage.tokens.corpora import corpora_of, layout_of
 from samplerkit.storage.tokens.documents import TokenDocuments
 from samplerkit.storage.tokens.formats import token_dtype
@@ -217,6 +219,14 @@ class TokenDataset(OpenPerProcess[Any]):
             return None
         return self._processes.here().with_workers(with_requests(FileStats(), self._storage))
 
+    @property
+    def expect(self) -> Callable[[Iterable[Ids]], None] | None:
+        """Is told what this process will read, batch by batch: the next one is asked for ahead.
+
+        A `Loader` calls it. None where windows are read of files that are here, or are fetched whole.
+        """
+        return self._expect if self.is_remote and self._fetch == "ranges" else None
+
     def set_epoch(self, epoch: int) -> None:
         """Tells the epoch, on which the phases depend; a `Loader` calls it."""
         self.epoch = arguments.epoch(epoch)
@@ -309,10 +319,9 @@ class TokenDataset(OpenPerProcess[Any]):
 
     def close(self) -> None:
         """Lets go of open files and connections. The dataset can be used again."""
+        self._processes.here().close(self._storage)
         if "_source" in self.__dict__:
             self._source.close()
-        if self._storage is not None:
-            self._storage.close()
 
     def __repr__(self) -> str:
         blocks = "" if self.block_len == self.seq_len else f", block_len={self.block_len}"
@@ -327,10 +336,15 @@ class TokenDataset(OpenPerProcess[Any]):
             raise ArgumentValueError("as_dtype", problem, self._as_dtype.name, mend="say int64")
         return found
 
+    def _expect(self, upcoming: Iterable[Ids]) -> None:
+        ahead = self._processes.here().opened(self, partial(WindowsAhead, self._source))
+        ahead.expect(upcoming, self.epoch)
+
     def _read(self, ids: Ids, epochs: Ids | None) -> dict[str, Array]:
         source = self._source
         told = np.full(ids.shape, self.epoch) if epochs is None else epochs
-        rows, files, begins = source.rows(ids, told)
+        ahead = self._processes.here().held
+        rows, files, begins = (source if ahead is None else ahead).rows(ids, told)
         if self.vocab_size is not None:
             source.require_below(self.vocab_size, rows, files, begins)
         borders = source.borders(rows, files, begins) if OF_BORDERS.intersection(self.outputs) else None

@@ -25,6 +25,9 @@ Documents = Literal["idx"] | int | None
 
 Array = np.ndarray[Any, Any]
 
+Rows = tuple[Array, Ids, Ids]
+"""The tokens of windows, shape (n, S + 1), and the file and the first token of each."""
+
 Span = tuple[int, int | None, int, int]
 """The number of a file and of a document, the first token in it, and how many follow on it."""
 
@@ -124,7 +127,7 @@ class TokenSource:
         """Gives where the sequences of a file begin; None where it has no index."""
         return pointers_of(self.opened, file, self.pages)
 
-    def rows(self, ids: Ids, epochs: Ids) -> tuple[Array, Ids, Ids]:
+    def rows(self, ids: Ids, epochs: Ids) -> Rows:
         """Reads windows.
 
         Returns:

@@ -7,6 +7,7 @@ import samplerkit as sk
 from samplerkit.errors import DatasetError
 from samplerkit.order.world import World
 from tests.storage.files.web import serving
+from tests.waiting import wait_until
 
 NAMES = ("a", "b")
 
@@ -106,3 +107,60 @@ def test_a_file_that_is_cut_on_the_server_is_an_error_when_it_is_opened(web):
         len(made(web.url))
     with pytest.raises(DatasetError, match=r"gone\.bin"):
         len(made(web.url, ["gone"]))
+
+
+def test_the_next_batch_is_asked_for_while_one_is_worked_on_and_once(web):
+    data, near = (
+        sk.TokenDataset([f"{place}/far/{name}" for name in NAMES], 100, seed=4)
+        for place in (web.url, web.folder)
+    )
+    batches = np.random.default_rng(1).permutation(len(near))[:80].reshape(5, 16)
+    for dataset in (data, near):
+        dataset.set_epoch(3)
+    assert near.expect is None
+
+    def asked():
+        return web.asked["GET", "a.bin"] + web.asked["GET", "b.bin"]
+
+    assert len(data)
+    counts = []
+    for ids in batches:
+        before = asked()
+        data.__getitems__(ids)
+        counts.append(asked() - before)
+    assert sum(counts) > 5
+    before = asked()
+    with data:
+        data.expect(iter(batches))
+        for number, ids in enumerate(batches):
+            assert np.array_equal(data.__getitems__(ids), near.__getitems__(ids))
+            # Of the next one all is asked for, though nobody has called for it.
+            wait_until(lambda number=number: asked() - before == sum(counts[: number + 2]))
+        assert asked() - before == sum(counts)
+
+
+def test_a_batch_that_was_not_expected_and_one_of_another_epoch_are_read_all_the_same(web):
+    files = [f"far/{name}" for name in NAMES]
+    far, near = (
+        sk.TokenDataset([f"{place}/{name}" for name in files], 100) for place in (web.url, web.folder)
+    )
+    rng = np.random.default_rng(2)
+    with far:
+        far.expect(np.arange(at, at + 8) for at in range(0, 400, 8))
+        for at in range(0, 400, 8):
+            ids = np.arange(at, at + 8) if at % 48 else rng.integers(0, len(near), 8)
+            epochs = np.where(rng.integers(0, 2, 8) == 1, at // 100, 2)
+            assert np.array_equal(far.__getitems__(ids, epochs), near.__getitems__(ids, epochs))
+
+
+@pytest.mark.parametrize("passes", ["run_on", "restart"])
+def test_sources_of_a_mixture_at_urls_are_read_in_their_passes(web, passes):
+    def loader(place):
+        files = {"one": f"{place}/far/a", "two": [f"{place}/a", f"{place}/b"]}
+        data = sk.TokenDataset(files, 100, seed=4)
+        sampler = sk.MixtureSampler({"one": None, "two": None}, weights={"one": 1, "two": 7}, passes=passes)
+        return sk.Loader(data, sampler, batch_size=32, world=World(1, 0))
+
+    with loader(web.url) as far, loader(web.folder) as near:
+        for one, other in zip(far, near, strict=True):
+            assert one.tolist() == other.tolist()
