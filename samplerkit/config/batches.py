@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from samplerkit.batches.bucket import BucketBatches
@@ -14,11 +15,8 @@ from samplerkit.batches.tokens import TokenBatches
 from samplerkit.config.constructor import Kinds
 from samplerkit.config.folder import Folder
 from samplerkit.config.loader import LoaderOptions
-from samplerkit.config.mistakes import from_constructor
 from samplerkit.config.quality import SECTION
-from samplerkit.errors import ArgumentTypeError, ConfigError, SamplerkitError
-from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.context import RunConstants
+from samplerkit.errors import ArgumentTypeError, ConfigError
 
 _AnyRecipe = TypeVar("_AnyRecipe", bound=BatchRecipe)
 
@@ -67,9 +65,7 @@ def register_batches(kind: str, recipe: Any = None) -> Any:
         >>> sorted(batch.size for batch in plan)
         [2, 2, 2]
     """
-    if recipe is None:
-        return lambda decorated: _registered(kind, decorated)
-    return _registered(kind, recipe)
+    return partial(_registered, kind) if recipe is None else _registered(kind, recipe)
 
 
 def _registered(kind: str, recipe: Any) -> Any:
@@ -102,22 +98,6 @@ def read_batches(section: Any, folder: Folder) -> tuple[BatchRecipe, dict[str, A
         keys = [tuple(key) if isinstance(key, list) else key for key in keys]
         call = replace(call, arguments={**call.arguments, "keys": keys})
     return call.make(), call.section
-
-
-def check_plan(recipe: BatchRecipe, sampler: Sampler, dataset: Any, constants: RunConstants) -> None:
-    """Makes the plan of a first epoch, and its first batch.
-
-    Raises:
-        ConfigError: it cannot be made; the place is the whole path of the key.
-    """
-    try:
-        recipe.plan(sampler, dataset, constants=constants).has(0)
-    except SamplerkitError as error:
-        names = [
-            name for kind in BATCHES if BATCHES[kind].make is type(recipe) for name in BATCHES[kind].names
-        ]
-        given = {name: getattr(recipe, name, None) for name in names}
-        raise from_constructor(BATCHES.section, error, names, type(recipe).__name__, given) from None
 
 
 def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, options: LoaderOptions) -> None:

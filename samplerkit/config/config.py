@@ -14,13 +14,14 @@ from typing import Any, final
 import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
-from samplerkit.config.batches import check_plan, read_batches, require_one_size
+from samplerkit.config.batches import read_batches, require_one_size
 from samplerkit.config.datasets import DATASETS, placed
+from samplerkit.config.first_epoch import check_order, check_plan
 from samplerkit.config.folder import Folder, text_and_folder
 from samplerkit.config.loader import LoaderOptions, read_loader
 from samplerkit.config.mistakes import require_mapping, unknown_key
 from samplerkit.config.quality import SECTION, MinQuality, asks_samples, read_min_quality
-from samplerkit.config.registry import SAMPLERS, check_order, read_chain
+from samplerkit.config.registry import SAMPLERS, read_chain
 from samplerkit.config.schema import json_schema
 from samplerkit.config.text import parse, plain
 from samplerkit.errors import ConfigError
@@ -293,8 +294,7 @@ def _built(document: Any, folder: Folder) -> Config:
 def _checked(config: Config, check_quality: bool) -> Config:
     if not check_quality:
         return replace(config, _checks_quality=False)
-    if config.dataset is not None and not (
-        isinstance(config.dataset, Layout) and asks_samples(config.sampler)
-    ):
+    lacks_samples = isinstance(config.dataset, Layout) and asks_samples(config.sampler)
+    if config.dataset is not None and not lacks_samples:
         config.check_quality()
     return config

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, TypeVar, overload
 
 from samplerkit.config.constructor import Call, Constructor, Kinds
 from samplerkit.config.folder import Folder
-from samplerkit.config.mistakes import from_constructor, require_mapping, unknown_key
+from samplerkit.config.mistakes import require_mapping, unknown_key
 from samplerkit.config.private import below, meant, public, resembling
 from samplerkit.config.section import Section
-from samplerkit.errors import ArgumentTypeError, CompositionError, ConfigError, SamplerkitError
+from samplerkit.errors import ArgumentTypeError, CompositionError, ConfigError
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import BlockSampler
-from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.distributed import DistributedSampler
 from samplerkit.samplers.edit import Edit
 from samplerkit.samplers.fold import FoldSampler
 from samplerkit.samplers.iterable import IterSampler
 from samplerkit.samplers.ledger import Ledger
-from samplerkit.samplers.mixed_parts import part_of
 from samplerkit.samplers.mixture import MixtureSampler
 from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.random import RandomSampler
@@ -99,9 +98,7 @@ def register_sampler(kind: str, sampler: Any = None) -> Any:
         >>> list(config.sampler.order(10))
         [0, 4, 8]
     """
-    if sampler is None:
-        return lambda decorated: _registered(kind, decorated)
-    return _registered(kind, sampler)
+    return partial(_registered, kind) if sampler is None else _registered(kind, sampler)
 
 
 def _registered(kind: str, sampler: Any) -> Any:
@@ -261,44 +258,3 @@ def _nest(parent: Sampler, child: Sampler, parent_call: Call, child_call: Call) 
 
 def _mode_key(call: Call) -> str:
     return below(call.place, "shuffle") if "shuffle" in call.constructor.names else call.place
-
-
-def check_order(sampler: Sampler, places: Sequence[str], dataset: Any, constants: RunConstants) -> None:
-    """Makes the order of a chain once, as its first epoch would.
-
-    Raises:
-        ConfigError: it cannot be made; the place is the whole path of the key.
-    """
-    try:
-        sampler.undealt_order(dataset, constants=constants)
-    except SamplerkitError as refused:
-        known = dict(zip(map(id, sampler._tree()), places, strict=True))
-        link, error = _first_refusal(sampler, dataset, constants, refused)
-        names = [
-            name for kind in SAMPLERS if SAMPLERS[kind].make is type(link) for name in SAMPLERS[kind].names
-        ]
-        given = link.arguments()
-        raise from_constructor(known[id(link)], error, names, type(link).__name__, given) from None
-
-
-def _first_refusal(
-    sampler: Sampler, dataset: Any, constants: RunConstants, error: SamplerkitError
-) -> tuple[Sampler, SamplerkitError]:
-    """Goes from the innermost link outwards, and into its branches, to the first that makes no order.
-
-    Of the outermost one that is known already: by its own refusal.
-    """
-    for link in reversed(sampler._links()):
-        for name, branch in link.branches().items():
-            try:
-                part = part_of(dataset, name)
-                branch.undealt_order(part, constants=constants)
-            except (SamplerkitError, LookupError) as refused:
-                if isinstance(refused, SamplerkitError):
-                    return _first_refusal(branch, part, constants, refused)
-        if link is not sampler:
-            try:
-                link.undealt_order(dataset, constants=constants)
-            except SamplerkitError as refused:
-                return link, refused
-    return sampler, error

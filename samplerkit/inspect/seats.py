@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -28,6 +29,11 @@ class Seats:
     ranks: Ids
     steps: Ids
     places: Ids
+
+    def rows(self) -> Iterator[tuple[int, ...]]:
+        """Gives the rank, the step, the place and the position of each."""
+        columns = (self.ranks, self.steps, self.places, self.positions)
+        return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def pads_of(delivery: Delivery, positions: Ids) -> Ids:

@@ -255,10 +255,9 @@ def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
     delivery = reading.delivery
     positions = view.run.undealt(reading.epoch).positions_of(sample)
     seats = seats_of(delivery, np.concatenate([positions, pads_of(delivery, positions)]))
-    columns = (seats.ranks, seats.steps, seats.places, seats.positions)
     times = [
         Occurrence(reading.epoch, rank, step, place, position, is_pad=position >= delivery.size)
-        for rank, step, place, position in zip(*(column.tolist() for column in columns), strict=True)
+        for rank, step, place, position in seats.rows()
     ]
     if view.drops_last:
         times = [time for time in times if time.step < _steps_of(view, reading, time.rank)]
@@ -277,10 +276,7 @@ def _in_plan(reading: Reading, plan: BatchPlan, sample: int) -> EpochOfSample:
     delivery = reading.delivery
     numbers = np.unique(plan.batch_of(sample))
     seats = seats_of(delivery, np.concatenate([numbers, pads_of(delivery, numbers)]))
-    seen = {
-        (rank, step): number
-        for rank, step, number in zip(*map(_listed, (seats.ranks, seats.steps, seats.positions)), strict=True)
-    }
+    seen = {(rank, step): number for rank, step, _, number in seats.rows()}
     last = next((step for _, step in seen if _is_split(delivery, step)), None)
     if last is not None:
         # Any rank may have it: all that is left was put together and cut anew.
@@ -298,8 +294,3 @@ def _in_plan(reading: Reading, plan: BatchPlan, sample: int) -> EpochOfSample:
     times.sort(key=lambda time: (time.step, time.position, time.rank, time.place))
     unread = tuple(number for number in numbers.tolist() if number not in seats.positions)
     return EpochOfSample(reading.epoch, tuple(times), unread)
-
-
-def _listed(column: Ids) -> list[int]:
-    listed: list[int] = column.tolist()
-    return listed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, final
@@ -21,7 +20,7 @@ from samplerkit.order.world import World
 from samplerkit.samplers.algorithm import chain_type
 from samplerkit.samplers.chain import Chain
 from samplerkit.samplers.context import Context, RunConstants
-from samplerkit.samplers.iteration import read_ids
+from samplerkit.samplers.iteration import read_sampler
 from samplerkit.samplers.links import Linked
 
 
@@ -89,13 +88,9 @@ class Sampler(Linked):
             An order, or integers in [0, len(layout)), repeats allowed, as an array or a list.
         """
         if not hasattr(type(self), "__iter__"):
-            raise CompositionError(
-                type(self).__name__, "has neither draw(layout, context) nor __iter__", mend="write one"
-            )
-        # The copy keeps the recipe as it is, while __iter__ may count on the size and keep state.
-        reader: Any = copy.copy(self)
-        reader.dataset_size = len(layout)
-        return read_ids(reader, self.num_samples, type(self).__name__)
+            problem = "has neither draw(layout, context) nor __iter__"
+            raise CompositionError(type(self).__name__, problem, mend="write one")
+        return read_sampler(self, len(layout))
 
     def stream(
         self, layout: Layout, context: Context, added: Mapping[str, Sampler | None] = MappingProxyType({})
@@ -133,33 +128,26 @@ class Sampler(Linked):
             return
         if not isinstance(sampler, Sampler):
             raise ArgumentTypeError("child", "must be a sampler", sampler)
-        place = f"{type(self).__name__}.add_child"
         if self._child is not None:
-            raise CompositionError(
-                place, "there is a child already", self._child, mend="nest the new one below it"
-            )
+            raise self._refused("there is a child already", self._child, "nest the new one below it")
         if any(link is self for link in sampler._tree()):
-            raise CompositionError(place, "would make a cycle", sampler)
+            raise self._refused("would make a cycle", sampler)
         if sampler.reads_a_stream and (self.reads_a_stream or not self.reads_below):
             mend = "give it this sampler as its child"
-            raise CompositionError(place, "a ledger must be the outermost sampler", sampler, mend=mend)
+            raise self._refused("a ledger must be the outermost sampler", sampler, mend)
         if sampler.get_shuffle_mode() is Shuffle.PARTIAL and not self.reads_below:
-            raise CompositionError(
-                place, "the shuffle mode of a child must not be PARTIAL", sampler, mend="use GLOBAL"
-            )
+            raise self._refused("the shuffle mode of a child must not be PARTIAL", sampler, "use GLOBAL")
         if self.get_shuffle_mode() not in (Shuffle.FALSE, Shuffle.GLOBAL) and not sampler.yields_files:
-            raise CompositionError(
-                place,
-                "the shuffle mode of a sampler with a child must be GLOBAL or FALSE",
-                self.get_shuffle_mode().value,
-                mend="give the mode to the innermost sampler, which knows the files",
-            )
+            problem = "the shuffle mode of a sampler with a child must be GLOBAL or FALSE"
+            mend = "give the mode to the innermost sampler, which knows the files"
+            raise self._refused(problem, self.get_shuffle_mode().value, mend)
         algorithms = self._algorithms() | sampler._algorithms()
         if len(algorithms) > 1 and not algorithms <= OURS:
-            raise CompositionError(
-                place, "the samplers of a chain must have one algorithm", sorted(algorithms)
-            )
+            raise self._refused("the samplers of a chain must have one algorithm", sorted(algorithms))
         self._child = sampler
+
+    def _refused(self, problem: str, value: object, mend: str = "") -> CompositionError:
+        return CompositionError(f"{type(self).__name__}.add_child", problem, value, mend=mend)
 
     @final
     def get_child(self) -> Sampler | None:

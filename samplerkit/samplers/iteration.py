@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -29,6 +30,14 @@ def read_ids(ids: Iterable[Any], limit: int | None, place: str) -> Ids:
     if not limit and array.size > LONGEST_ITERATION:
         raise DatasetError(place, f"yields more than {LONGEST_ITERATION} ids", mend="say num_samples")
     return array
+
+
+def read_sampler(sampler: Any, size: int) -> Ids:
+    """Reads the ids that the `__iter__` of a sampler yields, where it draws from so many samples."""
+    # The copy keeps the recipe as it is, while __iter__ may count on the size and keep state.
+    reader = copy.copy(sampler)
+    reader.dataset_size = size
+    return read_ids(reader, sampler.num_samples, type(sampler).__name__)
 
 
 def _checked(number: Any, place: str) -> int:
