@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from importlib import import_module
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.cli.main import main
+from samplerkit.inspect.doctor.check import check
 from samplerkit.inspect.time_machine import at, when
 from tests.cli.processes import run
 
@@ -449,6 +451,10 @@ def test_check_sees_a_module_that_saves_the_state_of_a_plain_loaders_sampler(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     (tmp_path / f"saving_{name}.py").write_text(textwrap.dedent(SAVING).replace("{what}", what))
-    code, told = in_json(command, "check", f"saving_{name}:loader")
-    assert [finding["code"] for finding in told["findings"]] == codes
-    assert code == bool(codes)
+    if name in {"one", "four"}:  # the command looks in another process too, which takes seconds
+        code, told = in_json(command, "check", f"saving_{name}:loader")
+        assert code == bool(codes)
+        assert [finding["code"] for finding in told["findings"]] == codes
+    else:
+        found = check(import_module(f"saving_{name}").loader)
+        assert [finding.code for finding in found] == codes
