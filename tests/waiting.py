@@ -1,7 +1,8 @@
-"""Waiting for what other threads and processes bring about, and looking which processes are there."""
+"""Waiting for what other threads and processes bring about, and looking which of them are there."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,6 +14,12 @@ def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < end, "it never came to pass"
         time.sleep(0.002)
+
+
+def begun_since(before: set[threading.Thread]) -> list[threading.Thread]:
+    """Gives the threads of the package that were not there before."""
+    now = set(threading.enumerate()) - before
+    return [thread for thread in now if thread.name.startswith("samplerkit")]
 
 
 def alive(pids: Iterable[int]) -> list[int]:

@@ -32,6 +32,7 @@ class Dataset:
         self.seconds = seconds
         self.resets = 0
         self.read: list[str] = []
+        self.done: list[str] = []
         self.counted: list[str] = []
         self.threads: set[str] = set()
         self.processes: set[int] = set()
@@ -51,6 +52,7 @@ class Dataset:
                     if not get_data:
                         return length
             time.sleep(self.seconds)
+            self.done.append(filename)
             return data, length
 
         return npz_reader

@@ -7,7 +7,6 @@ import gc
 import json
 import os
 import pickle
-import time
 
 import numpy as np
 import pytest
@@ -115,9 +114,8 @@ def test_files_are_read_ahead_in_a_thread(folder):
     sampler = make_sampler(slow, shuffle=False, batch_size=20)
     ends = np.cumsum(SIZES)
     for step, _ in enumerate(sampler, 1):
-        time.sleep(0.05)
         ahead = min(int(np.searchsorted(ends, 20 * step)) + 2, len(SIZES))
-        wait_until(lambda ahead=ahead: sampler.stats.files_read >= ahead)  # the machine may be busy
+        wait_until(lambda ahead=ahead: len(slow.done) >= ahead)
     assert any(name.startswith("samplerkit-read-ahead") for name in slow.threads)
     assert sampler.stats.files_read == len(SIZES)
     assert sampler.stats.waits < len(SIZES) // 2

@@ -75,8 +75,7 @@ class Http:
             if answer.status in {200, 206} and not is_cut_noticed:
                 mend = "let the server send Content-Length, or give a digest of the file"
                 raise Refused("is sent without its length, so its end cannot be told from a break", mend)
-            length = UNKNOWN_SIZE if version.size == UNKNOWN_SIZE else version.size - offset
-            yield from self._body(answer, version, offset, length, is_part=bool(offset))
+            yield from self._body(answer, version, offset, UNKNOWN_SIZE, is_part=bool(offset))
 
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file by one request; its version is told by the same answer."""

@@ -114,9 +114,9 @@ def test_a_loop_that_only_later_leaves_much_to_the_thread_is_warned_too():
 
 def test_a_thread_that_computes_little_is_not_looked_at():
     watch = Watch()
-    for load in range(25):
+    for load in range(22):
         watch.begin()
-        in_python(0.01 if load > JUDGED_LOADS else 0)
+        in_python(0.02 if load > JUDGED_LOADS else 0)
         assert watch.end(0.0) == (), "it was told that nothing was computed"
 
 

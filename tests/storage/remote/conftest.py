@@ -11,6 +11,7 @@ import pytest
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from tests.storage.remote.server import Server, served
+from tests.waiting import begun_since, wait_until
 
 
 @pytest.fixture
@@ -33,6 +34,5 @@ def storage(tmp_path) -> Iterator[Callable[..., RemoteStorage]]:
     yield make
     for each in made:
         each.close()
-    left = [thread.name for thread in threading.enumerate() if thread not in before]
-    assert [name for name in left if name.startswith("samplerkit")] == []
+    wait_until(lambda: not begun_since(before))
     assert list((tmp_path / "cache").glob("*.part")) == []

@@ -22,7 +22,7 @@ from samplerkit.storage.remote.store import expand
 from tests.own_seconds import OwnSeconds
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content
-from tests.waiting import wait_until
+from tests.waiting import begun_since, wait_until
 
 DATA = bytes(range(256)) * 100
 
@@ -255,5 +255,4 @@ def test_threads_of_a_storage_that_reads_through_fsspec_end():
     reader = RemoteStorage(RemoteOptions(threads=3))
     reader.read([Span(url, number, 5) for number in range(30)])
     reader.close()
-    left = [thread.name for thread in threading.enumerate() if thread not in before]
-    assert [name for name in left if name.startswith("samplerkit")] == []
+    wait_until(lambda: not begun_since(before))
