@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import random
 import subprocess
@@ -58,11 +59,23 @@ def in_python(seconds=0.015):
         sum(range(100))
 
 
+def watched(loads, tells=time.thread_time):
+    """What is found of loads that this thread runs, which is told what it computed in each."""
+    watch = Watch()
+    for load in loads:
+        watch.begin()
+        before = tells()
+        load()
+        if found := watch.end(tells() - before):
+            return found
+    return ()
+
+
 ROWS = torch.rand(600, 600)
 
 
-def in_torch(seconds=0.015):
-    until = time.thread_time() + seconds
+def in_torch():
+    until = time.thread_time() + 0.015
     while time.thread_time() < until:
         ROWS @ ROWS
 
@@ -96,43 +109,47 @@ def crowd():
 @pytest.mark.usefixtures("crowd")
 def test_what_is_said_of_a_load_does_not_depend_on_how_busy_the_machine_is():
     assert said(lambda: time.sleep(0.005), size=14, epochs=1) == []
-    (message,) = said(lambda: in_python(0.008), size=32, epochs=1)
+    (message,) = watched([lambda: in_python(0.008)] * 60)
     assert "takes the interpreter" in message
 
 
 def test_a_load_in_pure_python_that_is_also_made_to_stand_is_warned_of():
-    (message,) = said(lambda: (in_python(0.008), standing()), size=40, epochs=1)
+    (message,) = watched([lambda: (in_python(0.008), standing())] * 100)
     assert "takes the interpreter" in message
 
 
-def test_a_loop_that_only_later_leaves_much_to_the_thread_is_warned_too():
-    loads, pauses = iter([0.001] * 9), iter([0.03] * 9)
-    load, step = (lambda: in_python(next(loads, 0.008))), (lambda: time.sleep(next(pauses, 0)))
-    (message,) = said(load, step, size=45, epochs=1)
+def test_a_thread_that_only_later_computes_much_is_warned_of_too():
+    quiet = [lambda: time.sleep(0.002)] * (JUDGED_LOADS + 1)
+    (message,) = watched([*quiet, *[lambda: in_python(0.02)] * 60])
     assert "takes the interpreter" in message
+    assert watched(quiet) == ()
 
 
 def test_a_thread_that_computes_little_is_not_looked_at():
-    watch = Watch()
-    for load in range(22):
-        watch.begin()
-        in_python(0.02 if load > JUDGED_LOADS else 0)
-        assert watch.end(0.0) == (), "it was told that nothing was computed"
+    loads = [*[lambda: None] * (JUDGED_LOADS + 1), *[lambda: in_python(0.02)] * 13]
+    assert watched(loads, tells=lambda: 0.0) == (), "it was told that nothing was computed"
+
+
+def always_busy():
+    """Tells 20 ms more whenever it is asked, whatever was computed."""
+    return itertools.count(step=0.02).__next__
+
+
+def test_a_thread_that_stands_and_has_the_interpreter_is_not_taken_for_one_that_computes():
+    loads = [lambda: (standing(0.01), time.sleep(0.002))] * 30
+    assert watched(loads, tells=always_busy()) == ()
 
 
 def test_one_long_wait_for_the_interpreter_proves_nothing():
+    loads = [lambda: time.sleep(0.003)] * 60
     # One call to C, in which nobody else gets the interpreter.
-    calls = iter([*[0] * 10, 10_000_000])
-    assert said(lambda: (sum(range(next(calls, 0))), in_torch(0.008)), size=25, epochs=1) == []
+    loads[JUDGED_LOADS + 3] = lambda: (sum(range(5_000_000)), time.sleep(0.003))
+    assert watched(loads, tells=always_busy()) == ()
 
 
 FREE = {
     "a load that waits": (lambda: time.sleep(0.005), {}),
     "a load that computes in torch": (in_torch, {}),
-    "a load that computes in torch, and is made to stand": (
-        lambda: (in_torch(0.002), standing(), in_torch(0.002)),
-        {},
-    ),
     "pure Python in a worker": (in_python, {"num_workers": 1}),
     "pure Python of which there is little": (lambda: sum(range(100)), {}),
     "torch's own shuffle": (lambda: None, {"shuffle": True}),
