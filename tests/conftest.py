@@ -2,8 +2,11 @@
 
 import gc
 import os
+import re
 import signal
 import sys
+
+import pytest
 
 # A shell that starts pytest in the background makes it, and every process that a test starts, deaf to Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -19,3 +22,14 @@ def pytest_collection_finish():
     """Sets aside what was imported, which each collection of garbage would look through."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Tells with `-rP` how many cases a property test has looked at."""
+    report = yield
+    # The plugin of Hypothesis leaves these with the test.
+    told = re.findall(r"(\d+) passing", getattr(item, "hypothesis_statistics", ""))
+    if told and report.when == "call":
+        report.sections.append(("Captured cases", f"{sum(map(int, told))} cases"))
+    return report
