@@ -112,6 +112,20 @@ BUGS = [
         "past == here",
         RUNS,
     ),
+    Bug(
+        "a source that an edit adds is read whole, whatever is to read it",
+        "Blend.__init__",
+        "{**(given or {}), **added}",
+        "{**(given or {})}",
+        "tests/samplers/test_new_sources.py",
+    ),
+    Bug(
+        "a tree that grew is let in whatever became of its other parts",
+        "Run.restore",
+        "state.dataset == self._described_as(tree)",
+        "bool(tree)",
+        RUNS,
+    ),
     Bug("an edit at the position of a state is past", "Ledger.past", "'left'", "'right'", RUNS),
 ]
 
