@@ -8,13 +8,14 @@ from typing import Any, Final, final
 import torch
 
 from samplerkit.closing import Closing
-from samplerkit.errors import ArgumentTypeError
+from samplerkit.errors import ArgumentTypeError, NotSupportedError
 from samplerkit.loading.device.epochs import Epochs
 from samplerkit.loading.device.kinds import Staged, is_staged
 from samplerkit.loading.device.stage import MOST_AHEAD, DeviceStage, PinMemory, checked_device, pin_policy
 from samplerkit.loading.device.stats import DeviceStats
 from samplerkit.loading.device.streams import current_device, require_available
 from samplerkit.order import arguments
+from samplerkit.samplers.edit import Edit
 
 
 @final
@@ -109,6 +110,24 @@ class DeviceLoader(Closing):
             ArgumentValueError: negative.
         """
         self._epochs.set_epoch(epoch)
+
+    def edit(self, edit: Edit | None = None, /, **said: Any) -> int:
+        """Edits the run from a position on, and gives that position: what `Loader.edit` of its loader does.
+
+        Args:
+            edit: the edit; or:
+            **said: its arguments, by name.
+
+        Raises:
+            NotSupportedError: another loader than samplerkit's is read: nobody knows what it has asked for.
+            SamplerkitError: as `Loader.edit`.
+        """
+        if not hasattr(self.loader, "edit"):
+            problem = "cannot be edited while it reads, for nobody knows what it has asked for"
+            mend = "read by sk.Loader; or save a state, and start with a ledger that has the edit"
+            raise NotSupportedError("loader", problem, self.loader, mend=mend)
+        position: int = self.loader.edit(edit, **said)
+        return position
 
     def state_dict(self) -> dict[str, Any]:
         """Gives the state after the batches handed out, whatever was loaded ahead."""
