@@ -55,7 +55,7 @@ class Dice:
 
     def __init__(self, key: Key, index: int = 0) -> None:
         self.recipe: Final = (key, index)
-        self._words = key.words(3, index)
+        self.words: Final = key.words(3, index)
 
     def cells(self, lanes: Ids, numbers: Ids) -> Cells:
         """Throws the first two digits of whole blocks of rows.
@@ -68,7 +68,7 @@ class Dice:
             uint8 array of shape (256 * m,): every block has each once.
         """
         rows_of_maps = map_tables()[0].reshape(MAPS, 16).astype(np.uint8)
-        hashes = _Hashes(self._words, lanes)
+        hashes = DiceHashes(self.words, lanes)
         digit = np.arange(16)
         counters = (numbers << 4)[:, None] + digit
         # Whole maps are copied, of bytes: the second digit then is a look-up in the block's own 256 ones.
@@ -95,7 +95,7 @@ class Dice:
             prefix = cells.astype(np.int64)
         at = np.flatnonzero(source < 0)
         if at.size:
-            hashes, rows, prefix = _Hashes(self._words, lanes[at]), rows[at], prefix[at]
+            hashes, rows, prefix = DiceHashes(self.words, lanes[at]), rows[at], prefix[at]
         while at.size:
             prefix = hashes.thrown(level, rows, prefix)
             level += 1
@@ -139,9 +139,9 @@ class Dice:
         if not rows.size:
             return np.zeros(shape, dtype=np.int64)
         maps, inverses, smaller = map_tables()
-        hashes = _Hashes(self._words, lanes)
+        hashes = DiceHashes(self.words, lanes)
         levels = min(DIGITS, -(-int(rows.max()).bit_length() // 4))
-        is_below = _below_above(hashes, rows, alpha, levels)
+        is_below = below_above(hashes, rows, alpha, levels)
         counts = (rows >> 60) * alpha if levels == DIGITS else np.zeros_like(rows)
         for level in range(levels - 1, -1, -1):
             share = alpha >> 60 - 4 * level
@@ -174,7 +174,7 @@ class Dice:
         if not turns.size:
             return np.zeros(shape, dtype=np.int64)
         maps, inverses, smaller = map_tables()
-        hashes = _Hashes(self._words, lanes)
+        hashes = DiceHashes(self.words, lanes)
         rows, left = np.divmod(turns, high - low)
         is_beyond = rows > 3
         rows = np.where(is_beyond, 0, rows)
@@ -202,13 +202,14 @@ class Dice:
 
     def values(self, lanes: Ids, rows: Ids) -> Ids:
         """Gives the dice themselves: int64 of shape (m,), each in [0, 2^60)."""
-        hashes, dice = _Hashes(self._words, lanes), np.zeros_like(rows)
+        hashes, dice = DiceHashes(self.words, lanes), np.zeros_like(rows)
         for level in range(DIGITS):
             dice = hashes.thrown(level, rows, dice)
         return dice
 
 
-class _Hashes:
+@final
+class DiceHashes:
     """Picks maps for rows of some lanes: the words of each lane and digit are hashes themselves."""
 
     def __init__(self, words: Any, lanes: Ids, which: Ids | None = None) -> None:
@@ -216,8 +217,9 @@ class _Hashes:
         self._lanes, self._which = distinct(lanes) if which is None else (lanes, which)
         self._few: Any = None
 
-    def of(self, chosen: Ids) -> _Hashes:
-        return _Hashes(self._words, self._lanes, self._which[chosen])
+    def of(self, chosen: Ids) -> DiceHashes:
+        """Gives those of rows chosen by their indices."""
+        return DiceHashes(self._words, self._lanes, self._which[chosen])
 
     def maps(self, level: int, counters: Ids) -> Ids:
         """Picks a map for each counter, as the place in the table at which the map begins.
@@ -257,7 +259,7 @@ def _few_words(words: bytes, lanes: bytes) -> Any:
     return keyed_hash(np.frombuffer(words, dtype=np.uint64), digits * 4 + np.arange(3)[:, None])
 
 
-def _below_above(hashes: _Hashes, rows: Ids, alpha: Ids, level: int) -> Any:
+def below_above(hashes: DiceHashes, rows: Ids, alpha: Ids, level: int) -> Any:
     """Tells whether the row of a threshold's own share lies below it, by the digits from a level on.
 
     There the rows have no digits but 0. At 15 of 16 the next digit decides already.

@@ -10,11 +10,14 @@ import numpy as np
 from samplerkit.order.algebra import groups
 from samplerkit.order.dice import Cells, Dice
 from samplerkit.order.files import distinct
+from samplerkit.order.near_rows import NearRows
 from samplerkit.order.typing import Ids
 
 _BLOCK = 256
-_SPARSE = 16
-"""Rows thrown in vain, a row read, beyond which each row is counted for itself."""
+_DENSE = 4
+"""Rows of their blocks, a row read, up to which all of them are thrown."""
+_FEW = 4
+"""Thresholds of their blocks, a row read, from which on each row is counted for itself."""
 _KEPT_LANES = 256
 
 
@@ -61,11 +64,13 @@ class Turns:
         span = last - first + 1
         if span * (int(lanes.max()) + 1) < 1 << 62:
             labels, which = distinct(lanes * span + (block - first))
-            if labels.size * _BLOCK <= _SPARSE * rows.size:
-                lane, number = np.divmod(labels, span)
+            lane, number = np.divmod(labels, span)
+            if labels.size * _BLOCK <= _DENSE * rows.size:
                 source, turn = self._blocks(lane, number + first)
                 at = which * _BLOCK + (rows & 255)
                 return source[at], turn[at]
+            if labels.size * self.ends.shape[1] <= _FEW * rows.size:
+                return self._near(lane, number + first, which, rows)
         source = self._sources(lanes, rows, None)
         return source, self.drawn(source, lanes, rows)
 
@@ -74,7 +79,7 @@ class Turns:
         cells = self.dice.cells(lanes, numbers)
         source = self._sources_of_blocks(lanes, numbers, cells)
         # Blocks that follow one another in a lane are a run: one count a source, then counting on.
-        begins = np.append(True, (np.diff(numbers) != 1) | (np.diff(lanes) != 0))
+        begins = self._begins(lanes, numbers)
         runs, size = np.flatnonzero(begins), self.ends.shape[1] - 1
         base = self._drawn_of_all(lanes[runs], numbers[runs] << 8).reshape(-1)
         # Of 16 bits where that is enough: numpy sorts these by radix.
@@ -86,6 +91,32 @@ class Turns:
         turn = np.empty_like(source)
         turn[by_label] = np.arange(source.size) + np.repeat(base - np.cumsum(counts) + counts, counts)
         return source, turn
+
+    def _near(self, lanes: Ids, numbers: Ids, which: Ids, rows: Ids) -> tuple[Ids, Ids]:
+        """Reads a few rows of each block; `which` is the index of the block of each."""
+        segments, begins = self._segment_of(lanes, numbers << 8), self._begins(lanes, numbers)
+        if not self._is_one:
+            begins[1:] |= segments[1:] != segments[:-1]
+        near = NearRows(self.dice, lanes, numbers, self.ends[:1] if self._is_one else self.ends[segments])
+        runs = np.flatnonzero(begins)
+        # Blocks that follow one another are counted on from the first one of them.
+        drawn = np.cumsum(near.counts, axis=0) - near.counts
+        base = self._drawn_of_all(lanes[runs], numbers[runs] << 8) - drawn[runs]
+        drawn += base[np.cumsum(begins) - 1]
+        cells, lowest = near.cells(which, rows)
+        lanes_of_rows = lanes[which]
+        source = self._sources(lanes_of_rows, rows, cells)
+        turn = drawn[which, source] + near.before(which, rows, lowest, source)
+        if not self._is_one:
+            ends = self._segment_of(lanes, (numbers << 8) + _BLOCK - 1)
+            at = np.flatnonzero((segments != ends)[which])
+            turn[at] = self.drawn(source[at], lanes_of_rows[at], rows[at])
+        return source, turn
+
+    @staticmethod
+    def _begins(lanes: Ids, numbers: Ids) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Tells which blocks do not follow the one before in its lane."""
+        return np.append(True, (np.diff(numbers) != 1) | (np.diff(lanes) != 0))
 
     def drawn(self, source: int | Ids, lanes: Ids, rows: Ids) -> Ids:
         """Tells how often lanes read a source, or one each, before rows."""

@@ -262,3 +262,30 @@ def test_what_is_read_in_a_row_is_what_is_read_anywhere():
     tail = part[length - 3 :]
     tail[:] = 0
     assert (part[length - 3 :] == expected[-3:]).all()
+
+
+def test_rows_near_one_another_are_read_as_each_is_alone():
+    """Whole blocks, a few rows of each, and rows far apart are counted in three ways."""
+    cases, rng = 40, np.random.default_rng(1)
+    for number in range(cases):
+        sources, segments = int(rng.integers(1, 8)), int(rng.integers(1, 5)) if number % 2 else 1
+        shares = rng.integers(0, 5, (segments, sources)) * rng.random((segments, sources))
+        shares[:, rng.integers(sources)] += 0.3
+        lanes, start = int(rng.integers(1, 4)), int(rng.choice([0, 10**6, 2**45]))
+        firsts = np.sort(rng.integers(0, 900, segments - 1)) + start
+        turns = Turns(
+            Dice(Key(number, 0, 0, "dice")),
+            np.stack([thresholds(weights.tolist()) for weights in shares]),
+            lambda lane, firsts=firsts: firsts + lane,
+        )
+        stride = int(rng.integers(1, 40)) * lanes if number % 3 else int(rng.integers(1, 40))
+        positions = start * lanes + np.arange(rng.integers(9), rng.integers(30, 3000), stride)
+        positions = rng.permutation(positions) if number % 5 == 0 else positions
+        rows, lane = np.divmod(positions, lanes)
+        source, turn = turns.read(lane, rows)
+        some = np.arange(0, rows.size, max(1, rows.size // 5))
+        alone = [turns.read(lane[[at]], rows[[at]]) for at in some]
+        assert source[some].tolist() == [one.item() for one, _ in alone], number
+        assert turn[some].tolist() == [one.item() for _, one in alone], number
+        assert turn.tolist() == turns.drawn(source, lane, rows).tolist(), number
+    print(f"{cases} cases")
