@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -410,3 +411,67 @@ def test_a_part_of_a_tree_that_gives_too_few_parts_is_named():
     with pytest.raises(sk.DatasetError, match=r"part 'bad': gives other than \d+ parts for as many"):
         for _ in loaders(tree, sk.PackBatches(64), 1)[0]:
             pass
+
+
+class Some(Parts):
+    """Some of the documents."""
+
+    def __init__(self, first: int, end: int) -> None:
+        super().__init__(SIZES[first:end])
+        self.first = first
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, id: int) -> Any:
+        return document(self.first + id)
+
+    def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
+        return super().__getsegments__(segments + np.array([self.first, 0, 0]))
+
+
+MIXED = sk.MixtureSampler({"a": None, "b": None}, weights={"a": 1, "b": 1}, num_samples=150, seed=5, lanes=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "sampler", "edits"),
+    [
+        (Parts, sk.RandomSampler(seed=3), [sk.Edit(at=30, skip=12), sk.Edit(at=60, without=range(40, 60))]),
+        (Documents, sk.RandomSampler(seed=3), [sk.Edit(at=60, skip=7)]),
+        (
+            lambda: sk.TreeDataset({"a": Some(0, 50), "b": Some(50, SIZES.size)}),
+            MIXED,
+            [sk.Edit(at=30, weights={"a": 1, "b": 4}), sk.Edit(at=90, weights={"a": 3, "b": 1})],
+        ),
+    ],
+    ids=["skips, and ids that leave", "whole documents", "weights of a mixture"],
+)
+def test_packs_of_an_edited_run_hold_each_drawn_document_once_on_whatever_ranks(make, sampler, edits):
+    """The second edit is made in mid-run: the run that goes on knows it, and the one before did not."""
+    recipe, seen, state = sk.PackBatches(64, window=30), Counter(), None
+    drawn = sk.Ledger(sampler, edits).order(make())[:].tolist()
+    for ranks, steps in ((3, 2), (1, 3), (2, 4), (3, 999)):
+        known = edits if state is not None else edits[:1]
+        going = [
+            sk.Loader(
+                make(),
+                sk.Ledger(sampler, known),
+                batches=recipe,
+                world=sk.World(ranks, rank),
+                tail="ragged",
+            )
+            for rank in range(ranks)
+        ]
+        for loader in going if state else ():
+            loader.load_state_dict(json.loads(json.dumps(state)))
+        running = [iter(loader) for loader in going]
+        for _ in range(steps):
+            batches = [batch for each in running if (batch := next(each, None)) is not None]
+            for batch in batches:
+                seen.update(tokens_of(batch))
+            if not batches:
+                break
+        state = going[0].state_dict()
+    assert seen == Counter(token for id in drawn for token in document(id).tolist())
+    plain = sampler.order(make())[:].tolist()
+    assert Counter(drawn) != Counter(plain)
