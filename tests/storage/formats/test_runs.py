@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import signal
 
 import pytest
 
@@ -68,9 +71,53 @@ def test_batches_by_tokens_hold_each_sample_once(data):
     assert sorted(read) == sorted(map(named, samples))
 
 
+def recipe_of(dataset, samples):
+    """A mixture of a tree with another part, in batches by tokens: what a run takes of all this."""
+    tree = sk.TreeDataset({"data": dataset, "rest": [{"id": 1000 + number} for number in range(7)]})
+    sources = {"data": sk.RandomSampler(shuffle="partial", partial_size=4, lanes=6), "rest": None}
+    mixture = sk.MixtureSampler(sources, 3 * len(samples), weights={"data": 3, "rest": 1}, lanes=6, seed=5)
+    lengths = [1 + number % 5 for number in range(len(tree))]
+    batches = sk.TokenBatches(9, lengths=lengths, abreast=6)
+    return tree, mixture, {"batches": batches, "collate_fn": list, "tail": "ragged"}
+
+
+def reads_until_it_is_killed(dataset, samples, rank, told):
+    """What a rank of two does: it tells each batch and its state, and kills itself behind the third one."""
+    tree, mixture, options = recipe_of(dataset, samples)
+    with sk.Loader(tree, mixture, world=sk.World(2, rank), **options) as loader:
+        for number, batch in enumerate(loader, start=1):
+            told.send(([named(sample) for sample in batch], json.dumps(loader.state_dict())))
+            if number == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_mixture_in_batches_by_tokens_outlives_a_kill_on_other_ranks(data):
+    """Two ranks are killed, three go on from what was saved: all together read what one rank reads alone."""
+    dataset, samples = data
+    tree, mixture, options = recipe_of(dataset, samples)
+    with sk.Loader(tree, mixture, world=sk.World(1, 0), **options) as loader:
+        wanted = sorted(named(sample) for batch in loader for sample in batch)
+    read, context = [], multiprocessing.get_context("fork")
+    for rank in range(2):
+        ours, theirs = context.Pipe(duplex=False)
+        child = context.Process(target=reads_until_it_is_killed, args=(dataset, samples, rank, theirs))
+        child.start()
+        theirs.close()
+        *saved, _lost = [ours.recv() for _ in range(3)]
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+        read += [id for batch, _ in saved for id in batch]
+        state = json.loads(saved[-1][1])
+    for rank in range(3):
+        with sk.Loader(tree, mixture, world=sk.World(3, rank), **options) as loader:
+            loader.load_state_dict(state)
+            read += [named(sample) for batch in loader for sample in batch]
+    assert sorted(read) == wanted
+
+
 @pytest.mark.parametrize(
     "make",
-    [sk.ArrowDataset, sk.Hdf5Dataset, sk.ParquetDataset, sk.ZarrDataset],
+    [sk.ArrowDataset, sk.Hdf5Dataset, sk.MdsDataset, sk.ParquetDataset, sk.TfRecordDataset, sk.ZarrDataset],
     ids=lambda make: make.__name__,
 )
 def test_an_error_of_the_limits_names_the_argument_that_was_given(make):
