@@ -38,21 +38,25 @@ def demo(tmp_path_factory):
     }
 
 
+@pytest.mark.campaign
 def test_each_mode_has_its_row(demo):
     assert list(demo["rows"]) == [mode.value for mode in MODES]
     assert demo["events"][-1]["event"] == "end"
 
 
+@pytest.mark.campaign
 def test_global_learns(demo):
     assert demo["rows"]["global"]["accuracy"] >= 95
 
 
+@pytest.mark.campaign
 def test_files_costs_accuracy_on_sorted_files(demo):
     rows = demo["rows"]
     assert rows["files"]["accuracy"] < rows["global"]["accuracy"] - 5
     assert rows["partial"]["accuracy"] < rows["global"]["accuracy"] - 1
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("mode", [mode.value for mode in MODES])
 def test_two_ranks_received_each_sample_and_one_pad(demo, mode):
     row = demo["rows"][mode]
@@ -61,6 +65,7 @@ def test_two_ranks_received_each_sample_and_one_pad(demo, mode):
     assert row["missing"] == {"low": 0, "high": 0}
 
 
+@pytest.mark.campaign
 def test_each_rank_opened_files_and_files_opens_few(demo):
     for rank in range(2):
         opened = {mode: row["files_opened"][rank] for mode, row in demo["rows"].items()}
@@ -69,6 +74,7 @@ def test_each_rank_opened_files_and_files_opens_few(demo):
         assert opened["global"]["low"] > 10 * FILES
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("mode", [mode.value for mode in MODES])
 def test_the_ranks_received_the_order_that_the_config_says(demo, mode):
     """`num_shards: auto` came from the running job, and the order is the same on each run."""
@@ -84,12 +90,14 @@ def test_the_ranks_received_the_order_that_the_config_says(demo, mode):
     assert demo["rows"][mode]["orders"] == [expected.hexdigest()]
 
 
+@pytest.mark.campaign
 def test_partial_and_adaptive_differ_from_global(demo):
     orders = {mode: row["orders"] for mode, row in demo["rows"].items()}
     assert orders["adaptive"] == orders["partial"]
     assert orders["partial"] != orders["global"]
 
 
+@pytest.mark.campaign
 def test_nothing_is_left_in_the_temporary_folder(demo):
     assert demo["left"] == []
 

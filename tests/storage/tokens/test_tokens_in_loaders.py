@@ -52,7 +52,9 @@ def test_workers_read_what_one_process_reads(tmp_path, start):
     data = sk.TokenDataset(corpus(tmp_path), 10, seed=1)
     read = []
     for workers in (0, 2):
-        options = {"multiprocessing_context": start} if workers else {}
+        # A worker that is spawned imports torch: those stay for the second epoch.
+        stay = {"multiprocessing_context": start, "persistent_workers": start == "spawn"}
+        options = stay if workers else {}
         with sk.Loader(
             data, sk.RandomSampler(seed=3), batch_size=16, num_workers=workers, world=ALONE, **options
         ) as loader:
