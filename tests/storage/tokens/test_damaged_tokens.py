@@ -256,6 +256,23 @@ def test_a_token_beyond_the_vocabulary_is_an_error_that_names_its_byte(tmp_path,
         sk.TokenDataset(tmp_path / "a.bin", 7, dtype="int16", vocab_size=0)
 
 
+def test_a_read_that_was_cut_short_is_finished(tmp_path, monkeypatch):
+    """As one is that a signal meets, or one of more than 2 GiB."""
+    np.save(tmp_path / "a.npy", np.arange(400, dtype=np.int32))
+    data = sk.TokenDataset(tmp_path / "a.npy", 30, seed=1)
+    wanted = data.__getitems__(range(13))
+    whole, lengths = os.preadv, []
+
+    def short(descriptor, buffers, offset):
+        view = memoryview(buffers[0]).cast("B")
+        lengths.append(len(view))
+        return whole(descriptor, [view[: max(1, len(view) // 2)]], offset)
+
+    monkeypatch.setattr(os, "preadv", short)
+    assert np.array_equal(data.__getitems__(range(13)), wanted)
+    assert len(lengths) > 26
+
+
 def test_files_shorter_than_a_block_are_told_or_refused(tmp_path, caplog):
     for name, tokens in (("long", 1000), ("short", 50), ("tiny", 5)):
         np.save(tmp_path / f"{name}.npy", np.zeros(tokens, np.uint16))
