@@ -89,7 +89,7 @@ def _version(stored: Stored, storage: RemoteStorage | None) -> str:
 
 def _beside(stored: Stored, storage: RemoteStorage | None) -> Indexed | None:
     name = f"{stored.name}{INDEX_SUFFIX}"
-    mend = "make it anew, or take it away"
+    mend = "take it away, and make it anew with dataset.save_indexes()"
     try:
         if is_remote(stored.path):
             data = (

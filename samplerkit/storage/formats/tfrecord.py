@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Final, Literal, final, get_args
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, limits_of
@@ -19,7 +20,7 @@ from samplerkit.storage.files.content import FileContent, MadeSamples, gathered_
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.files.remote import storage_for
 from samplerkit.storage.formats.arrow_rows import names_of
-from samplerkit.storage.formats.record_index import records_of
+from samplerkit.storage.formats.record_index import INDEX_SUFFIX, records_of, write_index
 from samplerkit.storage.formats.stored import Stored
 from samplerkit.storage.formats.tf_example import example_of, scalars_of
 from samplerkit.storage.formats.tfrecord_file import RecordFile
@@ -116,6 +117,34 @@ class TfRecordDataset(ChunkedDataset):
         for file in self._looked:
             state.update(repr([(run.span, run.rows, run.check) for run in file.runs]).encode())
         return state.hexdigest()
+
+    def save_indexes(self, folder: str | os.PathLike[str] | None = None) -> None:
+        """Writes the index of each file, from which other machines and jobs learn where its records stand.
+
+        Args:
+            folder: where to, under the name of the file and `.skidx`, to be put beside files that lie
+                elsewhere; None for beside the files.
+
+        Raises:
+            ArgumentValueError: files lie elsewhere and no folder was said, or two indexes have one name.
+            DatasetError: a file cannot be read, or an index cannot be written.
+        """
+        if folder is None and self.is_remote:
+            mend = "say a folder, and upload what is in it"
+            problem = "is needed, for nothing is written beside files that lie elsewhere"
+            raise ArgumentValueError("folder", problem, folder, mend=mend)
+        ends = self.files if folder is None else [name.rpartition("/")[2] for name in self._names]
+        if len(set(ends)) < len(ends):
+            mend = "save those of each folder by themselves"
+            raise ArgumentValueError("folder", "would hold two indexes of one name", folder, mend=mend)
+        for path, end in zip(self.files, ends, strict=True):
+            stored = Stored.of(path, self._storage)
+            indexed = records_of(stored, self._storage)
+            target = Path(folder or "", end + INDEX_SUFFIX)
+            try:
+                write_index(target, stored, indexed, "")
+            except OSError as error:
+                raise DatasetError(str(target), f"cannot be written ({error.strerror})") from error
 
     def __getstate__(self) -> dict[str, Any]:
         # The user's terminal does not travel to another process.

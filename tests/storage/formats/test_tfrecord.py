@@ -141,9 +141,11 @@ def test_an_index_is_made_once_and_serves_from_the_cache_and_beside(tmp_path, mo
             sizes.append(dataset.layout.sizes.tolist())
     assert looks == [Path(path).stat().st_size]
     assert sizes[0] == sizes[1]
-    stored = Stored.of(path, None)
-    records = record_index.records_of(stored, None)
-    record_index.write_index(Path(path + ".skidx"), stored, records, "")
+    with sk.TfRecordDataset(path, progress=False) as dataset:
+        dataset.save_indexes()
+        dataset.save_indexes(tmp_path / "bucket")
+    beside = [Path(path + ".skidx"), tmp_path / "bucket" / "0.tfrecord.skidx"]
+    assert beside[0].read_bytes() == beside[1].read_bytes()
     os.utime(path, ns=(5, 5))
     with sk.TfRecordDataset(path, scalars=["id"], run_bytes=500, progress=False) as dataset:
         assert dataset.layout.sizes.tolist() == sizes[0]
@@ -177,6 +179,20 @@ def test_a_length_that_begins_as_gzip_does_is_a_length(tmp_path):
     with sk.TfRecordDataset(tmp_path / "a.tfrecord", records="bytes", progress=False) as dataset:
         assert dataset[1] == b"end"
         assert dataset[0] == bytes(0x8B1F)
+
+
+def test_indexes_go_where_they_can_be_written_under_names_of_their_own(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        written(tmp_path / folder, [(0, 3)])
+    dataset = sk.TfRecordDataset([f"{tmp_path}/{folder}/0.tfrecord" for folder in "ab"], progress=False)
+    with pytest.raises(sk.ArgumentValueError, match="folder: would hold two indexes of one name"):
+        dataset.save_indexes(tmp_path / "c")
+    (tmp_path / "file").touch()
+    with pytest.raises(sk.DatasetError, match="cannot be written"):
+        sk.TfRecordDataset(tmp_path / "a" / "0.tfrecord", progress=False).save_indexes(tmp_path / "file")
+    with pytest.raises(sk.ArgumentValueError, match="folder: is needed"):
+        sk.TfRecordDataset(["memory://a/0.tfrecord"], progress=False).save_indexes()
 
 
 @pytest.mark.parametrize("has_index", [True, False])
