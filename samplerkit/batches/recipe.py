@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, final
-
-import numpy as np
 
 from samplerkit.batches.chosen import ChosenSet, chosen_set, require_whole, seed_of, shuffles
 from samplerkit.batches.halves import halved
@@ -21,6 +18,7 @@ from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.window_cut import Cut, WindowContext
 from samplerkit.batches.windows import WindowPlan
+from samplerkit.batches.words import in_words, is_same, short_digest
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
 from samplerkit.order import arguments
 from samplerkit.order.keys import Key
@@ -34,7 +32,6 @@ RULE: Final = "batches-1"
 
 DEFAULT_WINDOW: Final = 16_384
 
-_LONGEST_WORDS = 160
 MOST_ABREAST = 1 << 20
 _BESIDE = frozenset({"lengths", "keys", "labels", "abreast"})
 
@@ -141,7 +138,7 @@ class BatchRecipe(ABC):
         recipe: Any = self
         for argument in fields(recipe) if is_dataclass(recipe) else ():
             value = getattr(self, argument.name)
-            if argument.name not in _BESIDE and not _is_same(value, argument.default):
+            if argument.name not in _BESIDE and not is_same(value, argument.default):
                 described[argument.name] = value
         return described
 
@@ -149,9 +146,7 @@ class BatchRecipe(ABC):
     @property
     def words(self) -> str:
         """The recipe in words, with the version of its rule and without lengths: what a state says of it."""
-        shown = ", ".join(f"{name}={_word(value)}" for name, value in self.arguments().items())
-        words = f"{RULE}: {class_name(type(self))}({shown})"
-        return words if len(words) <= _LONGEST_WORDS else f"{words[:120]}... {_digest(words.encode())}"
+        return in_words(f"{RULE}: {class_name(type(self))}", self.arguments())
 
     @final
     def over(
@@ -248,11 +243,11 @@ class Plans:
         """The digest of the lengths, or of the keys or labels; None for a recipe without them."""
         measure = self.measure
         if measure.labels is not None:
-            return _digest(repr(measure.labels.tolist()).encode())
+            return short_digest(repr(measure.labels.tolist()).encode())
         if measure.lengths is None:
             return None
         own = measure.lengths.digest
-        return own if measure.keys is None else _digest(f"{own} {measure.keys!r}".encode())
+        return own if measure.keys is None else short_digest(f"{own} {measure.keys!r}".encode())
 
     def plan(self, epoch: int, known: tuple[int, int] = (0, 0)) -> BatchPlan:
         """Gives the plan of an epoch.
@@ -290,19 +285,3 @@ class Plans:
 
     def _key(self, epoch: int, role: str) -> Key:
         return Key(self._seed, epoch, 0, role)
-
-
-def _is_same(value: Any, default: Any) -> bool:
-    return type(value) is type(default) and not isinstance(value, np.ndarray) and value == default
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"<{value.size} values, {_digest(value.astype(value.dtype.newbyteorder('<')).tobytes())}>"
-    if isinstance(value, partial) or callable(value):
-        return getattr(value, "__qualname__", type(value).__qualname__)
-    return repr(value)
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=8, person=b"samplerkit").hexdigest()
