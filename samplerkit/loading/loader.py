@@ -17,6 +17,7 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatase
 from samplerkit.loading.answer import SkippedSample
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Tail
+from samplerkit.loading.device.kinds import MakeStage
 from samplerkit.loading.device.stage import DeviceStage, checked_device
 from samplerkit.loading.editing import Editable
 from samplerkit.loading.options import checked_options, checked_tail
@@ -24,7 +25,7 @@ from samplerkit.loading.readings import Readings
 from samplerkit.loading.received import Received
 from samplerkit.loading.request import BadSamples
 from samplerkit.loading.run import Run
-from samplerkit.loading.source import MakeStage, OpenSource, Source
+from samplerkit.loading.source import OpenSource, Source
 from samplerkit.loading.stats import LoaderStats
 from samplerkit.loading.steps import CountsSteps
 from samplerkit.loading.torch_names import ForTrainers

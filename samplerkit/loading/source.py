@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import torch
 import torch.utils.data
@@ -13,6 +13,7 @@ import torch.utils.data
 from samplerkit.batches.chosen import seed_of
 from samplerkit.errors import ArgumentValueError
 from samplerkit.loading.answer import AnswerCollate, batch_of
+from samplerkit.loading.device.kinds import MakeStage
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.pack_collate import PackCollate
 from samplerkit.loading.pad_collate import PadCollate
@@ -31,20 +32,6 @@ from samplerkit.storage.batch_readers import present_reader, wanted
 
 _STAGE_SECONDS = 1.0
 """How long a stage may take to end by itself before the workers that it waits for are ended."""
-
-
-class BatchStage(Protocol):
-    """What moves the batches of an iterator on, in a thread of its own: a `DeviceStage` for instance."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-    def __next__(self) -> Any: ...
-
-    def close(self, seconds: float) -> bool:
-        """Stops, waits for at most some seconds, and tells whether the thread has ended."""
-
-
-MakeStage = Callable[[Iterator[Any]], BatchStage]
 
 
 @final

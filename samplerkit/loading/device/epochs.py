@@ -8,10 +8,9 @@ from typing import Any, Final, final
 
 from samplerkit.errors import StateError
 from samplerkit.loading.cursor import Cursor, Iteration
-from samplerkit.loading.device.kinds import StageMaker, known_epoch, tell_epoch
+from samplerkit.loading.device.kinds import BatchStage, MakeStage, known_epoch, tell_epoch
 from samplerkit.loading.device.producer import EpochEnd
 from samplerkit.loading.device.progress import WrappedProgress, progress_of
-from samplerkit.loading.device.stage import DeviceStage
 from samplerkit.order import arguments
 
 
@@ -39,12 +38,12 @@ class Epochs:
         self._loader: Final = loader
         self._progress: Final[WrappedProgress] = progress_of(loader)
         self._cursor: Final = Cursor(self._progress.reached, waits=True)
-        self._stage: DeviceStage | None = None
-        self._late_stage: DeviceStage | None = None
+        self._stage: BatchStage | None = None
+        self._late_stage: BatchStage | None = None
         # The sampler may stand elsewhere: it was read ahead of the loop, or a state was loaded.
         self._must_tell = False
 
-    def iterate_on(self, stage: StageMaker, *, run_ahead: bool) -> Iterator[Any]:
+    def iterate_on(self, stage: MakeStage, *, run_ahead: bool) -> Iterator[Any]:
         """Begins an epoch, or goes on with the one that was run into ahead; ends the iteration before."""
         self._end(self._cursor.at)
         if self._stage is None:
@@ -108,7 +107,7 @@ class Epochs:
         self._progress.count(self._progress.note())
         return _read(self._loader, batches, epoch, skipped, self._progress.note, run_ahead=run_ahead)
 
-    def _deliver(self, iteration: Iteration, stage: DeviceStage, *, run_ahead: bool) -> Iterator[Any]:
+    def _deliver(self, iteration: Iteration, stage: BatchStage, *, run_ahead: bool) -> Iterator[Any]:
         try:
             while True:
                 if not iteration.is_open:

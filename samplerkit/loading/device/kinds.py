@@ -1,20 +1,30 @@
-"""What a device loader must know of the loader that it wraps, by the methods that it has."""
+"""What a device loader must know of the loader that it wraps, and that of a stage, by their methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeGuard
 
-from samplerkit.loading.device.stage import DeviceStage
 
-StageMaker = Callable[[Iterator[Any]], DeviceStage]
-"""Wraps a stage around a source of batches on the host."""
+class BatchStage(Protocol):
+    """What moves the batches of an iterator on, in a thread of its own: a `DeviceStage` for instance."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def __next__(self) -> Any: ...
+
+    def close(self, seconds: float | None = ...) -> bool:
+        """Stops, waits for at most some seconds, None for ever, and tells whether the thread has ended."""
+
+
+MakeStage = Callable[[Iterator[Any]], BatchStage]
+"""Puts a stage behind the batches on the host."""
 
 
 class Staged(Protocol):
     """A loader that puts a stage between its source and its loop by itself, and counts behind the stage."""
 
-    def iterate_on(self, stage: StageMaker, *, run_ahead: bool) -> Iterator[Any]:
+    def iterate_on(self, stage: MakeStage, *, run_ahead: bool) -> Iterator[Any]:
         """Iterates over an epoch.
 
         Args:
