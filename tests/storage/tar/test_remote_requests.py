@@ -103,6 +103,20 @@ def test_global_reads_samples_with_no_more_requests_than_samples(tmp_path, serve
         assert server.indexes() == [f"{name}.skidx" for name in NAMES]
 
 
+@pytest.mark.filterwarnings("ignore:.*requests:UserWarning")
+def test_what_is_expected_anew_is_read_in_its_own_way(tmp_path, server):
+    here_and_there, in_order = (
+        sampler.order(len(NUMBERS))[:] for sampler in (GLOBAL, sk.SequentialSampler())
+    )
+    with remote(server, tmp_path, lengths=LENGTHS) as dataset:
+        for ids, downloads in ((here_and_there, []), (in_order, NAMES)):
+            batches = np.split(ids, 16)
+            dataset.expect(iter(batches))
+            for batch in batches[: None if downloads else 1]:
+                dataset.__getitems__(batch)
+            assert server.downloads() == downloads
+
+
 def test_shards_that_are_in_the_cache_are_read_there_whatever_the_order(tmp_path, server):
     with remote(server, tmp_path, lengths=LENGTHS) as dataset:
         keys_of(loader_of(dataset, PARTIAL))
