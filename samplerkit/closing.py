@@ -18,3 +18,17 @@ class Closing(ABC):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+class Writing(Closing):
+    """Is closed at the end of a `with`; where an error ends that, what was written is dropped."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Drops what was written."""
+
+    def __exit__(self, *exception: object) -> None:
+        if exception[0] is None:
+            self.close()
+        else:
+            self.abort()

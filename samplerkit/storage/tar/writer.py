@@ -7,8 +7,9 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Self, final
+from typing import IO, Any, final
 
+from samplerkit.closing import Writing
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import atomic
@@ -20,7 +21,7 @@ from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
 from samplerkit.storage.tar.index.finding import make_index
 
 
-class TarWriter:
+class TarWriter(Writing):
     """Writes samples into one tar or into numbered shards, in the order in which they are given.
 
     A shard gets its name when it is complete: what is there under that name is never half a shard. When the
@@ -145,15 +146,6 @@ class TarWriter:
         shard, self._shard = self._shard, None
         if shard is not None:
             shard.drop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     def _is_full(self, shard: _Shard, size: int) -> bool:
         return (self._most_samples is not None and len(shard.keys) >= self._most_samples) or (

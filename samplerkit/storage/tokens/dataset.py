@@ -26,7 +26,7 @@ from samplerkit.storage.tokens.formats import token_dtype
 from samplerkit.storage.tokens.outputs import OF_BORDERS, made_outputs, output_names
 from samplerkit.storage.tokens.rings import RULE
 from samplerkit.storage.tokens.source import Documents, Span, TokenSource, WantedWindows
-from samplerkit.storage.tokens.split import PARTS, Part, shares_of
+from samplerkit.storage.tokens.split import PARTS, SplitPart, shares_of
 from samplerkit.storage.urls import is_remote
 
 Array = np.ndarray[Any, Any]
@@ -107,7 +107,7 @@ class TokenDataset(OpenPerProcess[Any]):
         phase: bool = True,
         seed: int = 0,
         split: str | None = None,
-        part: Part = "train",
+        part: SplitPart = "train",
         documents: Documents = None,
         outputs: Sequence[str] | None = None,
         as_dtype: Any = "int64",

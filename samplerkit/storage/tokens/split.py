@@ -10,8 +10,8 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 
-Part = Literal["train", "valid", "test"]
-PARTS: Final[tuple[Part, ...]] = get_args(Part)
+SplitPart = Literal["train", "valid", "test"]
+PARTS: Final[tuple[SplitPart, ...]] = get_args(SplitPart)
 
 Share = tuple[float, float]
 """Where a part begins and ends, as shares of the whole."""

@@ -7,10 +7,11 @@ from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final, Self, final
+from typing import IO, Any, Final, final
 
 import numpy as np
 
+from samplerkit.closing import Writing
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import atomic
@@ -21,7 +22,7 @@ _LONGEST = (1 << 31) - 1
 
 
 @final
-class TokenWriter:
+class TokenWriter(Writing):
     """Writes documents into one pair of a `.bin` and an `.idx`, each a sequence of its own.
 
     Both get their names when all is written, the `.idx` last: where one is, its `.bin` is whole. When the
@@ -136,15 +137,6 @@ class TokenWriter:
         error = _AbortedError()
         with suppress(OSError):  # a full disk takes what is still in memory no more than what came before
             self._stack.__exit__(type(error), error, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     def _begun(self) -> IO[bytes]:
         if self._is_over:
