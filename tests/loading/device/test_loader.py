@@ -434,13 +434,14 @@ def test_two_threads_never_read_from_one_loader():
     class Slow:
         def __init__(self):
             self.readers = self.most = 0
-            self.may_go_on = threading.Event()
+            self.goes_on, self.may_go_on = threading.Event(), threading.Event()
 
         def __iter__(self):
             self.readers += 1
             self.most = max(self.most, self.readers)
             try:
                 yield 0
+                self.goes_on.set()
                 self.may_go_on.wait(20)
                 yield 1
             finally:
@@ -449,6 +450,7 @@ def test_two_threads_never_read_from_one_loader():
     slow = Slow()
     loader = DeviceLoader(slow, "cpu")
     for _ in loader:
+        slow.goes_on.wait(20)
         break
     assert slow.readers == 1
     threading.Timer(0.2, slow.may_go_on.set).start()
