@@ -40,7 +40,7 @@ BUGS = [
     Bug("a source begins anew when its weight changes", "Turns._lane", "before - after", "-after", DICE),
     Bug(
         "a run of blocks goes on over lanes",
-        "Turns._blocks",
+        "Turns._begins",
         "(np.diff(numbers) != 1) | (np.diff(lanes) != 0)",
         "np.diff(numbers) > 1",
         DICE,
