@@ -17,6 +17,13 @@ SHARES = "tests/samplers/test_rank_shares.py"
 
 BUGS = [
     Bug(
+        "a row near others is counted as if its threshold's own row were below it",
+        "NearRows._counted",
+        "(die == next_digit) & is_below",
+        "(die == next_digit)",
+        DICE,
+    ),
+    Bug(
         "dice of all lanes are alike",
         "_few_words",
         "np.frombuffer(lanes, dtype=np.int64) * 16",
