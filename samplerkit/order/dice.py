@@ -45,6 +45,7 @@ class Dice:
         index: of the dice, where one key has several.
 
     Example:
+        >>> from samplerkit.order.weights import thresholds
         >>> dice = Dice(Key(seed=7, epoch=0, depth=0, role="dice"))
         >>> three_to_one = thresholds([3, 1])
         >>> dice.sources(np.zeros(16, dtype=int), np.arange(16), three_to_one).tolist()

@@ -60,7 +60,7 @@ def run(program, **options):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
         **options,
     )
@@ -197,7 +197,7 @@ def test_a_long_name_of_the_temporary_folder_hangs_no_loop(tmp_path, before, pri
     folder = tmp_path / ("x" * max(1, 93 - len(str(tmp_path))))
     folder.mkdir()
     script = TENSORS.format(before=before)
-    code, told, errors = ended("-c", script, seconds=60, TMPDIR=str(folder))
+    code, told, errors = ended("-c", script, seconds=240, TMPDIR=str(folder))
     assert (code, told) == (0, printed), errors
     assert list(folder.iterdir()) == []
 
@@ -262,7 +262,7 @@ time.sleep(0.2)
 
 def test_a_job_ends_though_its_workers_are_in_the_middle_of_a_call_to_c():
     """They would be waited for until the call returns, since they do not hear that they are to end."""
-    code, printed, errors = ended("-c", DEAF, seconds=60)
+    code, printed, errors = ended("-c", DEAF, seconds=240)
     assert code == 0, errors
     pids = printed.split()
     assert len(set(pids)) == 2
