@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError, OutOfDatasetError
+from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
@@ -25,8 +25,9 @@ from samplerkit.storage.tokens.documents import TokenDocuments
 from samplerkit.storage.tokens.formats import token_dtype
 from samplerkit.storage.tokens.outputs import OF_BORDERS, made_outputs, output_names
 from samplerkit.storage.tokens.rings import RULE
-from samplerkit.storage.tokens.source import Documents, Span, TokenSource, WantedWindows
-from samplerkit.storage.tokens.split import PARTS, SplitPart, shares_of
+from samplerkit.storage.tokens.source import Span, TokenSource
+from samplerkit.storage.tokens.split import SplitPart
+from samplerkit.storage.tokens.wanted import Documents, WantedWindows
 from samplerkit.storage.urls import is_remote
 
 Array = np.ndarray[Any, Any]
@@ -115,34 +116,18 @@ class TokenDataset(OpenPerProcess[Any]):
         remote: RemoteOptions | Mapping[str, Any] | None = None,
         fetch: Fetch = "ranges",
     ) -> None:
-        self.seq_len: Final = arguments.positive("seq_len", seq_len)
-        self.block_len: Final = (
-            self.seq_len if block_len is None else arguments.positive("block_len", block_len)
+        self._wanted: Final = WantedWindows.of(
+            seq_len=seq_len,
+            block_len=block_len,
+            dtype=dtype,
+            phase=phase,
+            seed=seed,
+            split=split,
+            part=part,
+            documents=documents,
         )
-        self._wanted: Final = WantedWindows(
-            self.seq_len,
-            self.block_len,
-            None if dtype is None else token_dtype("dtype", dtype),
-            arguments.boolean("phase", phase),
-            arguments.seed(seed),
-            split,
-            arguments.choice("part", part, PARTS),
-            _documents(documents),
-        )
-        if split is not None:
-            shares_of(split)
-        if self.block_len % self.seq_len:
-            mend = f"say a multiple, such as {-(-self.block_len // self.seq_len) * self.seq_len}"
-            raise ArgumentValueError(
-                "block_len", f"must be a multiple of seq_len={self.seq_len}", block_len, mend=mend
-            )
-        if not phase and self.block_len != self.seq_len:
-            raise ArgumentValueError(
-                "block_len",
-                "goes with a phase: without one there are no blocks",
-                block_len,
-                mend="leave it out",
-            )
+        self.seq_len: Final = self._wanted.seq_len
+        self.block_len: Final = self._wanted.block_len
         self.outputs: Final = output_names(("tokens",) if outputs is None else outputs)
         self._as_dtype: Final = token_dtype("as_dtype", as_dtype)
         self.vocab_size: Final = None if vocab_size is None else arguments.positive("vocab_size", vocab_size)
@@ -272,10 +257,9 @@ class TokenDataset(OpenPerProcess[Any]):
             >>> data.windows_of(1), data.spans(1)
             (array([1, 2]), [(0, 0, 4, 2), (0, 1, 0, 3)])
         """
-        number, files = arguments.integer("file", file), len(self.files)
-        if not 0 <= number < files:
-            raise OutOfDatasetError("file", f"must be in [0, {files})", number)
-        return self._source.windows_of(number, arguments.integer("document", document))
+        return self._source.windows_of(
+            arguments.integer("file", file), arguments.integer("document", document)
+        )
 
     def as_documents(self) -> TokenDocuments:
         """Gives the documents as a dataset of their own, with `lengths`, for packs.
@@ -349,13 +333,3 @@ class TokenDataset(OpenPerProcess[Any]):
             source.require_below(self.vocab_size, rows, files, begins)
         borders = source.borders(rows, files, begins) if OF_BORDERS.intersection(self.outputs) else None
         return made_outputs(self.outputs, rows, self._as_dtype, borders)
-
-
-def _documents(value: Any) -> Documents:
-    if value is None:
-        return None
-    if isinstance(value, str) and value == "idx":
-        return "idx"
-    if isinstance(value, str):
-        raise ArgumentValueError("documents", "is not known", value, mend="say 'idx', a token, or None")
-    return arguments.integer("documents", value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from samplerkit.storage.tokens.formats import Dtype, Opened
 from samplerkit.storage.tokens.pointers import Pages, Pointers, pointers_of
 from samplerkit.storage.tokens.rings import Rings
 from samplerkit.storage.tokens.split import PARTS, range_of, shares_of
-
-Documents = Literal["idx"] | int | None
-"""What tells where documents begin."""
+from samplerkit.storage.tokens.wanted import Documents, WantedWindows
 
 Array = np.ndarray[Any, Any]
 
@@ -38,21 +36,6 @@ MUCH_LOST: Final = 0.01
 """and that above which the log tells it."""
 
 _LOG = logging.getLogger("samplerkit")
-
-
-@final
-@dataclass(frozen=True)
-class WantedWindows:
-    """What a user says of the windows: arguments of `TokenDataset` of these names."""
-
-    seq_len: int
-    block_len: int
-    dtype: Dtype | None
-    phase: bool
-    seed: int
-    split: str | None
-    part: str
-    documents: Documents
 
 
 @final
@@ -196,6 +179,8 @@ class TokenSource:
 
     def windows_of(self, file: int, document: int) -> Ids:
         """Gives the windows that hold some of a document of an index, in some epoch."""
+        if not 0 <= file < len(self.opened.files):
+            raise OutOfDatasetError("file", f"must be in [0, {len(self.opened.files)})", file)
         pointers = self.pointers(file)
         if pointers is None:
             mend = "give the prefix of a .bin and an .idx"
