@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
@@ -73,6 +73,8 @@ def test_a_pass_has_a_phase_of_its_own(tmp_path):
     st.integers(0, 50),
     st.booleans(),
 )
+@example([3, 3, 3, 3], 5, 1, 1, True)  # a document begins behind the seam of a window
+@example([3, 3, 3, 3], 5, 2, 2, True)
 @settings(deadline=None, max_examples=60)
 def test_documents_of_windows_are_those_of_the_index(tmp_path_factory, lengths, seq_len, many, seed, phase):
     total, block_len = sum(lengths), seq_len * many if phase else seq_len
