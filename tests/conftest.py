@@ -7,6 +7,7 @@ import signal
 import sys
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # A shell that starts pytest in the background makes it, and every process that a test starts, deaf to Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -16,6 +17,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # a test starts compiles the package.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# The same examples in each run, however busy the machine is; `--hypothesis-profile default` draws others.
+settings.register_profile(
+    "same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("same")
 
 
 def pytest_collection_finish():
