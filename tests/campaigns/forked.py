@@ -132,7 +132,6 @@ def _run(folder: Path, tests: Sequence[str], told: Path, temporary: str) -> int:
     # Looking for plugins takes a second; what is imported already was not rewritten, and need not be.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", "--no-header"]
-    options += ["--hypothesis-profile=default"]
     options += ["-o", "addopts=", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     marks = ["-m", "not campaign and not statistics and not trainers"]
     options += [*marks, "--import-mode=importlib", "--rootdir", str(folder)]
