@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from samplerkit.order.arguments import integer
 from samplerkit.order.typing import Ids
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.threads import in_threads
 from samplerkit.storage.urls import is_remote, shown
 
 COUNTING_THREADS = 16
@@ -69,29 +68,6 @@ def fetched_lengths(lengths: Any, storage: RemoteStorage | None) -> Any:
     if data is None:
         raise DatasetError("lengths", "there is no such file", shown(lengths))
     return lengths_in(data, shown(lengths))
-
-
-def counted_lengths(
-    count: Callable[[int], int], number: int, threads: int, progress: Callable[[int, int], None]
-) -> list[int]:
-    """Counts the samples of all files, several at a time.
-
-    Args:
-        count: tells the length of one file, by its number.
-        number: of files.
-        threads: how many files at a time.
-        progress: is told how many are done, and of how many.
-
-    Raises:
-        Exception: the first that `count` raises; what is not begun then is left.
-    """
-    lengths = [0] * number
-    progress(0, number)
-    counted = in_threads(count, range(number), threads, "samplerkit-count")
-    for done, (file, length) in enumerate(counted, start=1):
-        lengths[file] = length
-        progress(done, number)
-    return lengths
 
 
 def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Ids) -> None:

@@ -1,13 +1,16 @@
-"""How a long first pass over the archives tells how far it is."""
+"""A first pass over all files of a dataset, in threads, and how it tells how far it is."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from samplerkit.errors import ArgumentTypeError
+from samplerkit.storage.threads import in_threads
+
+Result = TypeVar("Result")
 
 Progress = Callable[[str, int, int], None]
 """Is called with what is done, how many are done, and how many there are."""
@@ -57,3 +60,32 @@ class TerminalLine:
             sys.stderr.flush()
         if is_over:
             self._last, self._is_shown = None, False
+
+
+def all_in_threads(
+    work: Callable[[int], Result],
+    number: int,
+    threads: int,
+    name: str,
+    progress: Callable[[int, int], object] | None = None,
+) -> list[Result]:
+    """Gives what becomes of each of the items 0 to `number` - 1, in their order.
+
+    Args:
+        work: is called with each item, from several threads.
+        number: of items.
+        threads: how many at a time.
+        name: of the threads, without the number of each.
+        progress: is told how many are done, and of how many; None for nobody.
+
+    Raises:
+        Exception: the first that `work` raises; what is not begun then is left.
+    """
+    found: dict[int, Result] = {}
+    if progress is not None:
+        progress(0, number)
+    for item, result in in_threads(work, range(number), threads, name):
+        found[item] = result
+        if progress is not None:
+            progress(len(found), number)
+    return [found[item] for item in range(number)]

@@ -8,12 +8,11 @@ each answer as long as `--latency` says. Ratios count: machines are shared, and 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
@@ -24,6 +23,7 @@ import numpy as np
 import torch
 
 import samplerkit as sk
+from tests.benchmarks.remote import serving
 
 FILES, GROUPS, ROWS, TOKENS, BATCH, REPEATS = 4, 8, 512, 1024, 64, 3
 SECRET = {"key": "test-key", "secret": "test-secret"}
@@ -45,19 +45,6 @@ def serve(latency: float, channel: Connection) -> None:
     channel.send(f"http://{host}:{port}")
     channel.recv()
     server.stop()
-
-
-@contextlib.contextmanager
-def serving(latency: float) -> Iterator[str]:
-    """Serves an empty store; gives its address."""
-    ours, theirs = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=serve, args=(latency, theirs), daemon=True)
-    process.start()
-    try:
-        yield ours.recv()
-    finally:
-        ours.send(None)
-        process.join()
 
 
 def write(filesystem: Any) -> tuple[list[str], int]:
@@ -120,7 +107,7 @@ def main() -> None:
         "--latency", type=float, default=0.0, help="seconds that the store waits before each answer"
     )
     latency = parser.parse_args().latency
-    with serving(latency) as address:
+    with serving(serve, latency) as address:
         s3fs = import_module("s3fs")
         options = {**SECRET, "endpoint_url": address}
         filesystem = s3fs.S3FileSystem(**options, skip_instance_cache=True)

@@ -54,10 +54,10 @@ def serve(folder: Path, seconds: float, channel: Connection) -> None:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, seconds: float) -> Iterator[str]:
-    """Serves a folder from a process of its own; gives the URL."""
+def serving(serve: Callable[..., None], *arguments: object) -> Iterator[str]:
+    """Serves from a process of its own, until it is told to end; gives the address."""
     ours, theirs = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=serve, args=(folder, seconds, theirs), daemon=True)
+    process = get_context("spawn").Process(target=serve, args=(*arguments, theirs), daemon=True)
     process.start()
     try:
         yield ours.recv()
@@ -183,7 +183,7 @@ def main() -> None:
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         pattern = write(folder, samples, size)
-        with serving(folder, LATENCY) as url:
+        with serving(serve, folder, LATENCY) as url:
             report_partial(url, folder, pattern, samples)
             report_global(url, pattern, samples)
 

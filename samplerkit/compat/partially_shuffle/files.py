@@ -18,8 +18,8 @@ from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.paths import distinct_names
 from samplerkit.storage.files.reader import FileReader, LengthReader, file_reader
 from samplerkit.storage.files.remote import RemoteReader, with_requests
-from samplerkit.storage.lengths import COUNTING_THREADS, counted_lengths
-from samplerkit.storage.progress import TerminalLine
+from samplerkit.storage.lengths import COUNTING_THREADS
+from samplerkit.storage.progress import TerminalLine, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 
@@ -119,7 +119,7 @@ class DatasetFiles:
             return self.reader.count(missing[number])
 
         progress = partial(TerminalLine(), "files counted:")
-        lengths = counted_lengths(count, len(missing), self._threads, progress)
+        lengths = all_in_threads(count, len(missing), self._threads, "samplerkit-count", progress)
         self._lengths.update(zip(missing, lengths, strict=True))
         self._files_counted += len(missing)
 

@@ -18,13 +18,12 @@ from samplerkit.storage.files.reader import FileReader, file_reader, read_file
 from samplerkit.storage.files.remote import RemoteReader, sizes_of, storage_for
 from samplerkit.storage.lengths import (
     COUNTING_THREADS,
-    counted_lengths,
     fetched_lengths,
     given_lengths,
     save_lengths,
 )
 from samplerkit.storage.per_process import Process
-from samplerkit.storage.progress import Progress, progress_of, silence
+from samplerkit.storage.progress import Progress, all_in_threads, progress_of, silence
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.urls import is_remote
 
@@ -152,9 +151,10 @@ class FileDataset(ChunkedDataset):
             return self._reader.count(self.files[file])
 
         # A reader that cannot count holds a whole file in memory for it.
-        threads = COUNTING_THREADS if self._reader.counts_cheaply else self._limits.max_files
+        most = COUNTING_THREADS if self._reader.counts_cheaply else self._limits.max_files
+        threads = min(most, COUNTING_THREADS)
         progress = partial(self._progress, "files counted:")
-        lengths = counted_lengths(count, len(self.files), min(threads, COUNTING_THREADS), progress)
+        lengths = all_in_threads(count, len(self.files), threads, "samplerkit-count", progress)
         process.before = replace(process.before, files_counted=process.before.files_counted + len(lengths))
         return Layout(lengths, self._names)
 

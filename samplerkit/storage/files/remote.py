@@ -14,10 +14,10 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.files.reader import FileReader
+from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, in_other_words
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.threads import in_threads
 from samplerkit.storage.urls import is_remote, shown
 
 ASKED_AT_A_TIME = 16
@@ -116,10 +116,7 @@ def sizes_of(paths: Sequence[str], storage: RemoteStorage | None) -> Ids:
             raise DatasetError(shown(path), "does not tell its size")
         return found
 
-    sizes = np.zeros(len(paths), dtype=np.int64)
-    for number, found in in_threads(size, range(len(paths)), ASKED_AT_A_TIME, "samplerkit-sizes"):
-        sizes[number] = found
-    return sizes
+    return np.array(all_in_threads(size, len(paths), ASKED_AT_A_TIME, "samplerkit-sizes"), dtype=np.int64)
 
 
 def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:

@@ -21,7 +21,7 @@ from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, ga
 from samplerkit.storage.formats.stored import guarded
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.per_process import Process
-from samplerkit.storage.threads import in_threads
+from samplerkit.storage.progress import all_in_threads
 
 
 @final
@@ -99,10 +99,8 @@ class ArrowDataset(ChunkedDataset):
         return self._looked
 
     def _looked_up(self, process: Process[ChunkCache]) -> Layout:
-        files: list[Any] = [None] * len(self.files)
         look = partial(_looked_at, self.files)
-        for number, found in in_threads(look, range(len(files)), COUNTING_THREADS, "samplerkit-headers"):
-            files[number] = found
+        files = all_in_threads(look, len(self.files), COUNTING_THREADS, "samplerkit-headers")
         schema = files[0].read_schema()
         columns = self._columns if self._columns is not None else tuple(schema.names)
         for name in columns:

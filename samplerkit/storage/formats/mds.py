@@ -59,8 +59,6 @@ class MdsDataset(ChunkedDataset):
         MdsDataset('/data/c4/train', not looked at)
     """
 
-    max_cache_bytes = None
-
     def __init__(
         self,
         folder: str | os.PathLike[str],

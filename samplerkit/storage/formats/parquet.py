@@ -29,7 +29,7 @@ from samplerkit.storage.formats.parquet_filter import RowFilter
 from samplerkit.storage.formats.parquet_groups import Footers, RowGroups, looked_at, read_group
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.per_process import Process
-from samplerkit.storage.progress import Progress, progress_of, silence
+from samplerkit.storage.progress import Progress, all_in_threads, progress_of, silence
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import in_threads
 from samplerkit.storage.urls import is_remote
@@ -85,8 +85,6 @@ class ParquetDataset(ChunkedDataset):
         >>> len(ParquetDataset(path, filters=[("id", ">", 4)]))
         2
     """
-
-    max_cache_bytes = None
 
     def __init__(
         self,
@@ -180,13 +178,9 @@ class ParquetDataset(ChunkedDataset):
         return self._looked
 
     def _looked_up(self, process: Process[ChunkCache]) -> Layout:
-        looked: list[Any] = [None] * len(self.files)
         look = partial(looked_at, self.files, self._columns, self._filter, self._storage)
-        self._progress("footers read:", 0, len(self.files))
-        threads = in_threads(look, range(len(self.files)), COUNTING_THREADS, "samplerkit-footers")
-        for done, (number, found) in enumerate(threads, start=1):
-            looked[number] = found
-            self._progress("footers read:", done, len(self.files))
+        told = partial(self._progress, "footers read:")
+        looked = all_in_threads(look, len(self.files), COUNTING_THREADS, "samplerkit-footers", told)
         schema = looked[0].schema
         for found in looked:
             if found.schema != schema:
@@ -196,10 +190,10 @@ class ParquetDataset(ChunkedDataset):
                 )
                 raise DatasetError(place, problem, list(found.schema), mend="name those that all files have")
         places = [
-            (number, group, found.kept[group])
+            (number, group, kept)
             for number, found in enumerate(looked)
-            for group in range(len(found.file.rows))
-            if found.kept[group] is None or found.kept[group].size
+            for group, kept in enumerate(found.kept)
+            if kept is None or kept.size
         ]
         files = tuple(found.file for found in looked)
         sizes = [files[f].rows[g] if kept is None else kept.size for f, g, kept in places]

@@ -26,10 +26,9 @@ from samplerkit.storage.formats.tf_example import example_of, scalars_of
 from samplerkit.storage.formats.tfrecord_file import RecordFile
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.per_process import Process
-from samplerkit.storage.progress import Progress, progress_of, silence
+from samplerkit.storage.progress import Progress, all_in_threads, progress_of, silence
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.threads import in_threads
 from samplerkit.storage.urls import is_remote
 
 RecordKind = Literal["example", "bytes"]
@@ -74,8 +73,6 @@ class TfRecordDataset(ChunkedDataset):
         >>> TfRecordDataset(["train-0.tfrecord", "train-1.tfrecord"], scalars=["label"])
         TfRecordDataset(2 files, not looked at)
     """
-
-    max_cache_bytes = None
 
     def __init__(
         self,
@@ -154,19 +151,15 @@ class TfRecordDataset(ChunkedDataset):
         return f"TfRecordDataset({len(self.files)} files, {self._shown_size})"
 
     def _looked_up(self, process: Process[ChunkCache]) -> Layout:
-        looked: list[Any] = [None] * len(self.files)
-
         def look(number: int) -> RecordFile:
             stored = Stored.of(self.files[number], self._storage)
             found, is_packed = records_of(stored, self._storage)
             return RecordFile.of(stored, found, is_packed=is_packed, run_bytes=self._run_bytes)
 
-        self._progress("files indexed:", 0, len(looked))
-        threads = in_threads(look, range(len(looked)), COUNTING_THREADS, "samplerkit-records")
-        for done, (number, found) in enumerate(threads, start=1):
-            looked[number] = found
-            self._progress("files indexed:", done, len(looked))
-        self._looked = tuple(looked)
+        told = partial(self._progress, "files indexed:")
+        self._looked = tuple(
+            all_in_threads(look, len(self.files), COUNTING_THREADS, "samplerkit-records", told)
+        )
         sizes = [run.rows for file in self._looked for run in file.runs]
         names = [
             f"{name}:{number}"
