@@ -1,0 +1,216 @@
+"""What loaders, samplers and datasets people set up, for the doctor to look at."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    get_worker_info,
+)
+
+import samplerkit as sk
+from samplerkit.storage.files.dataset import FileDataset
+
+ROWS = range(1000)
+FOUR = sk.World(4, 1)
+
+
+class Epochs:
+    """A dataset with an epoch of its own."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def __len__(self):
+        return 1000
+
+    def __getitem__(self, index):
+        return index
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+
+class Shards:
+    """A dataset of remote shards, as far as the doctor asks it."""
+
+    is_remote = True
+
+    def __init__(self, fetch="ranges", max_cache_bytes=None, fails=False):
+        self.layout = sk.Layout([100] * 16)
+        self.max_cache_bytes, self.fails = max_cache_bytes, fails
+        if fetch is not None:  # only shards can be read in two ways
+            self.fetch = fetch
+
+    def __len__(self):
+        return 1600
+
+    def shard_bytes(self):
+        if self.fails:
+            raise sk.DatasetError("https://host/0.tar", "cannot be reached")
+        return np.full(16, 5 << 20)
+
+
+class Stream(IterableDataset):
+    """A stream that nobody cuts."""
+
+    def __init__(self, shards=64):
+        self.num_shards = shards
+
+    def __iter__(self):
+        return iter(range(100))
+
+
+class CutStream(Stream):
+    """A stream that workers and ranks share."""
+
+    def __iter__(self):
+        info, rank, world_size = get_worker_info(), 0, 4
+        workers = 1 if info is None else info.num_workers
+        return iter(range(rank, 100, world_size * workers))
+
+
+class Dealt(torch.utils.data.Sampler):
+    """Somebody's wrapper that deals another sampler's ids."""
+
+    def __init__(self, sampler, num_replicas, rank):
+        self.sampler, self.num_replicas, self.rank = sampler, num_replicas, rank
+
+    def __iter__(self):
+        return iter(list(self.sampler)[self.rank :: self.num_replicas])
+
+    def __len__(self):
+        return len(self.sampler) // self.num_replicas
+
+
+class FromNumpy(torch.utils.data.Sampler):
+    """Somebody's sampler that shuffles by numpy's process-wide state, or by a generator of its own."""
+
+    def __init__(self, generator=None):
+        self.generator_of_numpy = generator
+
+    def __iter__(self):
+        own = self.generator_of_numpy
+        return iter((np.random if own is None else np.random.default_rng(own)).permutation(100).tolist())
+
+    def __len__(self):
+        return 100
+
+
+class Advancing(FromNumpy):
+    """Somebody's sampler that moves on to the next epoch by itself, as accelerate's does."""
+
+    epoch = 0
+
+    def __iter__(self):
+        yield from np.random.default_rng(self.epoch).permutation(100).tolist()
+        self.set_epoch(self.epoch + 1)
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+
+class Endless(torch.utils.data.Sampler):
+    """A sampler that does not know its length."""
+
+    def __iter__(self):
+        return iter(range(100))
+
+
+class DrawsFromPython(sk.Sampler):
+    """A samplerkit sampler of a user's that uses Python's process-wide state."""
+
+    def draw(self, layout, context):
+        return random.sample(range(len(layout)), len(layout))
+
+
+def of_torch(rank=1, rows=ROWS, epoch=1, ranks=4, **options):
+    sampler = DistributedSampler(rows, num_replicas=ranks, rank=rank, **options)
+    sampler.set_epoch(epoch)
+    return sampler
+
+
+def over(child, parent):
+    parent.add_child(child)
+    return parent
+
+
+def ours(sampler, dataset=ROWS, world=FOUR, batch_size=8, **options):
+    return sk.Loader(dataset, sampler, batch_size=batch_size, world=world, **options)
+
+
+def of_files(sizes, world=FOUR, workers=0, **options):
+    return ours(sk.RandomSampler(**options), sk.Layout(sizes), world, num_workers=workers)
+
+
+def of_eight(max_files=4):
+    return FileDataset([f"{number}.npz" for number in range(8)], "npz", [100] * 8, max_files=max_files)
+
+
+def with_list(entries, workers):
+    rows = Epochs(0)
+    rows.paths = [None] * entries
+    return DataLoader(rows, num_workers=workers)
+
+
+def bridged(sampler, dataset=ROWS, world=FOUR, make=DataLoader, **options):
+    return make(dataset, batch_size=8, sampler=sk.TorchSampler(sampler, dataset, world), **options)
+
+
+def deal_of_a_deal():
+    outer, inner = sk.DistributedSampler(4, 1), sk.DistributedSampler(4, 1)
+    outer.add_child(inner)
+    return ours(outer)
+
+
+def restored():
+    loader = bridged(sk.RandomSampler(), world=sk.World(1, 0), num_workers=2)
+    state = ours(sk.RandomSampler(), world=sk.World(1, 0)).state_dict(step=3)
+    loader.sampler.load_state_dict({**state})
+    return loader
+
+
+CLASSES = np.arange(1000) // 100
+
+
+def by_class(*links, **options):
+    for parent, child in pairwise(links):
+        parent.add_child(child)
+    return ours(links[0], world=sk.World(1, 0), **options)
+
+
+TOKENS = [1 + number * 7 % 30 for number in range(1000)]
+
+
+def tokens(budget=240, **more):
+    return sk.TokenBatches(budget, **{"lengths": TOKENS, "pool": 4, **more})
+
+
+def in_batches(recipe, rows=ROWS, sampler=None, **more):
+    return sk.Loader(rows, sampler or sk.RandomSampler(seed=7), batches=recipe, world=FOUR, **more)
+
+
+@functools.cache
+def folder():
+    """Of files that are made for these loaders; it goes when the process ends."""
+    return tempfile.TemporaryDirectory()
+
+
+def windows(*sizes, cut=False, **given):
+    """Windows of 100 tokens of files of uint16."""
+    place = Path(tempfile.mkdtemp(dir=folder().name))
+    for number, size in enumerate(sizes):
+        np.save(place / f"{number}.npy", np.zeros(size, np.uint16))
+        if cut:
+            os.truncate(place / f"{number}.npy", size)
+    return sk.TokenDataset(str(place / "*.npy"), 100, **given)
