@@ -47,6 +47,7 @@ PUBLIC = {
     "IterSampler",
     "Layout",
     "Ledger",
+    "LmdbDataset",
     "Loader",
     "MdsDataset",
     "MixtureSampler",

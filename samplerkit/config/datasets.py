@@ -23,6 +23,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.formats.arrow import ArrowDataset
 from samplerkit.storage.formats.hdf5 import Hdf5Dataset
+from samplerkit.storage.formats.lmdb import LmdbDataset
 from samplerkit.storage.formats.mds import MdsDataset
 from samplerkit.storage.formats.parquet import ParquetDataset
 from samplerkit.storage.formats.sqlite import SqliteDataset
@@ -159,7 +160,7 @@ def of_tar_shards(
 
 _WRITTEN: Final = {
     **dict.fromkeys(("files", "urls"), Paths),
-    **dict.fromkeys(("columns", "arrays", "outputs", "scalars"), FieldNames),
+    **dict.fromkeys(("columns", "arrays", "outputs", "scalars", "leave_out"), FieldNames),
     "filters": Conditions,
     "remote": Remote,
     "progress": None,
@@ -173,6 +174,7 @@ for _name, _make, _more in (
     ("hdf5", Hdf5Dataset, {}),
     ("parquet", ParquetDataset, {}),
     ("sqlite", SqliteDataset, {"decode": None}),
+    ("lmdb", LmdbDataset, {"decode": None}),
     ("mds", MdsDataset, {"decode": None}),
     ("tfrecord", TfRecordDataset, {"decode": None}),
     ("zarr", ZarrDataset, {}),

@@ -123,8 +123,12 @@ def gather_of(batches: Any, *, has_arrow: bool = False) -> Any:
     return _GATHERS[batches]
 
 
-def names_of(columns: Any) -> tuple[str, ...] | None:
+def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
     """Takes the columns that a user names; None for all.
+
+    Args:
+        columns: what was given.
+        called: the name of the argument.
 
     Raises:
         ArgumentTypeError: no list of names.
@@ -133,8 +137,8 @@ def names_of(columns: Any) -> tuple[str, ...] | None:
     if columns is None:
         return None
     if isinstance(columns, str) or not isinstance(columns, Sequence):
-        raise ArgumentTypeError("columns", "must be a list of names", columns)
-    return tuple(arguments.word(f"columns[{number}]", name) for number, name in enumerate(columns))
+        raise ArgumentTypeError(called, "must be a list of names", columns)
+    return tuple(arguments.word(f"{called}[{number}]", name) for number, name in enumerate(columns))
 
 
 def gathered_tensors(parts: Iterable[ContentPart], size: int) -> dict[Any, Any]:

@@ -88,6 +88,12 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         return self._keys
 
     @property
+    def _looked_at(self) -> Stored:
+        """The file as it was when its keys were found."""
+        assert self._stored is not None  # noqa: S101  # for mypy: it was looked at for its keys
+        return self._stored
+
+    @property
     def layout(self) -> Layout:
         """How many samples there are; they lie in no files."""
         return Layout(len(self.keys))
@@ -109,8 +115,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         wanted = require_within("ids", batch_ids(ids), len(self))
         process = self._processes.here()
         if process.held is None:
-            assert self._stored is not None  # noqa: S101  # for mypy: it was looked at for its keys
-            self._stored.require_same()
+            self._looked_at.require_same()
         store = process.opened(self, partial(self._opened, self.keys))
         # Each once, and in the order of the keys: neighbours share a page.
         distinct, places = np.unique(wanted, return_inverse=True)

@@ -11,13 +11,22 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect import check
-from tests.storage.formats import test_arrays, test_arrow, test_keyed, test_mds, test_parquet, test_tfrecord
+from tests.storage.formats import (
+    test_arrays,
+    test_arrow,
+    test_keyed,
+    test_lmdb,
+    test_mds,
+    test_parquet,
+    test_tfrecord,
+)
 
 FORMATS = {
     "arrow": test_arrow.TestArrow,
     "hdf5": test_arrays.TestHdf5,
     "parquet": test_parquet.TestParquet,
     "sqlite": test_keyed.TestSqlite,
+    "lmdb": test_lmdb.TestLmdb,
     "mds": test_mds.TestMds,
     "tfrecord": test_tfrecord.TestTfRecord,
     "zarr": test_arrays.TestZarr,

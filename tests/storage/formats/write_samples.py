@@ -1,13 +1,15 @@
 """Writes the small files that tests read without the packages that wrote them, into tests/data/formats.
 
 `python -m tests.storage.formats.write_samples KIND`, in an environment with the package of that kind:
-huggingface (datasets 5.2.0), tfrecord (tensorflow 2.21.0) or mds (mosaicml-streaming 0.13.0, pillow 13.0.0).
+huggingface (datasets 5.2.0), tfrecord (tensorflow 2.21.0), mds (mosaicml-streaming 0.13.0, pillow
+13.0.0) or lmdb (lmdb 3.0.0).
 """
 
 from __future__ import annotations
 
 import sys
 
+from tests.storage.formats import lmdb_store
 from tests.storage.formats.mds_shards import COLUMNS, COMPRESSIONS, image_of, row_of
 from tests.storage.formats.tf_records import features_of
 
@@ -60,5 +62,20 @@ def mds() -> None:
         file.write({"id": 7, "any": {1, 2}})
 
 
+def lmdb() -> None:
+    """A store whose keys were written, and some of them written again or deleted, in several changes."""
+    import lmdb  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    with lmdb.open(f"{FOLDER}/lmdb", map_size=1 << 20, max_dbs=2, lock=False) as store:
+        other = store.open_db(b"other")
+        for change in range(4):
+            with store.begin(write=True) as writing:
+                for row in range(change * 10, change * 10 + 20):
+                    writing.put(*lmdb_store.item_of(row), db=other if row % 4 == 3 else None)
+                writing.put(b"__len__", b"%d" % change)
+        with store.begin(write=True) as writing:
+            writing.delete(lmdb_store.item_of(0)[0])
+
+
 if __name__ == "__main__":
-    {"huggingface": huggingface, "tfrecord": tfrecord, "mds": mds}[sys.argv[1]]()
+    {"huggingface": huggingface, "tfrecord": tfrecord, "mds": mds, "lmdb": lmdb}[sys.argv[1]]()
