@@ -310,4 +310,5 @@ def test_the_types_are_packaged():
     assert (package / "py.typed").is_file()
     settings = tomllib.loads((package.parent / "pyproject.toml").read_text(encoding="utf-8"))
     assert settings["tool"]["setuptools"]["package-data"]["samplerkit"] == ["py.typed"]
-    assert settings["project"]["version"] == sk.__version__
+    assert settings["project"]["dynamic"] == ["version"]
+    assert settings["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "samplerkit.__version__"}

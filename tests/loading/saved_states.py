@@ -1,6 +1,7 @@
 """States as each reader of the package saves them, and what each goes on with.
 
-`tests/data/states_1.json` holds those of schema 1. It is frozen: a state that was saved once loads for ever.
+`tests/data/states_1.json` holds those of schema 1, `states_2.json` those of schema 2. They are frozen: a
+state that was saved once loads for ever.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from samplerkit.compat.torch import DistributedSampler, distributed
 from tests.compat.partially_shuffle_files import ids_of, make_dataset, make_sampler
 from tests.compat.webdataset_shards import numbers, write
 
-FILE = Path(__file__).parents[1] / "data" / "states_1.json"
+DATA = Path(__file__).parents[1] / "data"
 
 LAYOUT = sk.Layout([7, 4, 11, 5])
 SIZE = len(LAYOUT)

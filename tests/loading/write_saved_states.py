@@ -12,17 +12,21 @@ import warnings
 from functools import partial
 from pathlib import Path
 
-from tests.loading.saved_states import FILE, KINDS, goes_on_with, saved_after
+from samplerkit.loading.state import SCHEMA
+from tests.loading.saved_states import DATA, KINDS, goes_on_with, saved_after
+from tests.loading.saved_states_2 import KINDS_2
+
+FILE = DATA / f"states_{SCHEMA}.json"
 
 
 def main() -> int:
-    """Writes the file, one state a line, unless it exists."""
+    """Writes the file of the schema that this version saves, one state a line, unless it exists."""
     if FILE.exists():
         sys.stderr.write(f"{FILE} is frozen and stays as it is; a new schema gets a file of its own\n")
         return 1
     warnings.simplefilter("ignore")
     lines = []
-    for kind, make_in in KINDS.items():
+    for kind, make_in in {**KINDS, **KINDS_2}.items():
         with tempfile.TemporaryDirectory() as folder:
             make = partial(make_in, Path(folder))
             for when, state in saved_after(make):

@@ -1,0 +1,1 @@
+"""What is published, built and tried as who installs it gets it."""
