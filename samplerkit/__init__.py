@@ -31,6 +31,8 @@ if _typing.TYPE_CHECKING:
         WorldError,
     )
     from samplerkit.loading.device.loader import DeviceLoader
+    from samplerkit.loading.device.order import order_on
+    from samplerkit.loading.device.tensor_loader import TensorLoader
     from samplerkit.loading.loader import Loader
     from samplerkit.loading.pack_collate import PackCollate
     from samplerkit.loading.pad_collate import PadCollate
@@ -132,6 +134,7 @@ __all__ = [
     "SubsetSampler",
     "TarDataset",
     "TarWriter",
+    "TensorLoader",
     "TfRecordDataset",
     "TokenBatches",
     "TokenDataset",
@@ -149,6 +152,7 @@ __all__ = [
     "draw_rng",
     "sample_rng",
     "load_config",
+    "order_on",
     "register_batches",
     "register_reader",
     "register_sampler",

@@ -22,7 +22,7 @@ COMPARED = {
     "README.md": 4,
     "batches.md": 10,
     "coming-from.md": 3,
-    "device.md": 1,
+    "device.md": 2,
     "files.md": 3,
     "formats.md": 4,
     "index.md": 2,

@@ -1,7 +1,8 @@
 """Benchmark of the device loader on a cuda device: seconds a step, beside the longer of load and step.
 
 Run it with `python -m tests.benchmarks.device_gpu`. It trains a convolutional network in bfloat16 on batches
-whose loading takes a given share of a step. Without a cuda device it says so and ends.
+whose loading takes a given share of a step; then come the ids and batches of `device_orders` there. Without a
+cuda device it says so and ends.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch.utils.data import DataLoader
 import samplerkit
 from samplerkit.loading.device.loader import DeviceLoader
 from tests.benchmarks.device_cases import PublishedDesign
+from tests.benchmarks.device_orders import print_all
 
 RATIOS = (0.655, 0.855, 1.0)
 STEPS = 100
@@ -145,6 +147,7 @@ def main() -> None:
         f"{STEPS} steps, medians of {options.repeats}; total / max(T_load, T_train)"
     )
     print_table(device, options.repeats)
+    print_all(device)
 
 
 if __name__ == "__main__":

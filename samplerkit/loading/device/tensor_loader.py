@@ -1,0 +1,237 @@
+"""The loader of tensors that lie on a device already: batches are made there, and the state is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import takewhile
+from typing import Any, Final, Literal, final, get_args
+
+import numpy as np
+import torch
+
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, StateError
+from samplerkit.loading.cursor import Cursor
+from samplerkit.loading.delivery import Tail
+from samplerkit.loading.device.batch import leaves, map_leaves
+from samplerkit.loading.device.order import DeviceOrder, order_on
+from samplerkit.loading.options import checked_tail
+from samplerkit.loading.reading import Reading
+from samplerkit.loading.readings import Readings
+from samplerkit.loading.received import Received
+from samplerkit.loading.run import Run
+from samplerkit.loading.steps import CountsSteps
+from samplerkit.loading.torch_names import ForTrainers
+from samplerkit.loading.units import as_array
+from samplerkit.order import arguments
+from samplerkit.order.order import Order
+from samplerkit.order.typing import Ids
+from samplerkit.order.world import World
+from samplerkit.samplers.base import Sampler
+
+EvaluateOn = Literal["auto", "device", "host"]
+"""Where the ids of batches are computed."""
+
+_AT_ONCE = 1 << 18
+
+
+@final
+class TensorLoader(CountsSteps):
+    """Hands out batches of tensors that lie on a device, in the order of a sampler, and never leaves it.
+
+    Positions, ids and batches are computed on the device; only how many values a permutation has to walk
+    further, and between which bounds positions lie, is told to the host, some times an epoch.
+
+    The state is that of a `Loader` over as many samples, and each takes the other's: exactly the samples that
+    were handed out, on any number of ranks and batch sizes.
+
+    Iterating reads the rest of the current epoch, then moves on to the next one. After an early break, the
+    next iteration begins the epoch anew. A second iteration ends the first.
+
+    Args:
+        data: a tensor, or tensors in tuples, lists, mappings and dataclasses, all on one device and with as
+            many rows: sample i is row i of each.
+        sampler: the recipe; None for the rows as they stand.
+        batch_size: samples a rank and step.
+        tail: `pad`, `drop` or `ragged`, as in a `Loader`.
+        world: which rank of how many this process is; None asks the running job at first use. Each rank holds
+            all rows.
+        evaluate_on: where ids are computed. `device`: there, and nothing crosses. `host`: by numpy, and the
+            ids of each batch are copied. `auto`: on the device, but on the host for rows on the cpu, where
+            numpy is faster, and for orders that `order_on` does not take; `evaluates_on` says which.
+        agreement_seconds: how long the ranks of a job wait for one another when an iteration begins.
+
+    Raises:
+        ArgumentTypeError: `data` holds no tensor, or something else than tensors.
+        ArgumentValueError: they differ in rows or device; or the tail or `evaluate_on` is not known.
+        ArgumentRangeError: `batch_size` is not positive.
+        NotSupportedError: when an iteration begins: `evaluate_on="device"` and an order that cannot be there.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> data = {"image": torch.rand(100, 3, 8, 8), "label": torch.arange(100)}
+        >>> loader = sk.TensorLoader(data, sk.RandomSampler(seed=7), batch_size=32)
+        >>> for batch in loader:
+        ...     if loader.step == 2:
+        ...         break
+        >>> batch["image"].shape, loader.state_dict()["position"], loader.evaluates_on
+        (torch.Size([32, 3, 8, 8]), 64, 'host')
+        >>> batch["label"].tolist() == loader.order[32:64].tolist()
+        True
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        sampler: Sampler | None = None,
+        *,
+        batch_size: int,
+        tail: Tail = "pad",
+        world: World | None = None,
+        evaluate_on: EvaluateOn = "auto",
+        agreement_seconds: float = 10.0,
+    ) -> None:
+        self.device, rows = _device_and_rows(data)
+        self.data: Final = data
+        self.batch_size: Final = arguments.positive("batch_size", batch_size)
+        self.tail: Final = checked_tail(tail, batch_size, None)
+        chosen: Any = arguments.choice("evaluate_on", evaluate_on, get_args(EvaluateOn))
+        self._evaluate_on: EvaluateOn = chosen
+        if chosen == "auto" and self.device.type == "cpu":
+            self._evaluate_on = "host"
+        self._run: Final = Run(sampler, rows, world)
+        self._readings = Readings(self._run, self.batch_size, self.tail)
+        self._received = Received(None)
+        self._cursor = Cursor(self._readings.reached, waits=True)
+        self._agreement_seconds = arguments.number("agreement_seconds", agreement_seconds, "seconds")
+        self._there: tuple[Order, DeviceOrder | None] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch: the one being read, or the one that the next iteration reads."""
+        return self._cursor.epoch
+
+    @property
+    def world(self) -> World:
+        """Which rank of how many this process is; the running job is asked once."""
+        return self._run.world
+
+    @property
+    def order(self) -> Order:
+        """The undealt order of the current epoch."""
+        return self._run.undealt(self._cursor.epoch)
+
+    @property
+    def evaluates_on(self) -> Literal["device", "host"]:
+        """Where the ids of the current epoch are computed."""
+        return "host" if self._order_there(self.order) is None else "device"
+
+    @property
+    def batch_sampler(self) -> ForTrainers:
+        """Where trainers look for `set_epoch`: here, or on the `sampler` of it."""
+        return ForTrainers(self)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that the next iteration reads; the current one keeps its position.
+
+        Raises:
+            ArgumentTypeError: no integer.
+            ArgumentValueError: negative.
+        """
+        self._cursor.set_epoch(arguments.epoch(epoch))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Gives the state after the batches handed out: JSON values, under 4 KB, on every rank the same."""
+        return self._run.state(*self._cursor.place(), self.tail).to_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
+        """Makes the next iteration begin where a saved state stands, of this class or of a `Loader`.
+
+        Args:
+            state: from `state_dict`.
+            allow: names of fields that may differ, as for `Loader.load_state_dict`.
+
+        Raises:
+            StateError: it is damaged, of a newer schema, or of another run; or an iteration is under way.
+        """
+        if self._cursor.at.is_open:
+            problem = "cannot be loaded while an iteration is under way"
+            raise StateError("state", problem, mend="load before iterating")
+        saved = self._run.restore(state, self.tail, allow, samples_a_step=self._readings.samples_a_step)
+        self._cursor.go_to(saved.epoch, saved.position)
+
+    def __iter__(self) -> Iterator[Any]:
+        iteration = self._cursor.begin()
+        is_at_its_end = False
+        try:
+            reading = self._reading
+            self._received.begin(iteration, [])
+            self._run.require_agreement(reading, self.tail, self._agreement_seconds)
+            for step, ids in enumerate(self._ids(reading)):
+                batch = map_leaves(partial(_rows_at, ids), self.data)
+                iteration.taken = step + 1
+                yield batch
+                del batch
+                if not iteration.is_open:
+                    raise StateError("iteration", "was ended by a newer one")
+            is_at_its_end = True
+        finally:
+            self._cursor.end(iteration, at_its_end=is_at_its_end)
+
+    def _ids(self, reading: Reading) -> Iterator[torch.Tensor]:
+        """Gives the ids of each step, on the device; more steps at once as one goes."""
+        order = self._run.undealt(reading.epoch)
+        there = self._order_there(order)
+        if there is None:
+            for _, ids in reading.batches():
+                yield torch.from_numpy(ids).to(self.device)
+            return
+        first, at_once = 0, 1
+        while reading.has(first):
+            steps = takewhile(reading.has, range(first, first + at_once))
+            dealt = [reading.delivery.dealt(reading.shard, step) for step in steps]
+            positions = self._positions(dealt)
+            # Pads repeat the samples from the first one on.
+            yield from torch.split(there[positions % len(order)], [len(part) for part in dealt])
+            first += len(dealt)
+            at_once = min(2 * at_once, max(1, _AT_ONCE // self.batch_size))
+
+    def _positions(self, dealt: Sequence[range | Ids]) -> torch.Tensor:
+        """Puts the positions of some steps on the device, or has it count them."""
+        begin, end = dealt[0], dealt[-1]
+        if isinstance(begin, range) and isinstance(end, range):
+            # Each step begins where the one before it ends.
+            return torch.arange(begin.start, end.stop, begin.step, device=self.device)
+        return torch.from_numpy(np.concatenate([as_array(part) for part in dealt])).to(self.device)
+
+    def _order_there(self, order: Order) -> DeviceOrder | None:
+        """Gives an order on the device; None where it is evaluated on the host. The last one is kept."""
+        if self._evaluate_on == "host":
+            return None
+        if self._there is None or self._there[0] is not order:
+            try:
+                self._there = (order, order_on(order, self.device))
+            except NotSupportedError:
+                if self._evaluate_on == "device":
+                    raise
+                self._there = (order, None)
+        return self._there[1]
+
+
+def _rows_at(ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    return rows.index_select(0, ids)
+
+
+def _device_and_rows(data: Any) -> tuple[torch.device, int]:
+    """Gives where tensors lie, and how many rows each of them has."""
+    tensors = leaves(data)
+    if not tensors:
+        raise ArgumentTypeError("data", "holds no tensor", data)
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor) or not tensor.ndim:
+            raise ArgumentTypeError("data", "must hold tensors with rows", tensor)
+    found = {(tensor.device, len(tensor)) for tensor in tensors}
+    if len(found) > 1:
+        shown = sorted(f"{rows} rows on {device}" for device, rows in found)
+        raise ArgumentValueError("data", "must be on one device, and have as many rows each", shown)
+    return found.pop()

@@ -1,0 +1,106 @@
+"""Benchmark of orders on a device: ids a second beside `torch.randperm`, and batches of rows that lie there.
+
+Run it with `python -m tests.benchmarks.device_orders`; it takes the accelerator of this process, or the cpu.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+import samplerkit as sk
+from samplerkit.loading.device.streams import current_device
+
+ASKED = 1 << 22
+REPEATS = 5
+ROWS, WIDTH, BATCH = 1_000_000, 64, 4096
+
+
+def seconds(device: torch.device, work: Callable[[], Any]) -> float:
+    """How long a work takes, until the device has done it: the median after one warm-up."""
+    taken = []
+    for _ in range(REPEATS + 1):
+        start = time.perf_counter()
+        work()
+        if device.type != "cpu":
+            torch.get_device_module(device).synchronize()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken[1:])
+
+
+def print_ids(device: torch.device, randperm_sizes: tuple[int, ...]) -> None:
+    """Prints ids a second, of the whole permutation and of a part of an order."""
+    print(f"\n| ids on {device.type} | M ids/s | first 4,096 of an epoch |\n|---|---|---|")
+    for size in randperm_sizes:
+        whole = seconds(device, lambda size=size: torch.randperm(size, device=device))  # type: ignore[misc]
+        print(f"| `torch.randperm({size:,})`, whole | {size / whole / 1e6:,.1f} | {whole * 1e3:,.2f} ms |")
+    for name, size in (("10^6", 10**6), ("10^9", 10**9), ("2^40", 2**40)):
+        order = sk.RandomSampler(seed=7).order(size)
+        ways = {"torch operations": of_device(order, device), "numpy and a copy": of_host(order, device)}
+        for how, ids in ways.items():
+            asked = min(size, ASKED)
+            taken = seconds(device, lambda ids=ids, asked=asked: ids(asked))  # type: ignore[misc]
+            first = seconds(device, lambda ids=ids: ids(4096))  # type: ignore[misc]
+            print(f"| GLOBAL, n = {name}, {how} | {asked / taken / 1e6:,.1f} | {first * 1e3:,.2f} ms |")
+
+
+def of_device(order: sk.Order, device: torch.device) -> Callable[[int], torch.Tensor]:
+    """The first ids of an order, computed on the device."""
+    there = sk.order_on(order, device)
+    return lambda count: there[:count]
+
+
+def of_host(order: sk.Order, device: torch.device) -> Callable[[int], torch.Tensor]:
+    """The same, computed on the host."""
+    return lambda count: torch.from_numpy(order[:count]).to(device)
+
+
+def print_batches(device: torch.device) -> None:
+    """Prints epochs of batches of rows that lie on the device."""
+    data = torch.rand(ROWS, WIDTH, device=device)
+
+    def by_hand() -> Iterator[torch.Tensor]:
+        for ids in torch.randperm(ROWS, device=device).split(BATCH):  # type: ignore[no-untyped-call]
+            yield data.index_select(0, ids)
+
+    sampler = sk.RandomSampler(seed=7)
+    there = sk.TensorLoader(data, sampler, batch_size=BATCH, evaluate_on="device")
+    here = sk.TensorLoader(data, sampler, batch_size=BATCH, evaluate_on="host")
+    works: dict[str, Callable[[], Iterator[torch.Tensor]]] = {
+        "`torch.randperm` and `index_select`, no state": by_hand,
+        "`TensorLoader`, ids by torch operations": lambda: iter(there),
+        "`TensorLoader`, ids by numpy": lambda: iter(here),
+    }
+    print(f"\n| {ROWS:,} rows of {WIDTH} float32 on {device.type}, batches of {BATCH:,} | M rows/s |")
+    print("|---|---|")
+    for name, begin in works.items():
+        taken = seconds(device, lambda begin=begin: sum(len(batch) for batch in begin()))  # type: ignore[misc]
+        print(f"| {name} | {ROWS / taken / 1e6:,.1f} |")
+
+
+def print_all(device: torch.device) -> None:
+    """Prints both tables; on an accelerator with a larger permutation."""
+    print_ids(device, (10**6, 10**7) if device.type == "cpu" else (10**6, 10**8, 10**9))
+    print_batches(device)
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default=None, help="where; the accelerator of this process, or the cpu")
+    options = parser.parse_args()
+    device = current_device() if options.device is None else torch.device(options.device)
+    torch.set_num_threads(1)
+    print(f"Python {platform.python_version()}, numpy {np.__version__}, torch {torch.__version__}, {device}")
+    print_all(device)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Orders as torch operations give the ids that numpy gives, and nothing else."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.loading.device import arithmetic
+from samplerkit.order.keys import Key
+from samplerkit.order.permutation import NARROW_LIMIT, TABLE_LIMIT, Permutation
+from samplerkit.testing.strategies import chains
+
+BORDERS = [TABLE_LIMIT, 2**16, 2**29, 2**30, NARROW_LIMIT, 2**32, 2**40]
+SIZES = st.one_of(
+    st.integers(1, 2**40),
+    st.integers(1, 40).map(lambda bits: 2**bits),
+    st.sampled_from(
+        [border + around for border in BORDERS for around in (-1, 0, 1) if border + around <= 2**62]
+    ),
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(SIZES, st.integers(0, 2**64 - 1), st.integers(0, 1000), st.randoms(use_true_random=False))
+def test_a_permutation_is_bit_for_bit_that_of_numpy(size, seed, epoch, random):
+    key = Key(seed, epoch, 0, "global")
+    positions = np.array([random.randrange(size) for _ in range(100)] + [0, size - 1])
+    there = arithmetic.permutation_on(size, key, torch.device("cpu"))
+    assert there(torch.from_numpy(positions)).tolist() == Permutation(size, key).forward(positions).tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 1000, TABLE_LIMIT, TABLE_LIMIT + 1, 4225, 70_000, 2**17 + 1])
+def test_all_ids_of_an_epoch_are_those_of_numpy(size):
+    order = sk.RandomSampler(seed=3).order(size, epoch=2)
+    assert np.array_equal(sk.order_on(order, "cpu")[:].numpy(), order[:])
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 2**40), st.slices(1000), st.integers(1, 9), st.data())
+def test_each_slice_is_that_of_numpy(size, part, shards, data):
+    shard = data.draw(st.integers(0, shards - 1))
+    order = sk.DistributedSampler(shards, shard, seed=7).order(size)
+    there = sk.order_on(order, "cpu")
+    low = data.draw(st.integers(0, max(0, len(order) - 1000)))
+    positions = range(low, min(len(order), low + 1000))[part]
+    if positions and positions.step > 0:
+        cut = slice(positions.start, positions.stop, positions.step)
+        assert np.array_equal(there[cut].numpy(), order[cut])
+    at = np.array(positions, dtype=np.int64)
+    assert np.array_equal(there[torch.from_numpy(at)].numpy(), order[at])
+
+
+@settings(deadline=None, max_examples=150)
+@given(chains())
+def test_an_order_of_any_chain_is_that_of_numpy_or_is_refused(case):
+    order = case.order(0)
+    with suppress(sk.NotSupportedError):
+        there = sk.order_on(order, "cpu")
+        event("on the device")
+        assert np.array_equal(there[:].numpy(), order[:])
+
+
+LAYOUT = sk.Layout([3000, 1, 0, 4500, 2499])
+
+
+@pytest.mark.parametrize("mode", ["global", "false", "files"])
+@pytest.mark.parametrize("lanes", [None, 1, 3, 8])
+@pytest.mark.parametrize("offset", [-1, 2])
+def test_shards_and_lanes_are_there_in_these_modes(mode, lanes, offset):
+    for shard in range(3):
+        sampler = sk.DistributedSampler(3, shard, shuffle=mode, offset=offset, seed=5, lanes=lanes)
+        order = sampler.order(LAYOUT, epoch=1)
+        assert np.array_equal(sk.order_on(order, "cpu")[:].numpy(), order[:])
+
+
+@pytest.mark.parametrize(
+    ("sampler", "named"),
+    [
+        (sk.RandomSampler(shuffle="partial", partial_size=100), "BlockShuffle"),
+        (sk.RandomSampler(shuffle="infile"), "BlockShuffle"),
+        (sk.RandomSampler(replacement=True), "DrawsWithReplacement"),
+    ],
+)
+def test_an_order_that_cannot_be_there_is_refused_and_named(sampler, named):
+    with pytest.raises(sk.NotSupportedError, match=f"^order: holds {named}"):
+        sk.order_on(sampler.order(LAYOUT), "cpu")
+
+
+def test_a_device_whose_integers_behave_otherwise_is_an_error(monkeypatch):
+    """As one without words of 64 bits would be, or one whose shifts keep the sign."""
+    monkeypatch.setattr(arithmetic, "shifted_", lambda values, bits, width: values.bitwise_right_shift_(bits))
+    for size in (10**6, 2**40):
+        with pytest.raises(sk.NotSupportedError, match=r"^device: gives other ids than the host"):
+            sk.order_on(sk.RandomSampler().order(size), "cpu")
+
+
+@pytest.mark.parametrize("position", [-1, 10, 2**62])
+def test_a_position_outside_is_an_error(position):
+    there = sk.order_on(sk.RandomSampler().order(10), "cpu")
+    with pytest.raises(sk.OutOfDatasetError, match=r"^position: must be in \[0, 10\), got "):
+        there[torch.tensor([0, position])]
+
+
+@pytest.mark.parametrize("index", [3, [1, 2], torch.tensor([1], dtype=torch.int32), torch.tensor([1.0])])
+def test_an_index_is_a_slice_or_a_tensor_of_positions(index):
+    with pytest.raises(sk.ArgumentTypeError, match="must be a slice or an int64 tensor"):
+        sk.order_on(sk.RandomSampler().order(10), "cpu")[index]

@@ -1,0 +1,151 @@
+"""Batches of tensors that lie on a device: the rows, the steps and the states are those of a `Loader`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import samplerkit as sk
+
+ROWS = 1009
+DATA = {"x": torch.arange(ROWS * 3).reshape(ROWS, 3), "id": torch.arange(ROWS)}
+
+
+class Listed:
+    """The same rows for a `Loader`."""
+
+    def __len__(self):
+        return ROWS
+
+    def __getitem__(self, index):
+        return {name: rows[index] for name, rows in DATA.items()}
+
+
+SAMPLERS = {
+    "global": lambda: sk.RandomSampler(seed=3),
+    "as they stand": lambda: None,
+    "lanes": lambda: sk.RandomSampler(seed=3, lanes=4),
+    "partial, from the host": lambda: sk.RandomSampler(seed=3, shuffle="partial", partial_size=50),
+    "with replacement, from the host": lambda: sk.RandomSampler(replacement=True, seed=3),
+    "some": lambda: sk.SubsetRandomSampler(list(range(0, ROWS, 2)), seed=1),
+}
+
+
+def loaders(kind, data, sampler, tail, ranks, batch_size):
+    # On the cpu, numpy would be taken: what is tried here is what an accelerator does.
+    where = {"evaluate_on": "host" if "host" in sampler else "device"} if kind is sk.TensorLoader else {}
+    said = {"batch_size": batch_size, "tail": tail, **where}
+    return [kind(data, SAMPLERS[sampler](), world=sk.World(ranks, rank), **said) for rank in range(ranks)]
+
+
+@pytest.mark.parametrize("tail", ["pad", "drop", "ragged"])
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("sampler", list(SAMPLERS))
+def test_each_batch_and_state_is_that_of_a_loader(sampler, ranks, tail):
+    pairs = zip(
+        loaders(sk.TensorLoader, DATA, sampler, tail, ranks, 64),
+        loaders(sk.Loader, Listed(), sampler, tail, ranks, 64),
+        strict=True,
+    )
+    for there, here in pairs:
+        assert there.evaluates_on == ("host" if "host" in sampler else "device")
+        for _ in range(2):
+            for ours, theirs in zip(there, here, strict=True):
+                assert torch.equal(ours["x"], theirs["x"])
+                assert ours["id"].tolist() == there.ids(there.step - 1).tolist()
+                assert there.state_dict() == here.state_dict()
+                assert (len(there), there.remaining) == (len(here), here.remaining)
+        assert there.epoch == 2
+
+
+@pytest.mark.parametrize("step", [0, 1, 4, 7])
+def test_a_state_goes_on_on_other_ranks_in_other_batches_and_in_a_loader(step):
+    first = loaders(sk.TensorLoader, DATA, "global", "ragged", 2, 64)
+    read = []
+    for loader in first:
+        for batch in loader:
+            if loader.step > step:
+                break
+            read += batch["id"].tolist()
+            state = json.dumps(loader.state_dict())
+        if not step:
+            state = json.dumps(loaders(sk.TensorLoader, DATA, "global", "ragged", 2, 64)[0].state_dict())
+    for kind, data in ((sk.TensorLoader, DATA), (sk.Loader, Listed())):
+        rest = []
+        for loader in loaders(kind, data, "global", "ragged", 3, 17):
+            loader.load_state_dict(json.loads(state))
+            rest += [id for batch in loader for id in batch["id"].tolist()]
+        assert sorted(read + rest) == list(range(ROWS))
+
+
+def test_where_ids_are_computed_is_chosen_or_found():
+    order = {"batch_size": 10, "evaluate_on": "device"}
+    partial = SAMPLERS["partial, from the host"]()
+    with pytest.raises(sk.NotSupportedError, match=r"^order: holds BlockShuffle"):
+        next(iter(sk.TensorLoader(DATA, partial, **order)))
+    assert sk.TensorLoader(DATA, **order).evaluates_on == "device"
+    assert sk.TensorLoader(DATA, batch_size=10).evaluates_on == "host"
+    with pytest.raises(sk.ArgumentValueError, match=r"^evaluate_on: "):
+        sk.TensorLoader(DATA, batch_size=10, evaluate_on="cuda")
+
+
+def test_an_epoch_asks_the_device_for_a_few_numbers_and_not_once_a_batch():
+    loader = sk.TensorLoader(
+        torch.arange(1 << 16), sk.RandomSampler(seed=1), batch_size=64, evaluate_on="device"
+    )
+    assert loader.evaluates_on == "device"
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        steps = sum(1 for _ in loader)
+    asked = sum(event.count for event in profile.key_averages() if event.key == "aten::_local_scalar_dense")
+    assert steps == 1024
+    assert 0 < asked < steps / 16
+
+
+def test_pads_are_told_from_samples():
+    loader = sk.TensorLoader(DATA, sk.RandomSampler(seed=1), batch_size=500, world=sk.World(4, 3))
+    (last,) = loader
+    assert loader.pads(0).tolist() == [False] * 252 + [True]
+    assert len(last["id"]) == 253
+
+
+def test_a_second_iteration_ends_the_first_and_a_break_begins_the_epoch_anew():
+    loader = sk.TensorLoader(DATA, sk.RandomSampler(seed=1), batch_size=100)
+    old = iter(loader)
+    begun = next(old)["id"]
+    assert torch.equal(next(iter(loader))["id"], begun)
+    with pytest.raises(sk.StateError, match="was ended by a newer one"):
+        next(old)
+
+
+def test_a_state_of_another_run_is_refused_and_so_is_one_in_an_iteration_and_the_epoch_can_be_set():
+    loader = sk.TensorLoader(DATA, sk.RandomSampler(seed=1), batch_size=100)
+    with pytest.raises(sk.StateError, match="seed: is another one"):
+        loader.load_state_dict(sk.TensorLoader(DATA, sk.RandomSampler(seed=2), batch_size=100).state_dict())
+    loader.batch_sampler.sampler.set_epoch(4)
+    under_way = iter(loader)
+    assert next(under_way)["id"].tolist() == sk.RandomSampler(seed=1).order(ROWS, 4)[:100].tolist()
+    with pytest.raises(sk.StateError, match="while an iteration is under way"):
+        loader.load_state_dict(loader.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ([], "holds no tensor"),
+        ([torch.tensor(1)], "must hold tensors with rows"),
+        (torch.nn.Linear(1, 1), "must hold tensors with rows"),
+        ([torch.zeros(2), torch.zeros(3)], "must be on one device"),
+    ],
+)
+def test_what_is_no_rows_is_refused(data, problem):
+    with pytest.raises(sk.SamplerkitError, match=f"^data: {problem}"):
+        sk.TensorLoader(data, batch_size=1)
+
+
+def test_structures_keep_their_class():
+    pair = torch.arange(10), [torch.arange(10) * 2, "name"]
+    loader = sk.TensorLoader(pair, batch_size=4)
+    ids, (doubled, name) = next(iter(loader))
+    assert (ids.tolist(), doubled.tolist(), name) == ([0, 1, 2, 3], [0, 2, 4, 6], "name")
