@@ -53,6 +53,7 @@ MAY_IMPORT = {
             )
         ),
     ],
+    "sinks": [],
     "config": [*CORE, "storage", "inspect.quality"],
     "compat": [*CORE, "storage"],
     "inspect": [*CORE, "storage.tar.read.costs"],
@@ -85,6 +86,8 @@ LATE_IMPORTS = {
         "cli.demo.data",
         "sklearn.datasets",
     ): "an extra: the command must start without it",
+    ("loading.bar", "rich.progress"): "a tenth of a second, for a loop that wants a bar and no other",
+    ("loading.bar", "rich.console"): "as rich.progress, which it comes with",
     ("inspect.pictures.canvas", "matplotlib.figure"): "an extra: all else works without pictures",
     ("storage.tar.codecs", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
     ("storage.files.readers", "pyarrow.parquet"): "an extra: only parquet files need it",

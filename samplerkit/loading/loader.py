@@ -20,6 +20,7 @@ from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.kinds import MakeStage
 from samplerkit.loading.device.stage import DeviceStage, checked_device
 from samplerkit.loading.editing import Editable
+from samplerkit.loading.figures import Told
 from samplerkit.loading.options import checked_options, checked_tail
 from samplerkit.loading.readings import Readings
 from samplerkit.loading.received import Received
@@ -27,7 +28,6 @@ from samplerkit.loading.request import BadSamples
 from samplerkit.loading.run import Run
 from samplerkit.loading.source import OpenSource, Source
 from samplerkit.loading.stats import LoaderStats
-from samplerkit.loading.steps import CountsSteps
 from samplerkit.loading.torch_names import ForTrainers
 from samplerkit.order import arguments
 from samplerkit.order.order import Order
@@ -39,7 +39,7 @@ AfterBreak = Literal["restart", "continue"]
 
 
 @final
-class Loader(CountsSteps, Editable, Closing):
+class Loader(Told, Editable, Closing):
     """Reads a dataset in the order of a sampler, and always knows exactly which samples it has handed out.
 
     The loader deals the sampler's undealt order to the ranks of the job, whether a distributed sampler is in

@@ -9,6 +9,7 @@ import torch
 
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, NotSupportedError
+from samplerkit.loading.bar import with_bar
 from samplerkit.loading.device.epochs import Epochs
 from samplerkit.loading.device.kinds import Staged, is_staged
 from samplerkit.loading.device.stage import MOST_AHEAD, DeviceStage, PinMemory, checked_device, pin_policy
@@ -101,6 +102,10 @@ class DeviceLoader(Closing):
         if self._stages.last is not None:
             self._stages.last.begin_epoch()
         return self._epochs.iterate_on(self._stages, run_ahead=self.run_ahead)
+
+    def progress(self) -> Iterator[Any]:
+        """Iterates like `iter(loader)`, with a progress bar on the terminal of the first rank."""
+        return with_bar(self)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads: the loader is told, or else its sampler.

@@ -1,0 +1,1 @@
+"""Loaders and trainers that others write, on the real packages, with samplerkit in them."""

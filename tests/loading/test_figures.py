@@ -1,0 +1,132 @@
+"""What a training log and a terminal are told of a loader."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+from samplerkit.loading.bar import with_bar
+
+TREE = sk.TreeDataset({"web": range(300), "code": range(100), "books": range(200)})
+
+
+def loader(**options):
+    weights = {"web": 3, "code": 1, "books": 2}
+    mixture = sk.MixtureSampler(dict.fromkeys(weights), weights=weights, num_samples=240, seed=4)
+    options = {"batch_size": 12, "world": sk.World(2, 1), **options}
+    return sk.Loader(TREE, mixture, **options)
+
+
+def test_figures_are_those_of_the_state_the_steps_and_the_ids_that_were_handed_out():
+    read = loader()
+    for _ in read:
+        figures, state = read.figures(), read.state_dict()
+        assert (figures["epoch"], figures["position"]) == (state["epoch"], state["position"])
+        if read.step == 7:
+            break
+    assert [figures[name] for name in ("epoch_step", "steps", "epochs", "batches")] == [7, 10, 0.7, 7]
+    ids = [int(id) for step in range(7) for id in read.ids(step)]
+    assert figures["share/web"] == pytest.approx(sum(id < 300 for id in ids) / 84)
+    assert sum(figures[f"share/{name}"] for name in ("web", "code", "books")) == pytest.approx(1)
+    assert figures["ids_per_second"] * figures["seconds"] == pytest.approx(84)
+    json.dumps(figures)
+
+
+def test_after_the_last_step_they_stand_at_the_next_epoch():
+    read = loader()
+    for _ in read:
+        figures = read.figures()
+    assert [figures[name] for name in ("epoch", "position", "epoch_step", "epochs")] == [1, 0, 0, 1]
+
+
+def test_a_resumed_loader_counts_in_steps_of_the_whole_epoch():
+    state = loader().state_dict(step=4)
+    read = loader()
+    read.load_state_dict(state)
+    before = read.figures()
+    assert before["epochs"] == 0.4
+    assert "ids_per_second" not in before
+    next(iter(read))
+    assert [read.figures()[name] for name in ("epoch_step", "batches", "epochs")] == [5, 1, 0.5]
+
+
+def test_shares_and_efficiency_are_of_the_latest_steps():
+    """Short samples first, then long ones beside short ones, which are padded."""
+    lengths = [4] * 200 + [1, 4] * 100
+    recipe = sk.BucketBatches([4], 2, lengths=lengths)
+    read = sk.Loader(range(400), sk.SequentialSampler(), batches=recipe, world=sk.World(1, 0))
+    for _ in read:
+        if read.step == 90:
+            early = read.figures()["efficiency"]
+        last = read.figures()["efficiency"] if read.step == 190 else None
+        if last is not None:
+            break
+    plan = read.plan
+    assert early == plan.tokens(range(26, 90)).sum() / plan.padded_tokens(range(26, 90)).sum()
+    assert last == plan.tokens(range(126, 190)).sum() / plan.padded_tokens(range(126, 190)).sum()
+
+
+def test_files_and_bytes_are_told_of_all_workers(tmp_path):
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text("".join(f"{number} {line}\n" for line in range(10)))
+    data = sk.FileDataset(str(tmp_path / "*.txt"), lines_of)
+    with sk.Loader(data, sk.RandomSampler(shuffle="files"), batch_size=5, num_workers=2) as read:
+        for _ in read:
+            figures = read.figures()
+    assert figures["dataset/files_read"] >= 4
+    assert figures["dataset/bytes_read"] > 0
+
+
+def lines_of(path):
+    return Path(path).read_text().splitlines()
+
+
+class TestProgress:
+    """The bar, on a terminal that is a text."""
+
+    @staticmethod
+    def drawn(read):
+        text = io.StringIO()
+        batches = list(with_bar(read, Console(file=text, force_terminal=True, width=120)))
+        return batches, text.getvalue()
+
+    def test_it_hands_out_what_the_loader_does_and_tells_what_it_did(self):
+        whole = [batch.tolist() for batch in loader(world=sk.World(1, 0))]
+        batches, text = self.drawn(loader(world=sk.World(1, 0)))
+        assert [batch.tolist() for batch in batches] == whole
+        assert "epoch 0" in text
+        assert "20/20" in text
+        assert "ids/s" in text
+        assert "waiting" in text
+
+    def test_a_resumed_epoch_begins_where_it_stood(self):
+        read = loader(world=sk.World(1, 0))
+        read.load_state_dict(loader(world=sk.World(1, 0)).state_dict(step=15))
+        batches, text = self.drawn(read)
+        assert len(batches) == 5
+        assert "16/20" in text
+
+    def test_a_state_in_the_loop_counts_the_batches_handed_out(self):
+        read = loader(world=sk.World(1, 0))
+        for _ in read.progress():
+            if read.step == 3:
+                break
+        assert read.state_dict()["position"] == 36
+
+    def test_any_loader_has_it_in_a_device_loader(self):
+        plain = DataLoader(range(6), batch_size=2)
+        assert len(self.drawn(sk.DeviceLoader(plain, "cpu"))[0]) == 3
+        assert len(list(sk.DeviceLoader(loader(), "cpu").progress())) == 10
+
+    def test_without_a_terminal_and_on_other_ranks_nothing_is_shown(self, monkeypatch, capsys):
+        assert len(list(loader().progress())) == 10
+        assert capsys.readouterr() == ("", "")
+        monkeypatch.setenv("RANK", "1")
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        assert self.drawn(loader())[1] == ""
