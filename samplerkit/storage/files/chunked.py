@@ -41,6 +41,9 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
     enters_draws = True
     """A Loader that seeds draws need not read this one by one: items of sequences are read in their draws."""
 
+    is_remote: bool = False
+    """Whether some of its files lie elsewhere."""
+
     def __init__(
         self,
         limits: CacheLimits,
@@ -71,6 +74,11 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
                 if self._layout is None:
                     self._layout = self._looked_up(process)
         return self._layout
+
+    @property
+    def is_layout_known(self) -> bool:
+        """Whether the layout can be told without asking for what lies elsewhere."""
+        return self._layout is not None or not self.is_remote
 
     @property
     def stats(self) -> FileStats:

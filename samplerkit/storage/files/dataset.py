@@ -11,11 +11,11 @@ from typing import Any, Final, Literal, final
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, limits_of
+from samplerkit.storage.files.chunked import ChunkCache, limits_of
 from samplerkit.storage.files.content import FileContent, gathered_columns, gathered_samples
-from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.files.reader import FileReader, file_reader, read_file
-from samplerkit.storage.files.remote import RemoteReader, sizes_of, storage_for
+from samplerkit.storage.files.remote import RemoteReader, sizes_of
+from samplerkit.storage.files.several import DatasetOfFiles
 from samplerkit.storage.lengths import (
     COUNTING_THREADS,
     fetched_lengths,
@@ -23,13 +23,12 @@ from samplerkit.storage.lengths import (
     save_lengths,
 )
 from samplerkit.storage.per_process import Process
-from samplerkit.storage.progress import Progress, all_in_threads, progress_of, silence
+from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.urls import is_remote
 
 
 @final
-class FileDataset(ChunkedDataset):
+class FileDataset(DatasetOfFiles):
     """A map-style dataset over files, each read as a whole by a function of yours and kept for a while.
 
     A sample of a file of arrays is a dict with a row of each; of a file that is a sequence, an item. A
@@ -104,24 +103,14 @@ class FileDataset(ChunkedDataset):
         limits = limits_of(max_files, max_bytes, read_ahead, threads, called="max_files")
         self._reader: FileReader = file_reader(reader)
         gather = gathered_columns if arguments.boolean("as_columns", as_columns) else gathered_samples
-        self._progress: Final = progress_of(progress)
         options = None if remote is False else RemoteOptions.of(remote)
-        self.files: Final = file_paths(files, options)
-        self._names: Final = distinct_names(self.files)
-        self.is_remote: Final = any(map(is_remote, self.files))
-        storage = storage_for(self.is_remote, lengths, options)
-        super().__init__(limits, gather, storage)
-        self.max_cache_bytes: Final = None if storage is None or options is None else options.max_cache_bytes
+        super().__init__(files, limits, gather, progress, options, lengths)
+        self.max_cache_bytes: Final = options.max_cache_bytes if options and self._storage else None
         if self.is_remote:
             self._reader = RemoteReader(self._reader, self._storage)
         if lengths is not None:
             told = fetched_lengths(lengths, self._storage)
             self._layout = Layout(given_lengths(told, self.files, self._names), self._names)
-
-    @property
-    def is_layout_known(self) -> bool:
-        """Whether the layout can be told without fetching files that lie elsewhere."""
-        return self._layout is not None or not self.is_remote
 
     def shard_bytes(self) -> Ids:
         """Gives the size of each file in bytes, shape (files,); one request for each that lies elsewhere.
@@ -137,10 +126,6 @@ class FileDataset(ChunkedDataset):
         Files go by their names below the folder that they share, so the file is right where that is moved.
         """
         save_lengths(path, self._names, self.layout.sizes)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The user's terminal does not travel to another process.
-        return {**super().__getstate__(), "_progress": silence}
 
     def __repr__(self) -> str:
         samples = "not counted" if self._layout is None else f"{len(self._layout)} samples"

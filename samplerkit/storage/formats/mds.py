@@ -76,17 +76,12 @@ class MdsDataset(ChunkedDataset):
         if decode is not None and not callable(decode):
             raise ArgumentTypeError("decode", "must be a function of a sample", decode)
         self.folder: Final = local_path(os.fspath(folder))
-        self.is_remote: Final = is_remote(self.folder)
+        self.is_remote = is_remote(self.folder)
         self._columns: Final = names_of(columns)
         self._decode: Final = decode
         storage = storage_for(self.is_remote, None, RemoteOptions.of(remote))
         super().__init__(limits_of(max_chunks, max_bytes, read_ahead, threads), gathered_samples, storage)
         self._looked: _Shards | None = None
-
-    @property
-    def is_layout_known(self) -> bool:
-        """Whether the layout can be told without asking for an index that lies elsewhere."""
-        return self._layout is not None or not self.is_remote
 
     @property
     def fingerprint(self) -> str:

@@ -14,10 +14,9 @@ from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, limits_of
+from samplerkit.storage.files.chunked import ChunkCache, limits_of
 from samplerkit.storage.files.content import Content
-from samplerkit.storage.files.paths import distinct_names, file_paths
-from samplerkit.storage.files.remote import storage_for
+from samplerkit.storage.files.several import DatasetOfFiles
 from samplerkit.storage.formats.arrow_rows import (
     ArrowBatches,
     ArrowContent,
@@ -29,14 +28,13 @@ from samplerkit.storage.formats.parquet_filter import RowFilter
 from samplerkit.storage.formats.parquet_groups import Footers, RowGroups, looked_at, read_group
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.per_process import Process
-from samplerkit.storage.progress import Progress, all_in_threads, progress_of, silence
+from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import in_threads
-from samplerkit.storage.urls import is_remote
 
 
 @final
-class ParquetDataset(ChunkedDataset):
+class ParquetDataset(DatasetOfFiles):
     """Samples in Parquet files, each a row: row groups are the files of the layout, and are read as they are.
 
     A `Loader` tells the dataset what comes next: then each row group is read once an epoch and rank, in one
@@ -101,24 +99,14 @@ class ParquetDataset(ChunkedDataset):
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        options = RemoteOptions.of(remote)
-        self.files: Final = file_paths(files, options)
-        self._names: Final = distinct_names(self.files)
         self._columns: Final = names_of(columns)
         self._filter: Final = None if filters is None else RowFilter.of(filters)
         self._length_column: Final = None if lengths is None else arguments.word("lengths", lengths)
-        self._progress: Final = progress_of(progress)
-        self.is_remote: Final = any(map(is_remote, self.files))
         limits = limits_of(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches, has_arrow=True)
-        super().__init__(limits, gather, storage_for(self.is_remote, None, options))
+        super().__init__(files, limits, gather, progress, RemoteOptions.of(remote))
         self._looked: RowGroups | None = None
         self._told: dict[str, Any] = {}
-
-    @property
-    def is_layout_known(self) -> bool:
-        """Whether the layout can be told without reading the footers of files that lie elsewhere."""
-        return self._layout is not None or not self.is_remote
 
     @property
     def fingerprint(self) -> str:
@@ -165,11 +153,8 @@ class ParquetDataset(ChunkedDataset):
         return self.column(index) if isinstance(index, str) else super().__getitem__(index)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Columns that were read stay here, and so does the user's terminal.
-        return {**super().__getstate__(), "_progress": silence, "_told": {}}
-
-    def __repr__(self) -> str:
-        return f"ParquetDataset({len(self.files)} files, {self._shown_size})"
+        # Columns that were read stay here.
+        return {**super().__getstate__(), "_told": {}}
 
     @property
     def _groups(self) -> RowGroups:

@@ -15,10 +15,9 @@ from typing import Any, Final, Literal, final, get_args
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
-from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, limits_of
+from samplerkit.storage.files.chunked import ChunkCache, limits_of
 from samplerkit.storage.files.content import FileContent, MadeSamples, gathered_samples
-from samplerkit.storage.files.paths import distinct_names, file_paths
-from samplerkit.storage.files.remote import storage_for
+from samplerkit.storage.files.several import DatasetOfFiles
 from samplerkit.storage.formats.arrow_rows import names_of
 from samplerkit.storage.formats.record_index import INDEX_SUFFIX, records_of, write_index
 from samplerkit.storage.formats.stored import Stored
@@ -26,16 +25,15 @@ from samplerkit.storage.formats.tf_example import example_of, scalars_of
 from samplerkit.storage.formats.tfrecord_file import RecordFile
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.per_process import Process
-from samplerkit.storage.progress import Progress, all_in_threads, progress_of, silence
+from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.urls import is_remote
 
 RecordKind = Literal["example", "bytes"]
 
 
 @final
-class TfRecordDataset(ChunkedDataset):
+class TfRecordDataset(DatasetOfFiles):
     """Samples in TFRecord files, each a record: runs of records are the files of the layout.
 
     Where records stand is told by an index: beside the file, under its name and `.skidx`, or in the user's
@@ -90,21 +88,11 @@ class TfRecordDataset(ChunkedDataset):
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        options = RemoteOptions.of(remote)
-        self.files: Final = file_paths(files, options)
-        self._names: Final = distinct_names(self.files)
         self._sample: Final = _Sample.of(columns, scalars, records, decode)
         self._run_bytes: Final = arguments.at_least("run_bytes", run_bytes, 1)
-        self._progress: Final = progress_of(progress)
-        self.is_remote: Final = any(map(is_remote, self.files))
         limits = limits_of(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(limits, gathered_samples, storage_for(self.is_remote, None, options))
+        super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
         self._looked: tuple[RecordFile, ...] = ()
-
-    @property
-    def is_layout_known(self) -> bool:
-        """Whether the layout can be told without asking for files that lie elsewhere."""
-        return self._layout is not None or not self.is_remote
 
     @property
     def fingerprint(self) -> str:
@@ -142,13 +130,6 @@ class TfRecordDataset(ChunkedDataset):
                 write_index(target, stored, indexed, "")
             except OSError as error:
                 raise DatasetError(str(target), f"cannot be written ({error.strerror})") from error
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The user's terminal does not travel to another process.
-        return {**super().__getstate__(), "_progress": silence}
-
-    def __repr__(self) -> str:
-        return f"TfRecordDataset({len(self.files)} files, {self._shown_size})"
 
     def _looked_up(self, process: Process[ChunkCache]) -> Layout:
         def look(number: int) -> RecordFile:
