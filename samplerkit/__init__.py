@@ -65,6 +65,7 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.formats.arrow import ArrowDataset
     from samplerkit.storage.formats.hdf5 import Hdf5Dataset
     from samplerkit.storage.formats.huggingface import HuggingFaceDataset
+    from samplerkit.storage.formats.litdata import LitDataset
     from samplerkit.storage.formats.lmdb import LmdbDataset
     from samplerkit.storage.formats.mds import MdsDataset
     from samplerkit.storage.formats.parquet import ParquetDataset
@@ -107,6 +108,7 @@ __all__ = [
     "Layout",
     "Ledger",
     "Loader",
+    "LitDataset",
     "LmdbDataset",
     "MdsDataset",
     "MixtureSampler",

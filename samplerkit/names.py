@@ -32,6 +32,7 @@ PUBLIC = {
     "Layout": "order.layout",
     "Ledger": "samplers.ledger",
     "Loader": "loading.loader",
+    "LitDataset": "storage.formats.litdata",
     "LmdbDataset": "storage.formats.lmdb",
     "MdsDataset": "storage.formats.mds",
     "MixtureSampler": "samplers.mixture",

@@ -47,6 +47,7 @@ PUBLIC = {
     "IterSampler",
     "Layout",
     "Ledger",
+    "LitDataset",
     "LmdbDataset",
     "Loader",
     "MdsDataset",

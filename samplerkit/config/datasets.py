@@ -23,6 +23,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.formats.arrow import ArrowDataset
 from samplerkit.storage.formats.hdf5 import Hdf5Dataset
+from samplerkit.storage.formats.litdata import LitDataset
 from samplerkit.storage.formats.lmdb import LmdbDataset
 from samplerkit.storage.formats.mds import MdsDataset
 from samplerkit.storage.formats.parquet import ParquetDataset
@@ -174,6 +175,7 @@ for _name, _make, _more in (
     ("hdf5", Hdf5Dataset, {}),
     ("parquet", ParquetDataset, {}),
     ("sqlite", SqliteDataset, {"decode": None}),
+    ("litdata", LitDataset, {"decode": None}),
     ("lmdb", LmdbDataset, {"decode": None}),
     ("mds", MdsDataset, {"decode": None}),
     ("tfrecord", TfRecordDataset, {"decode": None}),

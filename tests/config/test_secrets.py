@@ -55,6 +55,7 @@ VALID = {
     "parquet": {"files": ["a.parquet"]},
     "arrow": {"files": ["a.arrow"]},
     "hdf5": {"files": ["a.h5"]},
+    "litdata": {"folder": "a"},
     "lmdb": {"path": "a.lmdb"},
     "mds": {"folder": "a"},
     "tfrecord": {"files": ["a.tfrecord"]},

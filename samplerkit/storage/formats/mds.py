@@ -9,27 +9,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, final
 
-from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
-from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, limits_of
-from samplerkit.storage.files.content import FileContent, MadeSamples, gathered_samples
-from samplerkit.storage.files.remote import storage_for
-from samplerkit.storage.formats.arrow_rows import names_of
+from samplerkit.storage.files.chunked import ChunkCache, limits_of
+from samplerkit.storage.files.content import FileContent, MadeSamples
+from samplerkit.storage.formats.folder import INDEX, FolderDataset
 from samplerkit.storage.formats.mds_shard import MdsColumns, MdsShard
 from samplerkit.storage.formats.mds_values import Decode
 from samplerkit.storage.formats.stored import Stored, guarded
 from samplerkit.storage.per_process import Process
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.urls import beside, is_remote, local_path, shown
-
-_INDEX: Final = "index.json"
 
 
 @final
-class MdsDataset(ChunkedDataset):
+class MdsDataset(FolderDataset):
     """Samples in a folder of MosaicML's streaming (MDS): shards are the files of the layout.
 
     Its package is not needed. Shards are held against size and digests of the index whenever they are read,
@@ -71,16 +67,8 @@ class MdsDataset(ChunkedDataset):
         threads: int = 1,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(folder, str | os.PathLike):
-            raise ArgumentTypeError("folder", "must be a path or a URL", folder)
-        if decode is not None and not callable(decode):
-            raise ArgumentTypeError("decode", "must be a function of a sample", decode)
-        self.folder: Final = local_path(os.fspath(folder))
-        self.is_remote = is_remote(self.folder)
-        self._columns: Final = names_of(columns)
-        self._decode: Final = decode
-        storage = storage_for(self.is_remote, None, RemoteOptions.of(remote))
-        super().__init__(limits_of(max_chunks, max_bytes, read_ahead, threads), gathered_samples, storage)
+        limits = limits_of(max_chunks, max_bytes, read_ahead, threads)
+        super().__init__(folder, columns, decode, limits, remote)
         self._looked: _Shards | None = None
 
     @property
@@ -90,13 +78,8 @@ class MdsDataset(ChunkedDataset):
         assert self._looked is not None  # noqa: S101  # for mypy: the layout was made of it
         return self._looked.digest
 
-    def __repr__(self) -> str:
-        place = shown(self.folder) if self.is_remote else self.folder
-        return f"MdsDataset({place!r}, {self._shown_size})"
-
     def _looked_up(self, process: Process[ChunkCache]) -> Layout:
-        index = Stored.of(_inside(self.folder, _INDEX), self._storage)
-        (data,) = index.read([(0, index.size)], self._storage)
+        index, data = self._read_index()
         shards = guarded(index.name, "read", lambda: _understood(data))
         columns = shards[0].columns
         other = next((shard for shard in shards if shard.columns != columns), None)
@@ -112,14 +95,14 @@ class MdsDataset(ChunkedDataset):
 
     def _found(self, shard: MdsShard) -> tuple[Stored, bool]:
         """Gives the file of a shard, and whether it is the compressed one."""
-        raw = _inside(self.folder, shard.raw.name)
+        raw = self._inside(shard.raw.name)
         is_packed = shard.packed is not None and (self.is_remote or not Path(raw).exists())
         file = shard.packed if is_packed and shard.packed else shard.raw
-        path = _inside(self.folder, file.name)
+        path = self._inside(file.name)
         # Elsewhere none is asked for before it is read: there may be a hundred thousand.
         stored = Stored(path, file.size, 0) if self.is_remote else Stored.of(path, None)
         if stored.size != file.size:
-            problem = f"has {stored.size} bytes, and {_INDEX} says"
+            problem = f"has {stored.size} bytes, and {INDEX} says"
             raise DatasetError(stored.name, problem, file.size, mend="fetch or make the file anew")
         return stored, is_packed
 
@@ -162,9 +145,3 @@ def _understood(data: bytes) -> tuple[MdsShard, ...]:
     if not shards:
         raise ValueError("it names no shards")
     return shards
-
-
-def _inside(folder: str, name: str) -> str:
-    if not is_remote(folder):
-        return os.fspath(Path(folder, name))
-    return beside(folder, name if folder.endswith("/") else f"/{name}")

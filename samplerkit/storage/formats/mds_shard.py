@@ -9,13 +9,13 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import PurePosixPath
 from typing import Any, Final, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.formats.extras import extra
+from samplerkit.storage.formats.folder import require_inside
 from samplerkit.storage.formats.mds_values import Decode, UnsafeEncodingError, decoder
 from samplerkit.storage.formats.stored import ANEW, guarded
 
@@ -46,9 +46,7 @@ class ShardFile:
             ValueError: it leads out of the folder.
         """
         name, size, hashes = told["basename"], told["bytes"], told["hashes"]
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or not path.parts:
-            raise ValueError(f"a shard outside of the folder, {name!r}")
+        require_inside(name)
         if type(size) is not int or size < 0:
             raise ValueError(f"{name!r} of {size!r} bytes")
         return cls(name, size, tuple((str(kind), str(digest)) for kind, digest in hashes.items()))

@@ -15,6 +15,7 @@ from tests.storage.formats import (
     test_arrays,
     test_arrow,
     test_keyed,
+    test_litdata,
     test_lmdb,
     test_mds,
     test_parquet,
@@ -26,6 +27,7 @@ FORMATS = {
     "hdf5": test_arrays.TestHdf5,
     "parquet": test_parquet.TestParquet,
     "sqlite": test_keyed.TestSqlite,
+    "litdata": test_litdata.TestLitData,
     "lmdb": test_lmdb.TestLmdb,
     "mds": test_mds.TestMds,
     "tfrecord": test_tfrecord.TestTfRecord,
@@ -126,7 +128,15 @@ def test_a_mixture_in_batches_by_tokens_outlives_a_kill_on_other_ranks(data):
 
 @pytest.mark.parametrize(
     "make",
-    [sk.ArrowDataset, sk.Hdf5Dataset, sk.MdsDataset, sk.ParquetDataset, sk.TfRecordDataset, sk.ZarrDataset],
+    [
+        sk.ArrowDataset,
+        sk.Hdf5Dataset,
+        sk.LitDataset,
+        sk.MdsDataset,
+        sk.ParquetDataset,
+        sk.TfRecordDataset,
+        sk.ZarrDataset,
+    ],
     ids=lambda make: make.__name__,
 )
 def test_an_error_of_the_limits_names_the_argument_that_was_given(make):

@@ -2,14 +2,18 @@
 
 `python -m tests.storage.formats.write_samples KIND`, in an environment with the package of that kind:
 huggingface (datasets 5.2.0), tfrecord (tensorflow 2.21.0), mds (mosaicml-streaming 0.13.0, pillow
-13.0.0) or lmdb (lmdb 3.0.0).
+13.0.0) lmdb (lmdb 3.0.0), litdata (litdata 0.2.76,
+zstd 1.5) or litdata_early (litdata 0.2.30).
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
+from pathlib import Path
+from typing import Any
 
-from tests.storage.formats import lmdb_store
+from tests.storage.formats import litdata_chunks, lmdb_store
 from tests.storage.formats.mds_shards import COLUMNS, COMPRESSIONS, image_of, row_of
 from tests.storage.formats.tf_records import features_of
 
@@ -62,6 +66,34 @@ def mds() -> None:
         file.write({"id": 7, "any": {1, 2}})
 
 
+def litdata() -> None:
+    """A folder for each way of packing, one of tokens, one with an image, and one with a pickle."""
+    for name, (packing, make) in litdata_chunks.FOLDERS.items():
+        size = 3 if packing == "batch" else None
+        _optimized(name, make, compression_level=packing, compression_batch_size=size)
+    loader = importlib.import_module("litdata.streaming.item_loader").TokensLoader()
+    _optimized("tokens", litdata_chunks.tokens_of, item_loader=loader)
+
+
+def litdata_early() -> None:
+    """What a version of two years before wrote: chunks whose size in the index leaves out their head."""
+    for name, packing in (("early", None), ("early_packed", "chunk")):
+        _optimized(name, litdata_chunks.row_of, compression="zstd" if packing else None)
+
+
+def _optimized(name: str, row_of: Any, **options: Any) -> None:
+    writer = importlib.import_module("litdata.streaming.writer")
+    Path(f"{FOLDER}/litdata/{name}").mkdir(parents=True)
+    options.setdefault("compression", "zstd" if options.get("compression_level") else None)
+    file = writer.BinaryWriter(
+        f"{FOLDER}/litdata/{name}", chunk_size=4000 if name == "tokens" else 7, **options
+    )
+    for row in range(20):
+        file[row] = row_of(row)
+    file.done()
+    file.merge()
+
+
 def lmdb() -> None:
     """A store whose keys were written, and some of them written again or deleted, in several changes."""
     import lmdb  # type: ignore[import-not-found]  # noqa: PLC0415
@@ -78,4 +110,11 @@ def lmdb() -> None:
 
 
 if __name__ == "__main__":
-    {"huggingface": huggingface, "tfrecord": tfrecord, "mds": mds, "lmdb": lmdb}[sys.argv[1]]()
+    {
+        "huggingface": huggingface,
+        "tfrecord": tfrecord,
+        "mds": mds,
+        "lmdb": lmdb,
+        "litdata": litdata,
+        "litdata_early": litdata_early,
+    }[sys.argv[1]]()
