@@ -67,7 +67,7 @@ class LitDataset(FolderDataset):
     ) -> None:
         limits = limits_of(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(folder, columns, decode, limits, remote)
-        self._looked: _Chunks | None = None
+        self._looked: _LitChunks | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -85,7 +85,7 @@ class LitDataset(FolderDataset):
         files = tuple(self._found(index, number) for number in range(len(index.chunks)))
         digest = hashlib.blake2b(repr(index).encode(), digest_size=16).hexdigest()
         decoders = tuple(map(value_decoder, index.formats))
-        self._looked = _Chunks(index, files, chosen, decoders, self._decode, digest)
+        self._looked = _LitChunks(index, files, chosen, decoders, self._decode, digest)
         return Layout([chunk.samples for chunk in index.chunks], [chunk.name for chunk in index.chunks])
 
     def _found(self, index: LitIndex, number: int) -> Stored:
@@ -107,7 +107,7 @@ class LitDataset(FolderDataset):
 
 @final
 @dataclass(frozen=True)
-class _Chunks:
+class _LitChunks:
     """The chunks of a folder, as they were when they were looked at."""
 
     index: LitIndex

@@ -13,7 +13,7 @@ import numpy as np
 
 from samplerkit.storage.formats.extras import extra
 from samplerkit.storage.formats.folder import require_inside
-from samplerkit.storage.formats.litdata_tree import Tree, tree_of
+from samplerkit.storage.formats.litdata_tree import SampleTree, tree_of
 
 _FRAMED: Final = struct.Struct("<8sHHIII")
 _FRAME: Final = struct.Struct("<IIQII")
@@ -75,7 +75,7 @@ class LitIndex:
 
     chunks: tuple[LitChunk, ...]
     formats: tuple[str, ...]
-    tree: Tree
+    tree: SampleTree
     packing: str
     is_tokens: bool
 

@@ -33,7 +33,7 @@ _TORCH: Final = (
 
 @final
 @dataclass(frozen=True)
-class Tree:
+class SampleTree:
     """A sample, or a part of one.
 
     Args:
@@ -45,7 +45,7 @@ class Tree:
 
     kind: str
     keys: tuple[Any, ...]
-    children: tuple[Tree, ...]
+    children: tuple[SampleTree, ...]
     leaves: int
 
     def made(self, leaf: Callable[[int], Any], first: int = 0) -> Any:
@@ -65,7 +65,7 @@ class Tree:
             return dict(zip(self.keys, parts, strict=True))
         return parts if self.kind == "list" else tuple(parts)
 
-    def chosen(self, names: Sequence[str]) -> list[tuple[str, Tree, int]]:
+    def chosen(self, names: Sequence[str]) -> list[tuple[str, SampleTree, int]]:
         """Gives some entries of a dict: name, part, and the number of its first value.
 
         Raises:
@@ -81,7 +81,7 @@ class Tree:
         return [found[name] for name in names]
 
 
-def tree_of(told: str) -> Tree:
+def tree_of(told: str) -> SampleTree:
     """Reads a tree as an index tells it.
 
     Raises:
@@ -99,7 +99,7 @@ def tree_of(told: str) -> Tree:
     return _tree(root)
 
 
-def _tree(told: Any) -> Tree:
+def _tree(told: Any) -> SampleTree:
     kind = _KINDS.get(told["type"])
     if kind is None:
         raise ValueError(f"samples with a {told['type']}, which is not read")
@@ -107,7 +107,7 @@ def _tree(told: Any) -> Tree:
     keys = tuple(json.loads(told["context"])) if kind == "dict" else ()
     if kind == "dict" and len({*keys}) != len(children):
         raise ValueError("a dict with other names than values")
-    return Tree(kind, keys, children, sum(child.leaves for child in children) if kind != "leaf" else 1)
+    return SampleTree(kind, keys, children, sum(child.leaves for child in children) if kind != "leaf" else 1)
 
 
 def value_decoder(name: str) -> Decode:

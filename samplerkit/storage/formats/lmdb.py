@@ -17,7 +17,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.formats.arrow_rows import names_of
 from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
-from samplerkit.storage.formats.lmdb_pages import HEAD, Newest, Node, Tree, Walk, long_pages, node_at
+from samplerkit.storage.formats.lmdb_pages import HEAD, KeyTree, Newest, Node, Walk, long_pages, node_at
 from samplerkit.storage.formats.stored import AGAIN, Stored, guarded
 
 
@@ -83,14 +83,14 @@ class LmdbDataset(KeyedDataset):
 
         return guarded(stored.name, "read", found)
 
-    def _named(self, read: Any, newest: Newest, name: str) -> Tree:
+    def _named(self, read: Any, newest: Newest, name: str) -> KeyTree:
         names = {}
         for node in Walk(read, newest.page_bytes, newest.main).nodes():
             if node.is_database:
                 names[node.key.decode()] = node.value
         if name not in names:
             raise DatasetError(self.path, f"holds no database {name!r}, but only", sorted(names))
-        return Tree.of(read([names[name]])[0])
+        return KeyTree.of(read([names[name]])[0])
 
     def _opened(self, keys: Any, stats: FileStats) -> OpenStore:
         return _Store(self._looked_at, keys, stats)

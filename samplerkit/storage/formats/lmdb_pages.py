@@ -33,7 +33,7 @@ _NEWEST: Final = struct.Struct("<II16x48s48sQQ")
 
 @final
 @dataclass(frozen=True)
-class Tree:
+class KeyTree:
     """A database: a tree of pages, as it tells of itself.
 
     Args:
@@ -51,7 +51,7 @@ class Tree:
     root: int
 
     @classmethod
-    def of(cls, data: bytes) -> Tree:
+    def of(cls, data: bytes) -> KeyTree:
         """Takes its 48 bytes."""
         _, flags, depth, *pages, entries, root = _TREE.unpack(data)
         first, second, third = pages
@@ -72,7 +72,7 @@ class Newest:
 
     page_bytes: int
     change: int
-    main: Tree
+    main: KeyTree
     told: bytes = field(repr=False)
 
     @classmethod
@@ -97,7 +97,7 @@ class Newest:
                 raise ValueError(f"version {version} of the data, and only 1 is known")
             changes.append(change)
         newest = int(changes[1] > changes[0])
-        main = Tree.of(_NEWEST.unpack_from(both[newest], HEAD)[3])
+        main = KeyTree.of(_NEWEST.unpack_from(both[newest], HEAD)[3])
         is_new = changes == [0, 0] and main.root == _NONE
         if not is_new and (abs(changes[0] - changes[1]) != 1 or changes[newest] % 2 != newest):
             raise ValueError(f"states {changes}, which do not follow one another")
@@ -175,7 +175,7 @@ class Walk:
         tree: the database.
     """
 
-    def __init__(self, read: Read, page_bytes: int, tree: Tree) -> None:
+    def __init__(self, read: Read, page_bytes: int, tree: KeyTree) -> None:
         if tree.flags & _SEVERAL:
             raise ValueError("a database whose keys have several values, which is not read")
         self._read, self._page_bytes, self._tree = read, page_bytes, tree
