@@ -308,10 +308,13 @@ def test_a_class_name_that_stands_twice_is_found():
     }
 
 
-def test_the_types_are_packaged():
+def test_what_is_no_python_is_packaged():
     package = Path(sk.__file__).parent
     assert (package / "py.typed").is_file()
     settings = tomllib.loads((package.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    assert settings["tool"]["setuptools"]["package-data"]["samplerkit"] == ["py.typed"]
+    patterns = settings["tool"]["setuptools"]["package-data"]["samplerkit"]
+    packaged = {path for pattern in patterns for path in package.glob(pattern)}
+    beside = (path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    assert packaged == {path for path in beside if path.suffix != ".py"}
     assert settings["project"]["dynamic"] == ["version"]
     assert settings["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "samplerkit.__version__"}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import Files
+from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from samplerkit.inspect.explorer.page import page_of
 
 _BOOSTS = {
     "reference/": 0.3,
@@ -21,6 +23,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Sets the folder of the pages: in the file itself, MkDocs refuses the folder in which the file lies."""
     config.docs_dir = str(Path(config.config_file_path).parent)
     return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the page in which orders can be changed; the package makes it, so it is kept once."""
+    files.append(File.generated(config, "explorer.html", content=page_of()))
+    return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +13,7 @@ import typer
 
 from samplerkit.cli.opening import AsJson, NumRanks, opened
 from samplerkit.cli.printing import print_json
+from samplerkit.inspect.explorer.page import Settings, page_of
 from samplerkit.inspect.pictures.picture import draw
 from samplerkit.inspect.view import RunView
 from samplerkit.storage.urls import shown
@@ -16,20 +21,36 @@ from samplerkit.storage.urls import shown
 
 def plot(
     configs: Annotated[list[str], typer.Argument(metavar="CONFIG...", help="Configs, at most four.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .png file, or an .html page.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A .png file, or an .html page.")
+    ] = None,
     world: NumRanks = None,
     epoch: Annotated[int, typer.Option(min=0, help="The epoch that is shown.")] = 0,
     as_json: AsJson = False,
+    open_page: Annotated[
+        bool,
+        typer.Option("--open", help="Open a page in which mode, ranks, files and blocks can be changed."),
+    ] = False,
 ) -> None:
     """Draw what is read when, which files meet, how well that mixes, and how many files a batch needs."""
+    if open_page and len(configs) > 1:
+        raise typer.BadParameter("are several; --open shows one", param_hint="CONFIG")
+    if output is None and not open_page:
+        raise typer.BadParameter("is missing: say a .png or .html file, or --open", param_hint="--output")
     names = [Path(shown(path)).stem for path in configs]
     if len(set(names)) < len(names):
         names = [shown(path) for path in configs]
     if len(set(names)) < len(names):
         raise typer.BadParameter("names a config twice", param_hint="CONFIG")
     views = {name: RunView.of(opened(path, world)[1]) for name, path in zip(names, configs, strict=True)}
+    if output is None:
+        with tempfile.NamedTemporaryFile(prefix="samplerkit-", suffix=".html", delete=False) as made:
+            output = Path(made.name)
     try:
-        draw(dict(views), output, epoch=epoch)
+        if open_page:
+            _write_page(next(iter(views.values())), output, epoch)
+        else:
+            draw(dict(views), output, epoch=epoch)
     except OSError as error:
         raise typer.BadParameter(f"cannot be written ({error.strerror})", param_hint="--output") from error
     if as_json:
@@ -37,3 +58,18 @@ def plot(
         print_json({"output": str(output), "bytes": output.stat().st_size, "orders": prints})
     else:
         typer.echo(f"{output}: {output.stat().st_size:,} bytes")
+    if open_page and _has_display():
+        webbrowser.open(output.resolve().as_uri())
+
+
+def _write_page(view: RunView, output: Path, epoch: int) -> None:
+    """Writes the page in which a run's settings can be changed."""
+    if output.suffix.lower() != ".html":
+        raise typer.BadParameter("must end in .html, for a page", param_hint="--output")
+    output.write_text(page_of(Settings.of(view, epoch)), encoding="utf-8")
+
+
+def _has_display() -> bool:
+    """Whether a browser would show: one in a terminal would take the terminal, and cannot draw."""
+    named = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+    return sys.platform in {"darwin", "win32"} or any(os.environ.get(name) for name in named)

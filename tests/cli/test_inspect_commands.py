@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import textwrap
+import webbrowser
 from importlib import import_module
 
 import pytest
@@ -347,6 +349,33 @@ def test_plot_draws_a_picture_and_a_page_that_stands_alone(command, tmp_path):
     assert "<img alt=" in text
 
 
+@pytest.mark.parametrize("display", [True, False])
+def test_a_page_with_the_settings_of_a_config_is_opened_where_there_is_a_display(
+    command, tmp_path, monkeypatch, display
+):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    if display:
+        monkeypatch.setenv("DISPLAY", ":0")
+    path = config(tmp_path, shuffle="files", loader={"batch_size": 4})
+    code, output, _ = command("plot", path, "--open", "-o", tmp_path / "page.html", "--world", 2)
+    assert code == 0
+    assert str(tmp_path / "page.html") in output.replace("\n", "")
+    assert '"mode": "files", "ranks": 2' in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert opened == ([(tmp_path / "page.html").as_uri()] if display else [])
+
+
+def test_a_page_without_a_name_lies_among_the_temporary_files(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(webbrowser, "open", lambda _: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code, told = in_json(command, "plot", config(tmp_path, shuffle="global"), "--open")
+    assert code == 0
+    assert [str(page) for page in tmp_path.glob("samplerkit-*.html")] == [told["output"]]
+
+
 def test_a_missing_matplotlib_is_one_line_with_the_mend(command, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     code, output, errors = command("plot", config(tmp_path), "-o", tmp_path / "order.png")
@@ -357,6 +386,9 @@ def test_a_missing_matplotlib_is_one_line_with_the_mend(command, tmp_path, monke
 
 
 USAGE = {
+    "a picture without a name": (("plot", "CONFIG"), "is missing: say a .png or .html file, or --open"),
+    "a page of two configs": (("plot", "CONFIG", "CONFIG", "--open"), "--open shows one"),
+    "a page that is a picture": (("plot", "CONFIG", "--open", "-o", "order.png"), "must end in .html"),
     "a missing option": (("at", "CONFIG", "--epoch", 3), "Missing option '--step'; see samplerkit at --help"),
     "a wrong number": (("at", "CONFIG", "--epoch", "x", "--step", 0), "Invalid value for '--epoch'"),
     "a rank that is not there": (

@@ -1,0 +1,137 @@
+// Controls, and the pictures that follow them. Pictures are drawn when something changes, and not otherwise.
+"use strict";
+
+const MEANINGS = {
+  global: "One permutation of all samples: the best mix there is, and a batch needs nearly every file.",
+  partial: "The files are shuffled, and then blocks of samples. A rank holds the files of its block, and reads files of its own.",
+  files: "The files come in a random order, the samples of each as they stand.",
+  infile: "The files stand in their order, and each is shuffled for itself.",
+  adaptive: "GLOBAL up to a number of samples, PARTIAL above it.",
+  false: "As they stand: for an evaluation.",
+};
+const LARGEST = 2 ** 31 - 1;
+// Name, label, smallest and largest number, and the end of the slider; no end for what is only typed.
+const NUMBERS = [
+  ["ranks", "Ranks", 1, 1024, 16],
+  ["files", "Files", 1, 10000, 64],
+  ["samples", "Samples", 4, LARGEST, 12000],
+  ["partial_size", "Block, samples", 1, LARGEST, 0],
+  ["adaptive_threshold", "Threshold, samples", 0, LARGEST, 0],
+  ["batch", "Batch of a rank", 1, 4096, 32],
+  ["seed", "Seed", 0, null, null],
+  ["epoch", "Epoch", 0, LARGEST, 20],
+];
+const byId = (id) => document.getElementById(id);
+const grouped = (number) => number.toLocaleString("en");
+const given = JSON.parse(byId("given").textContent);
+const total = (sizes) => sizes.reduce((sum, size) => sum + size, 0);
+const chosen = { ...given, files: given.sizes.length, samples: total(given.sizes) };
+const cursor = { step: 0, rank: 0 };
+const controls = {};
+let shown = null;
+
+// The first files hold one sample more, where they do not come out even.
+function alike(samples, files) {
+  return Array.from({ length: files }, (_, file) => Math.floor(samples / files) + (file < samples % files ? 1 : 0));
+}
+
+function settings() {
+  const isGiven = chosen.files === given.sizes.length && chosen.samples === total(given.sizes);
+  return { ...chosen, sizes: isGiven ? given.sizes : alike(chosen.samples, chosen.files) };
+}
+
+function read(name, text, least, most) {
+  if (!/^\d{1,20}$/.test(text.trim())) return null;
+  const value = BigInt(text.trim());
+  if (value < BigInt(least) || value >= (most === null ? 1n << 64n : BigInt(most) + 1n)) return null;
+  return name === "seed" ? String(value) : Number(value);
+}
+
+function makeControls() {
+  for (const mode of Object.keys(MEANINGS)) {
+    const label = document.createElement("label");
+    label.innerHTML = `<input type="radio" name="mode" value="${mode}"><span>${mode.toUpperCase()}</span>`;
+    label.firstChild.checked = mode === chosen.mode;
+    label.firstChild.addEventListener("change", () => change("mode", mode));
+    document.querySelector(".choices").append(label);
+  }
+  for (const [name, text, least, most, end] of NUMBERS) {
+    const place = document.createElement("div");
+    place.className = "setting";
+    place.innerHTML = `<label for="${name}">${text}</label><input id="${name}" inputmode="numeric" type="text"
+      autocomplete="off">${end === null ? "" : `<input type="range" aria-label="${text}" min="${least}">`}
+      <output for="${name}"></output>`;
+    byId("settings").append(place);
+    const [typed, slid] = place.querySelectorAll("input");
+    controls[name] = { place, typed, slid, said: place.querySelector("output"), end };
+    typed.addEventListener("input", () => {
+      const value = read(name, typed.value, least, most);
+      typed.setAttribute("aria-invalid", String(value === null));
+      if (value !== null) change(name, value, typed);
+    });
+    if (slid) slid.addEventListener("input", () => change(name, Number(slid.value), slid));
+  }
+  byId("settings").addEventListener("submit", (event) => event.preventDefault());
+}
+
+function change(name, value, by) {
+  chosen[name] = value;
+  if (name === "files") chosen.samples = Math.max(chosen.samples, value);
+  if (name === "samples") chosen.files = Math.min(chosen.files, value);
+  requestAnimationFrame(() => show(by));
+}
+
+function showControls(by) {
+  const { mode } = shown.order;
+  const ends = { partial_size: Math.max(8 * Math.ceil(chosen.samples / chosen.files), 8), adaptive_threshold: 2 * chosen.samples };
+  for (const [name, control] of Object.entries(controls)) {
+    if (control.typed !== by) {
+      control.typed.value = chosen[name];
+      control.typed.setAttribute("aria-invalid", "false");
+    }
+    if (control.slid) {
+      control.slid.max = Math.max(control.end, ends[name] ?? 0, name in ends ? 0 : chosen[name]);
+      if (control.slid !== by) control.slid.value = chosen[name];
+    }
+    const isIdle = (name === "partial_size" && mode !== "partial") || (name === "adaptive_threshold" && chosen.mode !== "adaptive");
+    control.place.classList.toggle("idle", isIdle);
+    for (const input of [control.typed, control.slid]) if (input) input.disabled = isIdle;
+  }
+  const held = chosen.partial_size / (chosen.samples / chosen.files);
+  controls.partial_size.said.textContent = `${held.toFixed(held < 10 ? 1 : 0)} files at once`;
+  byId("meaning").textContent = MEANINGS[chosen.mode] + (chosen.mode === "adaptive" ? ` Here it is ${mode.toUpperCase()}.` : "");
+}
+
+function show(by) {
+  const said = settings();
+  const order = remembered(orderOf(said));
+  const { ranks, batch } = said;
+  const idAt = (rank, row) => order.at((row * ranks + rank) % order.length);
+  shown = { said, order, ranks, batch, idAt, steps: Math.ceil(order.rows / batch), files: filesOf(order, ranks, batch) };
+  cursor.step = Math.min(cursor.step, shown.steps - 1);
+  cursor.rank = Math.min(cursor.rank, ranks - 1);
+  showControls(by);
+  showFigures(mixingOf(order, ranks * batch));
+  byId("code").textContent = pythonOf(said);
+  paint();
+}
+
+function showFigures(mixing) {
+  const { read, ofABatch, isCounted } = shown.files;
+  const { files } = chosen;
+  const most = Math.max(...read.map((each) => each.size));
+  const readers = new Map();
+  for (const each of read) for (const file of each.keys()) readers.set(file, (readers.get(file) ?? 0) + 1);
+  const shared = [...readers.values()].filter((count) => count > 1).length;
+  const about = isCounted ? "" : "\u2265\u2009";
+  byId("mixing").textContent = mixing.toFixed(2);
+  byId("of-a-batch").innerHTML = `${ofABatch.toFixed(1)} <small>of ${grouped(files)}</small>`;
+  byId("of-a-rank").innerHTML = `${about}${grouped(most)} <small>of ${grouped(files)}</small>`;
+  byId("shared").innerHTML = `${about}${grouped(shared)} <small>of ${grouped(files)}</small>`;
+  byId("told").textContent = `${shown.order.mode}: mixing ${mixing.toFixed(2)}, ${ofABatch.toFixed(1)} files in a batch, ` +
+    `${most} files of a rank, ${shared} files read by several ranks.`;
+}
+
+makeControls();
+makePictures();
+show();

@@ -1,0 +1,134 @@
+"""A page that stands alone, in which a reader changes mode, ranks, files and blocks, and sees the order.
+
+The page makes the ids itself, by `order.js`: the algorithm of `samplerkit.order` a second time, which stays
+as it is for the same reason.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from typing import Final, final
+
+from samplerkit.errors import NotSupportedError
+from samplerkit.inspect.view import RunView
+from samplerkit.order.keys import OURS
+from samplerkit.order.modes import Mode
+from samplerkit.order.shuffle import Shuffle
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.distributed import DistributedSampler
+from samplerkit.samplers.random import RandomSampler
+from samplerkit.samplers.sequential import SequentialSampler
+
+MOST_SAMPLES: Final = 2**31 - 1
+"""What the page counts in 32-bit words."""
+
+MOST_FILES: Final = 10_000
+MOST_RANKS: Final = 1024
+
+_PARTS = ("page.css", "order.js", "figures.js", "pictures.js", "page.js")
+
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """What the page shows when it is opened, by the names of the samplers' arguments.
+
+    Args:
+        mode: the shuffle mode, by its value.
+        ranks: how many ranks share the order.
+        sizes: samples in each file.
+        batch: samples a rank and step.
+        partial_size: samples in a block of PARTIAL.
+        adaptive_threshold: the largest dataset that ADAPTIVE shuffles GLOBAL.
+        pools: the passes of PARTIAL, 1 or 2.
+        lanes: the lanes; None for as many as there are ranks.
+        seed: of the order, as text: JavaScript's numbers end at 2^53.
+        epoch: the epoch.
+    """
+
+    mode: str = "partial"
+    ranks: int = 4
+    sizes: tuple[int, ...] = (120,) * 16
+    batch: int = 4
+    partial_size: int = 180
+    adaptive_threshold: int = 1920
+    pools: int = 1
+    lanes: int | None = None
+    seed: str = "7"
+    epoch: int = 0
+
+    @classmethod
+    def of(cls, view: RunView, epoch: int = 0) -> Settings:
+        """Takes the settings of a run.
+
+        Args:
+            view: the run.
+            epoch: the epoch that is shown first.
+
+        Raises:
+            NotSupportedError: the run is more than one sampler with a shuffle mode over fewer than 2^31
+                samples, all of which it reads.
+        """
+        sampler, layout = view.run.recipe, view.layout
+        mode, seed = _read(sampler)
+        if view.recipe is not None:
+            raise _unlike("batches of unlike samples", view.recipe)
+        if not 4 <= len(layout) <= MOST_SAMPLES or layout.sizes.size > MOST_FILES:
+            raise _unlike("fewer than four samples, 2^31 or more, or more than 10,000 files", layout)
+        if view.num_ranks > MOST_RANKS:
+            raise _unlike("more than 1,024 ranks", view.num_ranks)
+        return cls(
+            mode.shuffle.value,
+            view.num_ranks,
+            tuple(layout.sizes.tolist()),
+            view.batch_size,
+            min(mode.partial_size, MOST_SAMPLES),
+            min(mode.adaptive_threshold, MOST_SAMPLES),
+            mode.pools,
+            mode.lanes,
+            str(seed),
+            epoch,
+        )
+
+
+def page_of(settings: Settings | None = None) -> str:
+    """Makes the page.
+
+    Args:
+        settings: with which it begins; None for a small example.
+
+    Returns:
+        HTML that asks for nothing else.
+
+    Example:
+        >>> page = page_of(Settings(mode="files", ranks=2))
+        >>> '"mode": "files", "ranks": 2' in page, "https://" in page
+        (True, False)
+    """
+    folder = files(__package__)
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    for name in _PARTS:
+        page = page.replace(f"/* {name} */", (folder / name).read_text(encoding="utf-8").strip())
+    return page.replace("/* settings */", json.dumps(asdict(settings or Settings())))
+
+
+def _read(sampler: Sampler) -> tuple[Mode, int]:
+    """Gives the mode and the seed of a sampler, where it reads all samples in a mode."""
+    if len(list(sampler._links())) > 1:
+        raise _unlike("a chain of samplers", sampler)
+    if isinstance(sampler, SequentialSampler) and not sampler.num_samples and not sampler.start_index:
+        return Mode(Shuffle.FALSE), 0
+    if not isinstance(sampler, RandomSampler | DistributedSampler) or sampler.algorithm not in OURS:
+        raise _unlike("a sampler without a shuffle mode", sampler)
+    rotates = isinstance(sampler, DistributedSampler) and sampler.offset >= 0
+    if sampler.num_samples or rotates or getattr(sampler, "replacement", False):
+        raise _unlike("a part of the samples, or some of them twice", sampler)
+    return sampler.mode, sampler.seed
+
+
+def _unlike(what: str, value: object) -> NotSupportedError:
+    return NotSupportedError(
+        "--open", f"the page shows no run with {what}", value, mend="draw it, say -o order.html alone"
+    )
