@@ -39,6 +39,7 @@ COMPARED = {
     "tar.md": 3,
     "tokens.md": 2,
     "trees.md": 4,
+    "workers.md": 1,
 }
 
 LAWS = {"files.md": 8, "samplers.md": 7}

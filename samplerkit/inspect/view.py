@@ -215,7 +215,7 @@ def _of_ours(loader: Loader) -> RunView:
         loader.batch_size or 1,
         loader.tail,
         *at,
-        num_workers=loader.num_workers,
+        num_workers=loader.num_workers if loader.workers == "processes" else 0,
     )
 
 

@@ -40,11 +40,11 @@ class Report:
     """The figures of a worker's dataset, up to a batch.
 
     Args:
-        pid: the worker's process id.
+        reader: the process id of the worker, or the number of a thread with a copy of its own.
         stats: its dataset's `stats`.
     """
 
-    pid: int
+    reader: int
     stats: Any
 
 
@@ -92,7 +92,7 @@ def batch_of(samples: Any) -> Any:
 
 @final
 class AnswerCollate:
-    """Collates the samples of an answer, and leaves what comes with the batch beside it.
+    """Collates samples; those of an answer leave what comes with the batch beside it.
 
     Args:
         collate: makes a batch of a list of samples.
@@ -101,7 +101,9 @@ class AnswerCollate:
     def __init__(self, collate: Callable[[Any], Any]) -> None:
         self._collate = collate
 
-    def __call__(self, answer: Answer) -> Answer:
+    def __call__(self, answer: Any) -> Any:
+        if not isinstance(answer, Answer):
+            return self._collate(answer)
         if isinstance(self._collate, PadCollate):
             batch = self._collate.collated(answer.batch, answer.ids)
         elif isinstance(self._collate, PackCollate):

@@ -13,7 +13,7 @@ import torch.utils.data
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.closing import Closing
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError, StateError
+from samplerkit.errors import ArgumentTypeError, OutOfDatasetError, StateError
 from samplerkit.loading.answer import SkippedSample
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Tail
@@ -21,12 +21,13 @@ from samplerkit.loading.device.kinds import MakeStage
 from samplerkit.loading.device.stage import DeviceStage, checked_device
 from samplerkit.loading.editing import Editable
 from samplerkit.loading.figures import Told
-from samplerkit.loading.options import checked_options, checked_tail
+from samplerkit.loading.open_source import OpenSource
+from samplerkit.loading.options import WorkerKind, checked_options, checked_tail, checked_workers
 from samplerkit.loading.readings import Readings
 from samplerkit.loading.received import Received
 from samplerkit.loading.request import BadSamples
 from samplerkit.loading.run import Run
-from samplerkit.loading.source import OpenSource, Source
+from samplerkit.loading.source import Source
 from samplerkit.loading.stats import LoaderStats
 from samplerkit.loading.torch_names import ForTrainers
 from samplerkit.order import arguments
@@ -54,7 +55,8 @@ class Loader(Told, Editable, Closing):
             stands.
         batch_size: samples a rank and step; or else:
         batches: a recipe for batches of unlike samples, which are dealt one a rank and step: see `plan`.
-        num_workers: worker processes.
+        num_workers: workers beside the loop.
+        workers: `processes`, or `threads`, which share the dataset, unless it has `copy_for_thread`.
         tail: what becomes of the last samples, which do not fill a global batch. `pad`: repeat the first ones
             of the order, so that all ranks get the same number of samples. `drop`: leave them out. `ragged`:
             hand out each once, so that ranks differ by at most one sample. With `batches` all of this holds
@@ -80,8 +82,8 @@ class Loader(Told, Editable, Closing):
     Raises:
         ArgumentTypeError: an argument has the wrong type, or the dataset is iterable-style.
         ArgumentValueError: `shuffle`, `batch_sampler` or `in_order` is given, a choice is not known, or
-            `num_workers` is negative; or, when an iteration begins, `seed_draws` without workers and with a
-            device.
+            `num_workers` is negative; `seed_draws` with threads or, when an iteration begins, without workers
+            and with a device.
         ArgumentRangeError: `batch_size` is not positive.
 
     Example:
@@ -105,6 +107,7 @@ class Loader(Told, Editable, Closing):
         batch_size: int | None = None,
         batches: BatchRecipe | None = None,
         num_workers: int = 0,
+        workers: WorkerKind = "processes",
         tail: Tail = "pad",
         world: World | None = None,
         after_break: AfterBreak = "restart",
@@ -123,8 +126,8 @@ class Loader(Told, Editable, Closing):
         self.batches: Final = batches
         self.batch_size: Final = None if batch_size is None else arguments.positive("batch_size", batch_size)
         self.num_workers: Final = arguments.integer("num_workers", num_workers)
-        if self.num_workers < 0:
-            raise ArgumentValueError("num_workers", "must not be negative", num_workers)
+        seeds = arguments.boolean("seed_draws", seed_draws)
+        self.workers: Final = checked_workers(workers, num_workers, dataloader_options, seed_draws=seeds)
         self.tail: Final = checked_tail("drop" if drops else tail, batch_size, batches)
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
         goes_on = arguments.choice("after_break", after_break, get_args(AfterBreak)) == "continue"
@@ -138,10 +141,11 @@ class Loader(Told, Editable, Closing):
             self._readings,
             self.num_workers,
             skips,
-            checked_options(dataloader_options, self.num_workers),
-            seed_draws=arguments.boolean("seed_draws", seed_draws),
+            checked_options(dataloader_options, self.num_workers, self.workers),
+            seed_draws=seeds,
+            uses_threads=self.workers == "threads",
         )
-        self._received = Received(self.dataset if self.num_workers else None)
+        self._received = Received(self.dataset if self._source.has_processes else None)
         self._cursor = Cursor(self._readings.reached, waits=True, goes_on=goes_on)
 
     @property
@@ -185,11 +189,12 @@ class Loader(Told, Editable, Closing):
     @property
     def stats(self) -> LoaderStats:
         """Figures of the iteration under way, or of the last one, for a training log."""
-        return self._received.stats(getattr(self.dataset, "stats", None) if self.num_workers == 0 else None)
+        dataset = None if self._source.has_processes else self.dataset
+        return self._received.stats(getattr(dataset, "stats", None))
 
     @property
     def worker_pids(self) -> list[int]:
-        """The process ids of the workers that read for this loader now."""
+        """The process ids of the workers that read for this loader now; threads have none."""
         return self._source.pids
 
     def __iter__(self) -> Iterator[Any]:
@@ -269,7 +274,7 @@ class Loader(Told, Editable, Closing):
         opened: OpenSource | None = None
         try:
             reading = self._reading
-            self._received.begin(iteration, self.worker_pids)
+            self._received.begin(iteration, self._source.readers)
             self._run.require_agreement(reading, self.tail, self._agreement_seconds)
             if reading.has(0):  # else nothing is started, and nothing can run ahead
                 opened = self._source.open(reading, make_stage, run_ahead=run_ahead)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import torch.utils.data
 
@@ -11,6 +11,9 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.loading.delivery import Tail
 from samplerkit.order import arguments
+
+WorkerKind = Literal["processes", "threads"]
+"""What the workers of a loader are."""
 
 REFUSED = {
     "shuffle": "give the sampler a shuffle mode",
@@ -20,12 +23,15 @@ REFUSED = {
 """Options that a loader does not take, and what to do in place of them."""
 
 
-def checked_options(options: Mapping[str, Any], num_workers: int) -> dict[str, Any]:
+def checked_options(
+    options: Mapping[str, Any], num_workers: int, workers: WorkerKind = "processes"
+) -> dict[str, Any]:
     """Takes the options of a DataLoader, and lets torch say now what it would say at the first batch.
 
     Args:
         options: by torch's names; those that a loader refuses may be None.
-        num_workers: worker processes.
+        num_workers: how many workers.
+        workers: what they are; torch warns of more processes than there are processors.
 
     Raises:
         ArgumentTypeError: an option is unknown to torch.
@@ -40,13 +46,41 @@ def checked_options(options: Mapping[str, Any], num_workers: int) -> dict[str, A
             raise ArgumentValueError(option, "is decided by the sampler", option, mend=mend)
     taken = {name: value for name, value in options.items() if name not in REFUSED}
     nothing: Any = ()
+    counted = num_workers if workers == "processes" else min(num_workers, 1)
     try:
-        torch.utils.data.DataLoader(nothing, batch_sampler=nothing, num_workers=num_workers, **taken)
+        torch.utils.data.DataLoader(nothing, batch_sampler=nothing, num_workers=counted, **taken)
     except TypeError as error:
         raise ArgumentTypeError("dataloader_options", f"are not torch's ({error})", taken) from None
     except ValueError as error:
         raise ArgumentValueError("dataloader_options", f"are refused by torch ({error})", taken) from None
     return taken
+
+
+def checked_workers(
+    workers: str, num_workers: int, options: Mapping[str, Any], *, seed_draws: bool
+) -> WorkerKind:
+    """Takes what workers are, where nothing asks for what these cannot do.
+
+    Raises:
+        ArgumentTypeError: no text.
+        ArgumentValueError: another word, or a negative number; or threads, and what only processes can do.
+    """
+    if num_workers < 0:
+        raise ArgumentValueError("num_workers", "must not be negative", num_workers)
+    kind: Any = arguments.choice("workers", workers, get_args(WorkerKind))
+    checked: WorkerKind = kind
+    if checked == "threads" and num_workers and seed_draws:
+        raise ArgumentValueError(
+            "seed_draws",
+            "would seed generators that all threads of this process share",
+            True,
+            mend='draw from samplerkit.draw_rng() and leave it out, or say workers="processes"',
+        )
+    if checked == "threads" and options.get("multiprocessing_context") is not None:
+        value = options["multiprocessing_context"]
+        mend = 'leave it out, or say workers="processes"'
+        raise ArgumentValueError("multiprocessing_context", "is for processes", value, mend=mend)
+    return checked
 
 
 def checked_tail(tail: str, batch_size: int | None, batches: Any) -> Tail:

@@ -28,7 +28,7 @@ class Received:
 
     Args:
         dataset: what workers read; one with a method `count_workers` is told where their figures are, so that
-            its own `stats` has them too. None in a loader without workers.
+            its own `stats` has them too. None in a loader without worker processes.
 
     Attributes:
         skipped: the latest samples that were left out, since the loader was made.
@@ -48,19 +48,19 @@ class Received:
         if callable(count := getattr(dataset, "count_workers", None)):
             count(self.of_workers)
 
-    def begin(self, iteration: Iteration, workers: Collection[int]) -> None:
+    def begin(self, iteration: Iteration, readers: Collection[int]) -> None:
         """Begins the figures of an iteration.
 
         Args:
             iteration: which.
-            workers: the process ids of the workers that live on from the one before.
+            readers: of the reports: those that live on from the one before.
         """
         self._waits, self._iteration = Waits(), iteration
         self._places.clear()
         self._stand_ins.clear()
         self._begun = self._asked = self._last = time.perf_counter()
-        for pid in self._of_workers.keys() - set(workers):
-            self._of_ended_workers = _sum(self._of_ended_workers, self._of_workers.pop(pid))
+        for reader in self._of_workers.keys() - set(readers):
+            self._of_ended_workers = _sum(self._of_ended_workers, self._of_workers.pop(reader))
 
     def ask(self) -> None:
         """Notes that the loop asks for a batch."""
@@ -80,7 +80,7 @@ class Received:
         if answer.stand_in is not None:
             self._stand_ins[step] = answer.stand_in
         if isinstance(answer.report, Report):
-            self._of_workers[answer.report.pid] = answer.report.stats
+            self._of_workers[answer.report.reader] = answer.report.stats
         return answer.batch
 
     def ids(self, iteration: Iteration, reading: Reading, step: int) -> Ids:

@@ -22,7 +22,8 @@ from samplerkit.errors import WorkerError
 _GRACE_SECONDS = 0.5
 """How long the batches that are finished may still arrive before the other workers are ended too."""
 
-_LAST_BATCH_SECONDS = 1.5
+LAST_BATCH_SECONDS = 1.5
+"""How long workers may go on with the batch that they are at when they are ended."""
 
 
 @final
@@ -57,6 +58,11 @@ class Watched(Iterator[Any]):
     def pids(self) -> list[int]:
         """The process ids of the workers."""
         return [worker.pid for worker in self._workers]
+
+    @property
+    def readers(self) -> list[int]:
+        """Under which numbers their figures come."""
+        return self.pids
 
     def __iter__(self) -> Watched:
         return self
@@ -98,6 +104,9 @@ class Watched(Iterator[Any]):
         """Whether the workers may read another iteration: not after an error while a batch was received."""
         return not self._was_interrupted
 
+    def give_up(self) -> None:
+        """Nothing: who waits for a batch goes on waiting until the workers are ended."""
+
     def end(self) -> None:
         """Stops watching; the workers may end from now on."""
         if self._wake is not None:
@@ -108,7 +117,7 @@ class Watched(Iterator[Any]):
             self._wake = None
 
     def close(self) -> None:
-        """Ends the workers: they may finish the batch that they are at, for `_LAST_BATCH_SECONDS` at most."""
+        """Ends the workers: they may finish the batch that they are at, for `LAST_BATCH_SECONDS` at most."""
         self.end()
         if not self._workers:
             return
@@ -116,7 +125,7 @@ class Watched(Iterator[Any]):
             # The interpreter ends: a thread that is started now never begins, and is waited for for ever.
             _end_together([self])
             return
-        late = threading.Timer(_LAST_BATCH_SECONDS, _kill, [self.pids])
+        late = threading.Timer(LAST_BATCH_SECONDS, _kill, [self.pids])
         late.daemon = True
         late.start()
         try:
@@ -208,7 +217,7 @@ def _end_all() -> None:
 
 
 def _end_together(running: list[Watched]) -> None:
-    deadline = time.monotonic() + _LAST_BATCH_SECONDS
+    deadline = time.monotonic() + LAST_BATCH_SECONDS
     for watched in running:
         watched.ask_to_end()
     for watched in running:

@@ -1,11 +1,14 @@
-"""How a dataset of anyone's is read: in batches or one by one, with passes, with samples left out."""
+"""How a dataset of anyone's is read: in batches or one by one, in threads, with passes or gaps."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from operator import is_
 from typing import Any
 
-from torch.utils.data import StackDataset, Subset
+from torch.utils.data import ConcatDataset, StackDataset, Subset
 
 from samplerkit.errors import DatasetError
 
@@ -79,3 +82,61 @@ def present_reader(dataset: Any) -> Callable[..., Any] | None:
     """Gives what reads a batch of a dataset that leaves samples out by itself; None for any other one."""
     # Of the class: a wrapper that passes on what it does not know would be passed by.
     return dataset.read_present if hasattr(type(dataset), "read_present") else None
+
+
+def copied_by_thread(dataset: Any, copies: ExitStack) -> Any:
+    """Gives what one of several threads reads: the dataset, unless it or a part of it asks for copies.
+
+    Args:
+        dataset: one with a method `copy_for_thread` gives a copy for the thread that calls it. torch's
+            wrappers of such a dataset are copied around it.
+        copies: closes the copies that can be closed.
+
+    Example:
+        >>> from torch.utils.data import Subset
+        >>> class Cursor(list):
+        ...     def copy_for_thread(self):
+        ...         return Cursor(self)
+        >>> shared = Subset(Cursor("abc"), [2, 0])
+        >>> own = copied_by_thread(shared, ExitStack())
+        >>> own[0], own.dataset is shared.dataset, copied_by_thread([1], ExitStack())
+        ('c', False, [1])
+    """
+    if callable(make := getattr(dataset, "copy_for_thread", None)):
+        made = make()
+        if callable(close := getattr(made, "close", None)):
+            copies.callback(close)
+        return made
+
+    def copied(part: Any) -> Any:
+        return copied_by_thread(part, copies)
+
+    if hasattr(type(dataset), "with_parts"):  # a tree of ours
+        return dataset.with_parts(copied)
+    if not isinstance(dataset, Subset | ConcatDataset | StackDataset):
+        return dataset
+    name = "dataset" if isinstance(dataset, Subset) else "datasets"
+    held = getattr(dataset, name)
+    own = copied(held) if name == "dataset" else changed_parts(copied, held)
+    if own is held:
+        return dataset
+    around = copy.copy(dataset)
+    setattr(around, name, own)
+    return around
+
+
+def changed_parts(change: Callable[[Any], Any], held: Any) -> Any:
+    """Gives what a function makes of each dataset in a list, a tuple or a mapping.
+
+    Returns:
+        What was given, where the function changes none.
+
+    Example:
+        >>> changed_parts(lambda part: part, one := {"a": [1]}) is one
+        True
+    """
+    if isinstance(held, Mapping):
+        named = {name: change(part) for name, part in held.items()}
+        return held if all(named[name] is part for name, part in held.items()) else named
+    made = [change(part) for part in held]
+    return held if all(map(is_, made, held)) else type(held)(made)

@@ -17,7 +17,7 @@ from samplerkit.order.once import once
 from samplerkit.order.told import fingerprint_of, gives_segments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
-from samplerkit.storage.batch_readers import present_reader, wanted
+from samplerkit.storage.batch_readers import changed_parts, present_reader, wanted
 from samplerkit.storage.files.content import batch_ids
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.joined import Columns, LeafSamples, joined
@@ -169,6 +169,11 @@ class TreeDataset(OpenPerProcess[Any]):
     def order_is_given(self) -> Callable[[], None] | None:
         """Tells the parts that want to know it that their order is chosen on purpose; else None."""
         return self._teller("order_is_given")
+
+    def with_parts(self, change: Callable[[Any], Any]) -> TreeDataset:
+        """Gives the tree of what a function makes of each part; this one where it changes none."""
+        parts = changed_parts(change, self.parts)
+        return self if parts is self.parts else TreeDataset(parts)
 
     def of_first_parts(self, count: int) -> TreeDataset:
         """Gives the tree of the first parts: what this one was before the others were appended."""

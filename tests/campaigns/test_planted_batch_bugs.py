@@ -221,7 +221,7 @@ BUGS = [
     ),
     Bug(
         "samples that were skipped are named as those that lied",
-        "RequestedDataset.__getitems__",
+        "RequestedDataset.read",
         "[one.place for one in found.skipped]",
         "[]",
         PADDING,

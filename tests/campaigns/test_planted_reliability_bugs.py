@@ -90,7 +90,7 @@ BUGS = [
     ),
     Bug(
         "a slow sample is waited for",
-        "_LAST_BATCH_SECONDS",
+        "LAST_BATCH_SECONDS",
         "1.5",
         "4",
         "tests/loading/test_loader_workers.py::test_a_break_does_not_wait_for_a_slow_sample",

@@ -139,7 +139,7 @@ BUGS = [
     ),
     Bug(
         "a dataset is told what comes next with each batch",
-        "RequestedDataset._begin",
+        "RequestedDataset.begin",
         "last.step < request.step",
         "last.step > request.step",
         "tests/loading/test_expect.py",

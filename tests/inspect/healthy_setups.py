@@ -35,9 +35,11 @@ from tests.inspect.setups import (
     over,
     tokens,
 )
+from tests.inspect.threaded_setups import HEALTHY_IN_THREADS
 from tests.loading.rings import Rings
 
 HEALTHY = {
+    **HEALTHY_IN_THREADS,
     "blocks of tokens whose pools are whole steps": (
         sk.World(4, 0),
         lambda: ours(sk.BlockSampler(8), Rings([4096], 4, 16)),

@@ -43,9 +43,11 @@ from tests.inspect.setups import (
     windows,
     with_list,
 )
+from tests.inspect.threaded_setups import PLANTED_IN_THREADS
 from tests.loading.rings import Rings
 
 PLANTED = {
+    **PLANTED_IN_THREADS,
     "two distributed samplers, one over the other's ids": (
         "double-sharding",
         lambda: DataLoader(ROWS, sampler=Dealt(of_torch(), 4, 1)),

@@ -10,6 +10,7 @@ import torch
 
 import samplerkit as sk
 from samplerkit.loading.answer import Answer
+from tests.loading.worker_kinds import beside
 
 BAD = {4, 7, 8}
 
@@ -33,9 +34,9 @@ class DamagedInBatches(Damaged):
         return [self[index] for index in ids.tolist()]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, 1, "2 threads"])
 def test_the_error_of_a_bad_sample_tells_where_it_is(workers):
-    loader = sk.Loader(Damaged(), sk.SequentialSampler(start_index=5), batch_size=2, num_workers=workers)
+    loader = sk.Loader(Damaged(), sk.SequentialSampler(start_index=5), batch_size=2, **beside(workers))
     with loader, pytest.raises(OSError, match="sample 7 is damaged") as caught:
         list(loader)
     # A worker sends its error as text, the notes included.
@@ -44,11 +45,11 @@ def test_the_error_of_a_bad_sample_tells_where_it_is(workers):
 
 
 @pytest.mark.parametrize("dataset", [Damaged(), DamagedInBatches()])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 @pytest.mark.parametrize("options", [{}, {"collate_fn": torch.tensor}])
 def test_skipped_samples_are_counted_and_the_steps_stay(dataset, workers, options, caplog):
     loader = sk.Loader(
-        dataset, sk.SequentialSampler(), batch_size=3, num_workers=workers, bad_samples="skip", **options
+        dataset, sk.SequentialSampler(), batch_size=3, **beside(workers), bad_samples="skip", **options
     )
     with loader, caplog.at_level(logging.WARNING, "samplerkit"):
         batches = []

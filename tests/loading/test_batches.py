@@ -16,6 +16,7 @@ from samplerkit.batches.static import StaticPlan
 from samplerkit.batches.windows import WindowPlan
 from samplerkit.loading.agreement import Agreement
 from samplerkit.loading.state import _checksum
+from tests.loading.worker_kinds import THREADS
 
 SIZE = 300
 LENGTHS = np.clip(np.random.default_rng(0).lognormal(3, 1, SIZE), 2, 120).astype(np.int64)
@@ -65,7 +66,9 @@ def read(run):
 
 @pytest.mark.parametrize("kind", SAMPLERS)
 @pytest.mark.parametrize(
-    "options", [{}, {"num_workers": 2}, {"run_ahead": True}, {"device": "cpu"}, {"seed_draws": True}], ids=str
+    "options",
+    [{}, {"num_workers": 2}, THREADS, {"run_ahead": True}, {"device": "cpu"}, {"seed_draws": True}],
+    ids=str,
 )
 def test_a_loader_hands_out_the_batches_of_its_plan_and_goes_on_with_other_ranks(kind, options):
     plan = loader(kind, 4).plan

@@ -9,6 +9,7 @@ import pytest
 from torch.utils.data import DataLoader, StackDataset, Subset
 
 import samplerkit as sk
+from tests.loading.worker_kinds import THREADS
 
 
 class Noise:
@@ -54,7 +55,9 @@ def expected():
     return samples
 
 
-@pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"batch_size": 3}, {"seed_draws": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"num_workers": 1}, THREADS, {"batch_size": 3}, {"seed_draws": True}]
+)
 @pytest.mark.parametrize("dataset", [Noise(), NoiseInBatches(), Subset(Noise(), range(12))])
 def test_the_generator_is_that_of_the_position_however_the_dataset_is_read(dataset, options, expected):
     assert read(dataset, **options) == expected

@@ -9,6 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.time_machine import at, when
+from tests.loading.worker_kinds import THREADS
 
 SIZE, WINDOW = 300, 64
 LENGTHS = np.clip(np.random.default_rng(0).lognormal(3, 1, SIZE), 2, 120).astype(np.int64)
@@ -33,7 +34,7 @@ def batches_of(order, epoch):
     return [batch.tolist() for batch in RECIPE.plan(Listed(), SIZE, epoch)]
 
 
-@pytest.mark.parametrize("options", [{}, {"num_workers": 1, "prefetch_factor": 2}])
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1, "prefetch_factor": 2}, THREADS])
 def test_an_edit_applies_at_the_next_border_of_a_window_that_nobody_asked_for(options):
     loader, read, applied = loader_of(**options), [], []
     plain = loader_of()

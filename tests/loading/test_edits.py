@@ -12,6 +12,7 @@ import samplerkit as sk
 from samplerkit.inspect.time_machine import at, when
 from samplerkit.loading.agreement import Agreement
 from samplerkit.loading.state import State
+from tests.loading.worker_kinds import THREADS, beside
 from tests.samplers.ledger_walk import walk
 from tests.samplers.test_ledger import base_of, lanes_of, random_case
 
@@ -86,7 +87,9 @@ def ids_of(loader):
     return [id for batch in loader for id in batch.tolist()]
 
 
-@pytest.mark.parametrize("options", [{}, {"num_workers": 2}, {"num_workers": 1, "prefetch_factor": 4}])
+@pytest.mark.parametrize(
+    "options", [{}, {"num_workers": 2}, {"num_workers": 1, "prefetch_factor": 4}, THREADS]
+)
 def test_what_was_asked_for_stays_and_what_comes_later_is_edited(options):
     loader, ids, first = loader_of(**options), [], 0
     for batch in loader:
@@ -101,8 +104,9 @@ def test_what_was_asked_for_stays_and_what_comes_later_is_edited(options):
     assert loader.sampler.edits == (sk.Edit(at=first, skip=4),)
 
 
-def test_an_epoch_that_was_run_ahead_to_was_asked_for():
-    loader = loader_of(num_workers=1, run_ahead=True)
+@pytest.mark.parametrize("workers", [1, "1 threads"])
+def test_an_epoch_that_was_run_ahead_to_was_asked_for(workers):
+    loader = loader_of(**beside(workers), run_ahead=True)
     with loader:
         for _ in loader:
             pass

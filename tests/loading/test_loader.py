@@ -11,6 +11,7 @@ import torch.distributed.checkpoint
 
 import samplerkit as sk
 from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
+from tests.loading.worker_kinds import beside
 
 
 class InBatches(Numbers):
@@ -22,9 +23,9 @@ class InBatches(Numbers):
         return ids.tolist()
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+@pytest.mark.parametrize("workers", [0, 1, 2, 3, "3 threads"])
 def test_any_number_of_workers_gives_the_order_of_the_sampler(workers):
-    with numbers_loader(20, num_workers=workers) as loader:
+    with numbers_loader(20, **beside(workers)) as loader:
         for epoch in range(2):
             order = np.asarray(sk.RandomSampler(seed=3).order(20, epoch)).tolist()
             assert sum(ids_of(loader), []) == order
@@ -37,7 +38,7 @@ def test_the_epoch_reaches_the_dataset_in_its_worker(persistent):
             assert {seen for batch in loader for _, seen in batch} == {epoch}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 def test_the_order_of_an_epoch_is_drawn_once(workers):
     drawn = []
 
@@ -46,7 +47,7 @@ def test_the_order_of_an_epoch_is_drawn_once(workers):
             drawn.append(context.epoch)
             return sk.RandomSampler(seed=3).draw(layout, context)
 
-    with numbers_loader(sampler=Counted(), num_workers=workers) as loader:
+    with numbers_loader(sampler=Counted(), **beside(workers)) as loader:
         for _ in range(2):
             for step, batch in enumerate(loader):
                 assert [index for index, _ in batch] == loader.ids(step).tolist()
@@ -63,10 +64,10 @@ def test_a_finished_epoch_moves_on_and_a_set_epoch_holds():
     assert loader.epoch == 1
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 @pytest.mark.parametrize("options", [{}, {"run_ahead": True}, {"after_break": "continue"}])
 def test_a_trainer_that_counts_the_batches_reads_the_next_epoch_next(workers, options):
-    with numbers_loader(num_workers=workers, **options) as loader:
+    with numbers_loader(**beside(workers), **options) as loader:
         for epoch in range(3):
             batches = iter(loader)
             read = [next(batches) for _ in range(len(loader))]  # as Lightning does: no StopIteration

@@ -17,6 +17,7 @@ from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuf
 from samplerkit.compat.torch import DistributedSampler
 from samplerkit.loading.state import State, _checksum
 from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
+from tests.loading.worker_kinds import THREADS
 
 
 def test_prefetched_batches_do_not_count_as_delivered():
@@ -247,7 +248,7 @@ def test_a_step_that_the_epoch_does_not_have_has_no_state(step):
             loader.state_dict(step=step)
 
 
-@pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"run_ahead": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}, THREADS, {"run_ahead": True}], ids=str)
 @pytest.mark.parametrize(("size", "tail"), [(0, "pad"), (0, "ragged"), (0, "drop"), (2, "drop")])
 def test_an_epoch_of_no_batches_begins_and_ends(size, tail, options):
     with numbers_loader(size, tail=tail, **options) as loader:

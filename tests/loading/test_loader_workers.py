@@ -19,6 +19,7 @@ import torch.distributed.checkpoint
 
 import samplerkit as sk
 from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
+from tests.loading.worker_kinds import beside
 from tests.own_seconds import OwnSeconds
 from tests.waiting import wait_until
 
@@ -67,10 +68,11 @@ def test_workers_draw_differently_and_alike_after_a_restart():
     assert len({v for value in values for v in value}) == 3 * len(values)
 
 
-def test_the_process_wide_random_state_is_left_alone():
+@pytest.mark.parametrize("workers", [2, "2 threads"])
+def test_the_process_wide_random_state_is_left_alone(workers):
     torch.manual_seed(0)
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    with numbers_loader(num_workers=2) as loader:
+    with numbers_loader(**beside(workers)) as loader:
         ids_of(loader)
     ids_of(numbers_loader())
     assert torch.equal(torch.get_rng_state(), before[0])
@@ -78,9 +80,9 @@ def test_the_process_wide_random_state_is_left_alone():
     assert np.random.get_state()[1].tolist() == before[2]  # noqa: NPY002
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 def test_an_error_of_the_dataset_is_raised_at_its_position(workers):
-    loader = sk.Loader(Broken(20), sk.SequentialSampler(), batch_size=3, num_workers=workers)
+    loader = sk.Loader(Broken(20), sk.SequentialSampler(), batch_size=3, **beside(workers))
     received = []
     with loader, pytest.raises(OSError, match="sample 7 is damaged"):
         for batch in loader:
@@ -166,8 +168,9 @@ def test_fifty_epochs_leave_no_thread_and_no_descriptor_behind():
 
 
 INTERRUPTED = """
-import json, time, samplerkit as sk
-loader = sk.Loader(range(10_000), sk.SequentialSampler(), batch_size=2, num_workers=2)
+import json, sys, time, samplerkit as sk
+options = json.loads(sys.argv[1])
+loader = sk.Loader(range(10_000), sk.SequentialSampler(), batch_size=2, **options)
 try:
     for batch in loader:
         print("step", flush=True)
@@ -177,8 +180,9 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_ends_the_loop_within_two_seconds_and_the_state_is_valid():
-    command = [sys.executable, "-c", INTERRUPTED]
+@pytest.mark.parametrize("workers", [2, "2 threads"])
+def test_ctrl_c_ends_the_loop_within_two_seconds_and_the_state_is_valid(workers):
+    command = [sys.executable, "-c", INTERRUPTED, json.dumps(beside(workers))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         for _ in range(5):
             process.stdout.readline()

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.inspect.time_machine import at, when
+from tests.loading.worker_kinds import beside
 
 SIZES = np.clip(np.random.default_rng(0).lognormal(3, 1, 120), 0, 300).astype(np.int64)
 SIZES[7] = 0
@@ -171,7 +172,7 @@ def test_attention_by_the_bounds_of_a_batch_is_that_over_each_document_alone():
     torch.testing.assert_close(together.reshape(128, 4)[real], apart[real])
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 def test_fields_as_long_as_the_tokens_are_packed_beside_them(workers):
     class Labelled(Documents):
         def __getitem__(self, id: int) -> Any:
@@ -181,7 +182,7 @@ def test_fields_as_long_as_the_tokens_are_packed_beside_them(workers):
     recipe = sk.PackBatches(64, packs=2)
     collate = sk.PackCollate("text", value={"labels": -100})
     loader = sk.Loader(
-        Labelled(), sk.RandomSampler(seed=3), batches=recipe, collate_fn=collate, num_workers=workers
+        Labelled(), sk.RandomSampler(seed=3), batches=recipe, collate_fn=collate, **beside(workers)
     )
     for step, batch in enumerate(loader):
         real = batch["segment_ids"] > 0

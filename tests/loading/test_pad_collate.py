@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
+from tests.loading.worker_kinds import beside
 
 Pair = namedtuple("Pair", ["source", "label"])
 
@@ -215,9 +216,9 @@ def sequences(longer=(), ints=()):
     return dataset
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, 1, "2 threads"])
 def test_a_loader_pads_by_its_own_plan(workers):
-    with loader_of(sequences(), num_workers=workers) as loader:
+    with loader_of(sequences(), **beside(workers)) as loader:
         shapes, seen = set(), []
         for batch in loader:
             ids = batch["id"].tolist()
@@ -229,10 +230,10 @@ def test_a_loader_pads_by_its_own_plan(workers):
     assert sorted(seen) == list(range(LENGTHS.size))
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, 1, "2 threads"])
 def test_a_loader_names_the_samples_whose_lengths_lied(workers):
     with (
-        loader_of(sequences(longer=[17]), num_workers=workers) as loader,
+        loader_of(sequences(longer=[17]), **beside(workers)) as loader,
         pytest.raises(sk.DatasetError, match=f"longer than was said, got {{17: '99, not {LENGTHS[17]}'"),
     ):
         list(loader)

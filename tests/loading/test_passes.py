@@ -9,6 +9,7 @@ import pytest
 from torch.utils.data import Subset
 
 import samplerkit as sk
+from tests.loading.worker_kinds import THREADS
 
 MIXTURE = {"weights": [3, 1], "num_samples": 90, "seed": 1}
 LAYOUT = sk.Layout([10, 20])
@@ -73,7 +74,9 @@ def expected():
     return [*zip(order, order.passes_at(np.arange(90)).tolist(), strict=True)]
 
 
-@pytest.mark.parametrize("options", [{}, {"num_workers": 2}, {"seed_draws": True}, {"bad_samples": "skip"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"num_workers": 2}, THREADS, {"seed_draws": True}, {"bad_samples": "skip"}]
+)
 def test_passes_come_with_the_ids(options):
     samples = read(Passes(), **options)
     assert [sample[:2] for sample in samples] == expected()

@@ -13,6 +13,7 @@ from samplerkit.inspect.seats import pads_of, seats_of
 from samplerkit.inspect.time_machine import at, when
 from samplerkit.loading.delivery import Delivery
 from tests.loading.test_edits import ranks_of, read
+from tests.loading.worker_kinds import beside
 
 
 def counted_steps(total, start, size, ramp, tail):
@@ -113,9 +114,9 @@ def test_batches_grow_while_the_loop_reads_and_what_is_asked_for_stays():
     assert [len(loader), loader.epoch] == [6, 1]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 def test_every_sample_comes_once_while_batches_grow_on_two_ranks(workers):
-    loaders = ranks_of(range(100), sk.Ledger(sk.RandomSampler(), RAMP), 2, batch_size=2, num_workers=workers)
+    loaders = ranks_of(range(100), sk.Ledger(sk.RandomSampler(), RAMP), 2, batch_size=2, **beside(workers))
     ids, state = read(loaders, len(loaders[0]))
     assert sorted(ids) == list(range(100))
     assert (state["epoch"], state["position"]) == (1, 0)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.loading.fifty_epochs import DESCRIPTORS, EPOCHS
+from tests.loading.worker_kinds import THREADS
 
 ROOT = Path(__file__).parents[2]
 MARGINS = {"memory": 2 << 20, "worker_memory": 3 << 20, "threads": 2, "descriptors": 6}
@@ -43,8 +44,17 @@ def growth(done):
         {"num_workers": 2},
         {"num_workers": 2, "persistent_workers": True},
         {"num_workers": 2, "run_ahead": True},
+        THREADS,
+        {**THREADS, "persistent_workers": True},
     ],
-    ids=["no workers", "new workers each epoch", "persistent workers", "run ahead"],
+    ids=[
+        "no workers",
+        "new workers each epoch",
+        "persistent workers",
+        "run ahead",
+        "threads",
+        "lasting threads",
+    ],
 )
 def test_fifty_epochs_with_64_descriptors_keep_memory_threads_and_descriptors_flat(options):
     grown = growth(fifty_epochs(**options))
@@ -76,7 +86,10 @@ def ids_of(loader):
     return [sample for batch in loader for sample in batch.tolist()]
 
 def read_own(child_workers):
-    with sk.Loader(range(100), sk.RandomSampler(seed=2), batch_size=4, num_workers=child_workers) as own:
+    options = {"num_workers": child_workers}
+    if child_workers == "threads":
+        options = {"num_workers": 2, "workers": "threads"}
+    with sk.Loader(range(100), sk.RandomSampler(seed=2), batch_size=4, **options) as own:
         read = ids_of(own)
     os._exit(0 if read == list(sk.RandomSampler(seed=2).order(100)) else 5)
 
@@ -107,9 +120,9 @@ def fork(how, child_workers):
             os._exit(6)
     return pid
 
-def told(how, child_workers):
+def told(how, child_workers, kind):
     received = []
-    loader = sk.Loader(range(200), sk.RandomSampler(seed=1), batch_size=4, num_workers=2)
+    loader = sk.Loader(range(200), sk.RandomSampler(seed=1), batch_size=4, num_workers=2, workers=kind)
     for batch in loader:
         received += batch.tolist()
         if loader.step == STEP:
@@ -120,7 +133,11 @@ print(json.dumps([told(*case) for case in json.loads(sys.argv[1])]))
 """
 
 
-FORKS = [("fork", 0), ("fork", 2), ("multiprocessing", 0), ("multiprocessing", 2), ("hangs", 0)]
+FORKS = [
+    *((how, workers, "processes") for how in ("fork", "multiprocessing") for workers in (0, 2)),
+    *(("fork", workers, "threads") for workers in (0, 2, "threads")),
+    ("hangs", 0, "processes"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -133,11 +150,10 @@ def forked():
     return dict(zip(FORKS, json.loads(done.stdout), strict=True))
 
 
-@pytest.mark.parametrize("child_workers", [0, 2])
-@pytest.mark.parametrize("how", ["fork", "multiprocessing"])
-def test_a_fork_in_mid_epoch_reads_a_loader_of_its_own_and_the_parent_goes_on(forked, how, child_workers):
-    assert forked[how, child_workers] == [0, True, 1]
+@pytest.mark.parametrize("case", FORKS[:-1], ids=str)
+def test_a_fork_in_mid_epoch_reads_a_loader_of_its_own_and_the_parent_goes_on(forked, case):
+    assert forked[case] == [0, True, 1]
 
 
 def test_a_child_that_hangs_would_be_noticed(forked):
-    assert forked["hangs", 0] == ["took too long", True, 1]
+    assert forked["hangs", 0, "processes"] == ["took too long", True, 1]

@@ -16,16 +16,18 @@ import pytest
 
 import samplerkit as sk
 from tests.jobs import ended
+from tests.loading.worker_kinds import beside
 from tests.waiting import alive, wait_until
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # while a generator is closed
-def test_an_interrupt_on_entry_of_any_function_takes_no_batch_away():
-    wrong = []
+@pytest.mark.parametrize("workers", [0, "2 threads"])
+def test_an_interrupt_on_entry_of_any_function_takes_no_batch_away(workers):
+    wrong, options = [], beside(workers)
     for number in range(1, 100_000):
-        loader = sk.Loader(range(12), sk.SequentialSampler(), batch_size=2, collate_fn=list)
+        loader = sk.Loader(range(12), sk.SequentialSampler(), batch_size=2, collate_fn=list, **options)
         received, calls = [], 0
 
         def interrupt(*_, at=number):
@@ -68,7 +70,7 @@ def run(program, **options):
 
 FORKED = """
 import os, sys, samplerkit as sk
-loader = sk.Loader(range(200), sk.SequentialSampler(), batch_size=4, num_workers=2)
+loader = sk.Loader(range(200), sk.SequentialSampler(), batch_size=4, num_workers=2, workers=sys.argv[2])
 received = []
 for batch in loader:
     received += batch.tolist()
@@ -84,9 +86,10 @@ print(received == list(range(200)))
 """
 
 
+@pytest.mark.parametrize("workers", ["processes", "threads"])
 @pytest.mark.parametrize("how", ["close", "drop"])
-def test_a_forked_child_that_ends_the_loader_leaves_the_workers_to_the_parent(how):
-    program = f"import sys; sys.argv = ['', {how!r}]\n{FORKED}"
+def test_a_forked_child_that_ends_the_loader_leaves_the_workers_to_the_parent(how, workers):
+    program = f"import sys; sys.argv = ['', {how!r}, {workers!r}]\n{FORKED}"
     assert run(program).stdout == "True\n"
 
 

@@ -14,6 +14,7 @@ import samplerkit as sk
 from samplerkit.loading.run_tokens import steps_to_a_multiple
 from samplerkit.loading.state import State
 from tests.loading.rings import Rings
+from tests.loading.worker_kinds import beside
 
 BLOCK = 12
 FILES = [100, 57, 10, 200]
@@ -284,9 +285,10 @@ def test_epochs_of_sources_are_told_through_workers_trees_and_pads():
     assert here[len(expected) :] == expected[: len(here) - len(expected)]
     assert {epoch & (2**40 - 1) for epoch in expected} == {5}
     assert 0 < max(expected) >> 40 < order.num_passes
-    with loader(4, files=TREE, sampler=sampler, batch_size=7, tail="pad", num_workers=2) as run:
-        run.set_epoch(5)
-        assert [epoch for batch in run for epoch, _ in batch] == here
+    for workers in (2, "2 threads"):
+        with loader(4, files=TREE, sampler=sampler, batch_size=7, tail="pad", **beside(workers)) as run:
+            run.set_epoch(5)
+            assert [epoch for batch in run for epoch, _ in batch] == here
 
 
 def test_a_ledger_reads_each_source_in_the_epochs_in_which_its_sampler_does():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from tests.loading.worker_kinds import beside
 from tests.storage.files.folders import write_npz
 
 FILES = [10, 14, 9, 12, 11, 8]
@@ -89,9 +90,9 @@ def loader_of(tree, mode, world, batch_size=7, **options):
 
 
 @pytest.mark.parametrize("mode", ["files", "partial", "global"])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 def test_a_tree_is_read_as_its_order_says(tree, mode, workers):
-    with loader_of(tree, mode, sk.World(2, 1), num_workers=workers) as loader:
+    with loader_of(tree, mode, sk.World(2, 1), **beside(workers)) as loader:
         for _ in range(2):
             ids = [loader.ids(step).tolist() for step in range(len(loader))]
             assert [batch.tolist() for batch in loader] == [expected(tree, batch) for batch in ids]
@@ -109,7 +110,10 @@ def test_workers_read_a_tree_and_add_up_the_figures_of_its_parts(tree, context):
     assert tree.stats == figures
 
 
-@pytest.mark.parametrize(("ranks", "workers", "mode"), [(1, 2, "files"), (3, 0, "files"), (4, 0, "partial")])
+@pytest.mark.parametrize(
+    ("ranks", "workers", "mode"),
+    [(1, 2, "files"), (3, 0, "files"), (2, "2 threads", "files"), (4, 0, "partial")],
+)
 def test_a_tree_is_resumed_at_other_ranks_and_workers(tree, ranks, workers, mode):
     first = [loader_of(tree, mode, sk.World(2, rank)) for rank in range(2)]
     read: Counter[int] = Counter()
@@ -122,7 +126,7 @@ def test_a_tree_is_resumed_at_other_ranks_and_workers(tree, ranks, workers, mode
     for loader in first:
         loader.close()
     for rank in range(ranks):
-        loader = loader_of(tree, mode, sk.World(ranks, rank), batch_size=5, num_workers=workers)
+        loader = loader_of(tree, mode, sk.World(ranks, rank), batch_size=5, **beside(workers))
         loader.load_state_dict(state)
         with loader:
             steps = [(loader.ids(step), loader.pads(step)) for step in range(loader.remaining)]
@@ -186,12 +190,12 @@ def test_without_lanes_a_rank_meets_files_of_all_sources_nearly_all(corpus):
     assert met > 0.9 * sum(BIG.values()) > 2 * sum(math.ceil(files / 4) + 1 for files in BIG.values())
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 def test_a_mixture_over_a_tree_is_read_and_resumed_as_its_order_says(corpus, workers):
     def loader_of_mixture(ranks, rank, batch_size):
         world = sk.World(ranks, rank)
         return sk.Loader(
-            corpus, mixture(), batch_size=batch_size, world=world, collate_fn=as_array, num_workers=workers
+            corpus, mixture(), batch_size=batch_size, world=world, collate_fn=as_array, **beside(workers)
         )
 
     begins = np.array([0, 24 * BIG["web"], corpus.layout.part_starts[1]])

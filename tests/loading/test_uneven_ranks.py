@@ -8,6 +8,7 @@ from itertools import islice, product
 import pytest
 
 import samplerkit as sk
+from tests.loading.worker_kinds import beside
 
 TAILS = ["pad", "drop", "ragged"]
 
@@ -68,13 +69,13 @@ def test_ranks_have_equal_steps_or_differ_by_one_as_the_tail_says(as_layout, tai
     assert (uneven > 0) == (tail == "ragged")
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 @pytest.mark.parametrize(
     ("tail", "samples"), [("pad", [1, 1, 1, 1, 1]), ("drop", [0, 0, 0, 0, 0]), ("ragged", [1, 1, 0, 0, 0])]
 )
 @pytest.mark.parametrize("layout", [2, [1, 1], [0, 2, 0]], ids=["samples", "files", "empty files"])
 def test_fewer_samples_or_files_than_ranks_end_with_a_pad_each_or_empty(layout, tail, samples, workers):
-    loaders = job(5, layout, tail, 3, num_workers=workers)
+    loaders = job(5, layout, tail, 3, **beside(workers))
     for _ in range(2):  # the second epoch begins where the first one ended
         assert [sum(len(batch) for batch in loader) for loader in loaders] == samples
     kept = sum(int((~loader.pads(step)).sum()) for loader in loaders for step in range(loader.steps_left))

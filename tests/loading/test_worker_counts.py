@@ -1,4 +1,4 @@
-"""The number of workers is in nothing that the loop receives: not with slow workers, not across a resume."""
+"""The number and the kind of workers are in nothing that the loop receives, slow or resumed as they are."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
+from tests.loading.worker_kinds import beside
 from tests.waiting import wait_until
 
 SIZE, BATCH_SIZE, CUT = 60, 3, 7
@@ -41,10 +42,13 @@ class Late:
 
 
 def loader(workers):
-    return sk.Loader(Uneven(), sk.RandomSampler(seed=3), batch_size=BATCH_SIZE, num_workers=workers)
+    return sk.Loader(Uneven(), sk.RandomSampler(seed=3), batch_size=BATCH_SIZE, **beside(workers))
 
 
-@pytest.mark.parametrize(("workers", "new_workers"), [(0, 3), (1, 2), (2, 0), (3, 1)])
+@pytest.mark.parametrize(
+    ("workers", "new_workers"),
+    [(0, 3), (1, 2), (2, 0), (3, 1), (2, "2 threads"), ("3 threads", 2), ("2 threads", 0)],
+)
 def test_a_resume_with_other_workers_goes_on_in_the_same_order(workers, new_workers):
     received = []
     with loader(workers) as first:

@@ -27,6 +27,7 @@ from samplerkit.inspect.doctor import (
     sharding,
     streams,
     tails,
+    threads,
     tokens,
 )
 from samplerkit.inspect.doctor.finding import Finding
@@ -64,6 +65,8 @@ RULES: tuple[Rule, ...] = (
     parts.empty_part,
     parts.same_part,
     parts.parts_not_told,
+    threads.not_thread_safe,
+    threads.generator_shared,
 )
 """The rules that look at how things are put together; another one is another function here."""
 

@@ -36,6 +36,8 @@ CODES: dict[str, str] = {
     "evaluation-with-phase": "windows of tokens are read in order, and begin elsewhere in each epoch",
     "vocabulary-beyond-dtype": "`vocab_size` of the tokenizer is more than the type of the files can hold",
     "short-files": "more than one token in a hundred lies in files shorter than a block",
+    "not-thread-safe": "threads share what serves one of them at a time, such as an open file",
+    "generator-shared": "threads draw from one generator, so that nothing that is drawn repeats",
     "lanes-do-not-divide": "neither lanes nor ranks divide the other, so that a rank reads more files",
     "materialises": "the sampler builds a list of all samples in the memory of every rank",
     "too-many-weights": "torch refuses to draw from more than 2^24 weights",

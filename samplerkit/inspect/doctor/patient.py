@@ -56,6 +56,7 @@ class Patient:
         epoch: the epoch at which training is; None if that was not told.
         saves_state: whether the state of the sampler is saved and loaded.
         ignores_tokens: whether the loop trains, and never asks how many tokens all ranks hold.
+        threads: workers that are threads.
     """
 
     loader: Any
@@ -68,6 +69,7 @@ class Patient:
     epoch: int | None = None
     saves_state: bool = False
     ignores_tokens: bool = False
+    threads: int = 0
 
     @classmethod
     def of(
@@ -86,11 +88,12 @@ class Patient:
                 loader.dataset,
                 tuple(_inside(loader.sampler)),
                 loader.world,
-                loader.num_workers,
+                loader.num_workers if loader.workers == "processes" else 0,
                 bool(loader._source._options.get("persistent_workers")),
                 RunView.of(loader),
                 epoch,
                 saves_state,
+                threads=loader.num_workers if loader.workers == "threads" else 0,
             )
         if not isinstance(loader, torch.utils.data.DataLoader):
             raise ArgumentTypeError(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import threading
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, final
 
 import numpy as np
@@ -19,6 +21,9 @@ MOST_USES = 1 << 15
 
 MOST_MISTAKES = 8
 """Batches in a row that were not expected, after which nothing is expected any more."""
+
+MOST_OVERTAKEN = 16
+"""By how many places a batch may come late where several threads read; later, it is taken not to come."""
 
 _LEAST_IDS = 8192
 _IDS_AHEAD_PER_ID = 16
@@ -35,6 +40,8 @@ class Uses:
     may bring it further by some times its own size only, so that no step waits for a long look ahead. What
     is to come may be a `Share`: then it also rests where that has gone far without much to show.
 
+    Several threads may read, each a batch of its own: they begin them nearly in order.
+
     Args:
         upcoming: the ids of each batch to come, computed as it is iterated over.
         file_of: gives the file of each id.
@@ -46,11 +53,10 @@ class Uses:
         self._rests = False
         self._file_of = file_of
         self._wanted = wanted
-        self._batches: deque[tuple[Mark, list[int]]] = deque()
+        self._batches: deque[tuple[int, Mark, list[int]]] = deque()
         self._uses: dict[int, deque[int]] = {}
         self._known = 0  # batches that were looked at
-        self._now = -1  # the batch that is being read
-        self._files_now: list[int] = []
+        self._now: dict[int, tuple[int, list[int]]] = {}  # the batch that each thread reads, and its files
         self._num_uses = 0
         self._mistakes = 0
         self._look_ahead(_LEAST_IDS)
@@ -64,29 +70,44 @@ class Uses:
         """Is told that a batch is read now; one that was not expected changes nothing."""
         while not self._batches and self._upcoming is not None:
             self._look_ahead(_LEAST_IDS)
-        if not self._batches or self._batches[0][0] != _mark(ids):
+        wanted, near = _mark(ids), enumerate(islice(self._batches, MOST_OVERTAKEN))
+        place = next((place for place, (_, mark, _) in near if mark == wanted), None)
+        if place is None:
             self._mistakes += 1
             return
         self._mistakes = 0
         self.end()
-        self._now += 1
-        self._files_now = self._batches.popleft()[1]
+        number, _, files = self._batches[place]
+        del self._batches[place]
+        self._now[threading.get_ident()] = number, files
+        while self._batches and self._batches[0][0] <= number - MOST_OVERTAKEN:
+            late, _, files = self._batches.popleft()
+            self._leave_out(late, files)
         self._look_ahead(max(_LEAST_IDS, _IDS_AHEAD_PER_ID * ids.size))
 
     def used(self, file: int) -> None:
-        """Is told that the batch of now needs a file no more."""
-        uses = self._uses.get(file)
-        while uses and uses[0] <= self._now:
-            uses.popleft()
-            self._num_uses -= 1
-        if uses is not None and not uses:
-            del self._uses[file]
+        """Is told that the batch that this thread reads needs a file no more."""
+        if (now := self._now.get(threading.get_ident())) is not None:
+            self._leave_out(now[0], (file,))
 
     def end(self) -> None:
-        """Is told that the batch of now is over."""
-        for file in self._files_now:
-            self.used(file)
-        self._files_now = []
+        """Is told that the batch that this thread reads is over."""
+        if (now := self._now.pop(threading.get_ident(), None)) is not None:
+            self._leave_out(*now)
+
+    def _leave_out(self, number: int, files: Iterable[int]) -> None:
+        """Forgets that a batch uses some files."""
+        for file in files:
+            uses = self._uses.get(file)
+            if not uses or uses[0] > number:
+                continue
+            place = 0 if uses[0] == number else bisect_left(uses, number)
+            if place == len(uses) or uses[place] != number:
+                continue
+            del uses[place]
+            self._num_uses -= 1
+            if not uses:
+                del self._uses[file]
 
     def next_use(self, file: int, after: float = -1) -> float:
         """Gives the number of the next batch that uses a file, `NEVER` if none is known.
@@ -131,7 +152,7 @@ class Uses:
             batches.append(np.asarray(ids, dtype=np.int64))
             taken += max(1, batches[-1].size)
         for ids, files in zip(batches, self._files_of(batches), strict=True):
-            self._batches.append((_mark(ids), files))
+            self._batches.append((self._known, _mark(ids), files))
             for file in files:
                 self._uses.setdefault(file, deque()).append(self._known)
             self._num_uses += len(files)

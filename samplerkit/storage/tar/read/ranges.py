@@ -14,6 +14,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.ahead.uses import MOST_OVERTAKEN
 from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.format.headers import BLOCK
@@ -151,7 +152,8 @@ class Batches:
         self._read_now = read
         self._turn = threading.Lock()
         self._expected: dict[int, Ids] = {}
-        self._next = 0
+        self._begun: set[int] = set()
+        self._last = -1
         self._mistakes = 0
         self._num_bytes = 0
         # To the cache each batch is a file that is used once.
@@ -166,14 +168,8 @@ class Batches:
 
     def read(self, ids: Ids) -> list[Any]:
         """Gives the samples of a batch; one that was not expected is read now."""
-        # Of several threads that want the same batch, one gets what was read ahead.
-        with self._turn:
-            number = self._next
-            expected = self._expected.get(number)
-            is_next = expected is not None and np.array_equal(expected, ids)
-            self._mistakes = 0 if is_next else self._mistakes + 1
-            self._next += is_next
-        if not is_next:
+        number = self._found(ids)
+        if number is None:
             return self._now(ids)
         self._cache.begin(_as_file(number, ids))
         try:
@@ -181,7 +177,9 @@ class Batches:
                 samples = batch.samples
         finally:
             self._cache.end()
-            del self._expected[number]
+            with self._turn:
+                self._begun.discard(number)
+                self._expected.pop(number, None)
         return self._now(ids) if samples is None else samples
 
     def stop(self) -> None:
@@ -192,14 +190,30 @@ class Batches:
         """Ends the thread, and waits for it for a second at most."""
         self._cache.close()
 
+    def _found(self, ids: Ids) -> int | None:
+        """Gives the number of an expected batch: the next one, or one beside it where threads read."""
+        # Of several threads that want the same batch, one gets what was read ahead.
+        with self._turn:
+            for number in range(self._last - MOST_OVERTAKEN, self._last + MOST_OVERTAKEN):
+                expected = None if number in self._begun else self._expected.get(number)
+                if expected is not None and np.array_equal(expected, ids):
+                    self._begun.add(number)
+                    self._last = max(self._last, number)
+                    self._expected.pop(number - 2 * MOST_OVERTAKEN, None)
+                    self._mistakes = 0
+                    return number
+            self._mistakes += 1
+            return None
+
     def _now(self, ids: Ids) -> list[Any]:
         batch = self._read_now(ids)
         return [] if batch.samples is None else batch.samples
 
     def _read(self, number: int) -> SampleBatch:
-        if number >= self._next and self._num_bytes > MOST_BYTES:
+        expected = self._expected.get(number)
+        if expected is None or (number not in self._begun and self._num_bytes > MOST_BYTES):
             return SampleBatch(None, 0)
-        batch = self._read_now(self._expected[number])
+        batch = self._read_now(expected)
         self._num_bytes = batch.num_bytes
         return batch
 

@@ -1,0 +1,233 @@
+"""Workers that are threads of this process: they take requests in turn, and answer each at its place."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from itertools import count
+from queue import SimpleQueue
+from typing import Any, Final, NamedTuple, final
+
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from samplerkit.loading.request import Request
+from samplerkit.loading.requested import RequestedDataset
+from samplerkit.loading.watch import LAST_BATCH_SECONDS
+
+_numbers = count(-1, -1)
+
+
+class Raised(NamedTuple):
+    """What was raised in place of a batch.
+
+    Args:
+        error: the error itself, with its traceback.
+    """
+
+    error: BaseException
+
+
+@final
+class Slot:
+    """The place of one batch among those under way.
+
+    The loop waits for its answer alone. A finalizer or a signal handler may use such a queue in the middle of
+    another call of its; a lock would wait for itself there.
+
+    Args:
+        request: what is wanted.
+
+    Attributes:
+        is_wanted: whether somebody waits for it still.
+        answer: where the batch is put, or what was raised.
+    """
+
+    __slots__ = ("answer", "is_wanted", "request")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.is_wanted = True
+        self.answer: SimpleQueue[Any] = SimpleQueue()
+
+
+@final
+class WorkPlan(NamedTuple):
+    """How threads make a batch of a request.
+
+    Args:
+        requested: answers requests; all threads share it, or what it reads is copied for each.
+        collate: makes a batch of samples.
+        pins: whether the batch is pinned.
+        start: is called in each thread, with its number, before it reads.
+    """
+
+    requested: RequestedDataset
+    collate: Callable[[Any], Any]
+    pins: bool
+    start: Callable[[int], None] | None
+
+
+@final
+class _Desk:
+    """What the threads share: the requests that wait, and whose turn it is. It knows none who ends them."""
+
+    def __init__(self, plan: WorkPlan) -> None:
+        self._plan: Final = plan
+        self._slots: Final[SimpleQueue[Slot | None]] = SimpleQueue()
+        self._turn: Final = threading.Lock()
+        self._changed: Final = threading.Condition()
+        self._under_way = 0
+        self._is_stopped = False
+
+    def put(self, slot: Slot) -> None:
+        """Gives the threads one more batch to make."""
+        self._slots.put(slot)
+
+    def stop(self) -> None:
+        """Ends the threads when they are done with the batch that they are at."""
+        self._is_stopped = True
+        self._slots.put(None)
+
+    def work(self, number: int, reader: int) -> None:
+        """What a thread does.
+
+        Args:
+            number: of the thread, from 0.
+            reader: under which its figures are kept, if it reads a copy.
+        """
+        plan, mine, batch = self._plan, None, None
+        with ExitStack() as copies:
+            while (slot := self._taken()) is not None:
+                try:
+                    if mine is None:
+                        mine = self._begun(number, reader, copies)
+                    if mine is not plan.requested:
+                        mine.begin(slot.request)
+                    batch = plan.collate(mine.read(slot.request))
+                    if plan.pins:
+                        batch = pin_memory(batch)  # type: ignore[no-untyped-call]
+                except BaseException as error:  # whatever it is, it belongs into the loop
+                    batch = Raised(_not_an_end(error))
+                with self._changed:
+                    self._under_way -= 1
+                    self._changed.notify_all()
+                slot.answer.put(batch)
+                # A thread that waits for the next request holds nothing of this one.
+                del slot
+                batch = None
+
+    def _begun(self, number: int, reader: int, copies: ExitStack) -> RequestedDataset:
+        if self._plan.start is not None:
+            self._plan.start(number)
+        return self._plan.requested.of_one_thread(reader, copies)
+
+    def _taken(self) -> Slot | None:
+        """Takes the next request; what it begins, such as an epoch, begins in the order of the requests."""
+        with self._turn:
+            while True:
+                slot = self._slots.get()
+                if slot is None or self._is_stopped:
+                    self._slots.put(None)  # for the next thread
+                    return None
+                if not slot.is_wanted:
+                    continue
+                try:
+                    if self._plan.requested.tells_epoch(slot.request):
+                        # Nobody reads for one epoch while a dataset that all share is told another one.
+                        with self._changed:
+                            self._changed.wait_for(lambda: not self._under_way)
+                    self._plan.requested.begin(slot.request)
+                except BaseException as error:  # likewise
+                    slot.answer.put(Raised(_not_an_end(error)))
+                    continue
+                with self._changed:
+                    self._under_way += 1
+                return slot
+
+
+@final
+class WorkerThreads:
+    """The threads of a loader.
+
+    Args:
+        plan: what they do.
+        number: how many.
+
+    Attributes:
+        readers: under which numbers the figures of copies come; no process has such an id.
+    """
+
+    def __init__(self, plan: WorkPlan, number: int) -> None:
+        self.readers: Final = [next(_numbers) for _ in range(number)]
+        self._desk: Final = _Desk(plan)
+        self._process: Final = os.getpid()
+        self._threads: Final = [
+            threading.Thread(
+                target=self._desk.work,
+                args=(place, reader),
+                name=f"samplerkit-worker-{place}",
+                daemon=True,
+            )
+            for place, reader in enumerate(self.readers)
+        ]
+        # The threads know the desk alone: so this can become garbage, and end them.
+        weakref.finalize(self, self._desk.stop).atexit = False
+        _running.add(self)
+        _end_at_exit()
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def can_be_used(self) -> bool:
+        """Whether they read for this process, and were not ended."""
+        return self._process == os.getpid() and not self._desk._is_stopped
+
+    def put(self, slot: Slot) -> None:
+        """Asks for one more batch."""
+        self._desk.put(slot)
+
+    def stop(self) -> None:
+        """Ends the threads when they are done with what they read now."""
+        self._desk.stop()
+
+    def join(self, deadline: float) -> None:
+        """Waits for the threads until a time of the monotonic clock; what reads on is left to itself."""
+        if self._process != os.getpid() or sys.is_finalizing():
+            return
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+
+_running: weakref.WeakSet[WorkerThreads] = weakref.WeakSet()
+
+
+@functools.cache
+def _end_at_exit() -> None:
+    # A daemon thread that is inside of torch when the interpreter goes would take the process down.
+    atexit.register(lambda: end_together(list(_running)))
+
+
+def end_together(running: Iterable[WorkerThreads]) -> None:
+    """Ends the threads of some loaders, and waits for all of them for `LAST_BATCH_SECONDS`."""
+    deadline = time.monotonic() + LAST_BATCH_SECONDS
+    for threads in running:
+        threads.stop()
+    for threads in running:
+        threads.join(deadline)
+
+
+def _not_an_end(error: BaseException) -> BaseException:
+    """A StopIteration of a dataset would end the loop without a word."""
+    if not isinstance(error, StopIteration):
+        return error
+    raised = RuntimeError("a dataset or its collate function raised StopIteration")
+    raised.__cause__ = error
+    return raised

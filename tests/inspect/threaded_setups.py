@@ -1,0 +1,83 @@
+"""Set-ups of threads: with a mistake each and the code of its finding, and without."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import samplerkit as sk
+from tests.inspect.setups import FOUR, ROWS, Epochs, of_eight, ours
+
+
+class Lines(Epochs):
+    """Lines of a file that is open: whoever reads moves it for all others."""
+
+    def __init__(self):
+        super().__init__(0)
+        self.lines = Path(__file__).open(encoding="utf-8")  # noqa: SIM115  # as it is met
+
+    def __del__(self):
+        self.lines.close()
+
+
+class CopiedLines(Lines):
+    """Each thread has a file of its own."""
+
+    def copy_for_thread(self):
+        return CopiedLines()
+
+
+class Noisy(Epochs):
+    """Draws from a generator of the process."""
+
+    def __init__(self, draw):
+        super().__init__(0)
+        self.draw = draw
+
+    def __getitem__(self, index):
+        return index, self.draw()
+
+
+class Flipped(Epochs):
+    """Draws while it is read, by its own code."""
+
+    def __getitem__(self, index):
+        return index, np.random.rand()  # noqa: NPY002  # what is to be found
+
+
+def drawn():
+    return torch.rand(2)
+
+
+def drawn_by_position():
+    return sk.draw_rng().random()
+
+
+def in_threads(dataset):
+    return ours(sk.RandomSampler(), dataset, num_workers=2, workers="threads")
+
+
+PLANTED_IN_THREADS = {
+    "an open file that threads share": ("not-thread-safe", lambda: in_threads(Lines())),
+    "one in a part of a tree": (
+        "not-thread-safe",
+        lambda: in_threads(sk.TreeDataset({"web": Lines(), "more": ROWS})),
+    ),
+    "a generator of the process in threads": ("generator-shared", lambda: in_threads(Flipped(0))),
+    "a transform that draws in threads": ("generator-shared", lambda: in_threads(Noisy(random.random))),
+    "one that draws from torch": ("generator-shared", lambda: in_threads(Noisy(drawn))),
+    "a generator of one's own in threads": (
+        "generator-shared",
+        lambda: in_threads(Noisy(np.random.default_rng(7).random)),
+    ),
+}
+
+HEALTHY_IN_THREADS = {
+    "threads that draw by positions": (FOUR, lambda: in_threads(Noisy(drawn_by_position))),
+    "threads with a file each": (FOUR, lambda: in_threads(CopiedLines())),
+    "threads over files": (FOUR, lambda: in_threads(of_eight(8))),
+    "processes that draw": (FOUR, lambda: ours(sk.RandomSampler(), Flipped(0), num_workers=2)),
+}
