@@ -44,7 +44,8 @@ def require_within(place: str, ids: Ids, total: int) -> Ids:
     Raises:
         OutOfDatasetError: one does not; the error is about the place.
     """
-    if ids.size and (ids.min() < 0 or ids.max() >= total):
+    # Seen without a sign, a negative one is the largest.
+    if ids.size and int(ids.view(np.uint64).max()) >= total:
         outside = int(ids[(ids < 0) | (ids >= total)][0])
         raise OutOfDatasetError(place, f"outside of a dataset of {total} samples", outside)
     return ids

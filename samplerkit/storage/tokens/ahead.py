@@ -7,7 +7,6 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.order.intervals import interval_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.tar.read.ranges import Batches, SampleBatch
@@ -40,9 +39,9 @@ class WindowsAhead:
         self._epochs = np.full_like(self._epochs, epoch)
         self._batches = Batches(weakly(self._read), upcoming)
 
-    def rows(self, ids: Ids, epochs: Ids) -> Rows:
+    def rows(self, ids: Ids, epochs: Ids | int) -> Rows:
         """Reads windows, as `TokenSource.rows` does."""
-        batches = self._batches
+        batches, epochs = self._batches, np.broadcast_to(epochs, ids.shape)
         if batches is None or not ids.size:
             return self._source.rows(ids, epochs)
         if not batches.is_right:
@@ -73,7 +72,7 @@ class WindowsAhead:
 
     def _corpora(self, ids: Ids) -> Ids:
         rings = self._source.rings
-        return rings.corpus_of[interval_of(rings.starts, ids)]
+        return rings.corpus_of[rings.files_of(ids)]
 
     def _read(self, ids: Ids) -> SampleBatch:
         epochs = self._epochs[self._corpora(ids)]

@@ -12,7 +12,6 @@ from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
-from samplerkit.order.told import fingerprint_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.remote import storage_for, with_requests
@@ -20,17 +19,14 @@ from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tokens.ahead import WindowsAhead
-from samplerkit.storage.tokens.corpora import corpora_of, layout_of
+from samplerkit.storage.tokens.borders import Span, spans_of, windows_with
+from samplerkit.storage.tokens.corpora import corpora_of
 from samplerkit.storage.tokens.documents import TokenDocuments
-from samplerkit.storage.tokens.formats import token_dtype
-from samplerkit.storage.tokens.outputs import OF_BORDERS, made_outputs, output_names
-from samplerkit.storage.tokens.rings import RULE
-from samplerkit.storage.tokens.source import Span, TokenSource
+from samplerkit.storage.tokens.outputs import WantedOutputs
+from samplerkit.storage.tokens.source import TokenSource
 from samplerkit.storage.tokens.split import SplitPart
 from samplerkit.storage.tokens.wanted import Documents, WantedWindows
 from samplerkit.storage.urls import is_remote
-
-Array = np.ndarray[Any, Any]
 
 Fetch = Literal["ranges", "shards"]
 """How remote tokens are read: by requests for windows, or from whole files."""
@@ -116,21 +112,13 @@ class TokenDataset(OpenPerProcess[Any]):
         remote: RemoteOptions | Mapping[str, Any] | None = None,
         fetch: Fetch = "ranges",
     ) -> None:
-        self._wanted: Final = WantedWindows.of(
-            seq_len=seq_len,
-            block_len=block_len,
-            dtype=dtype,
-            phase=phase,
-            seed=seed,
-            split=split,
-            part=part,
-            documents=documents,
-        )
+        self._wanted: Final = WantedWindows.of(seq_len, block_len, dtype, phase, seed, split, part, documents)
         self.seq_len: Final = self._wanted.seq_len
         self.block_len: Final = self._wanted.block_len
-        self.outputs: Final = output_names(("tokens",) if outputs is None else outputs)
-        self._as_dtype: Final = token_dtype("as_dtype", as_dtype)
-        self.vocab_size: Final = None if vocab_size is None else arguments.positive("vocab_size", vocab_size)
+        self.windows_per_block: Final = self.block_len // self.seq_len
+        self._handed_out: Final = WantedOutputs.of(outputs, as_dtype, vocab_size)
+        self.outputs: Final = self._handed_out.names
+        self.vocab_size: Final = self._handed_out.vocab_size
         options = RemoteOptions.of(remote)
         self._fetch: Final = arguments.choice("fetch", fetch, get_args(Fetch))
         self._corpora: Final = tuple(corpora_of(files, options))
@@ -150,19 +138,14 @@ class TokenDataset(OpenPerProcess[Any]):
         return self._wanted.phase
 
     @property
-    def windows_per_block(self) -> int:
-        """How many windows a block is cut into."""
-        return self.block_len // self.seq_len
-
-    @once
     def layout(self) -> Layout:
         """How many windows each file has; a tree where corpora have names. Files are looked at now."""
-        return layout_of(self._corpora, self._source.rings.windows)
+        return self._source.layout
 
-    @once
+    @property
     def block_layout(self) -> Layout:
         """How many blocks each file has: what a `BlockSampler` orders."""
-        return layout_of(self._corpora, self._source.rings.blocks)
+        return self._source.block_layout
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -179,20 +162,10 @@ class TokenDataset(OpenPerProcess[Any]):
         """Whether the layout can be told without asking for files that lie elsewhere."""
         return not self.is_remote or "_source" in self.__dict__
 
-    @once
+    @property
     def fingerprint(self) -> str:
         """Changes with what the order of tokens depends on; it does not with `seq_len`."""
-        rings, wanted = self._source.rings, self._wanted
-        return fingerprint_of(
-            RULE,
-            rings.block_len if wanted.phase else None,
-            wanted.seed if wanted.phase else None,
-            self._source.dtype.str,
-            [*rings.corpora],
-            rings.corpus_of.tolist(),
-            self._source.firsts.tolist(),
-            rings.tokens.tolist(),
-        )
+        return self._source.fingerprint
 
     @property
     def stats(self) -> FileStats | None:
@@ -230,7 +203,7 @@ class TokenDataset(OpenPerProcess[Any]):
         """
         (wanted,) = checked_ids([arguments.integer("id", id)], len(self)).tolist()
         told = self.epoch if epoch is None else arguments.epoch(epoch)
-        return self._source.spans(wanted, told)
+        return spans_of(self._source, wanted, told)
 
     def windows_of(self, document: int, *, file: int = 0) -> Ids:
         """Tells in which windows a document may lie: the way back from `spans`.
@@ -257,9 +230,8 @@ class TokenDataset(OpenPerProcess[Any]):
             >>> data.windows_of(1), data.spans(1)
             (array([1, 2]), [(0, 0, 4, 2), (0, 1, 0, 3)])
         """
-        return self._source.windows_of(
-            arguments.integer("file", file), arguments.integer("document", document)
-        )
+        number = arguments.integer("document", document)
+        return windows_with(self._source, arguments.integer("file", file), number)
 
     def as_documents(self) -> TokenDocuments:
         """Gives the documents as a dataset of their own, with `lengths`, for packs.
@@ -267,19 +239,17 @@ class TokenDataset(OpenPerProcess[Any]):
         Raises:
             DatasetError: a file has no index, and `documents` is no token that ends them.
         """
-        return TokenDocuments(self._source, self._corpora, self._as_dtype)
+        return TokenDocuments(self._source, self._handed_out.dtype)
 
     def __len__(self) -> int:
         return len(self.layout)
 
     def __getitem__(self, index: int) -> Any:
         """Gives a window: an array of shape (S + 1,), or a dict of arrays."""
-        made = self._read(np.array([checked_index(index, self, "windows")]), None)
-        alone = {name: value if name == "cu_seqlens" else value[0] for name, value in made.items()}
-        return alone if len(alone) > 1 else next(iter(alone.values()))
+        return self._read(np.array([checked_index(index, self, "windows")]), None, is_alone=True)
 
     def __getitems__(self, ids: Iterable[int], epochs: Ids | None = None) -> Any:
-        """Gives a batch; what of a file is wanted is read in the order in which it lies there.
+        """Gives a batch; it is read file by file, in the order of windows.
 
         Args:
             ids: of windows, in [0, len), as a list or an array.
@@ -298,8 +268,7 @@ class TokenDataset(OpenPerProcess[Any]):
         told = None if epochs is None else np.asarray(epochs, dtype=np.int64)
         if told is not None and (told.shape != wanted.shape or (told < 0).any()):
             raise ArgumentValueError("epochs", "must be one for each id, and not negative", epochs)
-        made = self._read(wanted, told)
-        return made if len(made) > 1 else next(iter(made.values()))
+        return self._read(wanted, told)
 
     def close(self) -> None:
         """Lets go of open files and connections. The dataset can be used again."""
@@ -315,21 +284,14 @@ class TokenDataset(OpenPerProcess[Any]):
     def _source(self) -> TokenSource:
         """The files, looked at now."""
         found = TokenSource.of(self._corpora, self._wanted, self._storage, whole=self._fetch == "shards")
-        if not np.can_cast(found.dtype, self._as_dtype, "safe"):
-            problem = f"cannot hold all tokens of {found.opened.files[0].name}, which are {found.dtype}"
-            raise ArgumentValueError("as_dtype", problem, self._as_dtype.name, mend="say int64")
+        self._handed_out.require_room(found)
         return found
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
         ahead = self._processes.here().opened(self, partial(WindowsAhead, self._source))
         ahead.expect(upcoming, self.epoch)
 
-    def _read(self, ids: Ids, epochs: Ids | None) -> dict[str, Array]:
-        source = self._source
-        told = np.full(ids.shape, self.epoch) if epochs is None else epochs
-        ahead = self._processes.here().held
-        rows, files, begins = (source if ahead is None else ahead).rows(ids, told)
-        if self.vocab_size is not None:
-            source.require_below(self.vocab_size, rows, files, begins)
-        borders = source.borders(rows, files, begins) if OF_BORDERS.intersection(self.outputs) else None
-        return made_outputs(self.outputs, rows, self._as_dtype, borders)
+    def _read(self, ids: Ids, epochs: Ids | None, *, is_alone: bool = False) -> Any:
+        ahead = self._processes.here().held if self.is_remote else None
+        found = (ahead or self._source).rows(ids, self.epoch if epochs is None else epochs)
+        return self._handed_out.made(self._source, found, is_alone=is_alone)

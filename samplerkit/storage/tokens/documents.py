@@ -14,7 +14,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
 from samplerkit.order.told import fingerprint_of
 from samplerkit.storage.ids import checked_ids, checked_index
-from samplerkit.storage.tokens.corpora import Corpus, layout_of
+from samplerkit.storage.tokens.corpora import layout_of
 from samplerkit.storage.tokens.formats import Dtype
 from samplerkit.storage.tokens.pointers import Pointers
 from samplerkit.storage.tokens.source import TokenSource
@@ -34,16 +34,14 @@ class TokenDocuments:
 
     Args:
         source: the files, and which part of each is read.
-        corpora: their names.
         as_dtype: of the tokens that are handed out.
 
     Raises:
         DatasetError: nothing tells where the documents of a file begin.
     """
 
-    def __init__(self, source: TokenSource, corpora: Sequence[Corpus], as_dtype: Dtype) -> None:
+    def __init__(self, source: TokenSource, as_dtype: Dtype) -> None:
         self._source: Final = source
-        self._corpora: Final = tuple(corpora)
         self._as_dtype: Final = as_dtype
         for number, file in enumerate(source.opened.files):
             if source.pointers(number) is None and not isinstance(source.documents, int):
@@ -55,7 +53,7 @@ class TokenDocuments:
         """How many documents each file has; a tree where corpora have names."""
         ranges = zip(self._ends, self._source.sequences, strict=True)
         counts = [end - begin if ends is None else ends.size for ends, (begin, end) in ranges]
-        return layout_of(self._corpora, np.array(counts, dtype=np.int64))
+        return layout_of(self._source.corpora, np.array(counts, dtype=np.int64))
 
     @property
     def lengths(self) -> Array:

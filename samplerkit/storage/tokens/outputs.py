@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
+from samplerkit.storage.tokens.borders import borders_in
+from samplerkit.storage.tokens.formats import Dtype, token_dtype
+from samplerkit.storage.tokens.source import Rows, TokenSource
 
 OUTPUTS: Final = ("tokens", "labels", "loss_mask", "position_ids", "cu_seqlens", "documents")
 """What can be handed out."""
@@ -40,7 +46,70 @@ def output_names(outputs: Any) -> tuple[str, ...]:
     return tuple(outputs)
 
 
-def made_outputs(names: Sequence[str], rows: Array, dtype: Any, borders: Array | None) -> dict[str, Array]:
+@final
+@dataclass(frozen=True)
+class WantedOutputs:
+    """Arguments of `TokenDataset` of these names, checked.
+
+    Args:
+        names: of the outputs.
+        dtype: of the tokens that are handed out.
+        vocab_size: of the tokenizer; None where no token is looked at.
+    """
+
+    names: tuple[str, ...]
+    dtype: Dtype
+    vocab_size: int | None
+
+    @classmethod
+    def of(cls, outputs: Any, as_dtype: Any, vocab_size: Any) -> WantedOutputs:
+        """Checks what was said.
+
+        Raises:
+            ArgumentTypeError: an argument has the wrong type.
+            ArgumentValueError: a name or a type is not known.
+            ArgumentRangeError: the size is not positive.
+        """
+        return cls(
+            output_names(("tokens",) if outputs is None else outputs),
+            token_dtype("as_dtype", as_dtype),
+            None if vocab_size is None else arguments.positive("vocab_size", vocab_size),
+        )
+
+    def require_room(self, source: TokenSource) -> None:
+        """Refuses files with tokens that the type cannot hold.
+
+        Raises:
+            ArgumentValueError: it cannot.
+        """
+        if not np.can_cast(source.dtype, self.dtype, "safe"):
+            problem = f"cannot hold all tokens of {source.opened.files[0].name}, which are {source.dtype}"
+            raise ArgumentValueError("as_dtype", problem, self.dtype.name, mend="say int64")
+
+    def made(self, source: TokenSource, found: Rows, *, is_alone: bool) -> Any:
+        """Makes what is handed out of windows that were read.
+
+        Args:
+            source: the files.
+            found: the windows.
+            is_alone: whether one window is handed out, and no batch.
+
+        Returns:
+            One array, or several by name.
+
+        Raises:
+            DatasetError: a token is not below `vocab_size`, or an index is damaged.
+        """
+        if self.vocab_size is not None:
+            source.require_below(self.vocab_size, *found)
+        borders = None if OF_BORDERS.isdisjoint(self.names) else borders_in(source, *found)
+        made = made_outputs(self.names, found[0], self.dtype, borders)
+        if is_alone:
+            made = {name: values if name == "cu_seqlens" else values[0] for name, values in made.items()}
+        return made if len(made) > 1 else made[self.names[0]]
+
+
+def made_outputs(names: tuple[str, ...], rows: Array, dtype: Any, borders: Array | None) -> dict[str, Array]:
     """Makes what is handed out of a batch.
 
     The arrays lie in one block of memory: several large ones, given back at each step, are what the C library
@@ -59,17 +128,12 @@ def made_outputs(names: Sequence[str], rows: Array, dtype: Any, borders: Array |
         `position_ids` int64, from 0 in each document; `documents` int32, their numbers in the row, from 0.
         `cu_seqlens` are int32 over the batch laid flat: where documents begin and, last, its end.
     """
-    shape = (rows.shape[0], rows.shape[1] - 1)
-    wanted: dict[str, tuple[tuple[int, ...], Any]] = {
-        name: (shape, held) for name, held in _DTYPES.items() if name in names
-    }
+    size, places = _in_one_block(names, rows.shape, rows.dtype, dtype)
+    block = np.empty(size, dtype=np.uint8)
+    made = {name: np.ndarray(shape, held, block, at) for name, shape, held, at in places}
+    made.setdefault("tokens", rows)
     if dtype != rows.dtype:
-        wanted["tokens"] = (rows.shape, dtype)
-    made = _in_one_block(wanted)
-    if dtype == rows.dtype:
-        made["tokens"] = rows
-    else:
-        made["tokens"][:] = rows
+        np.copyto(made["tokens"], rows)
     if "labels" in names:
         made |= {"tokens": made["tokens"][:, :-1], "labels": made["tokens"][:, 1:]}
     if borders is not None:
@@ -81,22 +145,26 @@ def made_outputs(names: Sequence[str], rows: Array, dtype: Any, borders: Array |
             made["documents"] -= np.int32(1)
         if "position_ids" in names or "cu_seqlens" in names:
             starts = np.flatnonzero(inputs)
-            made["cu_seqlens"] = np.append(starts, inputs.size).astype(np.int32)
+            made["cu_seqlens"] = np.empty(starts.size + 1, dtype=np.int32)
+            made["cu_seqlens"][:-1], made["cu_seqlens"][-1] = starts, inputs.size
             if "position_ids" in names:
                 _count_from(starts, made["position_ids"])
     return {name: made[name] for name in names}
 
 
-def _in_one_block(wanted: dict[str, tuple[tuple[int, ...], Any]]) -> dict[str, Array]:
-    sizes = {
-        name: -(-prod(shape) * np.dtype(dtype).itemsize // _ALIGNED) * _ALIGNED
-        for name, (shape, dtype) in wanted.items()
-    }
-    block, at, made = np.empty(sum(sizes.values()), dtype=np.uint8), 0, {}
-    for name, (shape, dtype) in wanted.items():
-        made[name] = np.ndarray(shape, dtype, block, at)
-        at += sizes[name]
-    return made
+@lru_cache(maxsize=64)
+def _in_one_block(
+    names: tuple[str, ...], shape: tuple[int, int], stored: Any, dtype: Any
+) -> tuple[int, tuple[tuple[str, tuple[int, int], Any, int], ...]]:
+    """Gives the bytes of a block and, of each array in it, name, shape, type and first byte."""
+    wanted = {name: ((shape[0], shape[1] - 1), held) for name, held in _DTYPES.items() if name in names}
+    if dtype != stored:
+        wanted["tokens"] = (shape, dtype)
+    places, at = [], 0
+    for name, (of, held) in wanted.items():
+        places.append((name, of, held, at))
+        at += -(-prod(of) * np.dtype(held).itemsize // _ALIGNED) * _ALIGNED
+    return at, tuple(places)
 
 
 def _count_from(starts: Ids, found: Ids) -> None:

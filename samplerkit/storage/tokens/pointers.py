@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from dataclasses import dataclass
 from typing import Final, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.order.arguments import LARGEST
 from samplerkit.order.typing import Ids
 from samplerkit.storage.tokens.bytes import ByteFiles
 from samplerkit.storage.tokens.formats import HEADER, Opened, TokenFile
@@ -24,11 +25,15 @@ _MEND = "the index does not belong to its .bin, or is damaged: make it anew"
 
 @final
 class Pages:
-    """What a process knows of the indexes of a dataset: pages by index and number, and where pages begin."""
+    """What a process knows of the indexes of a dataset: pages by index and number, and where pages begin.
+
+    Of pages that hold tokens it knows by index, in order, the first token, the one behind, and the number.
+    """
 
     def __init__(self) -> None:
         self.firsts: dict[tuple[int, int], Ids] = {}
         self.heads: dict[tuple[int, int], int] = {}
+        self.ranges: dict[int, list[tuple[int, int, int]]] = {}
 
     def __reduce__(self) -> tuple[type[Pages], tuple[()]]:
         return Pages, ()
@@ -66,7 +71,7 @@ class Pointers:
 
     def sequence_at(self, token: int) -> int:
         """Gives the sequence in which a token lies."""
-        page = bisect_right(range(self._num_pages), token, key=self._page_head) - 1
+        page = self._page_of(token)
         # Of sequences that begin at one token all but the last are empty.
         return page * PAGE + int(np.searchsorted(self._page(page), token, side="right")) - 1
 
@@ -80,7 +85,7 @@ class Pointers:
 
     def between(self, begin: int, end: int) -> Ids:
         """Gives the tokens in (begin, end) at which sequences begin, empty ones of no account."""
-        page = bisect_right(range(self._num_pages), begin, key=self._page_head) - 1
+        page = self._page_of(begin)
         found: list[Ids] = []
         while page < self._num_pages:
             firsts = self._page(page)
@@ -99,6 +104,14 @@ class Pointers:
     @property
     def _num_pages(self) -> int:
         return -(-self.count // PAGE)
+
+    def _page_of(self, token: int) -> int:
+        """The page in which a token lies; of pages that begin there the last one."""
+        ranges = self.pages.ranges.get(self.place, ())
+        at = bisect_right(ranges, (token, LARGEST)) - 1
+        if at >= 0 and token < ranges[at][1]:
+            return ranges[at][2]
+        return bisect_right(range(self._num_pages), token, key=self._page_head) - 1
 
     def _page_head(self, page: int) -> int:
         """The first token of a page, without reading the page: so a bisection reads little."""
@@ -136,7 +149,11 @@ class Pointers:
         firsts = pointers // self.file.dtype.itemsize
         if len(self.pages.firsts) >= MOST_PAGES:
             self.pages.firsts.clear()
+            self.pages.ranges.clear()
         self.pages.firsts[self.place, page] = firsts
+        covered = int(firsts[0]), int(ends[-1]) // self.file.dtype.itemsize, page
+        if covered[0] < covered[1]:
+            insort(self.pages.ranges.setdefault(self.place, []), covered)
         return firsts
 
     def _lie(self, sequence: int, pointer: int) -> DatasetError:

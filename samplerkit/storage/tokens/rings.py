@@ -7,7 +7,6 @@ from typing import Final, final
 
 import numpy as np
 
-from samplerkit.order.intervals import interval_of
 from samplerkit.order.keys import Key, keyed_hash, path_number, scaled
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
@@ -74,35 +73,42 @@ class Rings:
         """The first window of each file and, last, how many there are; shape (files + 1,)."""
         return np.cumsum([0, *self.windows.tolist()], dtype=np.int64)
 
-    def phases(self, files: Ids, epochs: Ids) -> Ids:
+    def phases(self, files: Ids, epochs: Ids | int) -> Ids:
         """Gives the token at which the first window begins, in [0, K).
 
         Args:
             files: their numbers, shape (n,).
-            epochs: in which epoch of its source each is read, shape (n,): the epoch, and 2^40 for each
-                further pass within it.
+            epochs: in which epoch of its source each is read, shape (n,), or one for all: the epoch, and 2^40
+                for each further pass within it.
         """
         if not self.phase or not files.size:
             return np.zeros(files.size, dtype=np.int64)
-        if len(self.corpora) == 1 and (epochs == epochs[0]).all():
-            return self._phases(int(epochs[0]), 0, self.place_of[files])
+        if len(self.corpora) == 1:
+            if isinstance(epochs, int):
+                return self._phases(epochs, 0, files)
+            if (epochs == epochs[0]).all():
+                return self._phases(int(epochs[0]), 0, files)
         corpora, found = self.corpus_of[files], np.empty(files.size, dtype=np.int64)
+        epochs = np.broadcast_to(epochs, files.shape)
         for epoch, corpus in {*zip(epochs.tolist(), corpora.tolist(), strict=True)}:
             mine = (epochs == epoch) & (corpora == corpus)
             found[mine] = self._phases(epoch, corpus, self.place_of[files[mine]])
         return found
 
-    def at(self, ids: Ids, epochs: Ids) -> tuple[Ids, Ids]:
+    def at(self, ids: Ids, epochs: Ids | int) -> tuple[Ids, Ids]:
         """Gives the file and the first token of each window; the window goes on at token 0 behind the last.
 
         Args:
             ids: of windows, in range, shape (n,).
             epochs: of the source of each, as for `phases`.
         """
-        files = interval_of(self.starts, ids)
+        files = self.files_of(ids)
         begins = self.phases(files, epochs) + (ids - self.starts[files]) * self.seq_len
-        tokens = self.tokens[files]
-        return files, np.where(begins < tokens, begins, begins - tokens)
+        return files, begins % self.tokens[files]
+
+    def files_of(self, ids: Ids) -> Ids:
+        """Gives the file of each window."""
+        return self.starts.searchsorted(ids, side="right") - 1
 
     def windows_over(self, file: int, first: int, end: int) -> Ids:
         """Gives the windows that hold some of the tokens from `first` up to before `end`, at some phase.

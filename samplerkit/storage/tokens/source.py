@@ -9,15 +9,17 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
+from samplerkit.order.told import fingerprint_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tokens.bytes import Part
-from samplerkit.storage.tokens.corpora import Corpus
+from samplerkit.storage.tokens.corpora import Corpus, layout_of
 from samplerkit.storage.tokens.formats import Dtype, Opened
 from samplerkit.storage.tokens.pointers import Pages, Pointers, pointers_of
-from samplerkit.storage.tokens.rings import Rings
+from samplerkit.storage.tokens.rings import RULE, Rings
 from samplerkit.storage.tokens.split import PARTS, range_of, shares_of
 from samplerkit.storage.tokens.wanted import Documents, WantedWindows
 
@@ -25,9 +27,6 @@ Array = np.ndarray[Any, Any]
 
 Rows = tuple[Array, Ids, Ids]
 """The tokens of windows, shape (n, S + 1), and the file and the first token of each."""
-
-Span = tuple[int, int | None, int, int]
-"""The number of a file and of a document, the first token in it, and how many follow on it."""
 
 MOST_LOST: Final = 0.5
 """The share of tokens in files that are shorter than a block, above which a dataset is refused;"""
@@ -44,6 +43,7 @@ class TokenSource:
     """The windows of files.
 
     Args:
+        corpora: the files by the names that the user gave.
         opened: the files.
         rings: where the windows lie in the part of each.
         firsts: the first token of the part of each file, shape (files,).
@@ -52,6 +52,7 @@ class TokenSource:
         pages: what is known of the indexes.
     """
 
+    corpora: tuple[Corpus, ...]
     opened: Opened
     rings: Rings
     firsts: Ids
@@ -96,7 +97,7 @@ class TokenSource:
         )
         firsts = np.array([first for first, _, _ in parts], dtype=np.int64)
         sequences = tuple(sequences for _, _, sequences in parts)
-        source = cls(opened, rings, firsts, sequences, wanted.documents, pages)
+        source = cls(tuple(corpora), opened, rings, firsts, sequences, wanted.documents, pages)
         for number, corpus in enumerate(corpora):
             source._require_windows(number, corpus, wanted)
         return source
@@ -106,11 +107,36 @@ class TokenSource:
         """The type of the tokens."""
         return self.opened.files[0].dtype
 
+    @once
+    def layout(self) -> Layout:
+        """How many windows each file has; a tree where corpora have names."""
+        return layout_of(self.corpora, self.rings.windows)
+
+    @once
+    def block_layout(self) -> Layout:
+        """How many blocks each file has."""
+        return layout_of(self.corpora, self.rings.blocks)
+
+    @once
+    def fingerprint(self) -> str:
+        """Changes with what the order of tokens depends on."""
+        rings = self.rings
+        return fingerprint_of(
+            RULE,
+            rings.block_len if rings.phase else None,
+            rings.seed if rings.phase else None,
+            self.dtype.str,
+            [*rings.corpora],
+            rings.corpus_of.tolist(),
+            self.firsts.tolist(),
+            rings.tokens.tolist(),
+        )
+
     def pointers(self, file: int) -> Pointers | None:
         """Gives where the sequences of a file begin; None where it has no index."""
         return pointers_of(self.opened, file, self.pages)
 
-    def rows(self, ids: Ids, epochs: Ids) -> Rows:
+    def rows(self, ids: Ids, epochs: Ids | int) -> Rows:
         """Reads windows.
 
         Returns:
@@ -118,7 +144,7 @@ class TokenSource:
         """
         files, begins = self.rings.at(ids, epochs)
         rows = np.empty((ids.size, self.rings.seq_len + 1), dtype=self.dtype)
-        self.opened.data.fill(self._parts(rows, files, begins))
+        self.opened.data.fill(self._parts(rows, ids.argsort().tolist(), files, begins))
         return rows, files, begins
 
     def require_below(self, vocab_size: int, rows: Array, files: Ids, begins: Ids) -> None:
@@ -140,98 +166,35 @@ class TokenSource:
             mend=f"say the dtype and the vocab_size that it was written with; it is read as {self.dtype}",
         )
 
-    def borders(self, rows: Array, files: Ids, begins: Ids) -> Array:
-        """Tells whether a document begins at a token of a window, shape (n, S + 1).
-
-        One begins with each row, and where a window goes on at the first token of its file.
-        """
-        found = np.zeros(rows.shape, dtype=bool)
-        if isinstance(self.documents, int):
-            np.equal(rows[:, :-1], self.documents, out=found[:, 1:])
-        found[:, 0] = True
-        ends = self.rings.tokens[files] - begins
-        seams = np.flatnonzero(ends < rows.shape[1])
-        found[seams, ends[seams]] = True
-        if self.documents == "idx":
-            starts = [*self._starts_in(files, begins, rows.shape[1])]
-            found.reshape(-1)[np.concatenate(starts)] = True
-        return found
-
-    def spans(self, id: int, epoch: int) -> list[Span]:
-        """Tells which parts of which documents a window is made of; its last label is in it."""
-        files, begins = self.rings.at(np.array([id]), np.array([epoch]))
-        file = int(files[0])
-        found: list[Span] = []
-        pointers = self.pointers(file)
-        for _, first, count in self._pieces(file, int(begins[0])):
-            if pointers is None:
-                found.append((file, None, first, count))
-                continue
-            at, document = first, pointers.sequence_at(first)
-            while at < first + count:
-                start, stop = pointers.bounds(document)
-                taken = min(stop, first + count) - at
-                if taken > 0:
-                    found.append((file, document, at - start, taken))
-                    at += taken
-                document += 1
-        return found
-
-    def windows_of(self, file: int, document: int) -> Ids:
-        """Gives the windows that hold some of a document of an index, in some epoch."""
-        if not 0 <= file < len(self.opened.files):
-            raise OutOfDatasetError("file", f"must be in [0, {len(self.opened.files)})", file)
-        pointers = self.pointers(file)
-        if pointers is None:
-            mend = "give the prefix of a .bin and an .idx"
-            raise DatasetError(self.opened.files[file].name, "has no index of documents", mend=mend)
-        begin, behind = self.sequences[file]
-        if not begin <= document < behind:
-            problem = f"must be in [{begin}, {behind}), the documents of {self.opened.files[file].name}"
-            raise OutOfDatasetError("document", problem, document)
-        first, end = (token - int(self.firsts[file]) for token in pointers.bounds(document))
-        nothing = np.zeros(0, dtype=np.int64)
-        return nothing if first == end else self.rings.windows_over(file, first, end)
-
     def close(self) -> None:
         """Lets go of what is open."""
         self.opened.close()
 
     @once
-    def _data_begins(self) -> Ids:
-        return np.array([file.begin for file in self.opened.files], dtype=np.int64)
+    def _byte_begins(self) -> Ids:
+        """The byte at which the part of each file begins."""
+        return np.array([file.begin for file in self.opened.files]) + self.firsts * self.dtype.itemsize
 
-    def _parts(self, rows: Array, files: Ids, begins: Ids) -> Iterator[Part]:
-        """Where each row lies, in the order of the files: two parts of one that has the seam."""
-        size, width = self.dtype.itemsize, rows.shape[1]
-        starts = self._data_begins[files] + self.firsts[files] * size
-        places = (starts + begins * size).tolist()
-        rests, numbers = (self.rings.tokens[files] - begins).tolist(), files.tolist()
-        for row in np.lexsort((begins, files)).tolist():
-            rest = rests[row]
+    def _parts(self, rows: Array, in_order: list[int], files: Ids, begins: Ids) -> Iterator[Part]:
+        """Where each row lies, file by file: two parts of one that has the seam."""
+        size = self.dtype.itemsize
+        starts, begins = self._byte_begins[files], begins * size
+        places, numbers = (starts + begins).tolist(), files.tolist()
+        rests = (self.rings.tokens[files] * size - begins).tolist()
+        # Slices of one view: numpy takes several times as long to make a row, and to tell where it lies.
+        flat, width = memoryview(rows.reshape(-1).view(np.uint8).data), rows.shape[1] * size
+        for row in in_order:
+            at, rest = row * width, rests[row]
             if rest >= width:
-                yield numbers[row], places[row], rows[row]
+                yield numbers[row], places[row], flat[at : at + width]
             else:
-                yield numbers[row], places[row], rows[row, :rest]
-                yield numbers[row], int(starts[row]), rows[row, rest:]
+                yield numbers[row], places[row], flat[at : at + rest]
+                yield numbers[row], int(starts[row]), flat[at + rest : at + width]
 
-    def _starts_in(self, files: Ids, begins: Ids, width: int) -> Iterator[Ids]:
-        """Where sequences of the index begin in windows, in the batch laid flat."""
-        yield np.zeros(0, dtype=np.int64)
-        known = {file: self.pointers(file) for file in np.unique(files).tolist()}
-        for row, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
-            pointers = known[file]
-            for at, first, count in self._pieces(file, begin):
-                if pointers is not None:
-                    yield pointers.between(first, first + count) + (row * width + at - first)
-
-    def _pieces(self, file: int, begin: int) -> Iterator[tuple[int, int, int]]:
-        """Of a window, where each piece stands in it, its first token in the file, and its tokens."""
-        first, tokens, width = int(self.firsts[file]), int(self.rings.tokens[file]), self.rings.seq_len + 1
-        rest = min(width, tokens - begin)
-        yield 0, first + begin, rest
-        if rest < width:
-            yield rest, first, width - rest
+    @once
+    def extents(self) -> list[tuple[int, int]]:
+        """The first token of the part of each file, and how many it has."""
+        return [*zip(self.firsts.tolist(), self.rings.tokens.tolist(), strict=True)]
 
     def _require_windows(self, number: int, corpus: Corpus, wanted: WantedWindows) -> None:
         """Refuses a corpus of which too little is read."""

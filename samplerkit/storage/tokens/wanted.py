@@ -31,7 +31,6 @@ class WantedWindows:
     @classmethod
     def of(
         cls,
-        *,
         seq_len: Any,
         block_len: Any,
         dtype: Any,
