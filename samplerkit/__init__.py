@@ -68,6 +68,7 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.formats.litdata import LitDataset
     from samplerkit.storage.formats.lmdb import LmdbDataset
     from samplerkit.storage.formats.mds import MdsDataset
+    from samplerkit.storage.formats.mindrecord import MindRecordDataset
     from samplerkit.storage.formats.parquet import ParquetDataset
     from samplerkit.storage.formats.sqlite import SqliteDataset
     from samplerkit.storage.formats.tfrecord import TfRecordDataset
@@ -111,6 +112,7 @@ __all__ = [
     "LitDataset",
     "LmdbDataset",
     "MdsDataset",
+    "MindRecordDataset",
     "MixtureSampler",
     "NotSupportedError",
     "Order",

@@ -35,6 +35,7 @@ PUBLIC = {
     "LitDataset": "storage.formats.litdata",
     "LmdbDataset": "storage.formats.lmdb",
     "MdsDataset": "storage.formats.mds",
+    "MindRecordDataset": "storage.formats.mindrecord",
     "MixtureSampler": "samplers.mixture",
     "NotSupportedError": "errors",
     "Order": "order.order",

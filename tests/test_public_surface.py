@@ -51,6 +51,7 @@ PUBLIC = {
     "LmdbDataset",
     "Loader",
     "MdsDataset",
+    "MindRecordDataset",
     "MixtureSampler",
     "NotSupportedError",
     "Order",

@@ -26,6 +26,7 @@ from samplerkit.storage.formats.hdf5 import Hdf5Dataset
 from samplerkit.storage.formats.litdata import LitDataset
 from samplerkit.storage.formats.lmdb import LmdbDataset
 from samplerkit.storage.formats.mds import MdsDataset
+from samplerkit.storage.formats.mindrecord import MindRecordDataset
 from samplerkit.storage.formats.parquet import ParquetDataset
 from samplerkit.storage.formats.sqlite import SqliteDataset
 from samplerkit.storage.formats.tfrecord import TfRecordDataset
@@ -178,6 +179,7 @@ for _name, _make, _more in (
     ("litdata", LitDataset, {"decode": None}),
     ("lmdb", LmdbDataset, {"decode": None}),
     ("mds", MdsDataset, {"decode": None}),
+    ("mindrecord", MindRecordDataset, {"decode": None}),
     ("tfrecord", TfRecordDataset, {"decode": None}),
     ("zarr", ZarrDataset, {}),
     ("tokens", TokenDataset, {"files": CorpusPaths, "dtype": str | None, "as_dtype": str}),

@@ -58,6 +58,7 @@ VALID = {
     "litdata": {"folder": "a"},
     "lmdb": {"path": "a.lmdb"},
     "mds": {"folder": "a"},
+    "mindrecord": {"files": ["a.mindrecord"]},
     "tfrecord": {"files": ["a.tfrecord"]},
     "zarr": {"path": "a.zarr"},
     "sqlite": {"path": "a.db", "table": "samples"},

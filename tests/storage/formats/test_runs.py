@@ -18,6 +18,7 @@ from tests.storage.formats import (
     test_litdata,
     test_lmdb,
     test_mds,
+    test_mindrecord,
     test_parquet,
     test_tfrecord,
 )
@@ -30,6 +31,7 @@ FORMATS = {
     "litdata": test_litdata.TestLitData,
     "lmdb": test_lmdb.TestLmdb,
     "mds": test_mds.TestMds,
+    "mindrecord": test_mindrecord.TestMindRecord,
     "tfrecord": test_tfrecord.TestTfRecord,
     "zarr": test_arrays.TestZarr,
 }
@@ -133,6 +135,7 @@ def test_a_mixture_in_batches_by_tokens_outlives_a_kill_on_other_ranks(data):
         sk.Hdf5Dataset,
         sk.LitDataset,
         sk.MdsDataset,
+        sk.MindRecordDataset,
         sk.ParquetDataset,
         sk.TfRecordDataset,
         sk.ZarrDataset,

@@ -1,9 +1,9 @@
 """Writes the small files that tests read without the packages that wrote them, into tests/data/formats.
 
 `python -m tests.storage.formats.write_samples KIND`, in an environment with the package of that kind:
-huggingface (datasets 5.2.0), tfrecord (tensorflow 2.21.0), mds (mosaicml-streaming 0.13.0, pillow
-13.0.0) lmdb (lmdb 3.0.0), litdata (litdata 0.2.76,
-zstd 1.5) or litdata_early (litdata 0.2.30).
+huggingface (datasets 5.2.0), tfrecord (tensorflow 2.21.0), mds (mosaicml-streaming 0.13.0, pillow 13.0.0),
+lmdb (lmdb 3.0.0), litdata (litdata 0.2.76, zstd 1.5), litdata_early (litdata 0.2.30), or mindrecord
+(mindspore 2.10.0; the .db that it leaves beside each file is not needed).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.storage.formats import litdata_chunks, lmdb_store
+from tests.storage.formats import litdata_chunks, lmdb_store, mindrecord_rows
 from tests.storage.formats.mds_shards import COLUMNS, COMPRESSIONS, image_of, row_of
 from tests.storage.formats.tf_records import features_of
 
@@ -94,6 +94,18 @@ def _optimized(name: str, row_of: Any, **options: Any) -> None:
     file.merge()
 
 
+def mindrecord() -> None:
+    """Files of all kinds of columns, and of some; `rows` are two files, the first of two groups."""
+    mindspore = importlib.import_module("mindspore.mindrecord")
+    for name, (schema, rows) in mindrecord_rows.FILES.items():
+        file = mindspore.FileWriter(f"{FOLDER}/mindrecord/{name}", 2 if name == "rows" else 1, overwrite=True)
+        file.set_header_size(1 << 14)
+        file.set_page_size(1 << 15)
+        file.add_schema(schema, "written by write_samples")
+        file.write_raw_data(rows)
+        file.commit()
+
+
 def lmdb() -> None:
     """A store whose keys were written, and some of them written again or deleted, in several changes."""
     import lmdb  # type: ignore[import-not-found]  # noqa: PLC0415
@@ -110,11 +122,5 @@ def lmdb() -> None:
 
 
 if __name__ == "__main__":
-    {
-        "huggingface": huggingface,
-        "tfrecord": tfrecord,
-        "mds": mds,
-        "lmdb": lmdb,
-        "litdata": litdata,
-        "litdata_early": litdata_early,
-    }[sys.argv[1]]()
+    kinds = (huggingface, tfrecord, mds, lmdb, litdata, litdata_early, mindrecord)
+    {kind.__name__: kind for kind in kinds}[sys.argv[1]]()
