@@ -1,4 +1,4 @@
-"""The commands `samplerkit index` and `samplerkit pack`: tar shards from the shell."""
+"""The commands `samplerkit index` and `samplerkit pack`: tar shards from the shell, indexes of TFRecords."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from samplerkit.cli.opening import AsJson
 from samplerkit.cli.printing import progress
 from samplerkit.errors import ArgumentValueError
+from samplerkit.storage.formats.tfrecord import TfRecordDataset
 from samplerkit.storage.tar.index.indexing import THREADS, index_shards
 from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.urls import is_remote, shown
@@ -39,6 +40,9 @@ def index(
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Shards that are indexed at a time.")] = THREADS,
     checksums: Checksums = False,
+    tfrecord: Annotated[
+        bool, typer.Option("--tfrecord", help="The files are TFRecords: the index of each, and nothing else.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the index of each tar shard, and the lengths of all, so that nobody has to make them later.
@@ -46,6 +50,14 @@ def index(
     What is there and right stays: who was stopped goes on where it was. Shards at URLs are fetched into the
     user's cache for it.
     """
+    if tfrecord:
+        said = {"--upload": upload, "--checksums": checksums, "--lengths": lengths}
+        wrong = next((name for name, value in said.items() if value), None)
+        if wrong is not None:
+            problem, mend = "is of tar shards, and not of TFRecords", "leave it out"
+            raise ArgumentValueError(wrong, problem, said[wrong], mend=mend)
+        _index_records(urls, out, as_json=as_json)
+        return
     with progress() as told:
         found = index_shards(
             urls,
@@ -70,6 +82,18 @@ def index(
             typer.echo(f"and {found.num_flaws - SHOWN} more", err=True)
     if found.num_flaws:
         raise typer.Exit(1)
+
+
+def _index_records(urls: list[str], out: Path | None, *, as_json: bool) -> None:
+    with (
+        progress() as told,
+        TfRecordDataset(urls[0] if len(urls) == 1 else urls, records="bytes", progress=told) as files,
+    ):
+        count = files.save_indexes(out)
+    if as_json:
+        typer.echo(json.dumps({"files": len(files.files), "samples": count}))
+    else:
+        typer.echo(f"{_plural(count, 'record')} in {_plural(len(files.files), 'file')}")
 
 
 def pack(

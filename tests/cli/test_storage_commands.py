@@ -160,3 +160,28 @@ def test_the_commands_run_in_a_process_of_their_own(tmp_path, folder):
     assert indexed.stdout == packed.stdout
     assert own.seconds < 80
     assert isinstance(sk.RandomSampler().order(TarDataset(f"{tmp_path}/out-0.tar")), sk.Order)
+
+
+RECORDS = Path(__file__).parents[1] / "data" / "formats" / "tfrecord"
+
+
+def test_tfrecords_are_indexed_beside_them_or_into_a_folder(monkeypatch, capsys, tmp_path):
+    """As a dataset finds them: the index beside a file serves it, and again the same bytes are written."""
+    for name in ("plain.tfrecord", "packed.tfrecord.gz"):
+        shutil.copy(RECORDS / name, tmp_path)
+    pattern = str(tmp_path / "*.tfrecord*")
+    assert command(monkeypatch, "index", "--tfrecord", pattern) == 0
+    assert capsys.readouterr().out == "80 records in 2 files\n"
+    beside = {path.name: path.read_bytes() for path in tmp_path.glob("*.skidx")}
+    assert beside.keys() == {"plain.tfrecord.skidx", "packed.tfrecord.gz.skidx"}
+    (tmp_path / "out").mkdir()
+    files = [str(tmp_path / name.removesuffix(".skidx")) for name in beside]
+    assert command(monkeypatch, "index", "--tfrecord", *files, "--out", tmp_path / "out", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"files": 2, "samples": 80}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == beside
+
+
+def test_what_is_of_tar_shards_is_refused_for_tfrecords(monkeypatch, capsys, tmp_path):
+    path = shutil.copy(RECORDS / "plain.tfrecord", tmp_path)
+    assert command(monkeypatch, "index", "--tfrecord", path, "--checksums") != 0
+    assert "is of tar shards, and not of TFRecords" in capsys.readouterr().err

@@ -103,12 +103,15 @@ class TfRecordDataset(DatasetOfFiles):
             state.update(repr([(run.span, run.rows, run.check) for run in file.runs]).encode())
         return state.hexdigest()
 
-    def save_indexes(self, folder: str | os.PathLike[str] | None = None) -> None:
+    def save_indexes(self, folder: str | os.PathLike[str] | None = None) -> int:
         """Writes the index of each file, from which other machines and jobs learn where its records stand.
 
         Args:
             folder: where to, under the name of the file and `.skidx`, to be put beside files that lie
                 elsewhere; None for beside the files.
+
+        Returns:
+            How many records there are.
 
         Raises:
             ArgumentValueError: files lie elsewhere and no folder was said, or two indexes have one name.
@@ -122,14 +125,19 @@ class TfRecordDataset(DatasetOfFiles):
         if len(set(ends)) < len(ends):
             mend = "save those of each folder by themselves"
             raise ArgumentValueError("folder", "would hold two indexes of one name", folder, mend=mend)
-        for path, end in zip(self.files, ends, strict=True):
-            stored = Stored.of(path, self._storage)
+
+        def save(number: int) -> int:
+            stored = Stored.of(self.files[number], self._storage)
             indexed = records_of(stored, self._storage)
-            target = Path(folder or "", end + INDEX_SUFFIX)
+            target = Path(folder or "", ends[number] + INDEX_SUFFIX)
             try:
                 write_index(target, stored, indexed, "")
             except OSError as error:
                 raise DatasetError(str(target), f"cannot be written ({error.strerror})") from error
+            return indexed[0].lengths.size
+
+        told = partial(self._progress, "files indexed:")
+        return sum(all_in_threads(save, len(self.files), COUNTING_THREADS, "samplerkit-records", told))
 
     def _looked_up(self, process: Process[ChunkCache]) -> Layout:
         def look(number: int) -> RecordFile:
