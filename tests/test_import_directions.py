@@ -88,6 +88,7 @@ LATE_IMPORTS = {
     ): "an extra: the command must start without it",
     ("loading.bar", "rich.progress"): "a tenth of a second, for a loop that wants a bar and no other",
     ("loading.bar", "rich.console"): "as rich.progress, which it comes with",
+    ("compat.huggingface", "transformers.trainer_callback"): "an extra: who uses it has a Trainer already",
     ("inspect.pictures.canvas", "matplotlib.figure"): "an extra: all else works without pictures",
     ("storage.tar.codecs", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
     ("storage.files.readers", "pyarrow.parquet"): "an extra: only parquet files need it",

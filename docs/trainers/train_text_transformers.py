@@ -18,28 +18,15 @@ import torch.distributed.nn.functional
 from digits import Ledger
 from texts import BATCHES, COLLATE, Reader, Texts, loss_on_new_texts, loss_sum
 from torch import nn
-from train_transformers import KeepLoader
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
 import samplerkit as sk
+from samplerkit.compat.huggingface import use_loader
 
 
 class TextTrainer(Trainer):
     """A Trainer whose batches differ in samples, and hardly in padded letters."""
-
-    def get_train_dataloader(self) -> Any:
-        # The Trainer asks for the number of batches once, and counts by it when an epoch ends: a plan over
-        # the whole set has the same number in each.
-        self.loader = sk.Loader(
-            self.train_dataset,
-            sk.RandomSampler(seed=self.args.seed),
-            batches=BATCHES,
-            tail="split",
-            collate_fn=COLLATE,
-        )
-        self.add_callback(KeepLoader(self.loader))
-        return self.loader
 
     def compute_loss(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> torch.Tensor:
         self.ledger.write(int(self.state.epoch or 0), self.state.global_step, inputs["id"])
@@ -57,12 +44,16 @@ def train(folder: Path, epochs: int) -> None:
         save_steps=4,
         save_total_limit=3,
         seed=7,
-        ignore_data_skip=True,  # the loader goes on by itself, at once: nothing is read to be thrown away
         use_cpu=True,
         report_to="none",
         disable_tqdm=True,
     )
     trainer = TextTrainer(Reader(), arguments, train_dataset=Texts())
+    # The Trainer asks for the number of batches once, and counts by it when an epoch ends: a plan over the
+    # whole set has the same number in each.
+    recipe = sk.RandomSampler(seed=7)
+    trainer.loader = sk.Loader(Texts(), recipe, batches=BATCHES, tail="split", collate_fn=COLLATE)
+    use_loader(trainer, trainer.loader)
     trainer.ledger = Ledger(folder, arguments.process_index)
     trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)))
     if trainer.is_world_process_zero():

@@ -18,46 +18,19 @@ import torch
 import torch.distributed.nn.functional
 from digits import Digits, Ledger, accuracy, make_network
 from torch import nn
-from transformers import Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_callback import ExportableState
+from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
 import samplerkit as sk
+from samplerkit.compat.huggingface import use_loader
 
 
 class DigitsTrainer(Trainer):
-    """A Trainer whose batches come from our loader."""
-
-    def get_train_dataloader(self) -> Any:
-        # The dataset gets the ids of a whole batch at once, through its `__getitems__`. The loader deals to
-        # the ranks and moves the batches: it is not for `self.accelerator.prepare`.
-        loader = sk.Loader(
-            self.train_dataset,
-            sk.RandomSampler(seed=self.args.seed),
-            batch_size=self.args.per_device_train_batch_size,
-            num_workers=1,
-        )
-        self.add_callback(KeepLoader(loader))
-        return loader
+    """A Trainer that writes down what it received, for you to check."""
 
     def compute_loss(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> torch.Tensor:
         self.ledger.write(int(self.state.epoch or 0), self.state.global_step, inputs["id"])
         return nn.functional.cross_entropy(model(inputs["image"]), inputs["label"])
-
-
-class KeepLoader(TrainerCallback, ExportableState):
-    """Keeps the state of the loader in the Trainer's own checkpoints."""
-
-    def __init__(self, loader: sk.Loader) -> None:
-        self.loader = loader
-
-    def state(self) -> dict[str, Any]:
-        return {"args": {}, "attributes": {"loader": self.loader.state_dict()}}
-
-    def on_train_begin(self, arguments: Any, state: Any, control: Any, **_: Any) -> None:
-        saved = state.stateful_callbacks.get("KeepLoader")
-        if saved is not None:
-            self.loader.load_state_dict(saved["attributes"]["loader"])
 
 
 def train(folder: Path, epochs: int) -> None:
@@ -73,12 +46,13 @@ def train(folder: Path, epochs: int) -> None:
         save_steps=5,
         save_total_limit=3,
         seed=7,
-        ignore_data_skip=True,  # the loader goes on by itself, at once: nothing is read to be thrown away
         use_cpu=True,
         report_to="none",
         disable_tqdm=True,
     )
     trainer = DigitsTrainer(make_network(), arguments, train_dataset=dataset)
+    loader = sk.Loader(dataset, sk.RandomSampler(seed=7), batch_size=32, num_workers=1)
+    use_loader(trainer, loader)  # it deals to the ranks, and its state goes into the Trainer's checkpoints
     trainer.ledger = Ledger(folder, arguments.process_index)
     trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)))
     if trainer.is_world_process_zero():

@@ -12,7 +12,8 @@ from tests.trainers.jobs import EXAMPLES, ROOT
 BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)]+)\)")
 PAGES = sorted(path.name for path in EXAMPLES.glob("*.md"))
-SOURCES = [*EXAMPLES.glob("*.py"), *EXAMPLES.rglob("*.yaml"), *(ROOT / "tests" / "trainers").glob("*_job.py")]
+JOBS = [path for room in ("trainers", "doors") for path in (ROOT / "tests" / room).glob("*_job.py")]
+SOURCES = [*EXAMPLES.glob("*.py"), *EXAMPLES.rglob("*.yaml"), *JOBS]
 
 
 def stands_somewhere(block, texts):

@@ -1,0 +1,27 @@
+"""TRL: packs of documents in an SFTTrainer that dies and goes on from its own checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from tests.doors.lengths import LENGTHS
+from tests.trainers.jobs import ROOT, run
+
+NEEDS = ("trl", "transformers", "datasets")
+
+
+def test_an_sft_trainer_goes_on_with_the_packs_that_are_left(tmp_path):
+    command = [ROOT / "tests" / "doors" / "sft_job.py", tmp_path / "run"]
+    code, printed = run(tmp_path, *command)
+    assert code == 9, printed
+    code, printed = run(tmp_path, *command)
+    assert code == 0, printed
+    lines = [json.loads(line) for line in (tmp_path / "run" / "steps.jsonl").read_text().splitlines()]
+    steps = {line["step"]: line["tokens"] for line in lines}
+    assert len(lines) == len(steps) + 3  # those from the checkpoint to the death, once more
+    assert f"{len(steps)} steps of {len(steps)}" in printed
+    half = len(steps) // 2
+    for epoch in (range(half), range(half, 2 * half)):
+        received = Counter(token for step in epoch for token in steps[step])
+        assert received == dict(enumerate(LENGTHS))
