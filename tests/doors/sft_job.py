@@ -1,4 +1,4 @@
-"""Packs of documents in TRL's SFTTrainer: a tiny model, a checkpoint each fifth step, one death in step 13."""
+"""Packs of documents in TRL's SFTTrainer: a tiny model, a checkpoint each fifth step, a death in step 13."""
 
 from __future__ import annotations
 
