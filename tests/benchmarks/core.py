@@ -26,6 +26,8 @@ import samplerkit as sk
 
 SHARDS, SHARD, BATCH = 8, 3, 256
 MIB = 1 << 20
+READ, SLICE = 1 << 23, 1 << 18
+"""How many ids of each order are read for its speed, and how many at once."""
 
 
 class Rows:
@@ -102,35 +104,79 @@ def report_first_index(torch_size: int) -> None:
         print(f"| {who} | {size:,} | {taken * 1e3:,.2f} ms | {memory:,.1f} MiB |")
 
 
-def report_speed(torch_size: int) -> None:
+def orders() -> dict[str, sk.Order]:
+    """The orders whose speed is told, by name: sizes, shuffle modes, and what draws otherwise."""
     sizes = {"10^9": 10**9, "2^29 + 1": 2**29 + 1, "2^30 + 1": 2**30 + 1, "2^40": 2**40}
-    asked = 1 << 23
-    chunk = 1 << 18
-    orders = {name: sk.RandomSampler(seed=7).order(size) for name, size in sizes.items()}
+    found = {f"GLOBAL, n = {name}": sk.RandomSampler(seed=7).order(size) for name, size in sizes.items()}
+    layout = sk.Layout([100_000] * 10_000)
+    for mode in sk.Shuffle:
+        order = sk.DistributedSampler(SHARDS, SHARD, shuffle=mode).order(layout)
+        found[f"{mode.value.upper()}, shard {SHARD} of {SHARDS}, n = 10^9 in 10,000 files"] = order
+    draws = np.random.default_rng(7)
+    weights, labels = draws.random(1_000_000), draws.integers(0, 1000, 1_000_000)
+    parts = {"web": 7, "code": 2, "books": 1}
+    tree = sk.Layout.tree({name: share * 10**8 for name, share in parts.items()})
+    chain = sk.DistributedSampler(SHARDS, SHARD, seed=1)
+    subset = sk.SubsetSampler(np.arange(0, 10**7, 2))
+    subset.add_child(sk.RandomSampler(seed=2))
+    chain.add_child(subset)
+    mixture = sk.MixtureSampler({name: sk.RandomSampler(seed=3) for name in parts}, weights=parts)
+    return {
+        **found,
+        "with replacement, n = 10^9": sk.RandomSampler(replacement=True).order(10**9),
+        "weighted, 10^6 weights": sk.WeightedRandomSampler(weights, READ).order(1_000_000),
+        "weighted without replacement, 10^6 weights": sk.WeightedRandomSampler(
+            weights, replacement=False
+        ).order(1_000_000),
+        "PK, 1,000 classes of about 1,000": sk.PKSampler(1000, shuffle=True, labels=labels).order(1_000_000),
+        "mixture of three, by dice, n = 10^9": mixture.order(tree),
+        "mixture of three, by a schedule, n = 10^9": sk.MixtureSampler([7, 2, 1], seed=3).order(
+            sk.Layout([7 * 10**8, 2 * 10**8, 10**8])
+        ),
+        f"a chain of three, shard {SHARD} of {SHARDS}, n = 10^7": chain.order(10**7),
+        "GLOBAL over nine folds of ten, n = 10^7": shuffled_fold().order(10**7),
+    }
+
+
+def shuffled_fold() -> sk.Sampler:
+    """The training part of a fold, shuffled."""
+    sampler = sk.RandomSampler(seed=1)
+    sampler.add_child(sk.FoldSampler(10, 0))
+    return sampler
+
+
+def report_speed(torch_size: int) -> None:
+    """Prints ids a second, beside torch's and beside what numpy needs for numbers without an order."""
+    found = orders()
+    table = np.random.default_rng(7).permutation(READ)
 
     def read(order: sk.Order) -> Callable[[], Any]:
-        start = len(order) // 3
-        return lambda: [order[p : p + chunk].size for p in range(start, start + asked, chunk)]
+        asked = min(len(order), READ)
+        start = min(len(order) // 3, len(order) - asked)
+        return lambda: [
+            order[p : min(p + SLICE, start + asked)].size for p in range(start, start + asked, SLICE)
+        ]
 
-    taken = alternated({"torch": lambda: torch.randperm(torch_size)}, 1) | alternated(
-        {"torch": lambda: torch.randperm(torch_size)} | {name: read(o) for name, o in orders.items()}, 5
-    )
-    theirs = torch_size / taken["torch"]
-    print(f"\n### Ids per second, one thread, {asked:,} positions in slices of {chunk:,}\n")
-    print("| order | M ids/s | times `torch.randperm` |\n|---|---|---|")
-    print(f"| `torch.randperm({torch_size:,})`, whole | {theirs / 1e6:.1f} | 1 |")
-    for name in sizes:
-        ours = asked / taken[name]
-        print(f"| GLOBAL, n = {name} | {ours / 1e6:.1f} | {ours / theirs:.1f} |")
-    layout = sk.Layout([100_000] * 10_000)
-    modes = {
-        mode.value: sk.DistributedSampler(SHARDS, SHARD, shuffle=mode).order(layout) for mode in sk.Shuffle
+    def per_id(name: str) -> int:
+        return torch_size if name == "torch" else min(len(found[name]), READ) if name in found else READ
+
+    works: dict[str, Callable[[], Any]] = {
+        "torch": lambda: torch.randperm(torch_size),
+        "an arange": lambda: [np.arange(p, p + SLICE).size for p in range(0, READ, SLICE)],
+        "a gather": lambda: [table[table[p : p + SLICE]].size for p in range(0, READ, SLICE)],
+    } | {name: read(order) for name, order in found.items()}
+    rates = {name: per_id(name) / taken for name, taken in alternated(works, 5).items()}
+    names = {
+        "torch": f"`torch.randperm({torch_size:,})`, whole",
+        "an arange": "numpy: an `arange`, the least that ids can cost",
+        "a gather": f"numpy: a gather from a permutation of {READ:,}, held as a list",
     }
-    for mode, rate in alternated({mode: read(order) for mode, order in modes.items()}, 5).items():
-        ours = asked / rate
+    print(f"\n### Ids per second, one thread, {READ:,} positions in slices of {SLICE:,}\n")
+    print("| order | M ids/s | times `torch.randperm` | of an arange | of a gather |\n|---|---|---|---|---|")
+    for name, rate in rates.items():
+        beside = (rate / rates[other] for other in ("torch", "an arange", "a gather"))
         print(
-            f"| {mode.upper()}, shard {SHARD} of {SHARDS}, n = 10^9 in 10,000 files | {ours / 1e6:.1f} "
-            f"| {ours / theirs:.1f} |"
+            f"| {names.get(name, name)} | {rate / 1e6:.1f} | {' | '.join(f'{times:.2g}' for times in beside)} |"
         )
 
 
