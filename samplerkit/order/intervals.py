@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any, Final, final
+
 import numpy as np
 
+from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 
 _WORTH_BUCKETS = 4096
@@ -62,6 +65,60 @@ def _by_buckets(borders: Ids, values: Ids) -> Ids:
     for _ in range(steps):
         passed += values >= beyond[passed]
     return passed
+
+
+@final
+class Borders:
+    """Ascending borders among which values are sought again and again: a table leads close to each of them.
+
+    The table says for each of some equal buckets how many borders lie before it: a bucket is found by a
+    shift, and most values are a step or none from there. It is made when it is worth it, and has at most two
+    numbers a border.
+
+    Args:
+        borders: int64 array of shape (n,), ascending, none below 0; equal ones are passed together.
+
+    Source: Chen and Asau, "On generating random variates from an empirical distribution" (1974).
+
+    Example:
+        >>> Borders(np.array([3, 3, 5])).passed(np.array([0, 2, 3, 4]))
+        array([0, 0, 2, 2])
+    """
+
+    def __init__(self, borders: Ids) -> None:
+        self.borders: Final = borders
+
+    def passed(self, values: Ids) -> Ids:
+        """Counts the borders up to each value.
+
+        Args:
+            values: each in [0, the last border); shape (m,).
+
+        Returns:
+            int64 array of shape (m,).
+        """
+        if values.size < _WORTH_BUCKETS:
+            return np.searchsorted(self.borders, values, side="right")
+        shift, before = self._buckets
+        passed: Ids = before[values >> shift].astype(np.int64)
+        behind = np.flatnonzero(self.borders[passed] <= values)
+        for _ in range(_MOST_STEPS):
+            passed[behind] += 1
+            behind = behind[self.borders[passed[behind]] <= values[behind]]
+        passed[behind] = np.searchsorted(self.borders, values[behind], side="right")
+        return passed
+
+    @once
+    def _buckets(self) -> tuple[int, Ids]:
+        """The logarithm of the width of a bucket, and how many borders lie before each."""
+        shift = max(0, int(self.borders[-1]).bit_length() - self.borders.size.bit_length())
+        in_bucket = np.bincount(self.borders >> shift)
+        word = np.int32 if self.borders.size < 1 << 31 else np.int64
+        return shift, (np.cumsum(in_bucket) - in_bucket).astype(word)
+
+    def __reduce__(self) -> Any:
+        # What can be made again does not travel to other processes.
+        return Borders, (self.borders,)
 
 
 def numbers_in(begins: Ids, counts: Ids) -> Ids:

@@ -7,7 +7,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.errors import InverseTooLargeError
-from samplerkit.order.intervals import numbers_in
+from samplerkit.order.intervals import Borders, numbers_in
 from samplerkit.order.keys import Key, keyed_hash, scaled
 from samplerkit.order.located import Located
 from samplerkit.order.once import once
@@ -146,12 +146,13 @@ class DrawsWithReplacement(Order):
     def __init__(self, length: int, key: Key, population: int = 0, cumulative: Ids | None = None) -> None:
         self._length = length
         self._words: Words = key.words(_HASH_WORDS)
-        self._cumulative = cumulative
+        self._cumulative = None if cumulative is None else Borders(cumulative)
         self._total = population if cumulative is None else int(cumulative[-1])
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return self._length, self._words, self._total, self._cumulative
+        cumulative = None if self._cumulative is None else self._cumulative.borders
+        return self._length, self._words, self._total, cumulative
 
     def __len__(self) -> int:
         return self._length
@@ -160,7 +161,7 @@ class DrawsWithReplacement(Order):
         drawn = scaled(keyed_hash(self._words, positions), self._total)
         if self._cumulative is None:
             return drawn
-        return np.searchsorted(self._cumulative, drawn, side="right")
+        return self._cumulative.passed(drawn)
 
     def locate(self, ids: Ids) -> Located:
         return self._occurrences.locate(ids)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from samplerkit.order.intervals import Borders
 from samplerkit.order.keys import Key, keyed_hash, scaled
 from samplerkit.order.typing import Ids
 
@@ -94,7 +95,7 @@ def draw_without_replacement(weights: Ids, count: int, key: Key) -> Ids:
         cumulative = np.cumsum(weights[left])
         counters = np.arange(2 * missing)
         hashes = keyed_hash(key.words(_HASH_WORDS, index=attempt), counters)
-        picks = np.searchsorted(cumulative, scaled(hashes, int(cumulative[-1])), side="right")
+        picks = Borders(cumulative).passed(scaled(hashes, int(cumulative[-1])))
         distinct, first = np.unique(picks, return_index=True)
         new = distinct[np.argsort(first)][:missing]
         drawn.append(left[new])

@@ -174,10 +174,9 @@ def report_speed(torch_size: int) -> None:
     print(f"\n### Ids per second, one thread, {READ:,} positions in slices of {SLICE:,}\n")
     print("| order | M ids/s | times `torch.randperm` | of an arange | of a gather |\n|---|---|---|---|---|")
     for name, rate in rates.items():
-        beside = (rate / rates[other] for other in ("torch", "an arange", "a gather"))
-        print(
-            f"| {names.get(name, name)} | {rate / 1e6:.1f} | {' | '.join(f'{times:.2g}' for times in beside)} |"
-        )
+        torchs, arange, gather = (rate / rates[other] for other in ("torch", "an arange", "a gather"))
+        shown = f"{rate / 1e6:.1f} | {torchs:.1f} | {arange:.3f} | {gather:.2f}"
+        print(f"| {names.get(name, name)} | {shown} |")
 
 
 def report_loader() -> None:

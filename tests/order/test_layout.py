@@ -7,7 +7,7 @@ import pytest
 import torch.utils.data
 
 import samplerkit as sk
-from samplerkit.order.intervals import interval_of
+from samplerkit.order.intervals import Borders, interval_of
 
 
 def test_an_int_is_a_layout_without_files():
@@ -151,5 +151,7 @@ def test_intervals_of_many_values_are_those_of_a_search(borders, spread):
         generator.integers(0, last, 4090), [0, 1, starts[1] - 1, starts[1], last - 1, last - 1]
     )
     expected = np.searchsorted(starts, values, side="right") - 1
+    assert np.array_equal(Borders(starts[1:]).passed(values), expected)
+    assert np.array_equal(Borders(starts[1:]).passed(values[:9]), expected[:9])
     assert np.array_equal(interval_of(starts, values), expected)
     assert np.array_equal(interval_of(starts, np.sort(values)), np.sort(expected))
