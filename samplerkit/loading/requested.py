@@ -214,6 +214,8 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
 
     def _one(self, request: Request, place: int, index: int) -> Any:
         """Reads one sample, or a part of it; its pass can be told to what reads batches alone."""
+        if request.segments is None and not request.told:
+            return self.dataset[index]
         one = slice(place, place + 1)
         part = None if request.segments is None else request.segments.at(one)
         if part is not None and self._gives_segments:

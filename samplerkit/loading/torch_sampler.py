@@ -13,6 +13,7 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, Composition
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.options import checked_tail
+from samplerkit.loading.reading import EVALUATED_AT_ONCE
 from samplerkit.loading.readings import Readings
 from samplerkit.loading.run import Run
 from samplerkit.loading.torch_names import EpochByCursor, TorchNames
@@ -20,7 +21,6 @@ from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import Deal
 from samplerkit.order.order import Order
-from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
@@ -118,7 +118,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def __iter__(self) -> Iterator[int]:
         self._require_samples()
         iteration = self._cursor.begin()
-        for chunk in self._order_from(iteration.epoch, iteration.start).chunks(CHUNK):
+        for chunk in self._order_from(iteration.epoch, iteration.start).chunks(EVALUATED_AT_ONCE):
             for index in chunk.tolist():
                 iteration.taken += 1
                 yield index
@@ -127,7 +127,8 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def batches(self, size: int) -> Iterator[Ids]:
         """Iterates over the rest of the epoch in arrays of `size` ids, then moves on to the next epoch."""
         iteration = self._cursor.begin()
-        for chunk in self._order_from(iteration.epoch, iteration.start).chunks(size * max(1, CHUNK // size)):
+        at_once = size * max(1, EVALUATED_AT_ONCE // size)
+        for chunk in self._order_from(iteration.epoch, iteration.start).chunks(at_once):
             for start in range(0, chunk.size, size):
                 # A last batch that is smaller is a whole step all the same, in which other shards have more.
                 iteration.taken += size
@@ -169,7 +170,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     def _order_from(self, epoch: int, position: int) -> Order:
         if not self._run.deals_below_the_root:
-            deal = self.recipe.root_deal(self.dataset) or Deal()
+            deal = self._run.chain.root_deal(self.dataset) or Deal()
             return deal.shard(self._run.undealt(epoch), self.world, position)
         order = self.recipe.order(self.dataset, epoch, world=self.world)
         return Shard(order, 1, 0, padded=False, start=position // self.world.num_shards)
