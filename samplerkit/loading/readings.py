@@ -25,7 +25,7 @@ def reading_of(run: Run, epoch: int, start: int, batch_size: int, tail: Tail) ->
         batch_size: units a rank and step: samples, or one batch.
         tail: what becomes of the last units.
     """
-    deal, units, ranks = run.chain.root_deal(run.dataset), run.units(epoch), run.world.num_shards
+    deal, units, ranks = run.recipe.root_deal(run.dataset), run.units(epoch), run.world.num_shards
     deals_samples = isinstance(units, SampleUnits)
     ramp: Ramp = ()
     if run.ledger is not None and run.ledger.ramp and deals_samples:
@@ -39,7 +39,7 @@ def reading_of(run: Run, epoch: int, start: int, batch_size: int, tail: Tail) ->
         batch_size=batch_size,
         tail=tail,
         rotation=0 if deal is None else max(0, deal.offset),
-        lanes=run.chain.woven_lanes(run.dataset, run.constants) if deals_samples else 1,
+        lanes=run.recipe.woven_lanes(run.dataset, run.constants) if deals_samples else 1,
         ramp=ramp,
     )
     return Reading(epoch, units, delivery, run.world.shard_id)

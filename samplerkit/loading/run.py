@@ -25,12 +25,10 @@ from samplerkit.loading.sections import Section
 from samplerkit.loading.state import State
 from samplerkit.loading.units import BatchUnits, SampleUnits
 from samplerkit.loading.world import detect_world
-from samplerkit.order import arguments
 from samplerkit.order.once import once
 from samplerkit.order.order import Order
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import Chain
 from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.edit import Edit
 from samplerkit.samplers.ledger import Ledger
@@ -74,42 +72,34 @@ class Run:
         self.agreed: Sampler = recipe
         self._given_world = world
         self._constants: RunConstants | None = None
-        self._chain: tuple[Sampler, Chain] | None = None
         self._undealt: tuple[tuple[int, RunConstants, Sampler], Order] | None = None
-
-    @property
-    def chain(self) -> Chain:
-        """The links of the recipe, which are walked once."""
-        if self._chain is None or self._chain[0] is not self.recipe:
-            self._chain = self.recipe, self.recipe._chain()
-        return self._chain[1]
 
     @once
     def world(self) -> World:
         """Which shard of how many this process reads; the running job is asked once."""
         job = self._given_world
-        if job is None and self.chain.deal is None:
+        if job is None and not self.recipe.is_distributed:
             job = detect_world()
-        return self.chain.world(job)
+        return self.recipe.world(job)
 
     @property
     def constants(self) -> RunConstants:
         """What the first start of the run fixed."""
         if self._constants is None:
-            self._constants = self.chain.constants(self.world)
+            self._constants = self.recipe.run_constants(self.world)
         return self._constants
 
     @property
     def deals_below_the_root(self) -> bool:
         """Whether a distributed sampler below the root deals, whose number of shards is then a constant."""
-        return self.chain.deal is not None and self.recipe.deal is None
+        return self.recipe.is_distributed and self.recipe.deal is None
 
     def undealt(self, epoch: int) -> Order:
         """Gives the order that all shards read together; the last one asked for is kept."""
         recipe = self.recipe
         wanted = (epoch, self.constants, recipe)
         if self._undealt is None or self._undealt[0] != wanted:
-            order = self.chain.undealt(self.dataset, arguments.epoch(epoch), self.constants)
+            order = recipe.undealt_order(self.dataset, epoch, constants=self.constants)
             self._undealt = (wanted, order)
         return self._undealt[1]
 
@@ -293,13 +283,7 @@ class Run:
 
     def __getstate__(self) -> dict[str, Any]:
         """A worker makes the order again: that is less to send."""
-        return {
-            **self.__dict__,
-            "world": self.world,
-            "_constants": self.constants,
-            "_undealt": None,
-            "_chain": None,
-        }
+        return {**self.__dict__, "world": self.world, "_constants": self.constants, "_undealt": None}
 
     @once
     def described(self) -> tuple[str, str]:

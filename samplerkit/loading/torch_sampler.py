@@ -170,7 +170,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     def _order_from(self, epoch: int, position: int) -> Order:
         if not self._run.deals_below_the_root:
-            deal = self._run.chain.root_deal(self.dataset) or Deal()
+            deal = self.recipe.root_deal(self.dataset) or Deal()
             return deal.shard(self._run.undealt(epoch), self.world, position)
         order = self.recipe.order(self.dataset, epoch, world=self.world)
         return Shard(order, 1, 0, padded=False, start=position // self.world.num_shards)

@@ -49,8 +49,7 @@ class Layout:
 
     def __init__(self, sizes: int | Iterable[int], names: Iterable[str] | None = None) -> None:
         self.has_files: Final = not _is_integer(sizes)
-        # Most have no files: what is to be checked of one number needs no array.
-        self.sizes: Final[Ids] = _checked_sizes(sizes) if self.has_files else _checked_size(sizes)
+        self.sizes: Final[Ids] = _checked_sizes([sizes] if not self.has_files else sizes)
         self._names: Final = _checked_names(names, self.sizes.size if self.has_files else 0)
         self._parts: tuple[tuple[str, Layout], ...] = ()
         total = sum(self.sizes.tolist())
@@ -256,15 +255,6 @@ def _part(name: str, part: Any) -> Layout:
         return Layout.of(part)
     except DatasetError as error:
         raise DatasetError(f"parts[{name!r}]", error.problem, error.value, mend=error.mend) from error
-
-
-def _checked_size(size: Any) -> Ids:
-    size = int(size)
-    if size < 0:
-        raise ArgumentValueError("sizes", "must not be negative", size)
-    if size > LARGEST:
-        raise ArgumentRangeError("sizes", "holds more than 2^62 samples", size)
-    return _read_only(np.array([size]))
 
 
 def _checked_sizes(sizes: Any) -> Ids:

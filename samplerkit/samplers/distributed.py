@@ -9,6 +9,7 @@ from samplerkit.order import arguments
 from samplerkit.order.deal import Deal
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
+from samplerkit.order.once import once
 from samplerkit.order.order import Order
 from samplerkit.order.shuffle import (
     DEFAULT_ADAPTIVE_THRESHOLD,
@@ -91,7 +92,7 @@ class DistributedSampler(ModedSampler):
             end = "num_shards" if shards is None else shards
             raise ArgumentRangeError("offset", f"must be in [-1, {end}]", offset)
 
-    @property
+    @once
     def deal(self) -> Deal:
         """What this sampler says of shards."""
         return Deal(self.num_shards, self.shard_id, self.offset, self.num_samples)
