@@ -99,7 +99,10 @@ class LaneWeave(Order):
     def ids_at(self, positions: Ids) -> Ids:
         # numpy divides by one number several times as fast as it gives quotient and remainder.
         row = positions // self._lanes.count
-        row += self._lanes.start_of(positions - row * self._lanes.count)
+        lane = positions - row * self._lanes.count
+        # A shard of as many as there are lanes, or of a multiple of them, reads one lane.
+        one = lane.size and lane.min() == lane.max()
+        row += self._lanes.start_of(lane[:1] if one else lane)
         return row
 
     def locate(self, ids: Ids) -> Located:
