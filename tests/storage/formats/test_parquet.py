@@ -325,3 +325,16 @@ def test_what_no_checksum_covers_is_counted(tmp_path):
     in_pages = [place for _, place in others if place < footer - 8 - length]
     print(f"parquet, never seen whole: {dict(found)}, {len(in_pages)} of them outside of the footer")
     assert len(in_pages) <= 20  # headers of pages
+
+
+def test_a_snapshot_in_the_cache_of_the_hub_is_read_where_it_lies(tmp_path):
+    """Its files are links to blobs that bear the name of a digest; no second copy is made."""
+    (snapshot := tmp_path / "hub" / "datasets--org--name" / "snapshots" / "0a1b" / "data").mkdir(parents=True)
+    (blobs := tmp_path / "hub" / "datasets--org--name" / "blobs").mkdir()
+    for number, path in enumerate(write(blobs, [(5, 2), (4, 4)])):
+        blob = blobs / f"{number:064x}"
+        Path(path).rename(blob)
+        (snapshot / f"train-{number:05}-of-00002.parquet").symlink_to(os.path.relpath(blob, snapshot))
+    with sk.ParquetDataset(str(snapshot / "train-*.parquet"), ["id"]) as dataset:
+        assert dataset.layout.names[0] == "train-00000-of-00002.parquet:0"
+        assert [int(sample["id"]) for sample in dataset.__getitems__(range(9))] == list(range(9))

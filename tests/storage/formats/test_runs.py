@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+from contextlib import nullcontext
 
 import pytest
 
@@ -23,6 +24,21 @@ from tests.storage.formats import (
     test_tfrecord,
 )
 
+
+class OfHuggingFace:
+    """A folder of `save_to_disk`, in four shards; its own package maps it into memory."""
+
+    def write(self, folder):
+        datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+        rows = [{"id": id, "text": f"row {id}"} for id in range(26)]
+        datasets.Dataset.from_list(rows).save_to_disk(f"{folder}/saved", num_shards=4)
+        return [rows]
+
+    def make(self, folder):
+        datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+        return nullcontext(sk.HuggingFaceDataset(datasets.load_from_disk(f"{folder}/saved")))
+
+
 FORMATS = {
     "arrow": test_arrow.TestArrow,
     "hdf5": test_arrays.TestHdf5,
@@ -34,10 +50,12 @@ FORMATS = {
     "mindrecord": test_mindrecord.TestMindRecord,
     "tfrecord": test_tfrecord.TestTfRecord,
     "zarr": test_arrays.TestZarr,
+    "huggingface": OfHuggingFace,
 }
+MARKS = {"huggingface": [pytest.mark.trainers, pytest.mark.filterwarnings("ignore")]}
 
 
-@pytest.fixture(params=FORMATS)
+@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in FORMATS])
 def data(request, tmp_path, monkeypatch):
     """A dataset of each format, and how many samples it has."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
