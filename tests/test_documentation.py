@@ -22,6 +22,7 @@ COMPARED = {
     "log.md": 2,
     "README.md": 4,
     "batches.md": 10,
+    "cluster.md": 2,
     "coming-from.md": 3,
     "device.md": 2,
     "files.md": 3,

@@ -21,13 +21,28 @@ from samplerkit.cli.plan import plan
 from samplerkit.cli.plot import plot
 from samplerkit.cli.schema import schema
 from samplerkit.cli.state import state
-from samplerkit.cli.storage import index, pack
+from samplerkit.cli.storage import catalogue, index, pack
 from samplerkit.cli.validate import validate
 from samplerkit.cli.when import when
 from samplerkit.errors import SamplerkitError
 
 # The commands stand in the order in which they are met.
-_COMMANDS = (demo, validate, schema, plan, plot, check, at, when, state, edit, lengths, pack, index)
+_COMMANDS = (
+    demo,
+    validate,
+    schema,
+    plan,
+    plot,
+    check,
+    at,
+    when,
+    state,
+    edit,
+    lengths,
+    pack,
+    index,
+    catalogue,
+)
 
 _STDOUT = 1
 _OF_STDOUT = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT}

@@ -1,4 +1,4 @@
-"""The commands `samplerkit index` and `samplerkit pack`: tar shards from the shell, indexes of TFRecords."""
+"""The commands `samplerkit pack`, `index` and `catalogue`: files from the shell."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import typer
 from samplerkit.cli.opening import AsJson
 from samplerkit.cli.printing import progress
 from samplerkit.errors import ArgumentValueError
+from samplerkit.storage.catalogue.parts import THREADS as JOBS
+from samplerkit.storage.catalogue.parts import make_catalogue
 from samplerkit.storage.formats.tfrecord import TfRecordDataset
 from samplerkit.storage.tar.index.indexing import THREADS, index_shards
 from samplerkit.storage.tar.pack import pack_folder
@@ -139,6 +141,35 @@ def pack(
     if packed.left_out:
         named = ", ".join(packed.left_out[:SHOWN]) + (", ..." if len(packed.left_out) > SHOWN else "")
         typer.echo(f"left out, for they are hidden or have no extension: {named}", err=True)
+
+
+def catalogue(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="Paths or URLs, braces, globs: tar, Parquet, other files; or catalogues to join."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The catalogue that is written; it ends in .skcat.")],
+    reader: Annotated[
+        str | None,
+        typer.Option(help="What reads files that are neither tar nor Parquet: npz, npy, parquet or text."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Files that are looked at at a time.")] = JOBS,
+    as_json: AsJson = False,
+) -> None:
+    """Write one file that says of each file what a job asks at its start: size, version, samples, row groups.
+
+    A dataset takes it in place of the files. Who was stopped goes on where it was.
+    """
+    with progress() as told:
+        found = make_catalogue(files, str(out), reader, threads=jobs, progress=told)
+    sizes = {"files": found.num_files, "samples": int(found.samples.sum()), "bytes": out.stat().st_size}
+    if as_json:
+        typer.echo(json.dumps({"out": str(out), **sizes}))
+    else:
+        number = _plural(found.num_files, "file")
+        typer.echo(f"{out}: {sizes['samples']} samples in {number}, {sizes['bytes']:,} bytes")
 
 
 def _plural(count: int, noun: str) -> str:

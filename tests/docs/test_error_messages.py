@@ -19,7 +19,7 @@ import samplerkit as sk
 from samplerkit.loading.agreement import Agreement
 from samplerkit.loading.state import _checksum
 from samplerkit.loading.world import detect_world
-from samplerkit.storage.tar.index.arrays import Column, read_arrays, write_arrays
+from samplerkit.storage.arrays import Column, read_arrays, write_arrays
 from tests.loading.rings import Rings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "error-messages.md").read_text(encoding="utf-8")

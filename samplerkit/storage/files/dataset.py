@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, final
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.catalogue.file import read_known, refuse_lengths
 from samplerkit.storage.files.chunked import ChunkCache, limits_of
 from samplerkit.storage.files.content import FileContent, gathered_columns, gathered_samples
 from samplerkit.storage.files.reader import FileReader, file_reader, read_file
@@ -44,7 +45,8 @@ class FileDataset(DatasetOfFiles):
 
     Args:
         files: a list of paths or URLs, in the order given; or a glob pattern, whose matches are sorted by
-            bytes. Web servers list no files: of their addresses, braces are a pattern, `{000..127}.npz`.
+            bytes. Web servers list no files: of their addresses, braces are a pattern, `{000..127}.npz`. Or
+            the catalogue of all files, `train.skcat`.
         reader: a function from a path to a mapping of arrays of one length, or to a sequence. It may have a
             method `count(path)`. One with an argument `get_data` gives `(data, length)` with it, and the
             length alone without. Or the name of one that comes along, `npz`, `npy`, `parquet` or `text`, or
@@ -86,6 +88,8 @@ class FileDataset(DatasetOfFiles):
         (12, ('0.npz', '1.npz', '2.npz'), {'x': array([1, 1]), 'y': np.int64(1)})
     """
 
+    _kind = "files"
+
     def __init__(
         self,
         files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
@@ -108,16 +112,21 @@ class FileDataset(DatasetOfFiles):
         self.max_cache_bytes: Final = options.max_cache_bytes if options and self._storage else None
         if self.is_remote:
             self._reader = RemoteReader(self._reader, self._storage)
-        if lengths is not None:
+        if self._catalogue is not None:
+            refuse_lengths(lengths)
+            self._layout = Layout(self._catalogue.lengths, self._names)
+        elif lengths is not None:
             told = fetched_lengths(lengths, self._storage)
             self._layout = Layout(given_lengths(told, self.files, self._names), self._names)
 
     def shard_bytes(self) -> Ids:
-        """Gives the size of each file in bytes, shape (files,); one request for each that lies elsewhere.
+        """Gives the size of each file in bytes, shape (files,); one request for each elsewhere, if unknown.
 
         Raises:
             DatasetError: the size of a file cannot be told.
         """
+        if self._catalogue is not None:
+            return self._catalogue.sizes
         return sizes_of(self.files, self._storage)
 
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
@@ -144,4 +153,5 @@ class FileDataset(DatasetOfFiles):
         return Layout(lengths, self._names)
 
     def _reading(self, layout: Layout) -> Callable[[int], FileContent]:
-        return partial(read_file, self._reader, self.files, layout.sizes)
+        read = partial(read_file, self._reader, self.files, layout.sizes)
+        return read if self._catalogue is None else partial(read_known, self._catalogue, self._storage, read)

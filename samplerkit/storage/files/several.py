@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.catalogue.file import opened_catalogue
+from samplerkit.storage.catalogue.known import Kind
 from samplerkit.storage.files.chunked import ChunkedDataset
 from samplerkit.storage.files.content import ContentPart
 from samplerkit.storage.files.paths import distinct_names, file_paths
@@ -19,7 +21,7 @@ class DatasetOfFiles(ChunkedDataset):
     """A map-style dataset over files that a user names.
 
     Args:
-        files: as the user gave them.
+        files: as the user gave them; where `_kind` says what they are, they may be a catalogue.
         limits: what may be in memory.
         gather: makes a batch of what was taken from chunks.
         progress: as the user gave it.
@@ -31,6 +33,8 @@ class DatasetOfFiles(ChunkedDataset):
         is_remote: whether some of them lie elsewhere.
     """
 
+    _kind: ClassVar[Kind | None] = None
+
     def __init__(
         self,
         files: Any,
@@ -41,9 +45,11 @@ class DatasetOfFiles(ChunkedDataset):
         lengths: Any = None,
     ) -> None:
         self._progress: Final = progress_of(progress)
-        self.files: Final = file_paths(files, options)
-        self._names: Final = distinct_names(self.files)
-        self.is_remote = any(map(is_remote, self.files))
+        known = None if self._kind is None else opened_catalogue(files, self._kind, options)
+        self._catalogue: Final = known
+        self.files: Final = file_paths(files, options) if known is None else known.files
+        self._names: Final = distinct_names(self.files) if known is None else tuple(known.names)
+        self.is_remote = any(map(is_remote, self.files)) if known is None else known.is_remote
         super().__init__(limits, gather, storage_for(self.is_remote, lengths, options))
 
     def __getstate__(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from samplerkit.storage.formats.arrow_rows import (
     names_of,
 )
 from samplerkit.storage.formats.parquet_filter import RowFilter
-from samplerkit.storage.formats.parquet_groups import Footers, RowGroups, looked_at, read_group
+from samplerkit.storage.formats.parquet_groups import Footers, RowGroups, known_groups, looked_at, read_group
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.per_process import Process
 from samplerkit.storage.progress import Progress, all_in_threads
@@ -43,7 +43,7 @@ class ParquetDataset(DatasetOfFiles):
 
     Args:
         files: a list of paths or URLs, in the order given; or a glob pattern, whose matches are sorted by
-            bytes.
+            bytes. Or the catalogue of all files, `train.skcat`.
         columns: the columns to read; None for all.
         filters: conditions on rows, as `[("year", ">=", 2020)]`; of a list of such lists one must be met.
             Row groups go by their statistics, rows by their values; what is left is the dataset.
@@ -84,6 +84,8 @@ class ParquetDataset(DatasetOfFiles):
         2
     """
 
+    _kind = "parquet"
+
     def __init__(
         self,
         files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
@@ -109,11 +111,15 @@ class ParquetDataset(DatasetOfFiles):
         self._told: dict[str, Any] = {}
 
     @property
+    def is_layout_known(self) -> bool:
+        """Whether the layout can be told without reading the footers of files that lie elsewhere."""
+        is_told = self._catalogue is not None and self._filter is None
+        return self._layout is not None or is_told or not self.is_remote
+
+    @property
     def fingerprint(self) -> str:
         """What changes with the content: a digest of the footers of all files, and of the filters."""
-        state = hashlib.blake2b(digest_size=16)
-        for file in self._groups.files:
-            state.update(file.digest)
+        state = hashlib.blake2b(self._groups.digests, digest_size=16)
         state.update(repr(self._filter).encode())
         return state.hexdigest()
 
@@ -140,7 +146,7 @@ class ParquetDataset(DatasetOfFiles):
         if name not in self._told:
             groups = self._groups.only(name)
             read = partial(read_group, groups, self._storage, Footers())
-            found: list[Any] = [None] * len(groups.rows)
+            found: list[Any] = [None] * self.layout.num_files
             for number, content in in_threads(
                 read, range(len(found)), self._limits.threads, "samplerkit-column"
             ):
@@ -163,7 +169,15 @@ class ParquetDataset(DatasetOfFiles):
         return self._looked
 
     def _looked_up(self, process: Process[ChunkCache]) -> Layout:
-        look = partial(looked_at, self.files, self._columns, self._filter, self._storage)
+        known = self._catalogue
+        if known is not None and self._filter is None:
+            self._looked, rows = known_groups(known, self._columns, self._storage)
+            file = np.repeat(np.arange(known.num_files), known.chunks)
+            group = np.arange(file.size) - known.starts[file]
+            there = (known.samples > 0).nonzero()[0]
+            pairs = zip(file[there].tolist(), group[there].tolist(), strict=True)
+            return Layout(rows, [f"{self._names[at]}:{number}" for at, number in pairs])
+        look = partial(looked_at, self.files, self._columns, self._filter, self._storage, known=known)
         told = partial(self._progress, "footers read:")
         looked = all_in_threads(look, len(self.files), COUNTING_THREADS, "samplerkit-footers", told)
         schema = looked[0].schema
@@ -182,7 +196,8 @@ class ParquetDataset(DatasetOfFiles):
         ]
         files = tuple(found.file for found in looked)
         sizes = [files[f].rows[g] if kept is None else kept.size for f, g, kept in places]
-        self._looked = RowGroups(files, tuple(name for name, _ in schema), tuple(places), tuple(sizes))
+        digests = b"".join(file.digest for file in files)
+        self._looked = RowGroups(files, tuple(name for name, _ in schema), tuple(places), digests)
         return Layout(sizes, [f"{self._names[file]}:{group}" for file, group, _ in places])
 
     def _reading(self, layout: Layout) -> Callable[[int], Content]:

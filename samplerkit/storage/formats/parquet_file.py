@@ -81,7 +81,11 @@ class ParquetFile:
         (data,) = self.stored.read([self.footer], storage)
         if _digest(data) != self.digest:
             raise DatasetError(self.stored.name, "has another footer than before", mend=ANEW)
-        return Footer.of(self.stored, data)
+        found = Footer.of(self.stored, data)
+        if found.rows != self.rows:
+            problem = "has other row groups than were told"
+            raise DatasetError(self.stored.name, problem, list(found.rows)[:9], mend=ANEW)
+        return found
 
     def read(self, group: int, columns: Sequence[str], footer: Footer, storage: RemoteStorage | None) -> Any:
         """Reads a row group into a table, in one go where its columns lie together.

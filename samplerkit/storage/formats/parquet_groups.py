@@ -7,20 +7,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import final
+from typing import Protocol, TypeVar, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
+from samplerkit.storage.catalogue.known import DIGEST_BYTES, FileCatalogue
 from samplerkit.storage.formats.arrow_rows import ArrowContent
 from samplerkit.storage.formats.parquet_file import Footer, ParquetFile
 from samplerkit.storage.formats.parquet_filter import RowFilter, ranges_of
-from samplerkit.storage.formats.stored import guarded
+from samplerkit.storage.formats.stored import Stored, guarded
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.urls import is_remote, shown
+
+Item_co = TypeVar("Item_co", covariant=True)
 
 _FOOTERS = 64
 """Footers that a process keeps: of files with many columns they are large."""
+
+
+class Items(Protocol[Item_co]):
+    """Things by number: all of them at hand, or each put together when it is asked for."""
+
+    def __getitem__(self, number: int, /) -> Item_co: ...
 
 
 @final
@@ -32,13 +42,13 @@ class RowGroups:
         files: the files.
         columns: that are read.
         places: of each row group, its file, its number in it, and the rows that are kept; None for all.
-        rows: how many samples each has.
+        digests: of the footers of all files, one behind another.
     """
 
-    files: tuple[ParquetFile, ...]
+    files: Items[ParquetFile]
     columns: tuple[str, ...]
-    places: tuple[tuple[int, int, Ids | None], ...]
-    rows: tuple[int, ...]
+    places: Items[tuple[int, int, Ids | None]]
+    digests: bytes
 
     def only(self, name: str) -> RowGroups:
         """Gives the same row groups, of which one column is read."""
@@ -101,6 +111,7 @@ def looked_at(
     wanted: RowFilter | None,
     storage: RemoteStorage | None,
     number: int,
+    known: FileCatalogue | None = None,
 ) -> LookedAt:
     """Looks at one of several files.
 
@@ -110,22 +121,90 @@ def looked_at(
         wanted: chooses rows; None for all.
         storage: reads what lies elsewhere.
         number: of the file.
+        known: what a catalogue tells of them, if there is one.
 
     Raises:
         DatasetError: it cannot be read, or lacks a column.
     """
-    file, footer = ParquetFile.of(files[number], storage)
+    if known is None:
+        file, footer = ParquetFile.of(files[number], storage)
+    else:
+        file = KnownFiles(known, storage)[number]
+        footer = file.read_footer(storage)
     schema = guarded(file.stored.name, "read", footer.metadata.schema.to_arrow_schema)
     named = columns if columns is not None else tuple(schema.names)
-    for name in (*named, *(wanted.names if wanted else ())):
-        if schema.names.count(name) != 1:
-            problem = f"holds {schema.names.count(name) or 'no'} columns {name!r}, but only"
-            raise DatasetError(file.stored.name, problem, schema.names)
+    _require_columns(file.stored.name, schema.names, (*named, *(wanted.names if wanted else ())))
     if not named:
         raise DatasetError(file.stored.name, "has no columns")
     types = tuple((name, str(schema.field(name).type)) for name in named)
     kept = tuple(_kept(file, footer, group, wanted, storage) for group in range(len(file.rows)))
     return LookedAt(file, types, kept)
+
+
+def known_groups(
+    known: FileCatalogue, columns: tuple[str, ...] | None, storage: RemoteStorage | None
+) -> tuple[RowGroups, Ids]:
+    """Gives the row groups that a catalogue tells; no file is opened.
+
+    Returns:
+        The row groups that hold rows, and how many each of them holds.
+
+    Raises:
+        DatasetError: there is no such column.
+    """
+    there = [name for name, _ in known.columns]
+    named = columns if columns is not None else tuple(there)
+    _require_columns(shown(known.path(0)), there, named)
+    numbers = np.flatnonzero(known.samples)
+    groups = RowGroups(KnownFiles(known, storage), named, _KnownPlaces(known.starts, numbers), known.digests)
+    return groups, known.samples[numbers]
+
+
+@final
+class KnownFiles:
+    """The files of a catalogue; what is known of one is put together when it is asked for.
+
+    Args:
+        known: the catalogue.
+        storage: is told the version of each that lies elsewhere.
+    """
+
+    def __init__(self, known: FileCatalogue, storage: RemoteStorage | None) -> None:
+        self._known = known
+        self._starts = known.starts
+        self._storage = storage
+
+    def __getitem__(self, number: int) -> ParquetFile:
+        known, path = self._known, self._known.path(number)
+        size, length = int(known.sizes[number]), int(known.footers[number])
+        is_here = not is_remote(path)
+        if not is_here:
+            known.require(number, self._storage)
+        changed_ns = int(known.versions[number]) if is_here else 0
+        rows = known.samples[self._starts[number] : self._starts[number + 1]].tolist()
+        digest = known.digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
+        return ParquetFile(Stored(path, size, changed_ns), (size - 8 - length, length), digest, tuple(rows))
+
+
+@final
+class _KnownPlaces:
+    """Where the row groups of a catalogue lie that hold rows: as in `RowGroups`."""
+
+    def __init__(self, starts: Ids, numbers: Ids) -> None:
+        self._starts = starts
+        self._numbers = numbers
+
+    def __getitem__(self, number: int) -> tuple[int, int, Ids | None]:
+        among_all = int(self._numbers[number])
+        file = int(np.searchsorted(self._starts, among_all, side="right")) - 1
+        return file, among_all - int(self._starts[file]), None
+
+
+def _require_columns(name: str, there: Sequence[str], wanted: Sequence[str]) -> None:
+    for column in wanted:
+        if there.count(column) != 1:
+            problem = f"holds {there.count(column) or 'no'} columns {column!r}, but only"
+            raise DatasetError(name, problem, list(there))
 
 
 def _kept(

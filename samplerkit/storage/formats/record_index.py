@@ -11,10 +11,7 @@ from typing import Final
 import numpy as np
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.formats.stored import Stored
-from samplerkit.storage.formats.tfrecord_file import AROUND, Records, looked_through
-from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.index.arrays import (
+from samplerkit.storage.arrays import (
     Column,
     UnreadableFileError,
     narrow,
@@ -22,6 +19,9 @@ from samplerkit.storage.tar.index.arrays import (
     read_arrays,
     write_arrays,
 )
+from samplerkit.storage.formats.stored import Stored
+from samplerkit.storage.formats.tfrecord_file import AROUND, Records, looked_through
+from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import beside, identity, is_remote
 from samplerkit.storage.user_cache import user_cache_folder
 

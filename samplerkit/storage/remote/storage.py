@@ -71,6 +71,19 @@ class RemoteStorage(Closing):
         resources = self._resources()
         return plainly(url, lambda: self._version(resources, url, resources.stop))
 
+    def know(self, url: str, version: Version) -> None:
+        """Is told the version of a file, so that it is not asked: all that is read is held against it.
+
+        Raises:
+            DatasetError: another version was met before.
+        """
+
+        def compare() -> None:
+            if self._versions.setdefault(url, version) != version:
+                raise changed()
+
+        plainly(url, compare)
+
     def exists(self, url: str) -> bool:
         """Tells whether there is a file that may be read: "not found" and "forbidden" are no.
 

@@ -11,6 +11,7 @@ from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.catalogue.file import opened_catalogue, refuse_lengths
 from samplerkit.storage.files.remote import storage_for
 from samplerkit.storage.lengths import fetched_lengths, given_lengths, save_lengths
 from samplerkit.storage.names import short_names
@@ -45,7 +46,7 @@ class TarDataset(Pipeline, Closing):
 
     Args:
         urls: a path or a URL, or a list of these, plain tar or gzip; `{000..127}`, `{a,b}`, `*`, `?` and
-            `[...]` are expanded. Web servers list no files.
+            `[...]` are expanded. Web servers list no files. Or the catalogue of all shards, `train.skcat`.
         on_error: what becomes of a truncated archive, a damaged header, a link, an unsafe name, a sample
             split over shards or a key that stands twice. `raise`: an error that names archive and byte, at
             first use. `skip`: counted in `skipped`, and the sample left out. With `lengths` the layout stays
@@ -222,6 +223,12 @@ def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) 
         DatasetError: a file is not there.
     """
     remote = options.cache.options
+    known = opened_catalogue(urls, "tar", remote)
+    if known is not None:
+        refuse_lengths(lengths)
+        storage = storage_for(known.is_remote, None, remote)
+        shards = Shards(known.files, known.files, storage, options, known)
+        return ShardSource(shards, known.lengths.tolist(), progress)
     # What is told and skipped may be missing from the start.
     names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
     if lengths is None and not any(map(is_remote, names)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def pack_folder(
     folder = Path(source)
     if not folder.is_dir():
         raise DatasetError("source", "is no folder", str(source))
-    samples, left_out = _samples_of(folder)
+    samples, left_out = samples_in(folder)
     if not samples:
         raise DatasetError("source", "has no file with an extension", str(source))
     for key, files in samples.items():
@@ -90,6 +91,36 @@ def pack_folder(
     return Packed(tuple(writer.paths), len(samples), num_files, tuple(left_out))
 
 
+def pack_shard(samples: Iterable[Mapping[str, Any]], shard: str, *, checksums: bool = False) -> str:
+    """Writes one shard, unless it is there: what an engine runs, and may run again.
+
+    Args:
+        samples: as for `TarWriter.write`; they are not asked for where the shard is there.
+        shard: its path, which ends in `.tar`.
+        checksums: whether the index beside it has a CRC-32 of each file.
+
+    Returns:
+        The path of the shard, which is whole, with its index beside it.
+
+    Raises:
+        DatasetError: it cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "train-000007.tar")
+        >>> for _ in range(2):
+        ...     shard = pack_shard([{"__key__": "a", "txt": "once"}], path)
+        >>> sorted(os.listdir(os.path.dirname(path)))
+        ['train-000007.tar', 'train-000007.tar.skidx']
+    """
+    if not Path(shard).is_file():
+        # Another task may write the same at the same time: each writes all of it, and the last one stays.
+        with TarWriter(shard, checksums=checksums, overwrite=True) as writer:
+            for sample in samples:
+                writer.write(dict(sample))
+    return shard
+
+
 def _ends(shards: str, num_samples: int, samples_per_shard: int | None, num_bytes: int | None) -> set[int]:
     """Where shards end whose number is said: they are as large as one another."""
     if "{" not in shards:
@@ -105,8 +136,15 @@ def _ends(shards: str, num_samples: int, samples_per_shard: int | None, num_byte
     return {num_samples * number // count for number in range(1, count + 1)}
 
 
-def _samples_of(folder: Path) -> tuple[dict[str, list[tuple[str, str]]], list[str]]:
-    """Finds the files of each sample, sorted by key and then by extension, and those that are left out."""
+def samples_in(folder: Path) -> tuple[dict[str, list[tuple[str, str]]], list[str]]:
+    """Finds the files of each sample, sorted by key and then by extension, and those that are left out.
+
+    Returns:
+        By key, the extension and the path below the folder of each file; and the paths of no sample.
+
+    Raises:
+        DatasetError: a folder cannot be read.
+    """
     found: list[tuple[bytes, bytes, str]] = []
     left_out = []
     for root, _, files in os.walk(folder, onerror=_fail):

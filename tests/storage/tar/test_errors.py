@@ -15,9 +15,9 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.absent import AbsentError
+from samplerkit.storage.arrays import Column, read_arrays, write_arrays
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index.archive import Archive, Cache
-from samplerkit.storage.tar.index.arrays import Column, read_arrays, write_arrays
 from samplerkit.storage.tar.index.handles import unpack
 from tests.storage.tar.shards import write
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar.index.arrays import Column, read_arrays, write_arrays
+from samplerkit.storage.arrays import Column, read_arrays, write_arrays
 from tests.storage.tar.remote_shards import (
     EACH,
     NUMBERS,

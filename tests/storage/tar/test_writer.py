@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.arrays import read_arrays
 from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.index.arrays import read_arrays
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.tar.shards import SOURCES, as_samples, read_by_webdataset
 

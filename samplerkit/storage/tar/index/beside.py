@@ -9,7 +9,9 @@ from contextlib import suppress
 import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.arrays import UnreadableFileError, on_disk, read_arrays
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.small_files import MOST_BYTES
 from samplerkit.storage.tar.format.headers import (
     BLOCK,
     checksums_of,
@@ -19,17 +21,12 @@ from samplerkit.storage.tar.format.headers import (
 )
 from samplerkit.storage.tar.format.samples import is_header_of
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
-from samplerkit.storage.tar.index.arrays import UnreadableFileError, on_disk, read_arrays
 from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.tar.index.sound import check_index_meta, check_numbers
 from samplerkit.storage.urls import beside
 
 AT_ONCE = 4096
 """Headers that are read and compared in one go."""
-
-
-MOST_BYTES = 1 << 30
-"""A larger file beside an archive is no index."""
 
 
 def index_beside(url: str, archive: Archive, storage: RemoteStorage, *, checksums: bool) -> Index | None:

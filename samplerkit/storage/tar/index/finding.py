@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.arrays import Array, UnreadableFileError, narrow, read_arrays
 from samplerkit.storage.tar.format.members import MOST_PLACES, Flaw
 from samplerkit.storage.tar.format.samples import Samples, group
 from samplerkit.storage.tar.format.scan import scan
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache, is_gzip, open_for_reading
-from samplerkit.storage.tar.index.arrays import Array, UnreadableFileError, narrow, read_arrays
 from samplerkit.storage.tar.index.handles import unpack
 from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.tar.index.sound import check_index_meta, check_numbers

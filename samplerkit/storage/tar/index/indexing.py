@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from samplerkit.errors import ArgumentValueError, DatasetError
-from samplerkit.storage.atomic import atomic
+from samplerkit.storage.arrays import on_disk
 from samplerkit.storage.lengths import lengths_in, lengths_text
 from samplerkit.storage.names import short_names
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.remote.store import Uploads
+from samplerkit.storage.small_files import ON_DISK, SmallFiles, in_bucket
 from samplerkit.storage.tar.archive_names import archive_names
 from samplerkit.storage.tar.format.members import Flaw
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
-from samplerkit.storage.tar.index.arrays import on_disk
-from samplerkit.storage.tar.index.beside import MOST_BYTES
 from samplerkit.storage.tar.index.finding import find_index, kept, make_index, read_index
 from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.threads import in_threads
@@ -59,19 +56,6 @@ class Indexed:
     flaws: tuple[Flaw, ...]
     num_flaws: int
     lengths: str
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where an index and the lengths go: a path, or a URL.
-
-    Args:
-        read: gives a file that is there; None if there is none.
-        write: writes a file as a whole.
-    """
-
-    read: Callable[[str], bytes | None]
-    write: Callable[[str, bytes], None]
 
 
 def index_shards(
@@ -112,11 +96,11 @@ def index_shards(
     targets = _targets(names, out, upload=upload)
     short = short_names(names)
     with closing(RemoteStorage(options)) as storage:
-        place = _in_bucket(storage, options) if upload else _ON_DISK
+        place = in_bucket(storage, options) if upload else ON_DISK
         goal = lengths or _beside_all(names[0], short[0], out)
         if is_remote(goal) and not upload:
             raise ArgumentValueError("--lengths", "lies elsewhere", shown(goal), mend="say --upload as well")
-        place_of_lengths = place if is_remote(goal) else _ON_DISK
+        place_of_lengths = place if is_remote(goal) else ON_DISK
         before = _lengths_before(goal, set(short), place_of_lengths)
         found: dict[int, tuple[Index, bool]] = {}
         progress("indexing shard", 0, len(names))
@@ -139,6 +123,34 @@ def index_shards(
         sum(sum(index.counts.values()) for index in indexes),
         shown(goal),
     )
+
+
+def index_shard(
+    url: str,
+    *,
+    out: Path | None = None,
+    upload: bool = False,
+    checksums: bool = False,
+    remote: RemoteOptions | None = None,
+) -> Index:
+    """Writes the index of one shard, unless it is there and right: what an engine runs, and may run again.
+
+    Args:
+        url: path or URL of the shard.
+        out: as for `index_shards`, and so are the others.
+        upload: whether it may be written beside a shard that lies elsewhere.
+        checksums: whether the index has a CRC-32 of each file.
+        remote: how the shard is reached; None for the defaults.
+
+    Raises:
+        ArgumentValueError: nothing may be written beside the shard.
+        DatasetError: the shard cannot be read, or what is made cannot be written.
+    """
+    (target,) = _targets([url], out, upload=upload)
+    options = remote or RemoteOptions()
+    with closing(RemoteStorage(options)) as storage:
+        place = in_bucket(storage, options) if upload else ON_DISK
+        return _indexed(url, target, place, storage, checksums=checksums)[0]
 
 
 def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[str]:
@@ -176,7 +188,7 @@ def _beside_all(name: str, short: str, out: Path | None) -> str:
     return first.removesuffix(short) + LENGTHS
 
 
-def _lengths_before(goal: str, names: set[str], place: _Place) -> Mapping[str, Any]:
+def _lengths_before(goal: str, names: set[str], place: SmallFiles) -> Mapping[str, Any]:
     """Gives the lengths that are there, to which those of some shards are added.
 
     Raises:
@@ -193,7 +205,7 @@ def _lengths_before(goal: str, names: set[str], place: _Place) -> Mapping[str, A
 
 
 def _indexed(
-    name: str, target: str, place: _Place, storage: RemoteStorage, *, checksums: bool
+    name: str, target: str, place: SmallFiles, storage: RemoteStorage, *, checksums: bool
 ) -> tuple[Index, bool]:
     """Gives the index of a shard, and whether it was made now."""
     archive = Archive.at(name, storage)
@@ -208,7 +220,7 @@ def _indexed(
     return index, True
 
 
-def _there(target: str, archive: Archive, place: _Place, *, checksums: bool) -> Index | None:
+def _there(target: str, archive: Archive, place: SmallFiles, *, checksums: bool) -> Index | None:
     """Gives an index that was written before, if it is of this very state of the shard."""
     data = None if archive.size == UNKNOWN_SIZE else place.read(target)
     if data is None:
@@ -231,29 +243,3 @@ def _made(name: str, archive: Archive, storage: RemoteStorage, *, checksums: boo
         index = make_index(Archive.of(archive.url, copy.path, archive.tag), cache, checksums=checksums)
     kept(index, cache.index_path(archive.url))
     return index
-
-
-def _read_here(path: str) -> bytes | None:
-    if not Path(path).is_file():
-        return None
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise DatasetError(path, f"cannot be read ({error.strerror})") from error
-
-
-def _write_here(path: str, data: bytes) -> None:
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with atomic(Path(path)) as file:
-            file.write(data)
-    except OSError as error:
-        mend = "make room, or say --out FOLDER"
-        raise DatasetError(path, f"cannot be written ({error.strerror})", mend=mend) from error
-
-
-_ON_DISK = _Place(_read_here, _write_here)
-
-
-def _in_bucket(storage: RemoteStorage, options: RemoteOptions) -> _Place:
-    return _Place(partial(storage.read_small, most_bytes=MOST_BYTES), Uploads(options).put)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from samplerkit.storage.arrays import Array, Column, narrow
 from samplerkit.storage.tar.format.members import Reason
-from samplerkit.storage.tar.index.arrays import Array, Column, narrow
 from samplerkit.storage.tar.index.one import Edge, Index, split_between
 
 

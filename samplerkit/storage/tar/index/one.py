@@ -12,11 +12,11 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
+from samplerkit.storage.arrays import Array, Column, UnreadableFileError, read_arrays, write_arrays
 from samplerkit.storage.names import short_names
 from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.format.members import Flaw, Reason, Skipped
 from samplerkit.storage.tar.index.archive import Archive
-from samplerkit.storage.tar.index.arrays import Array, Column, UnreadableFileError, read_arrays, write_arrays
 
 Edge = tuple[bytes, tuple[str, ...], int]
 """The key, the fields and the place of the first or the last sample of an archive."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from samplerkit.storage.arrays import Array, unsound
 from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.index.archive import Archive
-from samplerkit.storage.tar.index.arrays import Array, unsound
 
 MOST = 1 << 62
 """No number of an index is as large."""

@@ -14,7 +14,6 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.told import fingerprint_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
-from samplerkit.storage.names import short_names
 from samplerkit.storage.tar.format.members import MENDS, Flaw, Skipped
 from samplerkit.storage.tar.index.one import Index, split_between
 
@@ -56,9 +55,8 @@ class Contents:
         }
 
 
-def told_contents(urls: tuple[str, ...], lengths: list[int]) -> Contents:
+def told_contents(names: tuple[str, ...], lengths: list[int]) -> Contents:
     """Takes lengths from the user; the fingerprint is of them and of the names of the shards."""
-    names = short_names(urls)
     fingerprint = fingerprint_of("lengths", names, lengths)
     layout = Layout(lengths, names)
     return Contents(

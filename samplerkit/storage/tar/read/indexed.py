@@ -18,10 +18,10 @@ from samplerkit.order.once import once
 from samplerkit.order.told import fingerprint_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.arrays import write_arrays
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.format.members import Skipped
 from samplerkit.storage.tar.index.archive import Archive, Cache
-from samplerkit.storage.tar.index.arrays import write_arrays
 from samplerkit.storage.tar.index.finding import found_or_made, read_index
 from samplerkit.storage.tar.index.joining import IndexPart, joined
 from samplerkit.storage.tar.index.one import Catalogue, Index

@@ -16,10 +16,10 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.typing import Ids
+from samplerkit.storage.arrays import Array
 from samplerkit.storage.remote.storage import LocalFile
 from samplerkit.storage.tar.format.members import damaged_data
 from samplerkit.storage.tar.index.archive import Cache
-from samplerkit.storage.tar.index.arrays import Array
 from samplerkit.storage.tar.index.handles import Handle, Handles, open_plain
 from samplerkit.storage.tar.index.one import Catalogue, Index
 

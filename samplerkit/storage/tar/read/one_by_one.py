@@ -16,12 +16,7 @@ from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
-from samplerkit.storage.files.remote import with_requests
-from samplerkit.storage.names import short_names
-from samplerkit.storage.per_process import OpenPerProcess
-from samplerkit.storage.progress import Progress, silence
-from samplerkit.storage.tar.format.members import Flaw, Skipped
-from samplerkit.storage.tar.index.arrays import (
+from samplerkit.storage.arrays import (
     Array,
     Column,
     UnreadableFileError,
@@ -29,6 +24,11 @@ from samplerkit.storage.tar.index.arrays import (
     unsound,
     write_arrays,
 )
+from samplerkit.storage.files.remote import with_requests
+from samplerkit.storage.names import short_names
+from samplerkit.storage.per_process import OpenPerProcess
+from samplerkit.storage.progress import Progress, silence
+from samplerkit.storage.tar.format.members import Flaw, Skipped
 from samplerkit.storage.tar.index.joining import IndexPart, joined, without_split_samples
 from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.tar.index.sound import check_joint_meta
@@ -59,7 +59,7 @@ class ShardSource(OpenPerProcess[ShardReading], ArchiveSource):
         self.logged: set[str] = set()
         self._shards = shards
         self._opener = ShardOpener(shards)
-        self._told = None if lengths is None else told_contents(shards.urls, lengths)
+        self._told = None if lengths is None else told_contents(shards.short_names, lengths)
 
     @once
     def contents(self) -> Contents:
@@ -88,7 +88,8 @@ class ShardSource(OpenPerProcess[ShardReading], ArchiveSource):
 
     @property
     def is_remote(self) -> bool:
-        return any(map(self._shards.is_remote, range(len(self.names))))
+        known = self._shards.catalogue
+        return any(map(self._shards.is_remote, range(len(self.names)))) if known is None else known.is_remote
 
     @property
     def is_layout_known(self) -> bool:
@@ -129,7 +130,8 @@ class ShardSource(OpenPerProcess[ShardReading], ArchiveSource):
         return False
 
     def shard_bytes(self) -> Ids:
-        return sizes_of(self._shards.archives())
+        known = self._shards.catalogue
+        return sizes_of(self._shards.archives()) if known is None else known.sizes
 
     def local_path(self, name: str) -> str | None:
         return self._shards.local_path(self._numbers[name])

@@ -81,6 +81,7 @@ class ShardOpener:
     def _opened(self, number: int, known: Index | None, *, refuses_stale: bool) -> OpenShard:
         url, storage, options = self.shards.urls[number], self.shards.storage, self.shards.options
         copy: LocalFile | None = None
+        self.shards.require(number)
         if storage is None or not is_remote(url):
             archive = Archive.of(url)
             index = _again(known, archive)

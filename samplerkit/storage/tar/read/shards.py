@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import final
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.catalogue.known import FileCatalogue
+from samplerkit.storage.names import short_names
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -29,13 +31,20 @@ FETCHED_AT_A_TIME = 2
 class Shards:
     """The shards of a dataset, as every process sees them: nothing is open.
 
-    `names` are the `urls` without what is private; where none is remote, there is no `storage`.
+    `names` are the `urls` without what is private; where none is remote, there is no `storage`. A `catalogue`
+    has the state of each, which is not asked then.
     """
 
     urls: tuple[str, ...]
     names: tuple[str, ...]
     storage: RemoteStorage | None
     options: TarOptions
+    catalogue: FileCatalogue | None = None
+
+    @property
+    def short_names(self) -> tuple[str, ...]:
+        """The names below the folder that all share."""
+        return short_names(self.urls) if self.catalogue is None else tuple(self.catalogue.names)
 
     def is_remote(self, number: int) -> bool:
         """Whether a shard lies elsewhere."""
@@ -45,9 +54,19 @@ class Shards:
         """Asks for the size and the version of a shard.
 
         Raises:
-            DatasetError: it is not there, or the server does not answer.
+            DatasetError: it is not there, or not what the catalogue tells, or the server does not answer.
         """
+        self.require(number)
         return Archive.at(self.urls[number], self.storage)
+
+    def require(self, number: int) -> None:
+        """Sees to it that a shard is read as the catalogue tells, where there is one.
+
+        Raises:
+            DatasetError: it is gone, or another one.
+        """
+        if self.catalogue is not None:
+            self.catalogue.require(number, self.storage)
 
     def archives(self) -> tuple[Archive, ...]:
         """Asks for the size and the version of each shard, several at the same time.
@@ -61,6 +80,8 @@ class Shards:
 
     def shard_bytes(self) -> int | None:
         """Tells the size of the first remote shard, for all; None where that cannot be told."""
+        if self.catalogue is not None:
+            return int(self.catalogue.sizes[0]) or None
         url = next(filter(is_remote, self.urls), None)
         if url is None or self.storage is None:
             return None
@@ -84,6 +105,7 @@ class Shards:
         """Where a shard lies on a disk of this machine as a whole; None if it does not."""
         if self.storage is None or not self.is_remote(number):
             return self.urls[number]
+        self.require(number)
         copy = self.storage.cached(self.urls[number])
         if copy is None:
             return None

@@ -1,0 +1,199 @@
+"""Catalogues made in parts, each by itself and on whatever machine, and joined to one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.storage.catalogue.file import SUFFIX, read_catalogue, write_catalogue
+from samplerkit.storage.catalogue.known import FileCatalogue, KnownFile, joined
+from samplerkit.storage.catalogue.looking import kind_of, look
+from samplerkit.storage.catalogue.texts import encoded
+from samplerkit.storage.progress import Progress, silence
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.tar.archive_names import archive_names
+from samplerkit.storage.threads import in_threads
+from samplerkit.storage.urls import is_remote, shown
+
+PART_FILES: Final = 1024
+"""Files of a part, unless said otherwise: what is done again at most after a kill, in each process."""
+
+THREADS: Final = 16
+"""Files that are looked at at a time."""
+
+
+def parts_of(files: Any, size: int = PART_FILES, *, remote: RemoteOptions | None = None) -> list[list[str]]:
+    """Lists files, and cuts the list into parts.
+
+    Args:
+        files: paths or URLs, or patterns of them, with braces or stars.
+        size: files of a part at most.
+        remote: how patterns of URLs are expanded.
+
+    Raises:
+        DatasetError: nothing matches.
+
+    Example:
+        >>> parts_of([f"s3://bucket/{number}.parquet" for number in range(5)], 2)[-1]
+        ['s3://bucket/4.parquet']
+    """
+    listed = archive_names(files, remote)
+    names = [name if is_remote(name) else os.path.abspath(name) for name in listed]  # noqa: PTH100  # links stay
+    return [names[start : start + size] for start in range(0, len(names), size)]
+
+
+def make_part(
+    files: Sequence[str],
+    folder: str,
+    reader: Any = None,
+    *,
+    threads: int = THREADS,
+    remote: RemoteOptions | None = None,
+    tell: Callable[[int], object] | None = None,
+) -> str:
+    """Makes the catalogue of some files, unless it is there: the task that an engine runs, and may run again.
+
+    Its name is made of those of the files, so two tasks of the same files write the same file, each as a
+    whole.
+
+    Args:
+        files: their paths or URLs: one of the parts of `parts_of`.
+        folder: where it goes, a path or a URL that all machines reach.
+        reader: of files that are neither tar shards nor Parquet, as for a `FileDataset`.
+        threads: files that are looked at at a time.
+        remote: how URLs are reached.
+        tell: is called with the number of files done.
+
+    Returns:
+        The path or URL of the part, for `join_parts`.
+
+    Raises:
+        ArgumentValueError: nothing says what the files are.
+        DatasetError: one cannot be read, or the part cannot be written.
+    """
+    name = hashlib.blake2b(b"\0".join(map(encoded, files)), digest_size=10, person=b"catalogue")
+    out = f"{folder.rstrip('/')}/{name.hexdigest()}{SUFFIX}"
+    kind = kind_of(files[0], reader)
+    found = _there(out, remote)
+    if found is not None and found.kind == kind:
+        return out
+    known: list[KnownFile] = []
+    with closing(RemoteStorage(remote or RemoteOptions())) as storage:
+
+        def work(number: int) -> KnownFile:
+            return look(files[number], reader, storage=storage)
+
+        for _, entry in in_threads(work, range(len(files)), threads, "samplerkit-catalogue"):
+            known.append(entry)
+            if tell is not None:
+                tell(len(known))
+    write_catalogue(FileCatalogue.of(kind, known), out, remote)
+    return out
+
+
+def join_parts(parts: Iterable[str], out: str, *, remote: RemoteOptions | None = None) -> FileCatalogue:
+    """Joins catalogues to one, and writes it.
+
+    Args:
+        parts: their paths or URLs, in whatever order.
+        out: a path or URL that ends in `.skcat`.
+        remote: how URLs are reached.
+
+    Raises:
+        ArgumentValueError: a file is in two of them, or they are of several kinds, or `out` ends otherwise.
+        DatasetError: one is not there or damaged, or two tell different columns, or it cannot be written.
+    """
+    require_suffix(out)
+    read = []
+    for part in parts:
+        found = read_catalogue(part, remote)
+        if found is None:
+            raise DatasetError(shown(part), "there is no such catalogue", mend="make this part first")
+        read.append(found)
+    whole = joined(read)
+    write_catalogue(whole, out, remote)
+    return whole
+
+
+def make_catalogue(
+    files: Any,
+    out: str,
+    reader: Any = None,
+    *,
+    part_files: int = PART_FILES,
+    threads: int = THREADS,
+    remote: RemoteOptions | None = None,
+    progress: Progress = silence,
+) -> FileCatalogue:
+    r"""Makes the catalogue of files on this machine; who was stopped goes on where it was.
+
+    Args:
+        files: paths or URLs, or patterns of them; or catalogues, which are joined.
+        out: a path that ends in `.skcat`. Until all is done, parts lie in a folder beside it.
+        reader: of files that are neither tar shards nor Parquet, as for a `FileDataset`.
+        part_files: files of a part at most: what is done again after a kill.
+        threads: files that are looked at at a time.
+        remote: how URLs are reached.
+        progress: is told how many files are done.
+
+    Raises:
+        ArgumentTypeError: the reader is none.
+        ArgumentValueError: `out` is a URL or ends otherwise, or nothing says what the files are, or a file is
+            named twice.
+        DatasetError: nothing matches, or a file cannot be read, or has a flaw.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> for name in "ab":
+        ...     with open(os.path.join(folder, f"{name}.txt"), "w") as file:
+        ...         _ = file.write("one\ntwo\n")
+        >>> known = make_catalogue(os.path.join(folder, "*.txt"), os.path.join(folder, "all.skcat"), "text")
+        >>> known.num_files, known.lengths
+        (2, array([2, 2]))
+    """
+    require_suffix(out)
+    if is_remote(out):
+        mend = "write it to a local file, and upload that"
+        raise ArgumentValueError("out", "must be local", shown(out), mend=mend)
+    listed = parts_of(files, part_files, remote=remote)
+    total = sum(map(len, listed))
+    if all(name.endswith(SUFFIX) for part in listed for name in part):
+        return join_parts([name for part in listed for name in part], out, remote=remote)
+    folder, done, made = f"{out}.parts", 0, []
+    for files_of_part in listed:
+
+        def tell(number: int, before: int = done) -> None:
+            progress("looking at file", before + number, total)
+
+        made.append(make_part(files_of_part, folder, reader, threads=threads, remote=remote, tell=tell))
+        done += len(files_of_part)
+        tell(len(files_of_part))
+    whole = join_parts(made, out, remote=remote)
+    shutil.rmtree(folder)
+    return whole
+
+
+def require_suffix(out: str) -> None:
+    """Refuses a name by which nobody would know a catalogue.
+
+    Raises:
+        ArgumentValueError: it ends otherwise.
+    """
+    if not shown(out).endswith(SUFFIX):
+        raise ArgumentValueError(
+            "out", f"must end in {SUFFIX}", shown(out), mend="by that it is told from data"
+        )
+
+
+def _there(path: str, remote: RemoteOptions | None) -> FileCatalogue | None:
+    try:
+        return read_catalogue(path, remote)
+    except DatasetError:  # it is made anew
+        return None

@@ -1,0 +1,225 @@
+"""A dataset of a catalogue is that of its files, with nothing asked of them; and each lie is an error."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import samplerkit as sk
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.storage.arrays import Column, read_arrays, write_arrays
+from samplerkit.storage.catalogue.file import read_catalogue, write_catalogue
+from samplerkit.storage.catalogue.known import FileCatalogue, KnownFile
+from samplerkit.storage.catalogue.parts import make_catalogue
+from tests.storage.catalogue.kinds import FILES, PARQUET, SAMPLES, TAR, told
+from tests.storage.tar.server import Server
+
+
+def made(kind, folder):
+    out = f"{folder}/all.skcat"
+    make_catalogue(kind.written(folder), out, kind.reader)
+    return out
+
+
+def test_a_dataset_of_a_catalogue_is_the_dataset_of_its_files(kind, tmp_path):
+    out = made(kind, tmp_path / "data")
+    plain, known = kind.open(f"{tmp_path}/data/*{kind.suffix}"), kind.open(out)
+    assert known.is_layout_known
+    assert known.layout == plain.layout
+    assert told(known) == told(plain)
+    if kind is not PARQUET:
+        assert known.shard_bytes().tolist() == plain.shard_bytes().tolist()
+    assert told(pickle.loads(pickle.dumps(known))) == told(plain)  # noqa: S301
+
+
+def test_a_state_goes_from_parquet_files_to_their_catalogue_and_from_told_shards_to_theirs(tmp_path):
+    out = made(PARQUET, tmp_path)
+    assert sk.ParquetDataset(out).fingerprint == sk.ParquetDataset(f"{tmp_path}/*.parquet").fingerprint
+    out, shards = made(TAR, tmp_path / "tar"), f"{tmp_path}/tar/*.tar"
+    assert sk.TarDataset(out).fingerprint == sk.TarDataset(shards, lengths=list(SAMPLES)).fingerprint
+
+
+def test_from_a_store_one_request_opens_all_and_others_are_for_data_only(kind, tmp_path):
+    kind.written(tmp_path / "data")
+    with Server(tmp_path / "data") as server:
+        urls = [f"{server.url}/{number}{kind.suffix}" for number in range(len(SAMPLES))]
+        make_catalogue(urls, f"{tmp_path}/data/all.skcat", kind.reader)
+        remote = {"cache": str(tmp_path / "cache")}
+        server.forget()
+        with kind.open(f"{server.url}/all.skcat", remote=remote) as dataset:
+            assert [*dataset.layout.sizes] == [*kind.open(f"{tmp_path}/data/*{kind.suffix}").layout.sizes]
+            assert len(dataset) == sum(SAMPLES)
+            assert [(one.method, one.name) for one in server.asked] == [("GET", "all.skcat")]
+            samples = told(dataset)
+        assert {one.name for one in server.asked if "skidx" not in one.name} <= {
+            "all.skcat",
+            *(f"{number}{kind.suffix}" for number in range(len(SAMPLES))),
+        }
+        assert not [one for one in server.asked if one.method == "HEAD"]
+        with kind.open(urls, remote=remote) as plain:
+            assert samples == told(plain)
+
+
+def test_a_remote_file_that_was_changed_since_is_an_error_that_names_it(kind, tmp_path):
+    kind.written(tmp_path)
+    with Server(tmp_path) as server:
+        make_catalogue(f"{server.url}/0{kind.suffix}", f"{tmp_path}/all.skcat", kind.reader)
+        kind.write(tmp_path / f"0{kind.suffix}", 100, 5)
+        remote = {"cache": str(tmp_path / "other")}
+        with (
+            kind.open(f"{tmp_path}/all.skcat", remote=remote) as dataset,
+            pytest.raises(DatasetError, match=f"/0\\{kind.suffix}.*changed"),
+        ):
+            told(dataset)
+
+
+@pytest.mark.parametrize("change", ["other", "touched", "cut", "gone"])
+def test_a_file_that_was_changed_since_is_an_error_that_names_it(kind, tmp_path, change):
+    dataset = kind.open(made(kind, tmp_path))
+    path = tmp_path / f"1{kind.suffix}"
+    if change == "gone":
+        path.unlink()
+    elif change == "touched":
+        os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+    elif change == "cut":
+        path.write_bytes(path.read_bytes()[:-1])
+    else:
+        kind.write(path, 50, 3)
+        os.utime(path, ns=(0, 5))
+    assert told(kind.open([f"{tmp_path}/0{kind.suffix}"]))
+    with pytest.raises(DatasetError, match=f"1\\{kind.suffix}"):
+        told(dataset)
+
+
+def test_a_folder_is_moved_with_its_catalogue(kind, tmp_path):
+    made(kind, tmp_path / "before")
+    expected = told(kind.open(f"{tmp_path}/before/all.skcat"))
+    shutil.move(tmp_path / "before", tmp_path / "after")
+    assert told(kind.open(tmp_path / "after" / "all.skcat")) == expected
+
+
+def test_row_filters_read_the_footers_that_the_catalogue_tells(tmp_path):
+    out = made(PARQUET, tmp_path)
+    filters = [("id", ">=", 4)]
+    plain, known = (sk.ParquetDataset(files, filters=filters) for files in (f"{tmp_path}/*.parquet", out))
+    assert (told(known), known.fingerprint) == (told(plain), plain.fingerprint)
+    assert sk.ParquetDataset(out, ["id"]).column("id").tolist() == list(range(sum(SAMPLES)))
+    with pytest.raises(DatasetError, match="no columns 'other'"):
+        len(sk.ParquetDataset(out, ["other"]))
+
+
+def test_a_config_names_a_catalogue_in_place_of_files(kind, tmp_path):
+    made(kind, tmp_path)
+    more = "  reader: npz\n" if kind is FILES else ""
+    key = "urls" if kind is TAR else "files"
+    text = f"sampler: {{kind: sequential}}\ndataset:\n  kind: {kind.name}\n  {key}: all.skcat\n{more}"
+    (tmp_path / "order.yaml").write_text(text)
+    assert len(sk.load_config(tmp_path / "order.yaml").dataset) == sum(SAMPLES)
+
+
+def test_a_catalogue_that_is_cut_or_changed_by_a_bit_is_an_error(tmp_path):
+    path = tmp_path / "all.skcat"
+    rows = [KnownFile(f"/data/{number}.tar", 10240, str(number), (number,)) for number in range(50)]
+    write_catalogue(FileCatalogue.of("tar", rows), str(path))
+    whole, dice = path.read_bytes(), random.Random(7)
+    for _ in range(300):
+        place = dice.randrange(len(whole))
+        damaged = bytearray(whole[:place] if dice.random() < 1 / 3 else whole)
+        if len(damaged) == len(whole):
+            damaged[place] ^= 1 << dice.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.raises(DatasetError, match=r"all\.skcat.*samplerkit catalogue"):
+            read_catalogue(str(path))
+
+
+def forged(path, change):
+    """Writes a catalogue whose digest is right, and what it says is not."""
+    meta, arrays = read_arrays(path)
+    arrays = {name: np.array(array) for name, array in arrays.items()}
+    change(meta, arrays)
+    write_arrays(path, meta, {name: Column.of(array) for name, array in arrays.items()})
+
+
+LIES = {
+    "no catalogue": lambda meta, arrays: meta.pop("catalogue"),
+    "of a newer version": lambda meta, arrays: meta.update(catalogue=2),
+    "of a kind that is not known": lambda meta, arrays: meta.update(kind="mds"),
+    "columns that are none": lambda meta, arrays: meta.update(columns=[["id"]]),
+    "a folder that is none": lambda meta, arrays: meta.update(folder=7),
+    "more bytes of names": lambda meta, arrays: meta.update(name_bytes=meta["name_bytes"] + 1),
+    "fewer bytes of names": lambda meta, arrays: meta.update(name_bytes=meta["name_bytes"] - 1),
+    "bytes below zero": lambda meta, arrays: meta.update(version_bytes=-1),
+    "names that are no deflated bytes": lambda meta, arrays: arrays.update(names=np.zeros(9, np.uint8)),
+    "names of other files": lambda meta, arrays: arrays.update(size=arrays["size"][1:]),
+    "no versions": lambda meta, arrays: arrays.pop("versions"),
+    "a size below zero": lambda meta, arrays: arrays.update(size=-arrays["size"].astype("<i8")),
+    "a chunk more": lambda meta, arrays: arrays["chunks"].__setitem__(0, arrays["chunks"][0] + 1),
+    "more samples than can be": lambda meta, arrays: arrays.update(
+        samples=np.full(arrays["samples"].size, 1 << 61)
+    ),
+    "a footer larger than its file": lambda meta, arrays: arrays.update(footer=arrays["size"]),
+    "a digest less": lambda meta, arrays: arrays.update(digest=arrays["digest"][:-16]),
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_a_catalogue_that_says_what_cannot_be_is_an_error_that_names_it(tmp_path, lie):
+    out = made(PARQUET, tmp_path)
+    forged(tmp_path / "all.skcat", lie)
+    with pytest.raises(DatasetError, match=r"all\.skcat"):
+        sk.ParquetDataset(out)
+
+
+@pytest.mark.parametrize("name", ["samples", "digest"])
+def test_a_catalogue_that_lies_of_a_file_is_an_error_when_that_is_read(kind, tmp_path, name):
+    out = made(kind, tmp_path)
+    if name == "digest" and kind is not PARQUET:
+        name = "samples"
+
+    forged(tmp_path / "all.skcat", lambda _, arrays: arrays[name].__setitem__(0, arrays[name][0] + 1))
+    with pytest.raises(DatasetError, match=f"0\\{kind.suffix}"):
+        told(kind.open(out))
+
+
+def test_a_catalogue_of_other_files_or_none_is_refused(tmp_path):
+    out = made(PARQUET, tmp_path)
+    with pytest.raises(DatasetError, match="catalogue of Parquet files, for a ParquetDataset"):
+        sk.TarDataset(out)
+    with pytest.raises(DatasetError, match="there is no such catalogue"):
+        sk.FileDataset(f"{tmp_path}/other.skcat", "npz")
+    tar = made(TAR, tmp_path / "tar")
+    with pytest.raises(ArgumentValueError, match="a catalogue tells them"):
+        sk.TarDataset(tar, lengths=list(SAMPLES))
+
+
+ROW = KnownFile("s3://bucket/train/0.tar", 10240, '"tag"', (3,))
+
+
+@pytest.mark.parametrize(
+    ("others", "problem"),
+    [
+        ([ROW], "name a file twice"),
+        ([replace(ROW, path="/data/0.tar")], "in part here"),
+        ([replace(ROW, path="https://host/0.tar?X-Amz-Signature=5f3a")], "query or credentials"),
+        ([replace(ROW, path="0.tar")], "absolute"),
+    ],
+)
+def test_rows_that_make_no_catalogue_are_refused(others, problem):
+    with pytest.raises(ArgumentValueError, match=problem) as caught:
+        FileCatalogue.of("tar", [ROW, *others])
+    assert "5f3a" not in str(caught.value)
+
+
+def test_parquet_files_with_other_columns_are_refused(tmp_path):
+    PARQUET.written(tmp_path)
+    pq.write_table(pa.table({"id": [1.5]}), tmp_path / "9.parquet")
+    with pytest.raises(DatasetError, match=r"9\.parquet.*has other columns"):
+        make_catalogue(f"{tmp_path}/*.parquet", f"{tmp_path}/all.skcat")

@@ -1,0 +1,109 @@
+"""Catalogues in parts: any order, any number of times, killed in the middle, they end as the same file."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.storage.catalogue.parts import join_parts, make_catalogue, make_part, parts_of
+from samplerkit.storage.tar.index.indexing import index_shard
+from samplerkit.storage.tar.pack import pack_shard
+from tests.storage.catalogue.kinds import FILES, PARQUET, TAR
+from tests.storage.remote.children import Child
+
+SIZES = (5, 3, 0, 4, 1, 2, 6)
+
+
+def counted(seen, most):
+    """A reader that writes down what it counts, and is killed when it has counted so many files."""
+
+    class Counting:
+        def __call__(self, path):
+            return {"id": np.load(path)["id"]}
+
+        def count(self, path):
+            lines = seen.read_text().split() if seen.exists() else []
+            if len(lines) == most:
+                os.kill(os.getpid(), signal.SIGKILL)
+            seen.write_text("\n".join([*lines, path]))
+            return len(np.load(path)["id"])
+
+    return Counting()
+
+
+def test_parts_in_any_order_end_as_the_catalogue_of_one_machine(kind, tmp_path):
+    pattern = kind.written(tmp_path / "data", SIZES)
+    make_catalogue(pattern, f"{tmp_path}/whole.skcat", kind.reader)
+    parts = [make_part(files, f"{tmp_path}/parts", kind.reader) for files in reversed(parts_of(pattern, 3))]
+    assert len(parts) == 3
+    join_parts(parts, f"{tmp_path}/joined.skcat")
+    assert Path(f"{tmp_path}/joined.skcat").read_bytes() == Path(f"{tmp_path}/whole.skcat").read_bytes()
+    assert not Path(f"{tmp_path}/whole.skcat.parts").exists()
+
+
+def test_who_was_killed_goes_on_and_looks_at_no_file_of_a_finished_part_again(tmp_path):
+    pattern, seen, out = FILES.written(tmp_path / "data", SIZES), tmp_path / "seen", f"{tmp_path}/all.skcat"
+
+    def make(most):
+        return make_catalogue(pattern, out, counted(seen, most), part_files=2, threads=1).num_files
+
+    child = Child(make, 5)  # two parts of two files are done, and a file of the third
+    child.process.join(60)
+    assert child.process.exitcode == -signal.SIGKILL
+    assert not Path(out).exists()
+    before = seen.read_text().split()
+    assert len(before) == 5
+    assert Child(make, -1).result() == len(SIZES)
+    again = seen.read_text().split()[5:]
+    assert [Path(path).name for path in again] == ["4.npz", "5.npz", "6.npz"]
+    assert len(sk.FileDataset(out, "npz")) == sum(SIZES)
+
+
+def test_a_part_that_is_there_is_not_made_again_and_a_damaged_one_is(tmp_path):
+    (files,) = parts_of(FILES.written(tmp_path / "data"))
+    seen = tmp_path / "seen"
+    path = make_part(files, f"{tmp_path}/parts", counted(seen, -1), threads=1)
+    whole = Path(path).read_bytes()
+    assert make_part(files, f"{tmp_path}/parts", counted(seen, -1), threads=1) == path
+    assert len(seen.read_text().split()) == len(files)
+    Path(path).write_bytes(whole[:-7])
+    make_part(files, f"{tmp_path}/parts", counted(seen, -1), threads=1)
+    assert Path(path).read_bytes() == whole
+
+
+def test_parts_that_do_not_go_together_are_refused(tmp_path):
+    made = {
+        kind.name: make_part(parts_of(kind.written(tmp_path / kind.name))[0], f"{tmp_path}", kind.reader)
+        for kind in (TAR, PARQUET)
+    }
+    with pytest.raises(ArgumentValueError, match="several kinds"):
+        join_parts(made.values(), f"{tmp_path}/all.skcat")
+    with pytest.raises(ArgumentValueError, match="name a file twice"):
+        join_parts([made["tar"], made["tar"]], f"{tmp_path}/all.skcat")
+    with pytest.raises(DatasetError, match="no such catalogue"):
+        join_parts([f"{tmp_path}/none.skcat"], f"{tmp_path}/all.skcat")
+    with pytest.raises(ArgumentValueError, match=r"must end in \.skcat"):
+        join_parts(made.values(), f"{tmp_path}/all.bin")
+    with pytest.raises(ArgumentValueError, match="neither tar shards nor Parquet"):
+        make_catalogue(FILES.written(tmp_path / "npz"), f"{tmp_path}/all.skcat")
+
+
+def test_one_shard_is_packed_and_indexed_once(tmp_path):
+    shard = f"{tmp_path}/train-000003.tar"
+    samples = [{"__key__": f"{number}", "cls": number} for number in range(5)]
+    assert pack_shard(samples, shard) == shard
+    before = Path(shard).stat().st_mtime_ns
+    pack_shard([{"__key__": "others"}], shard)
+    assert Path(shard).stat().st_mtime_ns == before
+    index = Path(f"{shard}.skidx")
+    index.unlink()
+    assert index_shard(shard).num_samples == 5
+    written = index.stat().st_mtime_ns
+    assert index_shard(shard).num_samples == 5
+    assert index.stat().st_mtime_ns == written
