@@ -1,0 +1,95 @@
+"""Benchmark of workers end to end: none, processes and threads, over five kinds of data, beside the peers.
+
+Run it with `python -m tests.benchmarks.workers` where torch, torchdata, webdataset, spdl, Pillow and
+pyarrow are installed; `--python Grain=PATH` and `--python MosaicML=PATH` name the interpreters of peers
+that need more. It prints Markdown. Rounds take turns between all who read, each in a process of its own,
+so that all meet the same noise; a figure is the median of the rounds. Ratios count: machines are shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests.benchmarks.peers.measuring import epoch_of
+from tests.benchmarks.workers.data import SIZES
+from tests.benchmarks.workers.peers import CASES
+
+SECONDS = 300
+
+
+def rows_in(batch: Any) -> int:
+    """How many samples a batch has."""
+    first = next(iter(batch.values())) if isinstance(batch, dict) else batch
+    return len(first[0] if isinstance(first, list | tuple) else first)
+
+
+def measured(name: str, folder: Path) -> None:
+    """Measures one who reads, in its process; prints a line of JSON for each of the data."""
+    wanted, make = CASES[name]
+    for data in wanted:
+        begin = make(data, folder)
+        print(json.dumps([data, epoch_of(begin, SIZES[data], rows_in), peak_bytes()]), flush=True)
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has held."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def main() -> None:
+    """Measures, and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--python", action="append", default=[], metavar="PEER=PATH")
+    parser.add_argument("--one", nargs=2, metavar=("WHO", "FOLDER"), help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.one:
+        measured(asked.one[0], Path(asked.one[1]))
+        return
+    others = dict(one.split("=", 1) for one in asked.python)
+    rates: dict[tuple[str, str], list[float]] = {}
+    peaks: dict[str, int] = {}
+    problems: dict[str, str] = {}
+    with TemporaryDirectory() as folder:
+        made = "from pathlib import Path; from tests.benchmarks.workers.data import write"
+        subprocess.run([sys.executable, "-c", f"{made}; write(Path({folder!r}))"], check=True)
+        for _ in range(asked.rounds):
+            for name in CASES:
+                python = others.get(name.split(",")[0].split()[0], sys.executable)
+                command = [python, "-m", "tests.benchmarks.workers", "--one", name, folder]
+                try:
+                    run = subprocess.run(
+                        command, capture_output=True, text=True, check=False, timeout=SECONDS
+                    )
+                except subprocess.TimeoutExpired:
+                    problems[name] = f"over {SECONDS} s"
+                    continue
+                if run.returncode:
+                    problems[name] = run.stderr.strip().splitlines()[-1][:120] if run.stderr else "no word"
+                for line in run.stdout.splitlines():
+                    if line.startswith("["):
+                        data, found, peak = json.loads(line)
+                        rates.setdefault((name, data), []).append(found["per_second"])
+                        peaks[name] = max(peaks.get(name, 0), peak)
+    print(f"| samples/s (times torch's 2 processes) | {' | '.join(SIZES)} | peak of the process |")
+    print(f"|---|{'---|' * (len(SIZES) + 1)}")
+    for name in CASES:
+        cells = []
+        for data in SIZES:
+            found, base = rates.get((name, data)), rates.get(("torch, 2 processes", data))
+            median = statistics.median(found) if found else 0.0
+            ratio = f" ({median / statistics.median(base):.2f})" if base else ""
+            cells.append(f"{median:,.0f}{ratio}" if found else problems.get(name, ""))
+        print(f"| {name} | {' | '.join(cells)} | {peaks.get(name, 0) / 2**20:.0f} MiB |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Threads as workers, ended at random: nothing is lost, nothing comes again, and nothing is left.
+
+These are samples; `python -m tests.campaigns.thread_runs` ends 2,000 iterations and kills 200 jobs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.campaigns.thread_runs.endings import ENDS, ended_at_random
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a signal while one is closed
+def test_whatever_ends_an_iteration_over_threads_the_rest_of_the_epoch_follows():
+    found = [ended_at_random(seed) for seed in range(40)]
+    assert [what for _, wrong in found for what in wrong] == []
+    assert {end for end, _ in found} == {*ENDS}
+
+
+@pytest.mark.campaign
+def test_kills_endings_and_epochs_over_threads_lose_repeat_and_leave_nothing():
+    asked = ("--kills", "20", "--endings", "150", "--epochs", "100")
+    command = [sys.executable, "-m", "tests.campaigns.thread_runs", *asked]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert "0 samples lost, 0 repeated" in done.stdout
+    assert "threads 0, descriptors 0" in done.stdout

@@ -1,0 +1,106 @@
+"""Iterations over threads that end at random: what was handed out, and what another loader reads after it."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import samplerkit as sk
+from tests.waiting import wait_until
+
+ENDS = ("break", "error of the loop", "error of the dataset", "signal", "close", "the end")
+
+
+class EndError(Exception):
+    """What a loop, a dataset or a signal handler raises here."""
+
+
+@dataclass
+class Numbers:
+    """Sample i is i; one of them may be an error."""
+
+    size: int
+    broken: int | None = None
+
+    def __len__(self) -> int:
+        return self.size
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __getitem__(self, index: int) -> int:
+        if index == self.broken:
+            raise EndError
+        return index
+
+
+def _raise() -> None:
+    raise EndError
+
+
+def _received(loader: sk.Loader, end: str, at: int, seconds: float) -> list[int]:
+    """Reads until the end comes: behind some samples, or after some seconds."""
+    received: list[int] = []
+    ends = {"error of the loop": _raise, "close": loader.close}
+    before = signal.signal(signal.SIGALRM, lambda *_: _raise())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds if end == "signal" else 0)
+        for ids in loader:
+            # One call: a handler runs after calls, so the batch is noted before one can raise.
+            received.extend(ids.tolist())
+            if len(received) >= at and end == "break":
+                break
+            if len(received) >= at and end in ends:
+                ends[end]()
+    except (EndError, sk.StateError):
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return received
+
+
+def ended_at_random(seed: int) -> tuple[str, list[str]]:
+    """Ends one iteration, and reads the rest of its epoch by a loader of any kind.
+
+    Returns:
+        How it ended, and what was wrong.
+    """
+    dice = random.Random(seed)
+    size, batch, end = dice.randint(1, 60), dice.randint(1, 7), dice.choice(ENDS)
+    sampler = sk.RandomSampler(seed=seed)
+    broken = dice.randrange(size) if end == "error of the dataset" else None
+    options: dict[str, Any] = {
+        "persistent_workers": dice.random() < 0.3,
+        "run_ahead": dice.random() < 0.3,
+        "device": "cpu" if dice.random() < 0.2 else None,
+        "prefetch_factor": dice.randint(1, 3),
+    }
+
+    def loader(dataset: Numbers, **more: Any) -> sk.Loader:
+        return sk.Loader(dataset, sampler, batch_size=batch, tail="ragged", **more)
+
+    threads = {"num_workers": dice.randint(1, 4), "workers": "threads", **options}
+    first, at = loader(Numbers(size, broken), **threads), dice.randint(0, size // batch) * batch
+    received = _received(first, end, at, dice.uniform(1e-5, 5e-3))
+    state = first.state_dict()
+    whole, wrong = sampler.order(size)[:].tolist(), []
+    is_over = (state["epoch"], state["position"]) == (1, 0)
+    if not is_over and state["position"] not in (len(received), len(received) - batch):
+        wrong.append(f"position {state['position']} after {len(received)} samples")
+    first.close()
+    kind = dice.choice([{}, {"num_workers": 2, "workers": "threads"}])
+    with loader(Numbers(size), **kind) as second:
+        second.load_state_dict(state)
+        # A signal may come between a batch and the line of the loop that notes it: that batch was handed out.
+        handed_out = whole[: len(whole) if is_over else state["position"]]
+        rest = [] if is_over else [index for ids in second for index in ids.tolist()]
+    if handed_out[: len(received)] != received or len(handed_out) - len(received) > batch:
+        wrong.append(f"{len(received)} samples noted, {len(handed_out)} counted")
+    if handed_out + rest != whole:
+        wrong.append(f"{len(handed_out)} and {len(rest)} samples are not the {len(whole)} of the epoch")
+    wait_until(lambda: not any(one.name.startswith("samplerkit") for one in threading.enumerate()))
+    return end, [f"seed {seed}, {end}: {what}" for what in wrong]
