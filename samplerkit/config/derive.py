@@ -138,6 +138,8 @@ def _default(make: Callable[..., Any], parameter: inspect.Parameter) -> Any:
 def _written_as(name: str, hint: Any) -> Any:
     """Translates the type hint of an argument into what a config may write for it."""
     members = list(get_args(hint)) if get_origin(hint) in (Union, UnionType) else [hint]
+    # From numpy 2.5 on, `NDArray[...]` is a name for an array's type, and not that type.
+    members = [getattr(get_origin(member), "__value__", member) for member in members]
     if Shuffle in members:
         mode: Any = Annotated[Any, ShuffleArgument()]
         return mode | None if NoneType in members else mode
