@@ -1,0 +1,93 @@
+"""A page, followed word for word: its files are saved, its commands run, and what they print is kept.
+
+Commands of samplerkit run in this process, since each start of torch takes seconds; all others are real ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from samplerkit.cli.main import main
+
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+
+FOR_THE_READER = "in the checkout"
+"""The one block of commands that does not run here: what it installs is what these tests run in."""
+
+
+@dataclass
+class Told:
+    """A command of the page, and what it came to."""
+
+    command: str
+    expected: str
+    printed: str = ""
+    errors: str = ""
+    code: int = -1
+
+
+def environment():
+    job = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+    ours = {name: value for name, value in os.environ.items() if name not in job}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{ours['PATH']}"
+    # Ranks meet on loopback, which works without a network too.
+    return {**ours, "PATH": path, "COLUMNS": "80", "NO_COLOR": "1", "GLOO_SOCKET_IFNAME": "lo"}
+
+
+def follow(page, folder):
+    """Runs all blocks of a page in their order, as a reader does."""
+    commands = []
+    for language, title, text in BLOCK.findall(page):
+        if language == "sh" and title != FOR_THE_READER:
+            commands.append(run(text, folder))
+        elif language == "text":
+            commands[-1].expected = text
+        elif title and title != FOR_THE_READER:
+            (folder / title).write_text(text, encoding="utf-8")
+    return commands
+
+
+def run(text, folder):
+    """Runs a block of commands."""
+    if text.startswith("samplerkit ") and text.count("\n") == 1:
+        return run_here(text, folder)
+    done = subprocess.run(
+        ["/bin/bash", "-eu", "-o", "pipefail", "-c", text],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return Told(text, "", done.stdout, done.stderr, done.returncode)
+
+
+def run_here(text, folder):
+    """Runs one command of samplerkit as `samplerkit.cli.main` does when a shell starts it."""
+    (line,) = text.splitlines()
+    printed, errors = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder), pytest.raises(SystemExit) as ended:
+        patch.setattr(sys, "argv", shlex.split(line))
+        for name in ("COLUMNS", "NO_COLOR"):
+            patch.setenv(name, environment()[name])
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+            main()
+    return Told(text, "", printed.getvalue(), errors.getvalue(), ended.value.code)
+
+
+def lasting(text):
+    """Leaves out what differs from machine to machine: times, memory, bytes of a picture, accuracies."""
+    text = re.sub(r"^(start|memory) .*$", r"\1 ...", text, flags=re.MULTILINE)
+    text = re.sub(r"[\d,]+ bytes", "... bytes", text)
+    return re.sub(r"(accuracy |loss |: )\d\.\d\d", r"\1...", text)
