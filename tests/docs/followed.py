@@ -67,7 +67,7 @@ def run(text, folder):
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     return Told(text, "", done.stdout, done.stderr, done.returncode)
@@ -87,7 +87,8 @@ def run_here(text, folder):
 
 
 def lasting(text):
-    """Leaves out what differs from machine to machine: times, memory, bytes of a picture, accuracies."""
+    """Leaves out what differs from machine to machine: times, memory, bytes, downloads so far, accuracies."""
     text = re.sub(r"^(start|memory) .*$", r"\1 ...", text, flags=re.MULTILINE)
     text = re.sub(r"[\d,]+ bytes", "... bytes", text)
+    text = re.sub(r"downloads \d+", "downloads ...", text)
     return re.sub(r"(accuracy |loss |: )\d\.\d\d", r"\1...", text)

@@ -1,4 +1,4 @@
-"""The tutorial, followed word for word: its files are saved, its commands run, and print what the page says."""
+"""The tutorial, followed word for word: its files are saved, its commands run, and print what it says."""
 
 from __future__ import annotations
 
