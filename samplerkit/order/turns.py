@@ -95,9 +95,8 @@ class Turns:
     def _near(self, lanes: Ids, numbers: Ids, which: Ids, rows: Ids) -> tuple[Ids, Ids]:
         """Reads a few rows of each block; `which` is the index of the block of each."""
         segments, begins = self._segment_of(lanes, numbers << 8), self._begins(lanes, numbers)
-        if not self._is_one:
-            begins[1:] |= segments[1:] != segments[:-1]
-        near = NearRows(self.dice, lanes, numbers, self.ends[:1] if self._is_one else self.ends[segments])
+        begins[1:] |= segments[1:] != segments[:-1]
+        near = NearRows(self.dice, lanes, numbers, self.ends, segments, rows.size)
         runs = np.flatnonzero(begins)
         # Blocks that follow one another are counted on from the first one of them.
         drawn = np.cumsum(near.counts, axis=0) - near.counts
