@@ -40,12 +40,14 @@ def count_table() -> np.ndarray[Any, np.dtype[np.uint8]]:
     """What one digit of a row adds to a count, and what it makes of the next one: a byte for each case.
 
     Returns:
-        At 32 * (16 * map + y) + 16 * b + x: how many digits below x go below y, and one more if y itself comes
-        below x and b says that its row counts; 16 is added if a row that has x counts: below y, or y and b.
+        At 32 * (16 * map + y) + 16 * b + x: how many digits below x go below y, and one more if y itself
+        comes below x and b says that its row counts. 16 is added if a row that has x counts: below y, or y
+        with b.
     """
     maps, inverses, smaller = map_tables()
     digit, is_counted = np.arange(16), np.array([[False], [True]])
     die, goes = maps.reshape(MAPS, 1, 1, 16), digit[:, None, None]
     counts = smaller.reshape(MAPS, 16, 1, 16) + (is_counted & (inverses.reshape(MAPS, 16, 1, 1) < digit))
     goes_on = (die < goes) | ((die == goes) & is_counted)
-    return (counts + 16 * goes_on).astype(np.uint8).reshape(-1)
+    table: np.ndarray[Any, np.dtype[np.uint8]] = (counts + 16 * goes_on).astype(np.uint8).reshape(-1)
+    return table

@@ -32,6 +32,8 @@ def integer(place: str, value: Any) -> int:
         >>> integer("seed", np.uint8(7))
         7
     """
+    if type(value) is int:
+        return value
     if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
         raise ArgumentTypeError(place, "must be an integer", value)
     try:

@@ -22,7 +22,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.order.affine_maps import MAPS, map_tables
+from samplerkit.order.affine_maps import MAPS, count_table, map_tables
 from samplerkit.order.files import distinct
 from samplerkit.order.keys import Key, keyed_hash
 from samplerkit.order.typing import Ids
@@ -139,21 +139,19 @@ class Dice:
         lanes, rows, alpha = (np.broadcast_to(part, shape).reshape(-1) for part in (lanes, rows, alpha))
         if not rows.size:
             return np.zeros(shape, dtype=np.int64)
-        maps, inverses, smaller = map_tables()
+        table = count_table()
         hashes = DiceHashes(self.words, lanes)
         levels = min(DIGITS, -(-int(rows.max()).bit_length() // 4))
-        is_below = below_above(hashes, rows, alpha, levels)
+        goes_on = below_above(hashes, rows, alpha, levels).astype(np.int64) << 4
         counts = (rows >> 60) * alpha if levels == DIGITS else np.zeros_like(rows)
         for level in range(levels - 1, -1, -1):
             share = alpha >> 60 - 4 * level
             next_digit = alpha >> 56 - 4 * level & 15
             digit = rows >> 4 * level & 15
             pi = hashes.maps(level, (rows >> 4 * level + 4 << 4 * level) + share)
-            at = pi + next_digit
-            counts += digit * share + smaller[at * 16 + digit]
-            counts += is_below & (inverses[at] < digit)
-            die = maps[pi + digit]
-            is_below = (die < next_digit) | ((die == next_digit) & is_below)
+            found = table[(pi + next_digit << 5) + goes_on + digit]
+            counts += digit * share + (found & 15)
+            goes_on = (found & 16).astype(np.int64)
         counted: Ids = counts.reshape(shape)
         return counted
 

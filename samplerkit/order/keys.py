@@ -25,6 +25,8 @@ OURS = frozenset({ALGORITHM, DICE_ALGORITHM})
 """The algorithms that replay no other package: all but mixtures is alike in them."""
 
 _WORDS_PER_DIGEST = 8
+_SIX_WORDS = struct.Struct("<QQQQQQ")
+_PERSON = ALGORITHM.encode("ascii")
 _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -61,17 +63,11 @@ class Key:
         Returns:
             uint64 array of shape (count,).
         """
-        salt = self.role.encode("ascii")
-        digests = b"".join(
-            hashlib.blake2b(
-                struct.pack("<QQQQQQ", self.seed, self.epoch, self.depth, index, sub_index, part),
-                digest_size=64,
-                salt=salt,
-                person=ALGORITHM.encode("ascii"),
-            ).digest()
-            for part in range(-(-count // _WORDS_PER_DIGEST))
-        )
-        return np.frombuffer(digests, dtype="<u8").astype(np.uint64)[:count]
+        salt, words = self.role.encode("ascii"), b""
+        for part in range(-(-count // _WORDS_PER_DIGEST)):
+            said = _SIX_WORDS.pack(self.seed, self.epoch, self.depth, index, sub_index, part)
+            words += hashlib.blake2b(said, digest_size=64, salt=salt, person=_PERSON).digest()
+        return np.frombuffer(words, dtype="<u8", count=count).astype(np.uint64)
 
 
 def path_number(path: tuple[str, ...]) -> int:

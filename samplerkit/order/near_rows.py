@@ -61,7 +61,9 @@ class NearRows:
         if not inner.size:
             return np.zeros(inner.shape, dtype=np.bool_)
         # Sixteen blocks in a row have one map for their next digit.
-        begins = np.append(True, (np.diff(numbers >> 4) != 0) | (np.diff(lanes) != 0) | (np.diff(segments) != 0))
+        begins = np.append(
+            True, (np.diff(numbers >> 4) != 0) | (np.diff(lanes) != 0) | (np.diff(segments) != 0)
+        )
         first = np.flatnonzero(begins)
         pi = self._hashes.of(first).maps(2, (numbers[first] >> 4 << 8)[:, None] + (inner[first] >> 52))
         die = map_tables()[0][pi[np.cumsum(begins) - 1] + (numbers & 15)[:, None]]

@@ -172,8 +172,9 @@ class Passes(Stream):
         return order
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
+        # Once each: of a hundred sources, these two are a good part of what a batch costs.
         first = int(positions.min()) // self.length if positions.size else 0
-        if positions.size and int(positions.max()) // self.length == first:
+        if positions.size and int(positions.max()) < (first + 1) * self.length:
             everything = np.arange(positions.size)
             yield Piece(everything, self.order(first), positions - first * self.length, 0, first)
             return
@@ -246,8 +247,9 @@ class Mix(Stream):
         source, turns = self.turns.read(lanes, rows)
         inner = turns * self.lanes + lanes
         for number, at in groups(source):
-            for piece in self.streams[number].pieces(inner[at]):
-                yield piece._replace(at=at[piece.at], shift=piece.shift + int(self.starts[number]))
+            start = int(self.starts[number])
+            for part, order, places, shift, turn in self.streams[number].pieces(inner[at]):
+                yield Piece(at[part], order, places, shift + start, turn)
 
     def num_passes(self, end: int) -> int:
         most = 1

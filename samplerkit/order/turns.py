@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, final
 
 import numpy as np
@@ -19,6 +19,7 @@ _DENSE = 4
 _FEW = 4
 """Thresholds of their blocks, a row read, from which on each row is counted for itself."""
 _KEPT_LANES = 256
+_COUNTED_TOGETHER = 16
 
 
 def _none(_lane: int) -> Ids:
@@ -183,32 +184,48 @@ class Turns:
     def _segment_of(self, lanes: Ids, rows: Ids) -> Ids:
         segments = np.zeros_like(rows)
         if not self._is_one:
-            for lane, at in groups(lanes):
-                segments[at] = np.searchsorted(self._lane(lane)[0], rows[at], side="right")
+            for (firsts, _), at in self._of_each(lanes):
+                segments[at] = np.searchsorted(firsts, rows[at], side="right")
         return segments
 
     def _offsets(self, lanes: Ids, segments: Ids) -> Ids:
         """What is added to counts by a segment's thresholds: shape (m, sources)."""
         offsets = np.empty((lanes.size, self.ends.shape[1] - 1), dtype=np.int64)
-        for lane, at in groups(lanes):
-            offsets[at] = self._lane(lane)[1][segments[at]]
+        for (_, of_lane), at in self._of_each(lanes):
+            offsets[at] = of_lane[segments[at]]
         return offsets
+
+    def _of_each(self, lanes: Ids) -> Iterator[tuple[tuple[Ids, Ids], Ids]]:
+        """Gives what `_lane` gives for each lane, with the indices at which it stands."""
+        at_of_lane = dict(groups(lanes))
+        self._keep([lane for lane in at_of_lane if lane not in self._kept])
+        return ((self._lane(lane), at) for lane, at in at_of_lane.items())
 
     def _lane(self, lane: int) -> tuple[Ids, Ids]:
         """The first rows of a lane's segments but the first, and the offsets: shape (segments, sources)."""
         kept = self._kept.get(lane)
         if kept is None:
-            firsts = self._firsts(lane)
-            before, after = (
-                self._counts(lane, firsts, part[:, 1:-1]) for part in (self.ends[:-1], self.ends[1:])
-            )
-            offsets = np.zeros((len(self.ends), self.ends.shape[1] - 1), dtype=np.int64)
-            np.cumsum(before - after, axis=0, out=offsets[1:])
-            kept = (firsts, offsets)
-            if len(self._kept) >= _KEPT_LANES:
-                self._kept.clear()
-            self._kept[lane] = kept
+            self._keep([lane])
+            kept = self._kept[lane]
         return kept
+
+    def _keep(self, lanes: list[int]) -> None:
+        """Counts for some lanes at once, as far as they fit."""
+        for begin in range(0, len(lanes), _COUNTED_TOGETHER):
+            some = lanes[begin : begin + _COUNTED_TOGETHER]
+            firsts = [self._firsts(lane) for lane in some]
+            rows, of_row = np.concatenate(firsts), np.repeat(some, [len(one) for one in firsts])
+            inner = np.tile(self.ends[:, 1:-1], (len(some), 1, 1))
+            before, after = (
+                self._counts(of_row[:, None], rows, part.reshape(rows.size, inner.shape[2]))
+                for part in (inner[:, :-1], inner[:, 1:])
+            )
+            shape = (len(some), len(self.ends) - 1, self.ends.shape[1] - 1)
+            offsets = np.zeros((shape[0], shape[1] + 1, shape[2]), dtype=np.int64)
+            np.cumsum((before - after).reshape(shape), axis=1, out=offsets[:, 1:])
+            if len(self._kept) + len(some) > _KEPT_LANES:
+                self._kept.clear()
+            self._kept.update(zip(some, zip(firsts, offsets, strict=True), strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": {}}

@@ -47,12 +47,15 @@ def thresholds(weights: Sequence[float | Fraction]) -> Ids:
         >>> (thresholds([3, 0, 1]) / WHOLE).tolist()
         [0.0, 0.75, 0.75, 1.0]
     """
-    ratios = [_ratio(weight) for weight in weights]
+    ratios = list(map(_ratio, weights))
     # Whole numbers in the same proportion: as exact as fractions, and many times as fast.
-    common = math.lcm(*(below for _, below in ratios))
+    common = math.lcm(*[below for _, below in ratios])
     exact = [above * (common // below) for above, below in ratios]
     total = sum(exact)
     ends = [WHOLE * part // total for part in accumulate(exact)]
+    if WHOLE * min(filter(None, exact)) >= total:
+        return np.array([0, *ends], dtype=np.int64)
+    # Some have no die of their own yet.
     previous = 0
     for index, weight in enumerate(exact):
         previous = ends[index] = max(ends[index], previous + (weight > 0))

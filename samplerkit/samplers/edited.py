@@ -139,7 +139,7 @@ def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> list[list[flo
             is there, or is no part of the dataset.
     """
     found = []
-    known = set(getattr(sampler, "sources", None) or {})
+    known, parts = set(getattr(sampler, "sources", None) or {}), layout.parts
     for edit in edits:
         if edit.weights is None:
             continue
@@ -149,17 +149,18 @@ def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> list[list[flo
         for name in edit.new_sources:
             if name in known:
                 raise ArgumentValueError(place, "adds a source that is there", name)
-            if name not in layout.parts:
-                mend = f"parts: {', '.join(layout.parts)}"
+            if name not in parts:
+                mend = f"parts: {', '.join(parts)}"
                 raise ArgumentValueError(place, "adds what is no part of the dataset", name, mend=mend)
             known.add(name)
+        if edit.weights.keys() == known:
+            found.append([edit.weights.get(name, 0.0) for name in parts])
+            continue
         unknown, missing = sorted(edit.weights.keys() - known), sorted(known - edit.weights.keys())
         if unknown:
             mend = f"sources: {', '.join(sorted(known))}"
             raise ArgumentValueError(place, "names no source of the mixture", unknown[0], mend=mend)
-        if missing:
-            raise ArgumentValueError(place, "lacks a source", missing[0], mend="say 0 to leave it out")
-        found.append([edit.weights.get(name, 0.0) for name in layout.parts])
+        raise ArgumentValueError(place, "lacks a source", missing[0], mend="say 0 to leave it out")
     return found
 
 

@@ -33,11 +33,12 @@ def mixed_parts(sources: Mapping[str, Any] | None, layout: Layout, dataset: Any)
         if not layout.has_files:
             raise DatasetError("dataset", "has no parts to mix", layout, mend="give a ConcatDataset")
         return {str(number): Layout(size) for number, size in enumerate(layout.sizes.tolist())}
-    if not layout.parts:
+    parts = layout.parts
+    if not parts:
         mend = "give a TreeDataset, or Layout.tree({name: ...})"
         raise DatasetError("dataset", "has no parts with names", layout, mend=mend)
     for name in sources:
-        if name not in layout.parts:
-            known = ", ".join(layout.parts)
+        if name not in parts:
+            known = ", ".join(parts)
             raise DatasetError("sources", "name no part of the dataset", name, mend=f"parts: {known}")
     return dict(_parts_of(dataset, layout))

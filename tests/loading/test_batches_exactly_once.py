@@ -1,7 +1,7 @@
 """Exactly once with batches, over small sets: every cut, two resizes, every tail.
 
-    python -m tests.loading.test_batches_exactly_once          # all 43,476 settings: three hours of a processor
-    python -m tests.loading.test_batches_exactly_once 0 17     # two of 101 parts of them
+    python -m tests.loading.test_batches_exactly_once         # all 43,476 settings: three hours
+    python -m tests.loading.test_batches_exactly_once 0 17    # two of 101 parts of them
 
 The runs go through the public surface of `Loader`: what each rank reads in each step, the state after a step,
 and a loader that loads it.
@@ -186,7 +186,9 @@ def main(chosen):
     total = np.zeros(2, dtype=np.int64)
     for part in chosen or range(PARTS):
         total += check(PARTS, part)
-        print(f"part {part}: {total[0]:,} settings, {total[1]:,} cases so far, lost 0, repeated 0", flush=True)
+        print(
+            f"part {part}: {total[0]:,} settings, {total[1]:,} cases so far, lost 0, repeated 0", flush=True
+        )
 
 
 if __name__ == "__main__":
