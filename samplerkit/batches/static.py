@@ -16,6 +16,7 @@ from samplerkit.order.files import BlockShuffle
 from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.located import Located
+from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 
 KEPT_UP_TO = 1 << 22
@@ -136,7 +137,11 @@ class StaticPlan(SetPlan):
         return ids
 
     def _block(self, bucket: int) -> Block:
-        return Block(bucket, 0, int(self._starts[bucket + 1] - self._starts[bucket]))
+        return self._of_buckets[bucket]
+
+    @once
+    def _of_buckets(self) -> list[Block]:
+        return [Block(bucket, 0, size) for bucket, size in enumerate(np.diff(self._starts).tolist())]
 
     def locate(self, ids: Ids) -> Located:
         which, rows = self._members.places_of(ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +16,7 @@ from samplerkit.order.permutation import (
     Network,
     backward,
     forward,
+    stacked_constants,
     table,
     word_count,
 )
@@ -22,6 +24,9 @@ from samplerkit.order.typing import Ids
 
 ROWS_WORTH_A_CALL = 256
 """Rows of a block that are worth a call of its own."""
+
+_ROWS_WORTH_A_NETWORK = 4096
+"""Rows of a block from which on its network is evaluated for itself, and not with those of other blocks."""
 
 _MOST_KEPT = 1024
 
@@ -56,6 +61,7 @@ class KeptBlocks:
     def __init__(self, key: Key) -> None:
         self._key = key
         self._kept: dict[tuple[int, int, bool], Any] = {}
+        self._stacked: tuple[dict[tuple[int, int], int], Any] = ({}, None)
 
     def __reduce__(self) -> Any:
         # What can be made again does not travel to other processes.
@@ -91,15 +97,29 @@ class KeptBlocks:
             return self.permuted(blocks[0], rows, inverse=inverse)
         result = np.empty_like(rows)
         together = np.array([TABLE_LIMIT < block.size < NARROW_LIMIT for block in blocks])
-        if rows.size >= ROWS_WORTH_A_CALL * len(blocks):
+        if rows.size >= _ROWS_WORTH_A_NETWORK * len(blocks):
             together[:] = False
-        for number, at in groups(which):
+        for number, at in [] if together.all() else groups(which):
             if not together[number]:
                 result[at] = self.permuted(blocks[number], rows[at], inverse=inverse)
         at = np.flatnonzero(together[which])
         if at.size:
             chosen = [block for block, is_together in zip(blocks, together, strict=True) if is_together]
-            sizes, words = [block.size for block in chosen], [block.words(self._key) for block in chosen]
-            network = Network.stacked(sizes, words, (np.cumsum(together) - 1)[which[at]])
+            network = Network.each(self._constants(chosen), (np.cumsum(together) - 1)[which[at]])
             result[at] = (backward if inverse else forward)(network, rows[at])
         return result
+
+    def _constants(self, blocks: list[Block]) -> Any:
+        """Gives the columns of `stacked_constants` for blocks, all of them of networks of 32 bits."""
+        columns, constants = self._stacked
+        new = [block for block in blocks if (block.run, block.number) not in columns]
+        if new:
+            if len(columns) + len(new) > _MOST_KEPT:
+                columns, new = {}, blocks
+            made = stacked_constants([block.size for block in new], [block.words(self._key) for block in new])
+            constants = np.concatenate([constants, made], axis=1) if columns else made
+            numbered = ((block.run, block.number) for block in new)
+            columns = {**columns, **dict(zip(numbered, count(len(columns)), strict=False))}
+            # Both at once: another thread may look at the same moment.
+            self._stacked = columns, constants
+        return constants[:, [columns[block.run, block.number] for block in blocks]]

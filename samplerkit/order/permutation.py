@@ -82,13 +82,19 @@ class Network:
 
         All sizes must lie on one side of NARROW_LIMIT: a permutation is another one in wider words.
         """
-        word = _word_type(max(sizes))
-        domains = np.array([half_modular_domain(size) for size in sizes]).astype(word)[which]
-        constants: Any = np.stack(words, axis=1).astype(word)
-        constants[:ROUNDS] |= word(1)
-        constants = constants[:, which]
-        size = np.array(sizes).astype(word)[which]
-        return cls(size, domains[:, 0], domains[:, 1], tuple(constants[:ROUNDS]), tuple(constants[ROUNDS:]))
+        return cls.each(stacked_constants(sizes, words), which)
+
+    @classmethod
+    def each(cls, constants: Any, which: Ids) -> Network:
+        """Makes the network in which position i uses the permutation number which[i] of `stacked_constants`."""
+        if (which[1:] >= which[:-1]).all():
+            # Several times as fast as to look each of them up.
+            counts = np.bincount(which, minlength=constants.shape[1])
+            constants = np.repeat(constants, counts, axis=1)
+        else:
+            constants = constants[:, which]
+        size, modulus, bits, *of_rounds = constants
+        return cls(size, modulus, bits, tuple(of_rounds[:ROUNDS]), tuple(of_rounds[ROUNDS:]))
 
     def at(self, chosen: Any) -> Network:
         """Restricts the network to the chosen positions (a slice, or an array of indices)."""
@@ -111,6 +117,15 @@ def half_modular_domain(size: int) -> tuple[int, int]:
     """
     bits = ((size - 1).bit_length() + 1) // 2
     return -(-size >> bits), bits
+
+
+def stacked_constants(sizes: list[int], words: list[Words]) -> Any:
+    """Gives what the networks of several permutations are made of, a column each: size, domain, rounds."""
+    word = _word_type(max(sizes))
+    domains = [(size, *half_modular_domain(size)) for size in sizes]
+    constants = np.concatenate([np.array(domains).T.astype(word), np.stack(words, axis=1).astype(word)])
+    constants[3 : 3 + ROUNDS] |= word(1)
+    return constants
 
 
 def word_count(size: int) -> int:
