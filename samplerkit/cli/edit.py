@@ -27,7 +27,11 @@ def edit(
     skip: Annotated[int | None, typer.Option(min=1, help="So many positions leave.")] = None,
     weights: Annotated[str | None, typer.Option(help="Shares, such as web=0.5,code=0.5.")] = None,
     source: Annotated[
-        str | None, typer.Option(help="A part that is read too; --weights has its share.")
+        str | None,
+        typer.Option(
+            help="A part that is read too; or parts and their samplers, as YAML such as "
+            "'new: {kind: random, seed: 7}', or a file of it. --weights has their shares."
+        ),
     ] = None,
     without: Annotated[
         Path | None, typer.Option(help="A .npy file with the ids that are not read any more.")
@@ -44,13 +48,17 @@ def edit(
     position = loader.editable_from
     shares = None if weights is None else _shares(weights)
     ids = None if without is None else _ids(without)
-    said = Edit(position if at is None else at, shares, skip, ids, source, global_batch)
+    parts = None if source is None else _parts(source)
+    # Their samplers are read with the whole config, so that a mistake in one is named by its path there.
+    names = dict.fromkeys(parts) if isinstance(parts, dict) else parts
+    said = Edit(position if at is None else at, shares, skip, ids, names, global_batch)
     if said.at < position:
         raise typer.BadParameter(f"lies before {position}, the position of the checkpoint", param_hint="--at")
     written = given.to_dict()
     if written["sampler"]["kind"] != "ledger":
         written["sampler"] = {"kind": "ledger", "child": written["sampler"]}
     section = said.said if without is None else {**said.said, "without": str(without.resolve())}
+    section |= {} if parts is None else {"source": parts}
     written["sampler"]["edits"] = [*written["sampler"].get("edits", []), section]
     # What is written is what would be read: the checkpoint fits it, and its order can be made.
     edited = loader_of(load_config(written, check_quality=False), World(loader.world.num_shards, 0))
@@ -95,6 +103,21 @@ def _ids(path: Path) -> Any:
         return np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"cannot be read ({error})", param_hint="--without") from error
+
+
+def _parts(text: str) -> str | dict[str, Any]:
+    """Understands the name of a part, or YAML of parts and their samplers, or a file of such."""
+    try:
+        is_file = Path(text).is_file()
+        parts = yaml.safe_load(Path(text).read_text(encoding="utf-8") if is_file else text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        problem = f"cannot be read as YAML ({str(error).splitlines()[0]})"
+        raise typer.BadParameter(problem, param_hint="--source") from None
+    if not isinstance(parts, dict):
+        return text
+    if not all(isinstance(name, str) for name in parts):
+        raise typer.BadParameter("must be samplers by the names of parts", param_hint="--source")
+    return parts
 
 
 def _shares(text: str) -> dict[str, float]:

@@ -14,6 +14,7 @@ from samplerkit.loading.identity import describe_chain, describe_dataset, descri
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.run_batches import RunBatches
 from samplerkit.loading.run_edits import (
+    Looks,
     Requested,
     require_divided,
     require_past,
@@ -73,6 +74,7 @@ class Run:
         self._given_world = world
         self._constants: RunConstants | None = None
         self._undealt: tuple[tuple[int, RunConstants, Sampler], Order] | None = None
+        self._looks: Final = Looks(dataset)
 
     @once
     def world(self) -> World:
@@ -250,7 +252,7 @@ class Run:
             raise StateError("position", f"is outside of an order of {size}", state.position)
         position = self.run_position(state.epoch, state.position)
         edited = self._edits_position(state.epoch, state.position)
-        require_past(self._edits, state.sections.get("ledger"), edited)
+        require_past(self._edits, state.sections.get("ledger"), edited, self._looks(self._edits))
         try:
             require_divided(self.ledger, position, self.world.num_shards)
         except ArgumentValueError as error:
@@ -265,7 +267,7 @@ class Run:
             size = len(self.undealt(state.epoch))
             reached = batches.saved_reach(section, state.position, constants)
             position = state.epoch * size + min(size, reached)
-            require_past(self.ledger, edits, position)
+            require_past(self.ledger, edits, position, self._looks(self.ledger))
         restored = batches.restored(section, state.epoch, state.position, constants)
         self.requested.position = position
         return restored
@@ -275,7 +277,7 @@ class Run:
         if self.tokens is not None:
             sections["tokens"] = self.tokens.section(position if self._batches is None else None)
         if (ledger := self._edits) is not None:
-            section = section_of(ledger, self._edits_position(epoch, position))
+            section = section_of(ledger, self._edits_position(epoch, position), self._looks(ledger))
             sections |= {} if section is None else {"ledger": section}
         if self._batches is not None:
             sections["batches"] = self._batches.section(epoch, position, self.constants)

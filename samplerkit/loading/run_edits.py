@@ -2,27 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from threading import Lock
 from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentValueError, StateError
+from samplerkit.loading.identity import describe_looks, digest
 from samplerkit.loading.sections import Section
 from samplerkit.loading.stages import Ramp
 from samplerkit.order.layout import Layout
 from samplerkit.order.told import told_fingerprint
 from samplerkit.samplers.edit import Edit
 from samplerkit.samplers.ledger import Ledger
+from samplerkit.samplers.mixed_parts import part_of
 
 VERSION: Final = 1
 """Of the section `ledger` in a state."""
 
 _FIELDS = {"version", "past", "digest", "before", "all"}
+_AT_TIMES = {"optional", "looks"}
 _HEX = set("0123456789abcdef")
 
 
-def section_of(ledger: Ledger, position: int) -> Section | None:
+@final
+class Looks:
+    """What the samplers of sources that edits add look at in their parts, such as labels.
+
+    Args:
+        dataset: of the run.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self._kept: tuple[Ledger, list[str]] | None = None
+
+    def __call__(self, ledger: Ledger | None) -> list[str]:
+        """Gives its digest for the first 0, 1, 2 ... edits; "" where nothing is looked at."""
+        if ledger is None or not ledger.new_sources:
+            return []
+        if self._kept is None or self._kept[0] is not ledger:
+            self._kept = (ledger, list(accumulate(map(self._told, ledger.edits), _also, initial="")))
+        return self._kept[1]
+
+    def _told(self, edit: Edit) -> str:
+        parts = Layout.of(self._dataset).parts
+        return "".join(
+            describe_looks(sampler, part_of(self._dataset, name))
+            for name, sampler in edit.new_sources.items()
+            if sampler is not None and name in parts
+        )
+
+
+def _also(before: str, told: str) -> str:
+    return digest(before, told) if told else before
+
+
+def section_of(ledger: Ledger, position: int, looks: Sequence[str] = ()) -> Section | None:
     """Gives what a state at a position of the run says of edits: JSON values, under 500 bytes.
+
+    Args:
+        ledger: with the edits.
+        position: of the run.
+        looks: from `Looks`.
 
     Returns:
         None where there are no edits. Without one before the position, the section is optional: a version
@@ -38,20 +80,26 @@ def section_of(ledger: Ledger, position: int) -> Section | None:
         "before": [digests[past - distance] for distance in _distances(past)],
         "all": digests[-1],
     }
+    if any(looks):
+        section["looks"] = [looks[past], looks[-1]]
     return section if past else {**section, "optional": True}
 
 
-def require_past(ledger: Ledger | None, saved: Section | None, position: int) -> None:
+def require_past(
+    ledger: Ledger | None, saved: Section | None, position: int, looks: Sequence[str] = ()
+) -> None:
     """Refuses a state behind other edits than those of this run; later ones are free.
 
     Args:
         ledger: of this run, if it has one.
         saved: the section of the state.
         position: of the state, in the run.
+        looks: from `Looks`; a state of a version that did not look has none to compare.
 
     Raises:
         StateError: the section is damaged; or an edit before the position is another one, is missing in this
-            run, or was not made when the state was saved. It names the edit, or a narrow range of them.
+            run, or was not made when the state was saved. It names the edit, or a narrow range of them. Or
+            its sampler looks at something else in its part.
     """
     if saved is not None:
         _require_plausible(saved)
@@ -65,6 +113,10 @@ def require_past(ledger: Ledger | None, saved: Section | None, position: int) ->
     same = [count for count, of in known.items() if count <= here and ledger.digests[count] == of]
     agreed = max(same, default=0)
     if agreed == past == here:
+        looked, sees = (saved or {}).get("looks"), looks[past] if looks else ""
+        if looked is not None and looked[0] != sees:
+            problem = "says a source whose sampler looks at the dataset, such as its labels, and sees others"
+            raise StateError("ledger", problem, looked[0], sees)
         return
     if agreed == past:
         raise StateError(
@@ -139,16 +191,19 @@ def _distances(count: int) -> list[int]:
 
 def _require_plausible(saved: Mapping[str, Any]) -> None:
     """Refuses a section that no run saves, whose checksum may fit all the same."""
-    if set(saved) - {"optional"} != _FIELDS:
+    if set(saved) - _AT_TIMES != _FIELDS:
         raise StateError("ledger", "has missing or unknown fields", sorted(map(str, saved)))
     past, before = saved["past"], saved["before"]
     if type(past) is not int or not 0 <= past < 1 << 32:
         raise StateError("past", "must be a number of edits", past)
     if not isinstance(before, list | tuple) or len(before) != len(_distances(past)):
         raise StateError("before", "must be a digest for each power of two below the edits", before)
-    for digest in (saved["digest"], saved["all"], *before):
-        if not isinstance(digest, str) or len(digest) != 16 or not set(digest) <= _HEX:
-            raise StateError("ledger", "holds what is no digest", digest)
+    looks = saved.get("looks", ["", ""])
+    if not isinstance(looks, list | tuple) or len(looks) != 2:
+        raise StateError("looks", "must be two digests", looks)
+    for one in (saved["digest"], saved["all"], *before, *filter(None, looks)):
+        if not isinstance(one, str) or len(one) != 16 or not set(one) <= _HEX:
+            raise StateError("ledger", "holds what is no digest", one)
 
 
 @final

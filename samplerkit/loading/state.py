@@ -81,7 +81,7 @@ class State:
             sampler=self.sampler,
             lanes=self.lanes,
             limit=self.limit,
-            edits=self.sections.get("ledger", {}).get("all"),
+            edits=_all_edits(self.sections.get("ledger", {})),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -188,6 +188,12 @@ def _require_seeds(value: Any) -> None:
 def _is_text(value: Any, text: str) -> bool:
     """Compares with what may be anything, also an array."""
     return isinstance(value, str) and value == text
+
+
+def _all_edits(section: Mapping[str, Any]) -> str | None:
+    """What is said of all edits of a run, and of what their samplers look at where they do."""
+    looks = section.get("looks")
+    return section.get("all") if looks is None else f"{section['all']} {looks[1]}"
 
 
 def _checksum(values: Mapping[str, Any]) -> str:

@@ -86,7 +86,7 @@ class Network:
 
     @classmethod
     def each(cls, constants: Any, which: Ids) -> Network:
-        """Makes the network in which position i uses the permutation number which[i] of `stacked_constants`."""
+        """Makes the network in which position i uses column which[i] of `stacked_constants`."""
         if (which[1:] >= which[:-1]).all():
             # Several times as fast as to look each of them up.
             counts = np.bincount(which, minlength=constants.shape[1])

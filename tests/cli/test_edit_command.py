@@ -64,7 +64,17 @@ def test_ids_of_a_file_leave_the_run(tmp_path):
     assert set(loader.order[40:].tolist()) == {*range(10), *range(90, 100)}
 
 
-def test_a_part_that_was_appended_to_the_tree_is_read_from_the_checkpoint_on(tmp_path):
+SUBSET = "new: {kind: subset, indices: [3, 5]}"
+
+
+@pytest.mark.parametrize(
+    ("source", "new"),
+    [("new", range(150, 180)), (SUBSET, [153, 155]), ("a file", [153, 155])],
+)
+def test_a_part_that_was_appended_to_the_tree_is_read_from_the_checkpoint_on(tmp_path, source, new):
+    if source == "a file":
+        source = str(tmp_path / "new.yaml")
+        (tmp_path / "new.yaml").write_text(SUBSET)
     parts = {name: {"kind": "size", "size": size} for name, size in (("web", 100), ("code", 50), ("new", 30))}
     mixture = {"kind": "mixture", "num_samples": 200, "sources": {"web": None, "code": None}, "lanes": 1}
     run = {"sampler": {**mixture, "weights": {"web": 3, "code": 1}}, "loader": {"batch_size": 10}}
@@ -78,15 +88,16 @@ def test_a_part_that_was_appended_to_the_tree_is_read_from_the_checkpoint_on(tmp
     shares = "web=1,code=1,new=2"
     refused = CliRunner().invoke(app, [*command, "--weights", shares])
     assert refused.exit_code != 0
-    result = CliRunner().invoke(app, [*command, "--source", "new", "--weights", shares])
+    result = CliRunner().invoke(app, [*command, "--source", source, "--weights", shares])
     assert result.exit_code == 0, result.output
     goes_on = sk.load_config(tmp_path / "edited.yaml").make_loader(
         Parts(("web", 100), ("code", 50), ("new", 30))
     )
     goes_on.load_state_dict(json.loads((tmp_path / "state.json").read_text()))
-    ids = goes_on.order
+    ids = goes_on.order[:]
     assert (ids[:40] == loader.order[:40]).all()
     assert (ids[40:] >= 150).sum() == pytest.approx(80, abs=9)
+    assert {*ids[ids >= 150].tolist()} == {*new}
 
 
 class Parts:
@@ -106,6 +117,9 @@ class Parts:
         [],
         ["--weights", "web"],
         ["--weights", "web=1"],
+        ["--weights", "web=1", "--source", "web: {kind: nonsense}"],
+        ["--weights", "web=1", "--source", "{1: null}"],
+        ["--weights", "web=1", "--source", "{web: ["],
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_written(tmp_path, options):

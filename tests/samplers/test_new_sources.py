@@ -147,3 +147,38 @@ def test_a_share_of_a_source_without_samples_is_refused_at_its_edit():
     empty = sk.Layout.tree({"web": 100, "code": 50, "new": 0})
     with pytest.raises(sk.ArgumentValueError, match="edit at 200: gives a share to what holds nothing"):
         sk.Ledger(mixture(1), [edit(None)]).order(empty)
+
+
+class Labelled:
+    """A tree whose last part has labels."""
+
+    def __init__(self, labels):
+        self.layout = sk.Layout.tree({"web": 100, "code": 50, "new": len(labels)})
+        self.parts = {"new": _Part(labels)}
+
+    def __len__(self):
+        return len(self.layout)
+
+    def __getitem__(self, index):
+        return index
+
+
+class _Part:
+    def __init__(self, labels):
+        self.label = labels
+
+    def __len__(self):
+        return len(self.label)
+
+
+def test_labels_that_the_sampler_of_an_edit_looks_at_are_part_of_the_run():
+    def loader(labels):
+        return sk.Loader(Labelled(labels), sk.Ledger(mixture(1), [edit(sk.PKSampler(2))]), batch_size=10)
+
+    saved, same, other = loader([0, 1] * 15), loader([0, 1] * 15), loader([1, 0] * 15)
+    assert saved.fingerprint == same.fingerprint != other.fingerprint
+    before, behind = (saved.state_dict(step=at // 10) for at in (AT, AT + 10))
+    same.load_state_dict(behind)
+    other.load_state_dict(before)
+    with pytest.raises(sk.errors.StateError, match="labels, and sees others"):
+        other.load_state_dict(behind)
