@@ -22,6 +22,9 @@ from samplerkit.order.typing import Ids
 KEPT_UP_TO = 1 << 22
 """Sets up to this size keep the samples at the places of an epoch: 16 MiB at most."""
 
+KEPT_ABREAST = 4
+"""With more ranks each looks up its own samples: that costs less than to permute those of all ranks."""
+
 
 class SetPlan(BatchPlan):
     """Batches of a set whose number is known from the start.
@@ -83,7 +86,7 @@ class StaticPlan(SetPlan):
         self._shuffle = BlockShuffle(starts, None, keys[0])
         self._blocks = KeptBlocks(keys[0])
         self._starts = starts
-        is_small = members.size <= KEPT_UP_TO and starts.size > 1
+        is_small = members.size <= KEPT_UP_TO and starts.size > 1 and abreast <= KEPT_ABREAST
         self._kept = np.empty(int(starts[-1]), dtype=members.dtype) if is_small else None
         self._is_kept = np.zeros(buckets.sizes.size, dtype=bool)
         self._dropped = members.size - self._cuts.placed

@@ -17,6 +17,9 @@ from samplerkit.order.typing import Ids
 EVALUATED_AT_ONCE = 8192
 """Ids that are computed in one go: a call costs as much for one batch as for some thousand ids."""
 
+LOOKED_UP_AT_ONCE = 16_384
+"""The same for the batches of a whole set, whose samples stand in some hundred buckets."""
+
 
 @dataclass(frozen=True, eq=False)
 class Reading:
@@ -111,7 +114,8 @@ class Reading:
     def samples(self, first: int = 0, stride: int = 1) -> Iterator[tuple[int, StepSamples]]:
         """Iterates over the steps and what is read in them; arguments are those of `batches`."""
         size = self.units.expected_size * self.delivery.batch_size
-        at_once = max(1, EVALUATED_AT_ONCE // size)
+        most = LOOKED_UP_AT_ONCE if self.units.is_looked_up else EVALUATED_AT_ONCE
+        at_once = max(1, most // size)
         while True:
             steps = range(first, first + at_once * stride, stride)
             steps = steps[: bisect_left(steps, True, key=lambda step: not self.has(step))]
@@ -121,7 +125,7 @@ class Reading:
             yield from zip(steps, read, strict=True)
             # Batches may hold very few samples, or very many: how many shows as one goes.
             size = max(1, sum(samples.ids.size for samples in read) // len(read))
-            at_once = max(1, min(2 * at_once, EVALUATED_AT_ONCE // size))
+            at_once = max(1, min(2 * at_once, most // size))
             first = steps[-1] + stride
 
     def _require(self, step: int) -> None:

@@ -48,6 +48,9 @@ class SampleUnits:
     expected_size: ClassVar[int] = 1
     """Samples of a unit, as far as one knows before any was looked at."""
 
+    is_looked_up: ClassVar[bool] = False
+    """Whether samples are looked up in a set, for which no neighbours are passed over."""
+
     order: Order
 
     def __len__(self) -> int:
@@ -107,6 +110,11 @@ class BatchUnits:
 
     def __len__(self) -> int:
         return len(self.plan)
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether any batch costs the same: in plans of windows a batch costs its window."""
+        return self.plan.window is None
 
     def has(self, number: int) -> bool:
         """Tells whether there is a batch of this number, with no look at those behind it."""
