@@ -53,6 +53,45 @@ class TestRecorded(SamplerContract):
         self.make = partial(golden_vectors.built, case)
 
 
+def _inner(**said):
+    return sk.MixtureSampler({"a": sk.RandomSampler(shuffle="files", seed=1), "b": None}, seed=2, **said)
+
+
+TREES = {
+    "by_sizes": lambda: sk.MixtureSampler({"web": None, "code": None, "more": None}, stop="once"),
+    "run_on": lambda: sk.MixtureSampler(
+        {"web": sk.RandomSampler(shuffle="files", seed=3), "code": None}, 29, weights={"web": 3, "code": 1}
+    ),
+    "nested": lambda: sk.MixtureSampler(
+        {"web": None, "more": _inner(weights={"a": 2, "b": 1})}, 31, weights={"web": 1, "more": 1}, lanes=2
+    ),
+    "restart": lambda: sk.MixtureSampler(
+        {"code": sk.SubsetSampler([3, 1, 1]), "more": _inner()},
+        weights={"code": 2, "more": 5},
+        passes="restart",
+        stop="all",
+    ),
+    "edited": lambda: sk.Ledger(
+        TREES["run_on"](), [sk.Edit(at=9, skip=3), sk.Edit(at=14, weights={"web": 1, "code": 1})]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+class TestTrees(SamplerContract):
+    """Mixtures over the parts of a tree, nested ones and edited ones too."""
+
+    datasets = (
+        sk.Layout.tree(
+            {"web": sk.Layout([7, 0, 9]), "code": 4, "more": sk.Layout.tree({"a": sk.Layout([3, 2]), "b": 6})}
+        ),
+    )
+
+    @pytest.fixture(autouse=True)
+    def _of_this_name(self, name):
+        self.make = TREES[name]
+
+
 class TestFiles(SamplerContract):
     """FILES and INFILE need files."""
 
