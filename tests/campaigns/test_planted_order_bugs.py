@@ -19,8 +19,8 @@ BUGS = [
     Bug(
         "a row near others is counted as if its threshold's own row were below it",
         "NearRows._counted",
-        "(die == next_digit) & is_below",
-        "(die == next_digit)",
+        "second & 16",
+        "16",
         DICE,
     ),
     Bug(
@@ -32,9 +32,9 @@ BUGS = [
     ),
     Bug(
         "the digit of a threshold counts as below it",
-        "Dice.before",
-        "die < next_digit",
-        "die <= next_digit",
+        "count_table",
+        "die < goes",
+        "die <= goes",
         DICE,
     ),
     Bug(
@@ -44,7 +44,7 @@ BUGS = [
         "np.count_nonzero(counts < left, axis=0)",
         DICE,
     ),
-    Bug("a source begins anew when its weight changes", "Turns._lane", "before - after", "-after", DICE),
+    Bug("a source begins anew when its weight changes", "Turns._keep", "before - after", "-after", DICE),
     Bug(
         "a run of blocks goes on over lanes",
         "Turns._begins",
