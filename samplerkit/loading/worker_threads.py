@@ -182,7 +182,7 @@ class WorkerThreads:
         _running.add(self)
         _end_at_exit()
         for thread in self._threads:
-            thread.start()
+            _start(thread)
 
     @property
     def can_be_used(self) -> bool:
@@ -202,8 +202,16 @@ class WorkerThreads:
         if self._process != os.getpid() or sys.is_finalizing():
             return
         for thread in self._threads:
-            if thread is not threading.current_thread():
+            if thread is not threading.current_thread() and thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _start(thread: threading.Thread) -> None:
+    try:
+        thread.start()
+    except KeyError as error:
+        # A signal handler that raises within `start` comes as an error of Python's own bookkeeping.
+        raise (error.__context__ or error) from None
 
 
 _running: weakref.WeakSet[WorkerThreads] = weakref.WeakSet()
