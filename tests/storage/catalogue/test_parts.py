@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.cli.main import main
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.catalogue.parts import join_parts, make_catalogue, make_part, parts_of
 from samplerkit.storage.tar.index.indexing import index_shard
@@ -107,3 +110,30 @@ def test_one_shard_is_packed_and_indexed_once(tmp_path):
     written = index.stat().st_mtime_ns
     assert index_shard(shard).num_samples == 5
     assert index.stat().st_mtime_ns == written
+
+
+def test_parts_and_the_whole_may_lie_in_a_bucket(kind, tmp_path):
+    pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
+    pattern, bucket = kind.written(tmp_path, SIZES), f"memory://catalogue-{tmp_path.name}"
+    parts = [make_part(files, f"{bucket}/parts", kind.reader) for files in parts_of(pattern, 3)]
+    assert parts == [make_part(files, f"{bucket}/parts", kind.reader) for files in parts_of(pattern, 3)]
+    join_parts(parts, f"{bucket}/all.skcat")
+    assert len(kind.open(f"{bucket}/all.skcat")) == sum(SIZES)
+
+
+def test_the_command_makes_a_catalogue_and_joins_some(monkeypatch, capsys, tmp_path):
+    def command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["samplerkit", "catalogue", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code, capsys.readouterr()
+
+    code, printed = command(FILES.written(tmp_path / "a"), "--out", tmp_path / "a.skcat", "--reader", "npz")
+    assert (code, printed.out) == (0, f"{tmp_path}/a.skcat: 12 samples in 4 files, 576 bytes\n")
+    assert command(FILES.written(tmp_path / "b"), "--out", tmp_path / "b.skcat", "--reader", "npz")[0] == 0
+    code, printed = command(tmp_path / "?.skcat", "--out", tmp_path / "all.skcat", "--json")
+    assert (code, json.loads(printed.out)["files"]) == (0, 8)
+    assert len(sk.FileDataset(tmp_path / "all.skcat", "npz")) == 24
+    code, printed = command(f"{tmp_path}/a/*.npz", "--out", tmp_path / "c.skcat")
+    assert code == 2
+    assert "neither tar shards nor Parquet" in printed.err
