@@ -54,7 +54,7 @@ MAY_IMPORT = {
         ),
     ],
     "sinks": [],
-    "config": [*CORE, "storage", "inspect.quality"],
+    "config": [*CORE, "storage", "inspect.quality", "compat.megatron"],
     "compat": [*CORE, "storage"],
     "inspect": [*CORE, "storage.tar.read.costs"],
     "testing": [*CORE, "storage.files"],

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final, TypeVar, final, get_type_hints
 
+from samplerkit.compat.megatron.dataset import MegatronDataset
 from samplerkit.config.constructor import Kinds
 from samplerkit.config.hints import (
     Conditions,
@@ -183,6 +184,7 @@ for _name, _make, _more in (
     ("tfrecord", TfRecordDataset, {"decode": None}),
     ("zarr", ZarrDataset, {}),
     ("tokens", TokenDataset, {"files": CorpusPaths, "dtype": str | None, "as_dtype": str}),
+    ("megatron", MegatronDataset, {"prefixes": Paths}),
 ):
     DATASETS.add(_name, _make, {**_WRITTEN, **_more})
 

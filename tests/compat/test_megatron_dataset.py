@@ -198,3 +198,19 @@ def test_a_corpus_that_is_too_small_for_its_blend_is_refused(tmp_path, documents
         len(megatron.MegatronDataset(prefixes, 30, sequence_length=8))
     with pytest.raises(sk.OutOfDatasetError, match="outside of a dataset"):
         megatron.MegatronDataset(prefixes[0], 30, sequence_length=8)[10**6]
+
+
+def test_a_config_names_the_dataset_of_a_run_by_the_prefixes_beside_it(tmp_path):
+    with sk.TokenWriter(tmp_path / "web", "uint16", progress=False) as writer:
+        for document in range(40):
+            writer.write([document + 1] * (document % 9) + [0])
+    text = "dataset: {kind: megatron, prefixes: web, sequence_length: 4, random_seed: 7, split: '9,1'}"
+    (tmp_path / "run.yaml").write_text(f"{text}\nsampler: {{kind: sequential}}\nloader: {{batch_size: 8}}\n")
+    same = megatron.MegatronDataset(str(tmp_path / "web"), sequence_length=4, random_seed=7, split="9,1")
+    with sk.load_config(tmp_path / "run.yaml").make_loader(world=sk.World(1, 0)) as loader:
+        read = [row for batch in loader for row in batch.tolist()]
+    assert read == [row.tolist() for row in same]
+    # Two ranks of micro-batches of 4 read these 8 in each step.
+    ranks = [megatron.loader(same, 4, 2, world=sk.World(2, rank)) for rank in range(2)]
+    steps = [sum((batch.tolist() for batch in step), []) for step in zip(*ranks, strict=True)]
+    assert steps == [read[at : at + 8] for at in range(0, len(read) // 8 * 8, 8)]

@@ -14,6 +14,7 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.cli.main import main
+from samplerkit.compat.megatron import MegatronDataset
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.derive import default_of
 from samplerkit.storage.files.dataset import FileDataset
@@ -60,6 +61,7 @@ def written(folder, config):
         ("mindrecord", sk.MindRecordDataset),
         ("tfrecord", sk.TfRecordDataset),
         ("tokens", sk.TokenDataset),
+        ("megatron", MegatronDataset),
     ],
 )
 def test_a_config_can_write_each_argument_that_has_a_value_in_yaml(kind, constructor):
@@ -252,6 +254,7 @@ def test_the_kinds_of_datasets_say_which_of_their_arguments_are_sections():
         "mindrecord": ["remote"],
         "tfrecord": ["remote"],
         "tokens": ["remote"],
+        "megatron": ["remote"],
         "tree": [],
     }
     assert DATASETS["files"].sections["remote"].make is RemoteOptions

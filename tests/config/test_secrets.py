@@ -44,7 +44,7 @@ SHAPES = {
     "a set": {TOKEN},
     "an array": np.array([TOKEN]),
 }
-PATHS = {"files", "urls", "lengths", "cache"}
+PATHS = {"files", "urls", "prefixes", "lengths", "cache"}
 """Keys that take paths: a word is a right value of these, and a path is shown."""
 
 VALID = {
@@ -77,7 +77,11 @@ VALID = {
     "bucket": {"boundaries": [8], "batch_size": 2},
     "classes": {"num_class": 1, "num_val": 1, "labels": [0]},
 }
-DATASET = {**VALID, "tokens": {"files": ["a.npy"], "seq_len": 8}}
+DATASET = {
+    **VALID,
+    "tokens": {"files": ["a.npy"], "seq_len": 8},
+    "megatron": {"prefixes": ["a"], "sequence_length": 8},
+}
 UNKNOWN = ("storage_option", "storage_options", "url", "headers", "seeds", TOKEN, CAPITALS, URL, "two words")
 
 
