@@ -1,0 +1,166 @@
+"""Samples from files on this machine, shuffled: LMDB's and litData's own loaders beside ours, same files.
+
+    python -m venv peers
+    peers/bin/pip install torch==2.13.0 litdata==0.2.76 zstd lmdb==3.0.0 pyarrow -e .
+    peers/bin/python -m tests.benchmarks.formats_peers
+
+Each reader is a process of its own, and all take turns; samples a second of CPU time of the process and its
+workers, and of time on the clock, medians; bytes are what the process has asked the system for, without what
+is mapped into memory. It prints Markdown. Ratios count: machines are shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import platform
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import samplerkit as sk
+
+SAMPLES, SIZE, BATCH, REPEATS, CHUNK = 8_000, 4096, 64, 3, 500
+
+
+def write(folder: Path) -> None:
+    """Writes the same samples as a store of LMDB and as a folder of litData."""
+    random = np.random.default_rng(0)
+    values = [random.bytes(SIZE) for _ in range(SAMPLES)]
+    lmdb = importlib.import_module("lmdb")
+    with lmdb.open(str(folder / "lmdb"), map_size=1 << 30) as store, store.begin(write=True) as writing:
+        for id, value in enumerate(values):
+            writing.put(b"%08d" % id, value)
+    (folder / "litdata").mkdir()
+    writer = importlib.import_module("litdata.streaming.writer").BinaryWriter(str(folder / "litdata"), CHUNK)
+    for id, value in enumerate(values):
+        # As arrays: its views of bytes do not leave a worker.
+        writer.add_item(id, (id, np.frombuffer(value, np.uint8)))
+    writer.done()
+    writer.merge()
+
+
+class LmdbOfPeer(torch.utils.data.Dataset[bytes]):
+    """What people write around LMDB's package: opened once a process, one get a sample."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.reading: Any = None
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, id: int) -> bytes:
+        if self.reading is None:
+            lmdb = importlib.import_module("lmdb")
+            store = lmdb.open(self.path, readonly=True, lock=False, readahead=False, max_spare_txns=1)
+            self.reading = store.begin()
+        found: bytes = self.reading.get(b"%08d" % id)
+        return found
+
+
+def lmdb_of_peer(folder: Path, workers: int) -> Iterable[Any]:
+    """torch's DataLoader over it."""
+    dataset = LmdbOfPeer(str(folder / "lmdb"))
+    return torch.utils.data.DataLoader(dataset, BATCH, shuffle=True, num_workers=workers, collate_fn=list)
+
+
+def litdata_of_peer(folder: Path, workers: int) -> Iterable[Any]:
+    """litData's loader, shuffled."""
+    litdata = importlib.import_module("litdata")
+    dataset = litdata.StreamingDataset(str(folder / "litdata"), shuffle=True, seed=7)
+    loader: Iterable[Any] = litdata.StreamingDataLoader(
+        dataset, batch_size=BATCH, num_workers=workers, collate_fn=list
+    )
+    return loader
+
+
+def ours(dataset: Any, workers: int, **mode: Any) -> Iterable[Any]:
+    """A Loader."""
+    sampler = sk.RandomSampler(seed=7, **mode)
+    return sk.Loader(dataset, sampler, batch_size=BATCH, num_workers=workers, collate_fn=list)
+
+
+def lmdb_of_ours(folder: Path, workers: int) -> Iterable[Any]:
+    """GLOBAL."""
+    return ours(sk.LmdbDataset(folder / "lmdb"), workers)
+
+
+def litdata_of_ours(folder: Path, workers: int) -> Iterable[Any]:
+    """PARTIAL, over blocks of a chunk."""
+    dataset = sk.LitDataset(folder / "litdata", max_chunks=12)
+    return ours(dataset, workers, shuffle="partial", partial_size=4 * CHUNK)
+
+
+READERS: dict[str, Callable[[Path, int], Iterable[Any]]] = {
+    "lmdb 3.0.0 in torch's DataLoader": lmdb_of_peer,
+    "`LmdbDataset`, GLOBAL": lmdb_of_ours,
+    "litData's StreamingDataLoader, shuffled": litdata_of_peer,
+    "`LitDataset`, PARTIAL over 4 chunks": litdata_of_ours,
+}
+
+
+def asked() -> int:
+    """The bytes that this process has asked the system for."""
+    told = Path("/proc/self/io").read_text(encoding="ascii").split()
+    return int(told[1])
+
+
+def measured(name: str, folder: str, workers: int, channel: Connection) -> None:
+    """Reads all once in this process: samples, seconds of all CPUs, seconds, and bytes."""
+    loader = READERS[name](Path(folder), workers)
+    bytes_before, usage, begun = asked(), time.process_time(), time.perf_counter()
+    count = sum(len(batch) for batch in loader)
+    wall, own, read = time.perf_counter() - begun, time.process_time() - usage, asked() - bytes_before
+    del loader
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    channel.send((count, own + children.ru_utime + children.ru_stime, wall, read))
+
+
+def main() -> None:
+    """Measures, and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    repeats = parser.parse_args().repeats
+    # Once for all: the readers are forks of this process.
+    for package in ("lmdb", "litdata"):
+        importlib.import_module(package)
+    found: dict[tuple[str, int], list[tuple[int, float, float, int]]] = {}
+    with tempfile.TemporaryDirectory() as place:
+        write(Path(place))
+        for _ in range(repeats):
+            for workers in (0, 2):
+                for name in READERS:
+                    mine, theirs = get_context("fork").Pipe()
+                    process = get_context("fork").Process(
+                        target=measured, args=(name, place, workers, theirs)
+                    )
+                    process.start()
+                    found.setdefault((name, workers), []).append(mine.recv())
+                    process.join()
+    print(
+        f"Python {platform.python_version()}, torch {torch.__version__}, litdata {version('litdata')}, "
+        f"{SAMPLES} samples of {SIZE} bytes"
+    )
+    print("\n| who | workers | samples a second of CPU | samples/s | MB asked for |\n|---|---|---|---|---|")
+    for (name, workers), runs in found.items():
+        assert all(count == SAMPLES for count, *_ in runs), (name, workers)
+        cpu, wall = (statistics.median(SAMPLES / run[at] for run in runs) for at in (1, 2))
+        size = "" if workers else f"{statistics.median(run[3] for run in runs) / 1e6:.0f}"
+        print(f"| {name} | {workers} | {cpu:,.0f} | {wall:,.0f} | {size} |")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
