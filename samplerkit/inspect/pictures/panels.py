@@ -100,8 +100,8 @@ def draw_together(figure: Any, runs: list[Shown], theme: Theme) -> str:
         part = run.part if run.layout.num_files <= MOST_PARTS else f"group of {run.part}s"
         dress(axes, theme, run.name, part, part)
         # Files have no halves.
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.yaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+        axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     if image is not None:
         bar = place.colorbar(image, ax=columns, shrink=0.85, ticks=range(-_LARGEST_RATIO, _LARGEST_RATIO + 1))
         bar.ax.set_yticklabels(["1/8 or less", "1/4", "1/2", "as often", "2x", "4x", "8x or more"])
@@ -155,7 +155,8 @@ def draw_files_of_batches(figure: Any, runs: list[Shown], theme: Theme) -> str:
         of = "" if len(shuffled) == 1 else f" of {', '.join(names)}"
         label = f"a full shuffle{of}: {count}"
         axes.axhline(count, color=theme.text, linewidth=1, linestyle="--", zorder=0, label=label)
-    axes.set_ylim(bottom=0)
+    # What is the same in all steps would lie on the frame.
+    axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
     axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6)
     dress(axes, theme, "", "step", "files in a batch of one rank")
     legend(axes, theme, loc="upper left", bbox_to_anchor=(1.01, 1.0))
@@ -171,7 +172,8 @@ def draw_documents_of_batches(figure: Any, runs: list[Shown], theme: Theme) -> s
         steps, counts = run.documents_of_batches
         colour, label = theme.lines[number % len(theme.lines)], f"{run.name}: {counts.mean():.1f} in the mean"
         axes.plot(steps, counts, color=colour, linewidth=1.6, label=label)
-    axes.set_ylim(bottom=0)
+    # What is the same in all steps would lie on the frame.
+    axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
     axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6)
     dress(axes, theme, "", "step", "documents in a batch of one rank")
     legend(axes, theme, loc="upper left", bbox_to_anchor=(1.01, 1.0))
