@@ -17,10 +17,12 @@ from typing import Any, Final, NamedTuple, final
 
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from samplerkit.loading.beside_the_loop import not_an_end, start_thread
 from samplerkit.loading.request import Request
 from samplerkit.loading.requested import RequestedDataset
 from samplerkit.loading.watch import LAST_BATCH_SECONDS
 
+_WHERE: Final = "a dataset or its collate function"
 _numbers = count(-1, -1)
 
 
@@ -114,7 +116,7 @@ class _Desk:
                     if plan.pins:
                         batch = pin_memory(batch)  # type: ignore[no-untyped-call]
                 except BaseException as error:  # whatever it is, it belongs into the loop
-                    batch = Raised(_not_an_end(error))
+                    batch = Raised(not_an_end(error, _WHERE))
                 with self._changed:
                     self._under_way -= 1
                     self._changed.notify_all()
@@ -145,7 +147,7 @@ class _Desk:
                             self._changed.wait_for(lambda: not self._under_way)
                     self._plan.requested.begin(slot.request)
                 except BaseException as error:  # likewise
-                    slot.answer.put(Raised(_not_an_end(error)))
+                    slot.answer.put(Raised(not_an_end(error, _WHERE)))
                     continue
                 with self._changed:
                     self._under_way += 1
@@ -182,7 +184,7 @@ class WorkerThreads:
         _running.add(self)
         _end_at_exit()
         for thread in self._threads:
-            _start(thread)
+            start_thread(thread)
 
     @property
     def can_be_used(self) -> bool:
@@ -206,14 +208,6 @@ class WorkerThreads:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
 
-def _start(thread: threading.Thread) -> None:
-    try:
-        thread.start()
-    except KeyError as error:
-        # A signal handler that raises within `start` comes as an error of Python's own bookkeeping.
-        raise (error.__context__ or error) from None
-
-
 _running: weakref.WeakSet[WorkerThreads] = weakref.WeakSet()
 
 
@@ -230,12 +224,3 @@ def end_together(running: Iterable[WorkerThreads]) -> None:
         threads.stop()
     for threads in running:
         threads.join(deadline)
-
-
-def _not_an_end(error: BaseException) -> BaseException:
-    """A StopIteration of a dataset would end the loop without a word."""
-    if not isinstance(error, StopIteration):
-        return error
-    raised = RuntimeError("a dataset or its collate function raised StopIteration")
-    raised.__cause__ = error
-    return raised

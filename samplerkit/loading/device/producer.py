@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, final
 
+from samplerkit.loading.beside_the_loop import not_an_end, start_thread
 from samplerkit.loading.device.cautions import Watch
 from samplerkit.loading.device.channel import Channel, Closed
 from samplerkit.loading.device.stats import Work
@@ -19,6 +20,9 @@ from samplerkit.loading.device.transfer import Room, Sender, Sent
 
 EXIT_SECONDS = 2.0
 """How long the interpreter's exit waits for loading threads, together."""
+
+
+_WHERE: Final = "a batch that was moved to the device"
 
 
 @final
@@ -103,7 +107,7 @@ class Producer:
                 pass
             self.end()
         except BaseException as error:  # whatever it is, it belongs into the loop
-            self._channel.put(Failure(_not_an_end(error)))
+            self._channel.put(Failure(not_an_end(error, _WHERE)))
 
     def step(self) -> bool:
         """Makes one item once there is room for it; tells whether another one may follow."""
@@ -140,7 +144,7 @@ class Producer:
         try:
             sent = self._sender.send(batch, room)
         except BaseException as error:  # likewise
-            return Failure(_not_an_end(error))
+            return Failure(not_an_end(error, _WHERE))
         return Batch(sent, Work(loaded - started, computed, time.perf_counter() - sending), findings)
 
     def _border(self, end: EpochEnd) -> Border:
@@ -162,7 +166,7 @@ def start(producer: Producer, channel: Channel[Item, Room]) -> threading.Thread:
     _end_at_exit()
     thread = threading.Thread(target=producer.run, name="samplerkit-device", daemon=True)
     _RUNNING[thread] = channel
-    thread.start()
+    start_thread(thread)
     return thread
 
 
@@ -184,12 +188,3 @@ def _end_all() -> None:
     deadline = time.monotonic() + EXIT_SECONDS
     for thread, _ in running:
         thread.join(deadline - time.monotonic())
-
-
-def _not_an_end(error: BaseException) -> BaseException:
-    """A StopIteration that does not come from the source would end the loop without a word."""
-    if not isinstance(error, StopIteration):
-        return error
-    raised = RuntimeError("a batch raised StopIteration while it was moved to the device")
-    raised.__cause__ = error
-    return raised

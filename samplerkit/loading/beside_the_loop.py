@@ -1,0 +1,23 @@
+"""Threads beside the training loop: how one is started, and what one must not raise in the loop."""
+
+from __future__ import annotations
+
+import threading
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Starts a thread; what a signal handler raises meanwhile is raised as it is."""
+    try:
+        thread.start()
+    except KeyError as error:
+        # A handler that raises within `start` comes as an error of Python's own bookkeeping.
+        raise (error.__context__ or error) from None
+
+
+def not_an_end(error: BaseException, where: str) -> BaseException:
+    """Gives what to raise in the loop: a StopIteration from elsewhere would end it without a word."""
+    if not isinstance(error, StopIteration):
+        return error
+    raised = RuntimeError(f"{where} raised StopIteration")
+    raised.__cause__ = error
+    return raised
