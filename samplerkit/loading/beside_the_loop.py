@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 
 def start_thread(thread: threading.Thread) -> None:
     """Starts a thread; what a signal handler raises meanwhile is raised as it is."""
+    before = sys.exception()
     try:
         thread.start()
-    except KeyError as error:
-        # A handler that raises within `start` comes as an error of Python's own bookkeeping.
-        raise (error.__context__ or error) from None
+    except (KeyError, RuntimeError) as error:
+        # A handler that raises within `start` comes as an error of Python's own bookkeeping, or of its lock.
+        if error.__context__ is None or error.__context__ is before:
+            raise
+        raise error.__context__ from None
 
 
 def not_an_end(error: BaseException, where: str) -> BaseException:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage import arrays as files_of_arrays
 from samplerkit.storage.arrays import Column, read_arrays, write_arrays
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.index import arrays as files_of_arrays
 from samplerkit.storage.tar.index import sound
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.writer import TarWriter
