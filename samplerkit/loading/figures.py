@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from samplerkit.loading.bar import with_bar
-from samplerkit.loading.run import Run
 from samplerkit.loading.stats import LoaderStats
 from samplerkit.loading.steps import CountsSteps
 from samplerkit.loading.units import BatchUnits
@@ -21,8 +20,6 @@ STEPS_LOOKED_AT = 64
 
 class Told(CountsSteps, ABC):
     """What a log and a terminal are told of a loader."""
-
-    _run: Run
 
     @property
     @abstractmethod

@@ -29,9 +29,7 @@ from samplerkit.loading.request import BadSamples
 from samplerkit.loading.run import Run
 from samplerkit.loading.source import Source
 from samplerkit.loading.stats import LoaderStats
-from samplerkit.loading.torch_names import ForTrainers
 from samplerkit.order import arguments
-from samplerkit.order.order import Order
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 
@@ -149,21 +147,6 @@ class Loader(Told, Editable, Closing):
         self._cursor = Cursor(self._readings.reached, waits=True, goes_on=goes_on)
 
     @property
-    def epoch(self) -> int:
-        """The current epoch: the one being read, or the one that the next iteration reads."""
-        return self._cursor.epoch
-
-    @property
-    def world(self) -> World:
-        """Which rank of how many this process is; the running job is asked once."""
-        return self._run.world
-
-    @property
-    def order(self) -> Order:
-        """The undealt order of the current epoch."""
-        return self._run.undealt(self._cursor.epoch)
-
-    @property
     def plan(self) -> BatchPlan | None:
         """The batches of the current epoch of all ranks; None with `batch_size`."""
         return self._run.plan(self._cursor.epoch)
@@ -172,11 +155,6 @@ class Loader(Told, Editable, Closing):
     def fingerprint(self) -> str:
         """The short name of the orders of all epochs, as `samplerkit plan` and `samplerkit state` show it."""
         return self._run.state(0, 0, self.tail).fingerprint
-
-    @property
-    def batch_sampler(self) -> ForTrainers:
-        """Where trainers look for `set_epoch`: here, or on the `sampler` of it."""
-        return ForTrainers(self)
 
     @property
     def skipped(self) -> tuple[SkippedSample, ...]:
@@ -199,19 +177,6 @@ class Loader(Told, Editable, Closing):
 
     def __iter__(self) -> Iterator[Any]:
         return self.iterate_on(self._make_stage, run_ahead=self.run_ahead)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch that the next iteration reads.
-
-        The current epoch keeps its position, so that a trainer may call this after a restore. While an
-        iteration is under way, the epoch is set at its end: after its last batch, where it is left early, or
-        when another one begins.
-
-        Raises:
-            ArgumentTypeError: no integer.
-            ArgumentValueError: negative.
-        """
-        self._cursor.set_epoch(arguments.epoch(epoch))
 
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
         """Gives the state after the batches handed out: JSON values, under 4 KB, on every rank the same.

@@ -1,4 +1,4 @@
-"""What a progress bar, a metric and a log ask of a loader: its steps, and what is in them."""
+"""What a trainer, a progress bar and a log ask of a loader: its epoch, its steps, and what is in them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,41 @@ from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.readings import Readings
 from samplerkit.loading.received import Received
+from samplerkit.loading.run import Run
+from samplerkit.loading.torch_names import ForTrainers
+from samplerkit.order import arguments
+from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
+from samplerkit.order.world import World
 
 
 class CountsSteps(ABC):
-    """The steps of a loader, by its cursor: none of it needs to read anything."""
+    """The epoch and the steps of a loader, by its cursor: none of it needs to read anything."""
 
     _cursor: Cursor
     _readings: Readings
     _received: Received
+    _run: Run
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch: the one being read, or the one that the next iteration reads."""
+        return self._cursor.epoch
+
+    @property
+    def world(self) -> World:
+        """Which rank of how many this process is; the running job is asked once."""
+        return self._run.world
+
+    @property
+    def order(self) -> Order:
+        """The undealt order of the current epoch."""
+        return self._run.undealt(self._cursor.epoch)
+
+    @property
+    def batch_sampler(self) -> ForTrainers:
+        """Where trainers look for `set_epoch`: here, or on the `sampler` of it."""
+        return ForTrainers(self)
 
     def __len__(self) -> int:
         """The number of batches in a whole epoch of this rank."""
@@ -54,6 +80,19 @@ class CountsSteps(ABC):
     def step(self) -> int:
         """How many batches have been handed out since this loader began the epoch."""
         return self._cursor.at.taken
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that the next iteration reads.
+
+        The current epoch keeps its position, so that a trainer may call this after a restore. While an
+        iteration is under way, the epoch is set at its end: after its last batch, where it is left early, or
+        when another one begins.
+
+        Raises:
+            ArgumentTypeError: no integer.
+            ArgumentValueError: negative.
+        """
+        self._cursor.set_epoch(arguments.epoch(epoch))
 
     def ids(self, step: int) -> Ids:
         """Gives the ids of the samples that this rank reads in a step, pads included.

@@ -21,7 +21,6 @@ from samplerkit.loading.readings import Readings
 from samplerkit.loading.received import Received
 from samplerkit.loading.run import Run
 from samplerkit.loading.steps import CountsSteps
-from samplerkit.loading.torch_names import ForTrainers
 from samplerkit.loading.units import as_array
 from samplerkit.order import arguments
 from samplerkit.order.order import Order
@@ -99,7 +98,7 @@ class TensorLoader(CountsSteps):
         self._evaluate_on: EvaluateOn = chosen
         if chosen == "auto" and self.device.type == "cpu":
             self._evaluate_on = "host"
-        self._run: Final = Run(sampler, rows, world)
+        self._run = Run(sampler, rows, world)
         self._readings = Readings(self._run, self.batch_size, self.tail)
         self._received = Received(None)
         self._cursor = Cursor(self._readings.reached, waits=True)
@@ -107,38 +106,9 @@ class TensorLoader(CountsSteps):
         self._there: tuple[Order, DeviceOrder | None] | None = None
 
     @property
-    def epoch(self) -> int:
-        """The current epoch: the one being read, or the one that the next iteration reads."""
-        return self._cursor.epoch
-
-    @property
-    def world(self) -> World:
-        """Which rank of how many this process is; the running job is asked once."""
-        return self._run.world
-
-    @property
-    def order(self) -> Order:
-        """The undealt order of the current epoch."""
-        return self._run.undealt(self._cursor.epoch)
-
-    @property
     def evaluates_on(self) -> Literal["device", "host"]:
         """Where the ids of the current epoch are computed."""
         return "host" if self._order_there(self.order) is None else "device"
-
-    @property
-    def batch_sampler(self) -> ForTrainers:
-        """Where trainers look for `set_epoch`: here, or on the `sampler` of it."""
-        return ForTrainers(self)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch that the next iteration reads; the current one keeps its position.
-
-        Raises:
-            ArgumentTypeError: no integer.
-            ArgumentValueError: negative.
-        """
-        self._cursor.set_epoch(arguments.epoch(epoch))
 
     def state_dict(self) -> dict[str, Any]:
         """Gives the state after the batches handed out: JSON values, under 4 KB, on every rank the same."""
