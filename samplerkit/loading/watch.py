@@ -18,6 +18,7 @@ from typing import Any, Final, final
 from torch.utils.data._utils import signal_handling
 
 from samplerkit.errors import WorkerError
+from samplerkit.loading.beside_the_loop import start_thread
 
 _GRACE_SECONDS = 0.5
 """How long the batches that are finished may still arrive before the other workers are ended too."""
@@ -127,7 +128,7 @@ class Watched(Iterator[Any]):
             return
         late = threading.Timer(LAST_BATCH_SECONDS, _kill, [self.pids])
         late.daemon = True
-        late.start()
+        start_thread(late)
         try:
             if self._was_interrupted and not self._locks_are_free():
                 _end_together([self])

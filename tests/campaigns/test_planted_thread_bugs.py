@@ -22,10 +22,10 @@ BUGS = [
         f"{THREADS}::test_a_dataset_is_told_once_for_all_threads_and_never_while_it_is_read",
     ),
     Bug(
-        "batches come as threads are done",
-        "ThreadedBatches.__next__",
-        "self._answer(self._slots[0])",
-        "self._answer(self._slots[-1])",
+        "what was asked for last comes first",
+        "ThreadedBatches._ask",
+        "self._slots.append(slot)",
+        "self._slots.appendleft(slot)",
         f"{THREADS}::test_draws_repeat_in_threads_and_a_thread_is_no_worker_of_torch",
     ),
     Bug(

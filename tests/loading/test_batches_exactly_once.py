@@ -170,7 +170,7 @@ def check(every, first=3):
     return len(cases), sum(cases)
 
 
-@pytest.mark.parametrize("every", [4999, pytest.param(211, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("every", [4999, pytest.param(503, marks=pytest.mark.campaign)])
 def test_nothing_is_lost_or_repeated_by_two_resizes_of_batches(every):
     number, cases = check(every)
     print(f"{number} settings, {cases} cases, lost 0, repeated 0")

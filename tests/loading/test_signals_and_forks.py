@@ -62,7 +62,7 @@ def run(program, **options):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=100,
         check=True,
         **options,
     )
@@ -265,7 +265,7 @@ time.sleep(0.2)
 
 def test_a_job_ends_though_its_workers_are_in_the_middle_of_a_call_to_c():
     """They would be waited for until the call returns, since they do not hear that they are to end."""
-    code, printed, errors = ended("-c", DEAF, seconds=240)
+    code, printed, errors = ended("-c", DEAF, seconds=100)
     assert code == 0, errors
     pids = printed.split()
     assert len(set(pids)) == 2
