@@ -129,12 +129,19 @@ def end_with_parent() -> None:
     if parent is None:
         return
 
+    def leave_no_folder() -> None:
+        config = _process_config()
+        is_gone = bool(multiprocessing.connection.wait([parent.sentinel], 0))
+        if is_gone and config.get(_FOLDER_OF) == parent.pid:
+            shutil.rmtree(config["tempdir"], ignore_errors=True)
+
     def wait() -> None:
         multiprocessing.connection.wait([parent.sentinel])
-        config = _process_config()
-        if config.get(_FOLDER_OF) == parent.pid:
-            shutil.rmtree(config["tempdir"], ignore_errors=True)
+        leave_no_folder()
         os._exit(1)
+
+    # torch's own loop may end the process while the thread is in the middle of it.
+    multiprocessing.util.Finalize(None, leave_no_folder, exitpriority=-100)
 
     def end_if_parent_asks() -> None:
         while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent.pid:

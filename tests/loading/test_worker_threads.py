@@ -57,8 +57,9 @@ class Told:
 class Telling:
     """Knows what it was told; while it is told an epoch, nobody may read."""
 
-    def __init__(self):
+    def __init__(self, while_read=lambda: time.sleep(0.002)):
         self.told = Told([], [], [])
+        self.while_read = while_read
         self._lock = threading.Lock()
         self._reading = 0
 
@@ -77,7 +78,7 @@ class Telling:
         epoch = self.told.epochs[-1]
         with self._lock:
             self._reading += 1
-        time.sleep(0.002)
+        self.while_read()
         with self._lock:
             self._reading -= 1
             self.told.broken += [] if self.told.epochs[-1] == epoch else ["an epoch began while it was read"]
@@ -98,14 +99,16 @@ def test_a_dataset_is_told_once_for_all_threads_and_never_while_it_is_read(optio
 
 
 def test_a_dataset_that_is_read_while_an_epoch_begins_would_be_noticed():
-    dataset = Telling()
+    is_told = threading.Event()
+    dataset = Telling(is_told.wait)
     dataset.set_epoch(0)
     reader = threading.Thread(target=dataset.__getitems__, args=(np.arange(2),))
     reader.start()
-    wait_until(lambda: dataset._reading or not reader.is_alive())
+    wait_until(lambda: dataset._reading)
     dataset.set_epoch(1)
+    is_told.set()
     reader.join()
-    assert dataset.told.broken
+    assert dataset.told.broken == ["read while an epoch began", "an epoch began while it was read"]
 
 
 @dataclass(frozen=True)
