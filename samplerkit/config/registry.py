@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar, overload
 
+from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler, MegatronPretrainingSampler
 from samplerkit.config.constructor import Call, Constructor, Kinds
 from samplerkit.config.folder import Folder
 from samplerkit.config.mistakes import require_mapping, unknown_key
@@ -54,6 +55,13 @@ for _name, _class in {
 }.items():
     SAMPLERS.add(_name, _class)
     TARGETS[f"samplerkit.{_class.__name__}"] = _name
+
+for _name, _class in {
+    "megatron_single": MegatronPretrainingSampler,
+    "megatron_cyclic": MegatronPretrainingRandomSampler,
+}.items():
+    SAMPLERS.add(_name, _class)
+    TARGETS[f"samplerkit.compat.megatron.{_class.__name__}"] = _name
 
 
 # The sampler of a ledger is its child.

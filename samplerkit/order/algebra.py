@@ -202,6 +202,7 @@ class Shard(OrderView):
         total = len(order) - start
         missing = 0 if padded else first
         self._length = max(0, -(-(total - missing) // num_shards))
+        self._wraps = self._first + (self._length - 1) * num_shards >= len(order)
 
     @property
     def recipe(self) -> tuple[object, ...]:
@@ -215,8 +216,9 @@ class Shard(OrderView):
         return (self._order,)
 
     def read(self, positions: Ids, what: Read) -> Ids:
-        undealt = positions * self._num_shards + self._first
-        if undealt.size and undealt.max() >= len(self._order):
+        undealt = positions * self._num_shards
+        undealt += self._first
+        if self._wraps and undealt.size and undealt.max() >= len(self._order):
             undealt %= len(self._order)
         return what(self._order, undealt)
 

@@ -158,6 +158,11 @@ def choice(place: str, value: Any, names: Sequence[str]) -> str:
     return str(value)
 
 
+def is_iterable(value: Any) -> bool:
+    """Tells whether a value can be iterated over; arrays and tensors of one number only look like it."""
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
+
+
 def holds_bool(entries: Iterable[Any]) -> bool:
     """Tells whether one of the entries is a bool, which numpy takes for an integer beside others."""
     return not {bool, np.bool_}.isdisjoint(map(type, entries))

@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 
 from samplerkit.order.blocks import ROWS_WORTH_A_CALL, Block, KeptBlocks
-from samplerkit.order.intervals import interval_of
+from samplerkit.order.intervals import Moves, interval_of
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.located import Located
@@ -29,7 +29,7 @@ class FileSequence(Order):
         self._files = Permutation(layout.num_files, key).forward(np.arange(layout.num_files))
         self._rank_of_file = np.argsort(self._files)
         self._starts: Ids = np.append(0, np.cumsum(layout.sizes[self._files]))
-        self._moves: Ids = layout.starts[self._files] - self._starts[:-1]
+        self._moves = Moves(self._starts, layout.starts[self._files] - self._starts[:-1])
 
     @property
     def recipe(self) -> tuple[object, ...]:
@@ -39,7 +39,7 @@ class FileSequence(Order):
         return len(self._layout)
 
     def ids_at(self, positions: Ids) -> Ids:
-        return positions + self._moves[interval_of(self._starts, positions)]
+        return self._moves.moved(positions)
 
     def locate(self, ids: Ids) -> Located:
         which = np.flatnonzero((ids >= 0) & (ids < len(self)))
@@ -97,9 +97,13 @@ class LaneWeave(Order):
         return self._lanes.num_rows
 
     def ids_at(self, positions: Ids) -> Ids:
-        # numpy divides by one number several times as fast as it gives quotient and remainder.
-        row = positions // self._lanes.count
-        lane = positions - row * self._lanes.count
+        count = self._lanes.count
+        if count & (count - 1):
+            # numpy divides by one number several times as fast as it gives quotient and remainder.
+            row = positions // count
+            lane = positions - row * count
+        else:
+            row, lane = positions >> (count.bit_length() - 1), positions & (count - 1)
         # A shard of as many as there are lanes, or of a multiple of them, reads one lane.
         one = lane.size and lane.min() == lane.max()
         row += self._lanes.start_of(lane[:1] if one else lane)

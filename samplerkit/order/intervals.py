@@ -9,10 +9,13 @@ import numpy as np
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 
+_FEW = 64
 _WORTH_BUCKETS = 4096
 _MOST_COMPARED = 6
 _MOST_STEPS = 4
 _BUCKET_BITS = 12
+_MOST_MOVED = 256
+_HOLDS_BORDER = -(1 << 62)
 
 
 def interval_of(starts: Ids, values: Ids) -> Ids:
@@ -29,8 +32,9 @@ def interval_of(starts: Ids, values: Ids) -> Ids:
         >>> interval_of(np.array([0, 3, 3, 5]), np.array([0, 2, 3, 4]))
         array([0, 0, 2, 2])
     """
-    if values.size == 0:
-        return np.zeros(0, dtype=np.int64)
+    if values.size < _FEW:
+        # To look for a way round the search would take longer than the search.
+        return starts.searchsorted(values, side="right") - 1
     # Values that are read together mostly lie close together: search between the first and the last.
     first = int(np.searchsorted(starts, values.min(), side="right")) - 1
     last = int(np.searchsorted(starts, values.max(), side="right")) - 1
@@ -121,6 +125,68 @@ class Borders:
         return Borders, (self.borders,)
 
 
+@final
+class Moves:
+    """Values that move with the interval in which they lie, sought among the same few ones again and again.
+
+    Few of many equal buckets hold a border: of all others a table says at once how far a value moves. It is
+    kept until values lie between other intervals, and has 64 KiB at most.
+
+    Args:
+        starts: as for `interval_of`, from 0.
+        by: how far the values of each interval move, int64 array of shape (n,); none moves below 0.
+
+    Example:
+        >>> Moves(np.array([0, 3, 5]), np.array([2, -3])).moved(np.array([0, 2, 3, 4]))
+        array([2, 4, 0, 1])
+    """
+
+    def __init__(self, starts: Ids, by: Ids) -> None:
+        self._starts, self._by = starts, by
+        self._kept: tuple[int, int, int, Ids] = (0, 0, 0, by[:0])
+
+    def moved(self, values: Ids) -> Ids:
+        """Gives the values, each in [0, starts[n]), where they move to; both of shape (m,)."""
+        if values.size < _WORTH_BUCKETS:
+            return values + self._by[interval_of(self._starts, values)]
+        ends = np.array([values.min(), values.max()])
+        first, last = (np.searchsorted(self._starts, ends, side="right") - 1).tolist()
+        if first == last:
+            moved: Ids = values + self._by[first]
+            return moved
+        if last - first > _MOST_MOVED:
+            return values + self._by[interval_of(self._starts, values)]
+        # All at once: another thread may look at the same moment.
+        kept = self._kept
+        if kept[:2] != (first, last):
+            kept = self._kept = first, last, *self._table(first, last)
+        _, _, shift, table = kept
+        bucket = values - self._starts[first]
+        bucket >>= shift
+        moved = table[bucket]
+        moved += values
+        beside = np.flatnonzero(moved < 0)
+        if beside.size:
+            few = values[beside]
+            moved[beside] = few + self._by[np.searchsorted(self._starts, few, side="right") - 1]
+        return moved
+
+    def _table(self, first: int, last: int) -> tuple[int, Ids]:
+        """The logarithm of the width of a bucket, and how far its values move if none of them is a border."""
+        low, end = int(self._starts[first]), int(self._starts[last + 1])
+        shift = max(0, (end - 1 - low).bit_length() - _BUCKET_BITS)
+        borders = (self._starts[first + 1 : last + 1] - low) >> shift
+        in_bucket = np.bincount(borders, minlength=((end - 1 - low) >> shift) + 1)
+        table: Ids = self._by[first + np.cumsum(in_bucket)]
+        if shift:
+            table[in_bucket > 0] = _HOLDS_BORDER
+        return shift, table
+
+    def __reduce__(self) -> Any:
+        # What can be made again does not travel to other processes.
+        return Moves, (self._starts, self._by)
+
+
 def numbers_in(begins: Ids, counts: Ids) -> Ids:
     """Gives the numbers in several intervals, one interval after another.
 
@@ -135,5 +201,19 @@ def numbers_in(begins: Ids, counts: Ids) -> Ids:
         >>> numbers_in(np.array([7, 0]), np.array([2, 3]))
         array([7, 8, 0, 1, 2])
     """
-    ends = np.cumsum(counts)
-    return np.repeat(begins - ends + counts, counts) + np.arange(int(ends[-1]) if ends.size else 0)
+    ends = counts.cumsum()
+    numbers: Ids = (begins - ends + counts).repeat(counts)
+    numbers += np.arange(numbers.size)
+    return numbers
+
+
+def edges_of(counts: Ids) -> Ids:
+    """Gives where each of several things begins, and where the last one ends, by how many each holds.
+
+    Example:
+        >>> edges_of(np.array([2, 3]))
+        array([0, 2, 5])
+    """
+    edges = np.zeros(counts.size + 1, dtype=np.int64)
+    counts.cumsum(out=edges[1:])
+    return edges

@@ -15,7 +15,7 @@ from samplerkit.errors import (
     DatasetError,
     OutOfDatasetError,
 )
-from samplerkit.order.arguments import LARGEST, holds_bool, integers
+from samplerkit.order.arguments import LARGEST, holds_bool, integers, is_iterable
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
@@ -258,7 +258,9 @@ def _part(name: str, part: Any) -> Layout:
 
 
 def _checked_sizes(sizes: Any) -> Ids:
-    if isinstance(sizes, str | bytes | bool | set | frozenset | dict) or not isinstance(sizes, Iterable):
+    if isinstance(sizes, list) and len(sizes) == 1 and type(sizes[0]) is int and 0 <= sizes[0] <= LARGEST:
+        return _read_only(np.array(sizes, dtype=np.int64))
+    if isinstance(sizes, str | bytes | bool | set | frozenset | dict) or not is_iterable(sizes):
         raise ArgumentTypeError("sizes", "must be an integer or a list of integers", sizes)
     values = sizes if isinstance(sizes, np.ndarray) else list(sizes)
     try:
@@ -267,9 +269,7 @@ def _checked_sizes(sizes: Any) -> Ids:
         array = np.empty((0, 0))
     if array.ndim != 1:
         raise ArgumentTypeError("sizes", "must be a flat list of integers", sizes)
-    if array.size == 0:
-        return _read_only(np.zeros(0, dtype=np.int64))
-    if array.dtype.kind not in "iu" or (isinstance(values, list) and holds_bool(values)):
+    if array.size and (array.dtype.kind not in "iu" or (isinstance(values, list) and holds_bool(values))):
         wrong = next((value for value in values if not _is_integer(value)), sizes)
         if _is_integer(wrong) or wrong is sizes:
             raise ArgumentRangeError("sizes", "holds a number that is too large", sizes)
@@ -284,7 +284,7 @@ def _checked_sizes(sizes: Any) -> Ids:
 def _checked_names(names: Iterable[str] | None, num_files: int) -> tuple[str, ...] | None:
     if names is None:
         return None
-    if isinstance(names, str) or not isinstance(names, Iterable):
+    if isinstance(names, str) or not is_iterable(names):
         raise ArgumentTypeError("names", "must be a list of strings", names)
     checked = tuple(names)
     for name in checked:

@@ -10,6 +10,7 @@ import numpy as np
 
 from samplerkit.errors import DatasetError, InverseTooLargeError
 from samplerkit.order.algebra import groups
+from samplerkit.order.arguments import LARGEST
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.located import Located
 from samplerkit.order.once import once
@@ -18,13 +19,15 @@ from samplerkit.order.permutation import fits_together, forward_each
 from samplerkit.order.sequences import Permuted
 from samplerkit.order.turns import Turns
 from samplerkit.order.typing import Ids
-from samplerkit.order.weights import thresholds
+from samplerkit.order.weights import thresholds_of_each
 
 MOST_PASSES = 1 << 16
 """The most passes over a source in which ids are sought, one after another."""
 
 _KEPT_PASSES = 64
 _FEW = 1024
+_FEW_EACH = 512
+"""Positions a source, up to which the passes of all sources are told apart at once."""
 
 
 class Piece(NamedTuple):
@@ -239,17 +242,33 @@ class Mix(Stream):
             firsts: gives for a lane the first row of each of these segments: int64, ascending. A segment
                 that begins where the next one does has no rows.
         """
-        ends = np.stack([self.turns.ends[0], *map(thresholds, weights)])
+        ends = np.concatenate([self.turns.ends[:1], thresholds_of_each(weights)])
         return Mix(Turns(self.turns.dice, ends, firsts), self.lanes, self.streams, self.starts)
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
         rows, lanes = np.divmod(positions, self.lanes)
         source, turns = self.turns.read(lanes, rows)
-        inner = turns * self.lanes + lanes
-        for number, at in groups(source):
-            start = int(self.starts[number])
-            for part, order, places, shift, turn in self.streams[number].pieces(inner[at]):
-                yield Piece(at[part], order, places, shift + start, turn)
+        label, places, span = source, turns * self.lanes + lanes, 0
+        if positions.size <= _FEW_EACH * len(self.streams):
+            # A call a source takes longer than its few positions: passes are told apart in all at once.
+            length = self._lengths[source]
+            span = int((places // length).max(initial=0)) + 1
+        if 0 < span < LARGEST // len(self.streams):
+            label, places = source * span + places // length, places % length
+        for one, at in groups(label):
+            number, turn = divmod(one, span) if label is not source else (one, 0)
+            stream, start = self.streams[number], int(self.starts[number])
+            if label is not source and isinstance(stream, Passes):
+                yield Piece(at, stream.order(turn), places[at], start, turn)
+                continue
+            for part, order, inside, shift, turn in stream.pieces(places[at]):
+                yield Piece(at[part], order, inside, shift + start, turn)
+
+    @once
+    def _lengths(self) -> Ids:
+        """How long a pass over each source is; of what is not read, or no passes, longer than all."""
+        pairs = zip(self.streams, np.diff(self.turns.ends, axis=1).max(axis=0), strict=True)
+        return np.array([one.length if dice and isinstance(one, Passes) else LARGEST for one, dice in pairs])
 
     def num_passes(self, end: int) -> int:
         most = 1

@@ -176,9 +176,12 @@ class Turns:
         return counts if self._is_one else counts + self._offsets(lanes, segments)
 
     def _counts(self, lanes: int | Ids, rows: Ids, inner: Ids) -> Ids:
-        """Counts the rows before some by the thresholds between sources: shape (m, sources)."""
+        """Counts the rows before some by the thresholds between sources: shape (..., m, sources)."""
         below = self.dice.before(lanes, rows[:, None], inner)
-        counts: Ids = np.diff(below, axis=1, prepend=0, append=rows[:, None])
+        counts = np.empty((*below.shape[:-1], below.shape[-1] + 1), dtype=np.int64)
+        counts[..., :-1] = below
+        counts[..., -1] = rows
+        counts[..., 1:] -= below
         return counts
 
     def _segment_of(self, lanes: Ids, rows: Ids) -> Ids:
@@ -215,11 +218,10 @@ class Turns:
             some = lanes[begin : begin + _COUNTED_TOGETHER]
             firsts = [self._firsts(lane) for lane in some]
             rows, of_row = np.concatenate(firsts), np.repeat(some, [len(one) for one in firsts])
-            inner = np.tile(self.ends[:, 1:-1], (len(some), 1, 1))
-            before, after = (
-                self._counts(of_row[:, None], rows, part.reshape(rows.size, inner.shape[2]))
-                for part in (inner[:, :-1], inner[:, 1:])
-            )
+            inner = self.ends[:, 1:-1]
+            # Each by the thresholds before it and by its own.
+            both = np.stack([np.tile(part, (len(some), 1)) for part in (inner[:-1], inner[1:])])
+            before, after = self._counts(of_row[:, None], rows, both)
             shape = (len(some), len(self.ends) - 1, self.ends.shape[1] - 1)
             offsets = np.zeros((shape[0], shape[1] + 1, shape[2]), dtype=np.int64)
             np.cumsum((before - after).reshape(shape), axis=1, out=offsets[:, 1:])

@@ -19,6 +19,9 @@ _HASH_WORDS = 3
 WHOLE: Final = 1 << 60
 """One more than the largest die."""
 
+_MANTISSA = 53
+"""Bits of a double."""
+
 
 def integer_weights(weights: np.ndarray[Any, np.dtype[np.float64]]) -> Ids:
     """Scales weights by a power of two to integers whose sum is at most 2^62.
@@ -63,6 +66,46 @@ def thresholds(weights: Sequence[float | Fraction]) -> Ids:
     for index in range(len(exact) - 1, 0, -1):
         following = ends[index - 1] = min(ends[index - 1], following - (exact[index] > 0))
     return np.array([0, *ends], dtype=np.int64)
+
+
+def thresholds_of_each(weights: Sequence[Sequence[float]]) -> Ids:
+    """Gives `thresholds` of many mixtures of as many sources: int64 of shape (mixtures, sources + 1).
+
+    Args:
+        weights: of each mixture, as for `thresholds`.
+
+    Example:
+        >>> (thresholds_of_each([[3, 0, 1], [0.5, 0.5, 0]]) / WHOLE).tolist()
+        [[0.0, 0.75, 0.75, 1.0], [0.0, 0.5, 1.0, 1.0]]
+    """
+    given = np.array(weights, dtype=np.float64)
+    exponents = np.frexp(given)[1]
+    smallest = np.where(given > 0, exponents, exponents.max(axis=1, keepdims=True)).min(axis=1)
+    # Doubles times a power of two are whole numbers: where words hold these, all rows are divided at once.
+    width = exponents.max(axis=1) - smallest + _MANTISSA + given.shape[1].bit_length()
+    ends = np.zeros((given.shape[0], given.shape[1] + 1), dtype=np.int64)
+    fits = width < WHOLE.bit_length()
+    exact = np.ldexp(given[fits], (_MANTISSA - smallest[fits])[:, None]).astype(np.int64)
+    together = np.bitwise_or.reduce(exact, axis=1, keepdims=True)
+    exact //= together & -together
+    parts = np.cumsum(exact, axis=1)
+    if parts.size:
+        ends[fits, 1:] = _scaled_to_whole(parts)
+    for row in np.flatnonzero(~fits).tolist():
+        ends[row] = thresholds(weights[row])
+    return ends
+
+
+def _scaled_to_whole(parts: Ids) -> Ids:
+    """Gives floor(2^60 part / total), where total is the last part of each row and below 2^60."""
+    total = parts[:, -1:]
+    ends, left = np.divmod(parts, total)
+    missing = WHOLE.bit_length() - 1
+    while missing:
+        step = min(missing, 63 - int(total.max()).bit_length())
+        digit, left = np.divmod(left << step, total)
+        ends, missing = (ends << step) + digit, missing - step
+    return ends
 
 
 def _ratio(weight: float | Fraction) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,16 +67,3 @@ class World:
     def rank(self) -> int:
         """torch's name for `shard_id`."""
         return self.shard_id
-
-
-_detectors: list[Callable[[], World]] = []
-
-
-def install_detector(detector: Callable[[], World]) -> None:
-    """Tells this floor, which knows no torch, how the running job is asked for its world."""
-    _detectors[:] = [detector]
-
-
-def current_world() -> World:
-    """Asks the running job; one process that reads everything where no detector is installed."""
-    return _detectors[0]() if _detectors else World()

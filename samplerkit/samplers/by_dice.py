@@ -134,7 +134,7 @@ class MixedSource:
                 if self.mixture.shuffle
                 else Range(0, size)
             )
-        require_undealt(self.place, self.given)
+        require_source(self.place, self.given)
         constants = RunConstants(self.context.lanes, path=self.context.path)
         return self.given.undealt_order(self.context.dataset, epoch, constants=constants)
 
@@ -280,11 +280,11 @@ class Blend:
         return Dice(self._key, path_number(self._context.path))
 
 
-def require_undealt(place: str, sampler: Sampler) -> None:
-    """Refuses a source that is dealt by itself.
+def require_source(place: str, sampler: Sampler) -> None:
+    """Refuses a source that is dealt by itself, or read by a ledger of its own.
 
     Raises:
-        CompositionError: a distributed sampler stands in it.
+        CompositionError: a distributed sampler or a ledger stands in it.
     """
     if sampler.is_distributed:
         raise CompositionError(
@@ -293,3 +293,6 @@ def require_undealt(place: str, sampler: Sampler) -> None:
             sampler,
             mend="put the distributed sampler above the mixture",
         )
+    if any(link.reads_a_stream for link in sampler._tree()):
+        mend = "put a ledger above the whole mixture"
+        raise CompositionError(place, "is a ledger, and that is the outermost sampler", sampler, mend=mend)

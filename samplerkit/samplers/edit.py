@@ -27,7 +27,7 @@ from samplerkit.order.keys import OURS
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.by_dice import require_undealt
+from samplerkit.samplers.by_dice import require_source
 from samplerkit.samplers.plain import plain, sampler_of
 
 _DIGEST_BYTES = 8
@@ -78,8 +78,9 @@ class Edit:
         if checked["at"] > LARGEST:
             raise ArgumentRangeError("at", "must be at most 2^62", self.at)
         for name, check in _CHECKS.items():
-            if getattr(self, name) is not None:
-                checked[name] = check(getattr(self, name))
+            given = getattr(self, name)
+            if given is not None:
+                checked[name] = check(given)
         if len(checked) == 1:
             raise ArgumentValueError(
                 "edit", "says nothing but where", self.at, mend="say for instance skip=8192"
@@ -88,7 +89,7 @@ class Edit:
             raise ArgumentRangeError("skip", "leads beyond the last position, 2^62", self.skip)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        for name in self.new_sources:
+        for name in self.new_sources if self.source is not None else ():
             if name not in checked.get("weights", {}):
                 mend = "say weights= too, of all sources"
                 raise ArgumentValueError("source", "comes without a share", name, mend=mend)
@@ -248,9 +249,7 @@ def _source(given: Any) -> str | Mapping[str, Sampler | None]:
             continue
         if not isinstance(sampler, Sampler):
             raise ArgumentTypeError(place, "must be a sampler or None", sampler)
-        require_undealt(place, sampler)
-        if any(link.reads_a_stream for link in sampler._tree()):
-            raise CompositionError(place, "is a ledger, and that is the outermost sampler", sampler)
+        require_source(place, sampler)
         if sampler.chain_algorithm not in OURS:
             problem = "has another algorithm than a mixture by dice"
             raise CompositionError(place, problem, sampler.chain_algorithm)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any
 
 import numpy as np
@@ -143,6 +143,9 @@ def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> list[list[flo
     for edit in edits:
         if edit.weights is None:
             continue
+        if edit.source is None and known and edit.weights.keys() == known:
+            found.append([*map(edit.weights.get, parts, repeat(0.0))])
+            continue
         place = f"edit at {edit.at}"
         if not known:
             raise NotSupportedError(place, "says weights, and this mixes no sources with names", sampler)
@@ -166,7 +169,8 @@ def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> list[list[flo
 
 def added(edits: Sequence[Edit]) -> dict[str, Sampler | None]:
     """Gives the sources that edits add to a mixture, and the sampler of each."""
-    return {name: sampler for edit in edits for name, sampler in edit.new_sources.items()}
+    said = (edit.new_sources for edit in edits if edit.source is not None)
+    return {name: sampler for of_edit in said for name, sampler in of_edit.items()}
 
 
 def require_removable(edits: Sequence[Edit], sampler: Any, dataset: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
@@ -40,7 +41,7 @@ class IterSampler(Sampler):
 
     def __init__(self, sampler: Iterable[int], num_samples: int | None = None) -> None:
         super().__init__(num_samples)
-        if isinstance(sampler, str | bytes) or not hasattr(sampler, "__iter__"):
+        if isinstance(sampler, str | bytes) or not arguments.is_iterable(sampler):
             raise ArgumentTypeError("sampler", "must be an iterable of integers", sampler)
         if isinstance(sampler, Iterator):
             raise ArgumentTypeError(

@@ -29,7 +29,7 @@ from samplerkit.order.schedule import LONGEST_PERIOD, Schedule, schedule_of
 from samplerkit.order.streams import Stream
 from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.by_dice import Blend, require_undealt
+from samplerkit.samplers.by_dice import Blend, require_source
 from samplerkit.samplers.context import Context
 from samplerkit.samplers.mixed_parts import part_of
 
@@ -71,7 +71,7 @@ class MixtureSampler(Sampler):
             weights are not those of the sources; or an argument does not go with a list.
         ArgumentRangeError: `weights` is empty, all zero, or holds a negative, NaN or infinite one; or, when
             the order is asked for, the mixture is longer than 2^62.
-        CompositionError: a source is distributed, or of an algorithm that replays another package.
+        CompositionError: a source is distributed, a ledger, or of an algorithm that replays another package.
         DatasetError: when the order is asked for: the dataset has no such parts, others than weights, an
             empty one of positive weight, or a source whose passes differ in length.
 
@@ -244,7 +244,7 @@ def _sources(given: Any) -> dict[str, Sampler | None] | None:
         if sampler is not None and not isinstance(sampler, Sampler):
             raise ArgumentTypeError(f"sources.{name}", "must be a sampler or None", sampler)
         if sampler is not None:
-            require_undealt(f"sources.{name}", sampler)
+            require_source(f"sources.{name}", sampler)
             if sampler.chain_algorithm not in OURS:
                 problem = f"has another algorithm than the mixture, {DICE_ALGORITHM}"
                 raise CompositionError(f"sources.{name}", problem, sampler.chain_algorithm)

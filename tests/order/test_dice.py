@@ -18,7 +18,7 @@ from samplerkit.order.part import Part
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
 from samplerkit.order.streams import Mix, Passes
 from samplerkit.order.turns import Turns
-from samplerkit.order.weights import WHOLE, thresholds
+from samplerkit.order.weights import WHOLE, thresholds, thresholds_of_each
 from tests.order import golden_dice
 from tests.order.throwing import die
 
@@ -27,6 +27,14 @@ weights_lists = st.lists(
     min_size=1,
     max_size=9,
 ).filter(any)
+
+
+def mixtures_of(size: int) -> st.SearchStrategy[list[float]]:
+    """The weights of a mixture of so many sources."""
+    weight = st.integers(0, 9) | st.floats(0, 1e3) | st.sampled_from([0, 5e-324, 1e-9, 0.1, 1e300])
+    return st.lists(weight, min_size=size, max_size=size).filter(any)
+
+
 keys = st.builds(Key, st.integers(0, 2**64 - 1), st.integers(0, 5), st.just(0), st.just("dice"))
 farthest = (1 << 62) - 1
 NINE = [
@@ -111,6 +119,12 @@ def test_thresholds_are_exact_to_a_die_a_source(weights):
     total = math.fsum(weight / 2**64 for weight in weights)
     shares = np.array([weight / 2**64 / total * WHOLE for weight in weights])
     assert np.abs(widths - shares).max() <= len(weights) + WHOLE * 1e-15
+
+
+@given(st.integers(1, 6).flatmap(lambda size: st.lists(mixtures_of(size), min_size=1, max_size=5)))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_thresholds_of_many_mixtures_are_those_of_each(mixtures):
+    assert thresholds_of_each(mixtures).tolist() == [thresholds(one).tolist() for one in mixtures]
 
 
 @pytest.mark.parametrize("weights", NINE, ids=str)
@@ -262,6 +276,26 @@ def test_what_is_read_in_a_row_is_what_is_read_anywhere():
     tail = part[length - 3 :]
     tail[:] = 0
     assert (part[length - 3 :] == expected[-3:]).all()
+
+
+@pytest.mark.parametrize("far", [0, 10**6, 1 << 61])
+def test_few_positions_of_many_sources_are_read_as_many_are(far):
+    """Of few, the passes of all sources are told apart at once; those of a source of one sample are many."""
+    lengths = [1, 2, 1, 3, 5, 7000]
+    streams = [Passes(lambda number, size=size: Range(0, size)) for size in lengths]
+    starts = np.cumsum([0, *lengths])
+    nested = Mix(Turns(Dice(Key(6, 0, 0, "dice")), thresholds([2, 0, 1])[None]), 1, streams[:3], starts[:4])
+    ends, outer = (
+        thresholds([0, 2, 1, 4, 3])[None],
+        [Passes(lambda number: Range(0, 0)), *streams[3:], nested],
+    )
+    mix = Mix(Turns(Dice(Key(5, 0, 0, "dice")), ends), 1, outer, np.array([0, 0, 3, 8, 7008, 7012]))
+    positions = far + np.arange(4000)
+    many, few = mix.ids_at(positions), [mix.ids_at(some) for some in np.split(positions, 400)]
+    assert many.tolist() == np.concatenate(few).tolist()
+    passes = np.concatenate([mix.passes_at(some) for some in np.split(positions, 400)])
+    assert passes.tolist() == mix.passes_at(positions).tolist()
+    assert {*many.tolist()} - {*range(8, 7008)} == {*range(8), 7008, 7011}
 
 
 def test_rows_near_one_another_are_read_as_each_is_alone():

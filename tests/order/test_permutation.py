@@ -19,6 +19,7 @@ from samplerkit.order.permutation import (
     backward,
     forward,
     half_modular_domain,
+    stacked_constants,
     table,
     word_count,
 )
@@ -178,7 +179,7 @@ def test_a_stacked_network_equals_its_single_networks(sizes, chunk, monkeypatch)
     generator = np.random.default_rng(7)
     which = generator.integers(0, len(sizes), 3000)
     positions = generator.integers(0, np.array(sizes)[which])
-    stacked = Network.stacked(sizes, words, which)
+    stacked = Network.each(stacked_constants(sizes, words), which)
     values = forward(stacked, positions)
     for number, size in enumerate(sizes):
         mine = which == number
@@ -235,3 +236,15 @@ def test_cycles_are_walked_by_fewer_values_than_two_square_roots(n, monkeypatch)
     Permutation(n, KEY).forward(np.arange(n))
     walked = sum(evaluated) - n
     assert walked <= 2 * math.isqrt(n) + 2
+
+
+@pytest.mark.parametrize("n", [2**12 + 1, 100_000, 2**20 + 1, 10**6])
+def test_walks_that_are_looked_up_end_where_walks_of_a_few_values_end(n):
+    bits = half_modular_domain(n)[1]
+    many, few = Permutation(n, KEY), Permutation(n, KEY)
+    positions = np.arange(0, n, max(1, n >> 17))[: 1 << 17]
+    looked_up = many.forward(positions)
+    assert "ways_in" in vars(many._network)
+    walked = [few.forward(part) for part in np.array_split(positions, -(-positions.size >> (bits + 2)))]
+    assert "ways_in" not in vars(few._network)
+    np.testing.assert_array_equal(looked_up, np.concatenate(walked))

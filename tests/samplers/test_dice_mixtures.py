@@ -357,6 +357,8 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     ),
     (lambda: of(NAMES, passes="restart", num_samples=9).order(CORPUS, 2**40), sk.ArgumentRangeError, "epoch"),
     (lambda: of(NAMES, num_samples=2**40).order(CORPUS, 2**40), sk.ArgumentRangeError, "epoch"),
+    (lambda: of(NAMES, {"web": sk.Ledger(sk.RandomSampler())}), sk.CompositionError, "is a ledger"),
+    (lambda: of(("web",), {"web": of(("x",), {"x": sk.Ledger()})}), sk.CompositionError, "is a ledger"),
 ]
 
 
