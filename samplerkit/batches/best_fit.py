@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from samplerkit.order.intervals import interval_of, numbers_in
+from samplerkit.order.intervals import edges_of, interval_of, numbers_in
 from samplerkit.order.typing import Ids
 
 
@@ -50,7 +50,7 @@ class Bins:
             chains.append(at)
             depths += at >= 0
             at = np.where(at >= 0, before[at], -1)
-        self._edges = np.append(0, np.cumsum(depths))
+        self._edges = edges_of(depths)
         self._entries = np.empty(int(self._edges[-1]), dtype=np.int64)
         for level, chain in enumerate(chains):
             there = np.flatnonzero(chain >= 0)
@@ -69,8 +69,8 @@ class Bins:
         entries = self._entries[numbers_in(self._edges[kind], depths)]
         copies = self._copies[entries]
         first = self._first_items[entries] + (np.repeat(bins, depths) - self._first_bins[entries]) * copies
-        ends = np.append(0, np.cumsum(copies))
-        return numbers_in(first, copies), ends[np.append(0, np.cumsum(depths))]
+        ends = edges_of(copies)
+        return numbers_in(first, copies), ends[edges_of(depths)]
 
     def bin_of(self, items: Ids) -> Ids:
         """Gives the bin in which each item lies: the inverse of `items`."""

@@ -16,7 +16,7 @@ from samplerkit.batches.plan import BatchSamples
 from samplerkit.batches.segments import Segments
 from samplerkit.batches.static import SetPlan
 from samplerkit.order.blocks import Block, KeptBlocks
-from samplerkit.order.intervals import interval_of, numbers_in
+from samplerkit.order.intervals import edges_of, interval_of, numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.located import Located
 from samplerkit.order.typing import Ids
@@ -37,7 +37,7 @@ class PackedSet:
     def __init__(self, histogram: Histogram, fit: Fit) -> None:
         values = histogram.values
         self.fit = fit
-        self.places = np.append(0, np.cumsum(histogram.counts))
+        self.places = edges_of(histogram.counts)
         self.whole, self.rest = fit.parts(values)
         self.lasts = fit.is_last(values)
         self.whole_starts = np.append(0, np.cumsum(self.whole * histogram.counts))
@@ -46,7 +46,7 @@ class PackedSet:
         sizes = fit.sizes(self.rest)
         self.by_item = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
         counts = histogram.counts[self.by_item]
-        self.item_starts = np.append(0, np.cumsum(counts))
+        self.item_starts = edges_of(counts)
         self.first_items = np.full(values.size, -1)
         self.first_items[self.by_item] = self.item_starts[:-1]
         sizes = sizes[self.by_item]
@@ -106,8 +106,8 @@ class PackPlan(SetPlan):
         items, item_edges = packed.bins.items(packs[~is_whole] - packed.num_whole)
         sizes = np.ones(packs.size, dtype=np.int64)
         sizes[~is_whole] = np.diff(item_edges)
-        edges = np.append(0, np.cumsum(sizes))
-        batch_edges = np.append(0, np.cumsum(counts))
+        edges = edges_of(sizes)
+        batch_edges = edges_of(counts)
         segment_is_whole = np.repeat(is_whole, sizes)
         value, places, starts = np.empty((3, segment_is_whole.size), dtype=np.int64)
         alone = packs[is_whole]

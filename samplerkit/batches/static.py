@@ -13,7 +13,7 @@ from samplerkit.batches.members import SortedMembers
 from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.order.blocks import Block, KeptBlocks
 from samplerkit.order.files import BlockShuffle
-from samplerkit.order.intervals import interval_of, numbers_in
+from samplerkit.order.intervals import edges_of, interval_of, numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.located import Located
 from samplerkit.order.once import once
@@ -102,7 +102,7 @@ class StaticPlan(SetPlan):
     def samples(self, numbers: Ids) -> BatchSamples:
         begin, end = self._cuts.edges(self._groups.forward(numbers))
         sizes = end - begin
-        edges = np.append(0, np.cumsum(sizes))
+        edges = edges_of(sizes)
         places = numbers_in(begin, sizes)
         return BatchSamples(self._ids_at(places, begin, end), places, edges)
 
@@ -128,15 +128,19 @@ class StaticPlan(SetPlan):
         by_place = np.argsort(begin, kind="stable")
         sizes = end - begin
         at = numbers_in((np.cumsum(sizes) - sizes)[by_place], sizes[by_place])
-        ascending = places[at]
-        counts = np.diff(np.searchsorted(ascending, self._starts))
+        rows = places[at]
+        counts = np.diff(np.searchsorted(rows, self._starts))
         buckets = np.flatnonzero(counts)
-        which = np.repeat(np.arange(buckets.size), counts[buckets])
-        starts = self._starts[buckets][which]
+        counts = counts[buckets]
+        starts = np.repeat(self._starts[buckets], counts)
+        rows -= starts
         blocks = [self._block(bucket) for bucket in buckets.tolist()]
-        rows = self._blocks.permuted_within(blocks, which, ascending - starts, inverse=False)
+        which = np.repeat(np.arange(buckets.size), counts)
+        rows = self._blocks.permuted_within(blocks, which, rows, inverse=False)
+        rows += starts
+        rows += self._first
         ids = np.empty(places.size, dtype=np.int64)
-        ids[at] = self._members.at(rows + starts + self._first)
+        ids[at] = self._members.at(rows)
         return ids
 
     def _block(self, bucket: int) -> Block:

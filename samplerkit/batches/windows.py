@@ -15,7 +15,7 @@ from samplerkit.batches.segments import Segments
 from samplerkit.batches.window_cut import Cut, CutSegments, Even, WindowContext, checked_cut
 from samplerkit.order.algebra import groups as grouped
 from samplerkit.order.arguments import LARGEST
-from samplerkit.order.intervals import numbers_in
+from samplerkit.order.intervals import edges_of, numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.located import Located
 from samplerkit.order.once import once
@@ -139,7 +139,7 @@ class WindowPlan(BatchPlan):
             batches = cut.groups.forward(numbers[mine] - self._before_of(window))
             sizes[mine] = cut.edges[batches + 1] - cut.edges[batches]
             taken.append((cut, mine, cut.edges[batches]))
-        edges = np.append(0, np.cumsum(sizes))
+        edges = edges_of(sizes)
         ids = np.empty(int(edges[-1]), dtype=np.int64)
         positions, places = np.empty_like(ids), np.empty_like(ids)
         segments: list[Segments] = []

@@ -22,7 +22,9 @@ def read(plan: BatchPlan) -> list[Told]:
     return [told(plan[number]) for number in range(len(plan))]
 
 
-def require_packs(plan: BatchPlan, recipe: PackBatches, expected: list[int], lengths: list[int]) -> None:
+def require_packs(
+    plan: BatchPlan, recipe: PackBatches, expected: list[int], lengths: list[int]
+) -> list[Told]:
     """Each token of each position of the order stands in exactly one segment, and no pack is above its limit.
 
     Args:
@@ -30,6 +32,9 @@ def require_packs(plan: BatchPlan, recipe: PackBatches, expected: list[int], len
         recipe: how packs are made.
         expected: the ids of the order.
         lengths: of all samples.
+
+    Returns:
+        All batches, one by one.
     """
     batches = read(plan)
     numbers = np.arange(len(batches))
@@ -62,15 +67,16 @@ def require_packs(plan: BatchPlan, recipe: PackBatches, expected: list[int], len
     assert sorted(drawn) == sorted(kept)
     assert plan.dropped == len(expected) - len(kept)
     assert all(0 <= draw < plan.num_draws for draw in parts)
+    return batches
 
 
 def longest(recipe: PackBatches) -> int:
     return recipe.seq_len if recipe.long == "drop" else 1 << 40
 
 
-def require_inverse(plan: BatchPlan, size: int) -> None:
+def require_inverse(plan: BatchPlan, size: int, batches: list[Told] | None = None) -> None:
     """`batch_of` finds each batch in which a part of a sample stands, once, and no other."""
-    batches = read(plan)
+    batches = read(plan) if batches is None else batches
     for id in range(-1, size + 1):
         assert plan.batch_of(id).tolist() == [k for k, batch in enumerate(batches) if id in batch[0]]
     which, numbers = plan.batch_of(list(range(max(1, size))))
@@ -79,10 +85,10 @@ def require_inverse(plan: BatchPlan, size: int) -> None:
     )
 
 
-def require_resume(plans: Plans, epoch: int) -> int:
+def require_resume(plans: Plans, epoch: int, batches: list[Told] | None = None) -> int:
     """A plan made from the state's pair alone goes on with the same batches, from every batch on."""
     plan = plans.plan(epoch)
-    batches = read(plan)
+    batches = read(plan) if batches is None else batches
     for number in range(len(batches) + 1):
         resumed = plans.plan(epoch, known=plan.window_of(number))
         seen = []

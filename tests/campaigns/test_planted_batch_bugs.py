@@ -19,11 +19,19 @@ LENGTHS = "tests/batches/test_lengths.py"
 PADDING = "tests/loading/test_pad_collate.py"
 DEALT = "tests/loading/test_batches.py"
 EXACTLY_ONCE = "tests/loading/test_batches_exactly_once.py"
+BY_VALUES = "tests/loading/test_batches_by_values.py"
 BINS = "tests/batches/test_best_fit.py"
 PACKS = "tests/batches/test_packs.py"
 PACKED = "tests/loading/test_packs_delivered.py"
 
 BUGS = [
+    Bug(
+        "steps that are dealt at once forget that a worker reads every other one",
+        "Delivery.dealt_in",
+        "covered * steps.step",
+        "covered",
+        f"{BY_VALUES}::test_what_is_dealt_in_several_steps_is_what_is_dealt_in_each",
+    ),
     Bug(
         "of bins with equal space the last one is taken",
         "_OpenRuns.take",

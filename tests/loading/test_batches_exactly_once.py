@@ -1,17 +1,17 @@
 """Exactly once with batches, over small sets: every cut, two resizes, every tail.
 
-    python -m tests.loading.test_batches_exactly_once         # all 43,476 settings: three hours
-    python -m tests.loading.test_batches_exactly_once 0 17    # two of 101 parts of them
+    python -m tests.loading.test_batches_exactly_once 8    # of each order, recipe and tail so many settings
 
 The runs go through the public surface of `Loader`: what each rank reads in each step, the state after a step,
-and a loader that loads it.
+and a loader that loads it. All 43,476 settings would take three hours: `test_batches_by_values` asks them all
+of the values that loaders stand on.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import cache
 from itertools import islice, pairwise, product
 from typing import NamedTuple
@@ -164,32 +164,31 @@ def require_alike(setting, plan, ranks, whole):
         assert all(shorter[1] <= longer[0] for shorter, longer in pairwise(spans)), (setting, spans)
 
 
-def check(every, first=3):
-    """Looks at one setting in so many, from a number on; gives the number of settings and of cases."""
-    cases = [require_all(setting) for setting in islice(settings(), first, None, every)]
-    return len(cases), sum(cases)
+def check(chosen):
+    """Looks at some settings; gives their number and that of their cases."""
+    cases = [require_all(setting) for setting in chosen]
+    return f"{len(cases)} settings, {sum(cases):,} cases, lost 0, repeated 0"
 
 
-@pytest.mark.parametrize("every", [4999, pytest.param(503, marks=pytest.mark.campaign)])
-def test_nothing_is_lost_or_repeated_by_two_resizes_of_batches(every):
-    number, cases = check(every)
-    print(f"{number} settings, {cases} cases, lost 0, repeated 0")
-    assert cases > 1000
+def of_each_kind(count, seed):
+    """Chooses so many settings of each order, recipe and tail."""
+    kinds = defaultdict(list)
+    for setting in settings():
+        kinds[setting[1:]].append(setting)
+    for kind, several in enumerate(kinds.values()):
+        for number in np.random.default_rng((seed, kind)).choice(len(several), count, replace=False):
+            yield several[number]
 
 
-PARTS = 101
-"""A prime: each part meets every order, recipe and tail."""
+def test_nothing_is_lost_or_repeated_by_two_resizes_of_batches():
+    print(check(islice(settings(), 3, None, 4999)))
 
 
-def main(chosen):
-    """Looks at some parts of all settings, and prints a line for each."""
-    total = np.zeros(2, dtype=np.int64)
-    for part in chosen or range(PARTS):
-        total += check(PARTS, part)
-        print(
-            f"part {part}: {total[0]:,} settings, {total[1]:,} cases so far, lost 0, repeated 0", flush=True
-        )
+@pytest.mark.campaign
+def test_nothing_is_lost_or_repeated_by_loaders_of_each_kind():
+    print(check(of_each_kind(1, seed=0)))
 
 
 if __name__ == "__main__":
-    main(list(map(int, sys.argv[1:])))
+    for batch in range(int(sys.argv[1])):
+        print(check(of_each_kind(1, seed=batch)), flush=True)

@@ -1,0 +1,209 @@
+"""All small runs with batches, each law where it lives, so that none of 43,476 settings is left out.
+
+    python -m tests.loading.test_batches_by_values
+
+What a run reads is a plan (which samples are in a batch), dealt (which batches in which step), from a state
+on. How integers are dealt knows no plan: each chain of a start and two resizes is looked at once for each
+number of batches. Of each plan all batches are looked at, and what a state at each position leads to. What
+joins the two, `Reading`, is asked once a state, with other ranks and another tail each time; and real loaders
+in a part of the settings (`test_batches_exactly_once`).
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from itertools import combinations, islice, pairwise, product
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.batches.plan import BatchPlan, BatchSamples
+from samplerkit.loading.delivery import Delivery
+from samplerkit.loading.reading import Reading
+from samplerkit.loading.run import Run
+from samplerkit.loading.run_batches import RunBatches
+from samplerkit.loading.units import BatchUnits, as_array
+from samplerkit.order.typing import Ids
+from tests.loading.test_batches_exactly_once import BUDGET, ORDERS, RECIPES, TAILS, settings
+
+
+class Dealt(NamedTuple):
+    """The numbers that all ranks read in each step, and the position before each step and at the end."""
+
+    steps: list[list[int]]
+    positions: list[int]
+
+
+@cache
+def dealt(tail: str, count: int, start: int, ranks: int) -> Dealt:
+    """What is dealt from a position on; equal steps on all ranks, and pads that are numbered as pads."""
+    delivery = Delivery(count, start, ranks, 1, tail)
+    steps: list[list[int]] = [[] for _ in range(delivery.job_steps)]
+    for rank in range(ranks):
+        if tail != "ragged":
+            assert delivery.steps(rank) == len(steps)
+        for step in range(delivery.steps(rank)):
+            (number,) = delivery.positions(rank, step).tolist()
+            # The last step of `split` reads parts of what is left: `require_parts`.
+            is_split = tail == "split" and not delivery.is_whole(step)
+            steps[step] += [] if is_split else [number]
+    if tail == "split" and (left := (count - start) % ranks):
+        steps[-1] = list(range(count - left, count))
+    assert all(pad < start + len(steps) * ranks for step in steps for pad in step if pad >= count)
+    assert all(delivery.is_over_after(done) == (done == len(steps)) for done in range(1, len(steps) + 1))
+    return Dealt(steps, [delivery.position_after(done) for done in range(len(steps) + 1)])
+
+
+@cache
+def require_chains(tail: str, count: int, first: int, ranks: tuple[int, ...]) -> int:
+    """Every cut, a resize, every cut, a second resize: each batch once, but for those that `drop` leaves."""
+
+    def require_rest(before: list[int], at: int, of: int) -> Dealt:
+        rest = dealt(tail, count, at, of)
+        end = count - (count - at) % of if tail == "drop" else count
+        read = before + [number for step in rest.steps for number in step if number < count]
+        assert sorted(read) == list(range(end)), (tail, count, first, at, of)
+        return rest
+
+    cases = 0
+    whole = require_rest([], 0, first)
+    for cut, at in enumerate(whole.positions[:-1]):
+        before = sum(whole.steps[:cut], [])
+        for second in ranks:
+            part = require_rest(before, at, second)
+            for more, later in enumerate(part.positions[:-1]):
+                seen = before + sum(part.steps[:more], [])
+                for third in ranks:
+                    require_rest(seen, later, third)
+                    cases += 1
+    return cases
+
+
+def require_plan(plan: BatchPlan, lengths: Ids, order: Ids, ranks: int) -> BatchSamples:
+    """The batches hold the order once and keep their limit, and those of a group are neighbours by length."""
+    found = plan.samples(np.arange(len(plan)))
+    counts = np.bincount(found.ids, minlength=lengths.size)
+    assert not (left := np.bincount(order, minlength=lengths.size) - counts).min(initial=0)
+    assert left.sum() == plan.dropped
+    assert np.unique(found.positions).size == found.positions.size
+    sizes = np.diff(found.edges)
+    assert (sizes * np.maximum.reduceat(lengths[found.ids], found.edges[:-1]) <= BUDGET).all()
+    if plan.window is None:
+        uppers = plan.measure.upper(np.maximum.reduceat(lengths[found.ids], found.edges[:-1]))
+        groups = uppers[: len(plan) // ranks * ranks].reshape(-1, ranks)
+        spans = sorted(zip(groups.min(axis=1).tolist(), groups.max(axis=1).tolist(), strict=True))
+        assert all(shorter[1] <= longer[0] for shorter, longer in pairwise(spans))
+    return found
+
+
+def require_parts(units: BatchUnits, lengths: Ids, first: int, ranks: int) -> None:
+    """What `split` makes of the last batches: the same samples, within limits, a part a rank, pads marked."""
+    left = units.plan.samples(np.arange(first, len(units)))
+    parts = units.parts(first, ranks)
+    assert len(parts) == ranks
+    real = [part.ids for part in parts if (part.draws < units.num_draws).all()]
+    assert sorted(np.concatenate(real).tolist()) == sorted(left.ids.tolist())
+    assert len(real) == min(ranks, left.ids.size)
+    assert all((part.draws >= units.num_draws).all() for part in parts[len(real) :])
+    assert all(part.ids.size and lengths[part.ids].max() * part.ids.size <= BUDGET for part in parts)
+
+
+def require_glue(units: BatchUnits, position: int, ranks: int, tail: str) -> None:
+    """What `Reading` reads of a step is what is dealt in it; pads repeat whole batches and are marked."""
+    count = len(units)
+    steps = [[] for _ in dealt(tail, count, position, ranks).steps]
+    for rank in range(ranks):
+        reading = Reading(0, units, Delivery(units, position, ranks, 1, tail), rank)
+        for step, samples in reading.samples():
+            is_pad = samples.draws >= units.num_draws
+            assert is_pad.all() or not is_pad.any()
+            steps[step] += [] if is_pad.any() else samples.ids.tolist()
+    for read, numbers in zip(steps, dealt(tail, count, position, ranks).steps, strict=True):
+        real = np.array([number for number in numbers if number < count])
+        assert sorted(read) == sorted(units.plan.samples(real).ids.tolist())
+
+
+def require_all(lengths: tuple[int, ...], order: str, recipe: str) -> tuple[int, int]:
+    """Each start, cut and tail of one plan; gives the number of chains and of states."""
+    ranks_of = (2,) if order == "below the root" else (1, 2, 3, 4)
+    layout = sk.Layout([len(lengths) // 3, 0, len(lengths) - len(lengths) // 3])
+    each, sampler, batches = np.array(lengths), ORDERS[order](len(lengths)), RECIPES[recipe](lengths)
+    other = RunBatches(batches, sampler, layout)
+    chains = states = 0
+    for first in ranks_of:
+        run, own = Run(sampler, layout, sk.World(first, 0), batches), RunBatches(batches, sampler, layout)
+        units, constants = run.units(0), run.constants
+        plan, count = units.plan, len(units)
+        whole = require_plan(plan, each, run.undealt(0).ids_at(np.arange(len(run.undealt(0)))), first)
+        for left, ranks in combinations(range(1, 5), 2):
+            if left <= count and ranks in ranks_of:
+                require_parts(units, each, count - left, ranks)
+        for position in range(count):
+            saved = json.loads(json.dumps(own.section(0, position, constants)))
+            other = other.restored(saved, 0, position, constants)
+            rest, begin = other.plan(0, constants), whole.edges[position]
+            found = rest.samples(np.arange(position, count))
+            assert not rest.has(count)
+            assert np.array_equal(found.edges + begin, whole.edges[position:])
+            assert np.array_equal(found.ids, whole.ids[begin:])
+            assert np.array_equal(found.positions, whole.positions[begin:])
+            # Other ranks and another tail each time.
+            require_glue(BatchUnits(rest), position, ranks_of[states % len(ranks_of)], TAILS[states // 4 % 4])
+            states += 1
+        chains += sum(require_chains(tail, count, first, ranks_of) for tail in TAILS)
+    return chains, states
+
+
+def check(every, first=3):
+    """Looks at one plan in so many, from a number on; counts settings, chains and states."""
+    total = np.zeros(3, dtype=np.int64)
+    plans = dict.fromkeys((setting.lengths, setting.order, setting.recipe) for setting in settings())
+    for plan in islice(plans, first, None, every):
+        total += (len(TAILS), *require_all(*plan))
+    return total.tolist()
+
+
+def said(total):
+    return "{:,} settings, {:,} chains of two resizes, {:,} states, lost 0, repeated 0".format(*total)
+
+
+def test_what_is_dealt_in_several_steps_is_what_is_dealt_in_each():
+    cases = 0
+    for tail, total, ranks, size, lanes in product(TAILS, (0, 1, 7, 12), (1, 2, 3, 4), (1, 3), (1, 2, 3)):
+        for start, ramp in product((0, 5), ((), ((6, 12),))):
+            if start > total or (ramp and 12 % ranks):
+                continue
+            delivery = Delivery(total, start, ranks, size, tail, rotation=1, lanes=lanes, ramp=ramp)
+            for rank, first, stride in product(range(ranks), range(3), (1, 2)):
+                steps = range(first, delivery.steps(rank), stride)
+                if steps:
+                    each = [delivery.positions(rank, step).tolist() for step in steps]
+                    assert [as_array(dealt).tolist() for dealt in delivery.dealt_in(rank, steps)] == each
+                    cases += 1
+    assert cases > 1000
+
+
+@pytest.mark.parametrize("every", [997, pytest.param(101, marks=pytest.mark.campaign)])
+def test_no_plan_or_state_of_small_runs_loses_or_repeats_a_sample(every):
+    total = check(every)
+    print(said(total))
+    assert total[1] > 1000
+
+
+PARTS = 101
+"""A prime: each part meets every order and recipe."""
+
+
+def main():
+    """Looks at all settings, and prints a line for each part of them."""
+    total = np.zeros(3, dtype=np.int64)
+    for part in range(PARTS):
+        total += check(PARTS, part)
+        print(f"part {part}: {said(total.tolist())}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
