@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import logging
 import multiprocessing
+import os
 import re
 import sys
 import tempfile
@@ -22,6 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import version
+from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -90,12 +92,30 @@ def of_megatron(dataset: Any, batch: int, seq_len: int, *, tokens_only: bool = F
 
 def of_ours(data: sk.TokenDataset, batch: int) -> Reader:
     """Reads a batch after another, in a random order."""
-    order = np.random.default_rng(2).permutation(len(data))
-    numbers = _numbers(len(data), batch)
+    size = len(data) // batch * batch
+    ids = cycle(np.random.default_rng(2).permutation(size).reshape(-1, batch))
 
     def read() -> int:
-        tensors(data.__getitems__(order[next(numbers)]))
+        tensors(data.__getitems__(next(ids)))
         return batch * data.seq_len
+
+    return read
+
+
+def barely(prefix: Path, batch: int, seq_len: int) -> Reader:
+    """Reads as many tokens at random places and makes them int64, and nothing else: what nobody is below."""
+    descriptor, size = os.open(f"{prefix}.bin", os.O_RDONLY), 2 * seq_len + 2
+    count = os.fstat(descriptor).st_size // (2 * seq_len) - 1
+    begins = (np.random.default_rng(2).permutation(count) * (2 * seq_len)).tolist()
+    numbers = _numbers(count, batch)
+
+    def read() -> int:
+        rows = np.empty((batch, seq_len + 1), dtype=np.uint16)
+        flat = memoryview(rows).cast("B")
+        for row, at in enumerate(next(numbers)):
+            os.preadv(descriptor, (flat[row * size : row * size + size],), begins[at])
+        torch.from_numpy(rows.astype(np.int64))
+        return batch * seq_len
 
     return read
 
@@ -218,6 +238,7 @@ def rates(prefix: Path, folder: Path, seq_len: int, batch: int, rounds: int) -> 
         "Megatron, its four outputs": of_megatron(plain, batch, seq_len),
         "Megatron, tokens only": of_megatron(plain, batch, seq_len, tokens_only=True),
         "Megatron, with documents": of_megatron(resets, batch, seq_len),
+        "reads alone, and int64": barely(prefix, batch, seq_len),
         "tokens only": of_ours(windows(), batch),
         "four outputs": of_ours(windows(outputs=FOUR), batch),
         "four outputs, with documents (eod)": of_ours(windows(outputs=FOUR, documents=0), batch),

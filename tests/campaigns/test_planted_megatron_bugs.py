@@ -60,7 +60,7 @@ BUGS = [
     Bug(
         "steps are counted from the first sample",
         "MegatronPretrainingSampler.__init__",
-        "consumed % (self.micro_batch_size * self.data_parallel_size)",
+        "self._consumed % (self.micro_batch_size * self.data_parallel_size)",
         "0",
         GOLDEN,
     ),

@@ -51,15 +51,15 @@ BUGS = [
     Bug(
         "windows do not go round the file",
         "Rings.at",
-        "begins % self.tokens[files]",
-        "np.minimum(begins, self.tokens[files] - 1)",
+        "begins % tokens",
+        "np.minimum(begins, tokens - 1)",
         WINDOWS,
     ),
     Bug(
         "the part behind the seam is that of the file, not of the split",
         "TokenSource._parts",
-        "int(starts[row])",
-        "self.opened.files[numbers[row]].begin",
+        "(number, start, flat[seam : at + width])",
+        "(number, self.opened.files[number].begin, flat[seam : at + width])",
         READING,
     ),
     Bug(

@@ -137,17 +137,21 @@ def _side_by_side(
     read = np.empty((steps, begins.size), dtype=np.int16)
     factors, lags, column = begins.astype(np.float64), np.empty_like(counts), weights[:, None]
     largest, is_larger = np.empty(begins.size), np.empty(begins.size, dtype=bool)
+    # Of numbers that ascend the last one is the largest: products and maxima take a fifth of masked copies.
+    kind = np.dtype(np.uint8 if weights.size <= 1 << 8 else np.int16)
+    source, larger_number = np.empty((2, begins.size), dtype=kind)
     flat, columns = counts.reshape(-1), np.arange(begins.size)
     for step in range(steps):
         np.multiply(column, np.maximum(factors, 1), out=lags)
         np.subtract(lags, counts, out=lags)
-        source = read[step]
         source[:] = 0
         largest[:] = lags[0]
         for number in range(1, weights.size):
             np.greater(lags[number], largest, out=is_larger)
-            np.copyto(source, number, where=is_larger)
+            np.multiply(is_larger.view(np.uint8), kind.type(number), out=larger_number)
+            np.maximum(source, larger_number, out=source)
             np.maximum(lags[number], largest, out=largest)
+        read[step] = source
         chosen = source.astype(np.int64) * begins.size + columns
         after = flat[chosen] + 1
         if sizes is not None:

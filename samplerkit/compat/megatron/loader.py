@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from samplerkit.compat.megatron.deals import Kind, place
 from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler, MegatronPretrainingSampler
 from samplerkit.loading.loader import Loader
-from samplerkit.loading.state import State
 from samplerkit.order import arguments
 from samplerkit.samplers.base import Sampler
 
@@ -54,14 +51,10 @@ def loader(
     """
     arguments.choice("dataloader_type", dataloader_type, get_args(DataloaderType))
     sampler: Sampler
-    kind: Kind = "single"
     if dataloader_type == "single":
         sampler = MegatronPretrainingSampler(micro_batch_size, data_parallel_size, consumed_samples)
     else:
-        sampler = MegatronPretrainingRandomSampler(micro_batch_size, data_parallel_size, data_sharding)
-        kind = "cyclic sharded" if data_sharding else "cyclic"
-    epoch, position = place(kind, len(dataset), consumed_samples, micro_batch_size * data_parallel_size)
-    made = Loader(dataset, sampler, **{"batch_size": micro_batch_size, "tail": "drop", **options})
-    beginning = State.from_dict(made.state_dict(step=0))
-    made.load_state_dict(replace(beginning, epoch=epoch, position=position).to_dict())
-    return made
+        sampler = MegatronPretrainingRandomSampler(
+            micro_batch_size, data_parallel_size, data_sharding, consumed_samples
+        )
+    return Loader(dataset, sampler, **{"batch_size": micro_batch_size, "tail": "drop", **options})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
 
-from samplerkit.compat.megatron.deals import MicroBatches, RankBuckets, permuted
+from samplerkit.compat.megatron.deals import Kind, MicroBatches, RankBuckets, permuted, place
 from samplerkit.errors import CompositionError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
@@ -23,8 +23,8 @@ class MegatronPretrainingSampler(Sampler):
     Args:
         micro_batch_size: samples of a rank in a step over there.
         data_parallel_size: the number of data-parallel ranks over there.
-        consumed_samples: where the run stood when it was last started there; kept modulo a step, since steps
-            are counted from there.
+        consumed_samples: where the run stood when it was last started there, and where a `Loader` begins; the
+            attribute is what is left of it modulo a step, since steps are counted from there.
 
     Raises:
         ArgumentTypeError: an argument is no integer.
@@ -45,8 +45,13 @@ class MegatronPretrainingSampler(Sampler):
         super().__init__()
         self.micro_batch_size: Final = arguments.positive("micro_batch_size", micro_batch_size)
         self.data_parallel_size: Final = arguments.positive("data_parallel_size", data_parallel_size)
-        consumed = arguments.at_least("consumed_samples", consumed_samples, 0)
-        self.consumed_samples: Final = consumed % (self.micro_batch_size * self.data_parallel_size)
+        self._consumed: Final = arguments.at_least("consumed_samples", consumed_samples, 0)
+        self.consumed_samples: Final = self._consumed % (self.micro_batch_size * self.data_parallel_size)
+
+    def run_beginning(self, num_samples: int) -> tuple[int, int]:
+        """Gives the epoch and the position at which a loader over so many samples begins."""
+        step = self.micro_batch_size * self.data_parallel_size
+        return place("single", num_samples, self._consumed, step)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
@@ -64,10 +69,11 @@ class MegatronPretrainingRandomSampler(Sampler):
         micro_batch_size: samples of a rank in a step over there.
         data_parallel_size: the number of data-parallel ranks over there.
         data_sharding: whether each rank has a bucket of its own; False is `--no-data-sharding`.
+        consumed_samples: where the run stands over there, and where a `Loader` begins.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentRangeError: a number is not positive.
+        ArgumentRangeError: a number is not positive, or `consumed_samples` is negative.
         CompositionError: when the order is asked for: it has a child.
 
     Source: `MegatronPretrainingRandomSampler` of Megatron-LM; the permutation is that of the torch installed.
@@ -78,11 +84,29 @@ class MegatronPretrainingRandomSampler(Sampler):
         ([0, 1, 2, 3], [4, 5, 6, 7])
     """
 
-    def __init__(self, micro_batch_size: int, data_parallel_size: int, data_sharding: bool = True) -> None:
+    def __init__(
+        self,
+        micro_batch_size: int,
+        data_parallel_size: int,
+        data_sharding: bool = True,
+        consumed_samples: int = 0,
+    ) -> None:
         super().__init__()
         self.micro_batch_size: Final = arguments.positive("micro_batch_size", micro_batch_size)
         self.data_parallel_size: Final = arguments.positive("data_parallel_size", data_parallel_size)
         self.data_sharding: Final = arguments.boolean("data_sharding", data_sharding)
+        self.consumed_samples: Final = arguments.at_least("consumed_samples", consumed_samples, 0)
+
+    def arguments(self) -> dict[str, Any]:
+        """Gives the arguments on which the order depends: where a run stands is said by its state."""
+        given = super().arguments()
+        return {name: value for name, value in given.items() if name != "consumed_samples"}
+
+    def run_beginning(self, num_samples: int) -> tuple[int, int]:
+        """Gives the epoch and the position at which a loader over so many samples begins."""
+        step = self.micro_batch_size * self.data_parallel_size
+        kind: Kind = "cyclic sharded" if self.data_sharding else "cyclic"
+        return place(kind, num_samples, self.consumed_samples, step)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""

@@ -105,24 +105,26 @@ class ByteFiles:
         """
         far: list[Part] = []
         by_ranges = self._storage is not None and not self._whole
-        current, begin = -1, 0
+        current, begin, descriptor = -1, 0, -1
         handle: Handle | None = None
+        preadv = os.preadv
         for number, begin, buffer in parts:
             if number != current:
                 if handle is not None:
                     self._check(current, handle, begin)
                 is_far = by_ranges and self.archives[number].is_remote
                 handle, current = None if is_far else self._handles.get(number), number
+                descriptor = -1 if handle is None else handle.descriptor
             if handle is None:
                 far.append((number, begin, buffer))
                 continue
             try:
-                got = os.preadv(handle.descriptor, (buffer,), begin)
+                got = preadv(descriptor, (buffer,), begin)
             except OSError as error:
                 problem = f"cannot be read at byte {begin} ({error.strerror})"
                 raise DatasetError(self.name(number), problem) from error
             if got != buffer.nbytes:
-                self._fill_slowly(number, handle.descriptor, begin, buffer)
+                self._fill_slowly(number, descriptor, begin, buffer)
         # Behind the reading: what was read is of the file as it was.
         if handle is not None:
             self._check(current, handle, begin)

@@ -41,7 +41,10 @@ def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -
     """
     if not isinstance(files, Mapping):
         paths = file_paths(files, options)
-        yield Corpus(path, distinct_names(paths), tuple(map(TokenPaths.of, paths)))
+        read = tuple(map(TokenPaths.of, paths))
+        # A prefix and its `.idx` are one file by two names.
+        distinct_names(tuple(each.data for each in read))
+        yield Corpus(path, distinct_names(paths), read)
         return
     for name, part in files.items():
         named_parts({name: None})

@@ -102,6 +102,9 @@ class WantedOutputs:
         """
         if self.vocab_size is not None:
             source.require_below(self.vocab_size, *found)
+        if self.names == ("tokens",):
+            tokens = found[0].astype(self.dtype, copy=False)
+            return tokens[0] if is_alone else tokens
         borders = None if OF_BORDERS.isdisjoint(self.names) else borders_in(source, *found)
         made = made_outputs(self.names, found[0], self.dtype, borders)
         if is_alone:

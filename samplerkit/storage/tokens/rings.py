@@ -102,9 +102,13 @@ class Rings:
             ids: of windows, in range, shape (n,).
             epochs: of the source of each, as for `phases`.
         """
-        files = self.files_of(ids)
-        begins = self.phases(files, epochs) + (ids - self.starts[files]) * self.seq_len
-        return files, begins % self.tokens[files]
+        if self.tokens.size == 1:  # of which there is nothing to look up
+            files, begins, tokens = np.zeros(ids.size, dtype=np.int64), ids * self.seq_len, self.tokens
+        else:
+            files = self.files_of(ids)
+            begins, tokens = (ids - self.starts[files]) * self.seq_len, self.tokens[files]
+        begins += self.phases(files, epochs)
+        return files, begins % tokens
 
     def files_of(self, ids: Ids) -> Ids:
         """Gives the file of each window."""

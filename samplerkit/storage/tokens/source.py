@@ -102,7 +102,7 @@ class TokenSource:
             source._require_windows(number, corpus, wanted)
         return source
 
-    @property
+    @once
     def dtype(self) -> Dtype:
         """The type of the tokens."""
         return self.opened.files[0].dtype
@@ -144,7 +144,8 @@ class TokenSource:
         """
         files, begins = self.rings.at(ids, epochs)
         rows = np.empty((ids.size, self.rings.seq_len + 1), dtype=self.dtype)
-        self.opened.data.fill(self._parts(rows, ids.argsort().tolist(), files, begins))
+        if ids.size:
+            self.opened.data.fill(self._parts(rows, ids.argsort().tolist(), files.tolist(), begins.tolist()))
         return rows, files, begins
 
     def require_below(self, vocab_size: int, rows: Array, files: Ids, begins: Ids) -> None:
@@ -171,25 +172,26 @@ class TokenSource:
         self.opened.close()
 
     @once
-    def _byte_begins(self) -> Ids:
-        """The byte at which the part of each file begins."""
-        return np.array([file.begin for file in self.opened.files]) + self.firsts * self.dtype.itemsize
-
-    def _parts(self, rows: Array, in_order: list[int], files: Ids, begins: Ids) -> Iterator[Part]:
-        """Where each row lies, file by file: two parts of one that has the seam."""
+    def _byte_extents(self) -> list[tuple[int, int]]:
+        """The byte at which the part of each file begins, and how many bytes it has."""
         size = self.dtype.itemsize
-        starts, begins = self._byte_begins[files], begins * size
-        places, numbers = (starts + begins).tolist(), files.tolist()
-        rests = (self.rings.tokens[files] * size - begins).tolist()
+        extents = zip(self.opened.files, self.extents, strict=True)
+        return [(file.begin + first * size, tokens * size) for file, (first, tokens) in extents]
+
+    def _parts(self, rows: Array, in_order: list[int], files: list[int], begins: list[int]) -> Iterator[Part]:
+        """Where each row lies, file by file: two parts of one that has the seam."""
+        size, extents = rows.itemsize, self._byte_extents
         # Slices of one view: numpy takes several times as long to make a row, and to tell where it lies.
-        flat, width = memoryview(rows.reshape(-1).view(np.uint8).data), rows.shape[1] * size
+        flat, width = rows.data.cast("B"), rows.shape[1] * size
         for row in in_order:
-            at, rest = row * width, rests[row]
-            if rest >= width:
-                yield numbers[row], places[row], flat[at : at + width]
+            number, place, at = files[row], begins[row] * size, row * width
+            start, total = extents[number]
+            if total - place >= width:
+                yield number, start + place, flat[at : at + width]
             else:
-                yield numbers[row], places[row], flat[at : at + rest]
-                yield numbers[row], int(starts[row]), flat[at + rest : at + width]
+                seam = at + total - place
+                yield number, start + place, flat[at:seam]
+                yield number, start, flat[seam : at + width]
 
     @once
     def extents(self) -> list[tuple[int, int]]:

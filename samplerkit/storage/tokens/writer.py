@@ -70,10 +70,8 @@ class TokenWriter(Writing):
         self._total: Final = arguments.limit("total", total)
         self._progress: Final = progress_of(progress)
         self.paths: Final = tuple(Path(f"{os.fspath(prefix)}{suffix}") for suffix in (".bin", ".idx"))
-        there = next((path for path in self.paths if path.exists()), None)
-        is_overwritten = arguments.boolean("overwrite", overwrite)
-        if there is not None and not is_overwritten:
-            raise ArgumentValueError("prefix", "is there already", str(there), mend="say overwrite=True")
+        self._is_overwritten: Final = arguments.boolean("overwrite", overwrite)
+        self._require_free()
         self._lengths = array("i")
         self._stack = ExitStack()
         self._file: IO[bytes] | None = None
@@ -117,11 +115,19 @@ class TokenWriter(Writing):
         """Gives both files their names.
 
         Raises:
-            DatasetError: they cannot be written.
+            DatasetError: they cannot be written; or another writer has, and `overwrite` is not said.
         """
         if self._is_over:
             return
         index = self.paths[1]
+        try:
+            self._require_free()
+        except ArgumentValueError as error:
+            self.abort()
+            problem = "was written by another one meanwhile"
+            raise DatasetError(
+                str(error.value), problem, mend="give each writer a prefix of its own"
+            ) from None
         with self._writing():
             self._begun()
             # An index of other tokens must never stand beside these.
@@ -137,6 +143,11 @@ class TokenWriter(Writing):
         error = _AbortedError()
         with suppress(OSError):  # a full disk takes what is still in memory no more than what came before
             self._stack.__exit__(type(error), error, None)
+
+    def _require_free(self) -> None:
+        there = next((path for path in self.paths if path.exists()), None)
+        if there is not None and not self._is_overwritten:
+            raise ArgumentValueError("prefix", "is there already", str(there), mend="say overwrite=True")
 
     def _begun(self) -> IO[bytes]:
         if self._is_over:

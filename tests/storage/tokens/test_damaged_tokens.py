@@ -319,3 +319,23 @@ def test_a_writer_whose_folder_cannot_be_made_says_so(tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(DatasetError, match="cannot be written"):
         sk.TokenWriter(tmp_path / "file" / "a").write([1])
+
+
+def test_of_two_writers_at_one_prefix_the_second_to_end_is_refused(tmp_path):
+    prefix = str(tmp_path / "corpus")
+    first, second = (sk.TokenWriter(prefix, "uint16", progress=False) for _ in range(2))
+    first.write([1, 2, 3])
+    second.write([4, 5, 6])
+    second.close()
+    with pytest.raises(DatasetError, match=r"corpus.bin: was written by another one meanwhile"):
+        first.close()
+    assert sk.TokenDataset(prefix, 3, documents="idx").as_documents()[0].tolist() == [4, 5, 6]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.bin", "corpus.idx"]
+
+
+def test_a_prefix_and_its_index_are_one_file_that_is_named_twice(tmp_path):
+    prefix = str(tmp_path / "corpus")
+    with sk.TokenWriter(prefix, "uint16", progress=False) as writer:
+        writer.write([1, 2, 3])
+    with pytest.raises(ArgumentValueError, match=r"corpus\.bin"):
+        sk.TokenDataset([prefix, f"{prefix}.idx"], 3)
