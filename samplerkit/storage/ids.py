@@ -11,6 +11,8 @@ from samplerkit.errors import ArgumentTypeError, OutOfDatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 
+_FEW = 16
+
 
 def checked_index(index: Any, dataset: Sized, of: str = "samples") -> int:
     """Takes the index of one sample of a dataset, which counts from the end where it is negative.
@@ -44,8 +46,11 @@ def require_within(place: str, ids: Ids, total: int) -> Ids:
     Raises:
         OutOfDatasetError: one does not; the error is about the place.
     """
-    # Seen without a sign, a negative one is the largest.
-    if ids.size and int(ids.view(np.uint64).max()) >= total:
+    if not ids.size:
+        return ids
+    # Few are sooner looked at in a list; seen without a sign, a negative one is the largest.
+    few = ids.tolist() if ids.size <= _FEW else None
+    if (min(few) < 0 or max(few) >= total) if few else int(ids.view(np.uint64).max()) >= total:
         outside = int(ids[(ids < 0) | (ids >= total)][0])
         raise OutOfDatasetError(place, f"outside of a dataset of {total} samples", outside)
     return ids

@@ -1,32 +1,60 @@
-"""Benchmark of Parquet from an object store on loopback: PARTIAL beside reading one file after another.
+"""Benchmark of data from an object store on loopback: PARTIAL beside plain requests and other readers.
 
 Run it with `python -m tests.benchmarks.formats`, with moto, s3fs and pyarrow; with Hugging Face's `datasets`
-installed, its reader is measured too. It prints Markdown. The store is a process of its own, and waits before
-each answer as long as `--latency` says. Ratios count: machines are shared, and times do not carry over.
+or litData installed, their readers are measured too, each in a process of its own that has imported all
+before the clock starts. It prints Markdown. The store is a process of its own, and waits before each answer
+as long as `--latency` says; its CPU seconds are told beside the reader's. Ratios count: machines are shared.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import platform
+import resource
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 import samplerkit as sk
+from tests.benchmarks.formats_of_others import (
+    BATCH,
+    ROWS,
+    SAMPLES,
+    SECRET,
+    hugging_face,
+    litdata,
+    plain,
+    write,
+    write_lit,
+)
 from tests.benchmarks.remote import serving
 
-FILES, GROUPS, ROWS, TOKENS, BATCH, REPEATS = 4, 8, 512, 1024, 64, 3
-SECRET = {"key": "test-key", "secret": "test-secret"}
+REPEATS = 3
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one epoch took: seconds, CPU seconds of the reader and of the store; chunks and requests."""
+
+    seconds: float
+    own: float
+    store: float
+    chunks: int | str = ""
+    requests: int | str = ""
+
+
+TIMES = ("seconds", "own", "store")
 
 
 def serve(latency: float, channel: Connection) -> None:
@@ -47,57 +75,76 @@ def serve(latency: float, channel: Connection) -> None:
     server.stop()
 
 
-def write(filesystem: Any) -> tuple[list[str], int]:
-    """Writes files of tokens; gives their URLs and the bytes of all."""
-    pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    filesystem.call_s3("create_bucket", Bucket="bench")
-    random, urls, size = np.random.default_rng(0), [], 0
-    for number in range(FILES):
-        rows = np.arange(GROUPS * ROWS) + number * GROUPS * ROWS
-        tokens = random.integers(0, 1 << 31, (rows.size, TOKENS), dtype=np.int32)
-        table = pa.table(
-            {"id": rows, "tokens": pa.FixedSizeListArray.from_arrays(pa.array(tokens.ravel()), TOKENS)}
-        )
-        sink = pa.BufferOutputStream()
-        parquet.write_table(table, sink, row_group_size=ROWS, use_dictionary=False, compression="none")
-        data = sink.getvalue().to_pybytes()
-        filesystem.pipe(f"bench/{number}.parquet", data)
-        urls.append(f"s3://bench/{number}.parquet")
-        size += len(data)
-    return urls, size
-
-
-def ours(urls: list[str], options: dict[str, Any], mode: str, workers: int, **ahead: int) -> tuple[int, int]:
+def ours(urls: Any, options: dict[str, Any], mode: str, workers: int, **ahead: int) -> tuple[int, int]:
     """One epoch; gives how many row groups were read, and the requests."""
     sampler: sk.Sampler = sk.SequentialSampler()
     if mode == "partial":
         sampler = sk.RandomSampler(shuffle="partial", partial_size=4 * ROWS, seed=7)
     remote = {"storage_options": options}
-    dataset = sk.ParquetDataset(
-        urls, batches="tensors", max_chunks=12, remote=remote, progress=False, **ahead
-    )
-    collate = torch.utils.data.default_convert
+    dataset: Any
+    if isinstance(urls, str):
+        dataset = sk.LitDataset(urls, max_chunks=12, remote=remote, **ahead)
+    else:
+        dataset = sk.ParquetDataset(
+            urls, batches="tensors", max_chunks=12, remote=remote, progress=False, **ahead
+        )
+    collate = list if isinstance(urls, str) else torch.utils.data.default_convert
     loader = sk.Loader(dataset, sampler, batch_size=BATCH, num_workers=workers, collate_fn=collate)
     with dataset, loader:
-        read = sum(batch["id"].numel() for batch in loader)
-        assert read == FILES * GROUPS * ROWS
+        read = sum(len(batch if isinstance(urls, str) else batch["id"]) for batch in loader)
+        assert read == SAMPLES
         return dataset.stats.files_read, dataset.stats.requests
 
 
-def peer(urls: list[str], options: dict[str, Any], channel: Connection) -> None:
-    """Hugging Face's reader of streams, shuffled by a buffer of as many rows, in a process of its own.
+def peer(
+    make: Callable[..., Callable[[], int]], data: Any, options: dict[str, Any], channel: Connection
+) -> None:
+    """Reads once when it is told to; its package changes what fsspec does with S3 for all in a process."""
+    try:
+        read = make(data, options)
+        channel.send(None)
+        channel.recv()
+        begun, own = time.perf_counter(), time.process_time()
+        count = read()
+        assert count == SAMPLES, count
+        channel.send((time.perf_counter() - begun, time.process_time() - own))
+    except Exception as error:
+        channel.send(f"{type(error).__name__}: {error}"[:300])
 
-    Its package changes what fsspec does with S3 for all who read in the same process.
-    """
-    begun = time.perf_counter()
-    datasets = import_module("datasets")
-    made = datasets.load_dataset(
-        "parquet", data_files=urls, storage_options=options, streaming=True, split="train"
+
+def store_seconds() -> float:
+    """The CPU seconds of the store's process so far: the only one that is not a reader's."""
+    (store,) = (child for child in active_children() if child.name == "store")
+    user, system = (
+        Path(f"/proc/{store.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[11:13]
     )
-    shuffled = made.shuffle(seed=7, buffer_size=4 * ROWS).with_format("torch")
-    read = sum(batch["id"].numel() for batch in torch.utils.data.DataLoader(shuffled, batch_size=BATCH))
-    assert read == FILES * GROUPS * ROWS
-    channel.send(time.perf_counter() - begun)
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def of_peer(make: Callable[..., Callable[[], int]], data: Any, options: dict[str, Any]) -> Run | str:
+    """One epoch of a peer in a process of its own; or why there is none."""
+    context = get_context("spawn")
+    mine, theirs = context.Pipe()
+    process = context.Process(target=peer, args=(make, data, options, theirs), daemon=True)
+    process.start()
+    told = mine.recv()
+    before = store_seconds()
+    if told is None:
+        mine.send(None)
+        told = mine.recv()
+    process.join()
+    return told if isinstance(told, str) else Run(*told, store_seconds() - before)
+
+
+def timed(work: Callable[[], Any]) -> Run:
+    """One epoch in this process and its workers."""
+    children, store = resource.getrusage(resource.RUSAGE_CHILDREN), store_seconds()
+    begun, own = time.perf_counter(), time.process_time()
+    counts = work() or ()
+    seconds, own = time.perf_counter() - begun, time.process_time() - own
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own += after.ru_utime + after.ru_stime - children.ru_utime - children.ru_stime
+    return Run(seconds, own, store_seconds() - store, *counts)
 
 
 def main() -> None:
@@ -106,52 +153,57 @@ def main() -> None:
     parser.add_argument(
         "--latency", type=float, default=0.0, help="seconds that the store waits before each answer"
     )
-    latency = parser.parse_args().latency
-    with serving(serve, latency) as address:
-        s3fs = import_module("s3fs")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    given = parser.parse_args()
+    with serving(serve, given.latency) as address:
+        active_children()[0].name = "store"
         options = {**SECRET, "endpoint_url": address}
-        filesystem = s3fs.S3FileSystem(**options, skip_instance_cache=True)
+        filesystem = import_module("s3fs").S3FileSystem(**options, skip_instance_cache=True)
         urls, size = write(filesystem)
-        told: dict[str, tuple[int, int]] = {}
-
-        def kept(name: str, *how: Any, **ahead: int) -> Callable[[], None]:
-            return lambda: told.update({name: ours(urls, options, *how, **ahead)})
-
-        def whole() -> None:
-            for url in urls:
-                filesystem.cat_file(url)
-
-        works: dict[str, Callable[[], None]] = {"whole objects one by one, nothing parsed": whole}
-        for name, how, ahead in (
-            ("in sequence, nothing ahead", ("sequential", 0), {"read_ahead": 0}),
-            ("in sequence", ("sequential", 0), {}),
-            ("PARTIAL", ("partial", 0), {}),
-            ("PARTIAL, 4 row groups ahead by 4 threads", ("partial", 0), {"read_ahead": 4, "threads": 4}),
-            ("PARTIAL, 2 workers", ("partial", 2), {}),
+        works: dict[str, Callable[[], Any]] = dict(plain(filesystem, urls, options))
+        for name, data, how, ahead in (
+            ("`ParquetDataset` in sequence, nothing ahead", urls, ("sequential", 0), {"read_ahead": 0}),
+            ("`ParquetDataset` in sequence", urls, ("sequential", 0), {}),
+            ("`ParquetDataset`, PARTIAL", urls, ("partial", 0), {}),
+            ("the same, 4 ahead by 4 threads", urls, ("partial", 0), {"read_ahead": 4, "threads": 4}),
+            ("the same, 2 workers, nothing else ahead", urls, ("partial", 2), {}),
         ):
-            works[name] = kept(name, *how, **ahead)
-        seconds: dict[str, list[float]] = {name: [] for name in works}
-        for _ in range(REPEATS):
-            for name, work in works.items():
-                begun = time.perf_counter()
-                work()
-                seconds[name].append(time.perf_counter() - begun)
+            works[name] = lambda data=data, how=how, ahead=ahead: ours(data, options, *how, **ahead)
+        peers: dict[str, tuple[Callable[..., Callable[[], int]], Any]] = {}
         if find_spec("datasets") is not None:
-            mine, theirs = get_context("spawn").Pipe()
-            process = get_context("spawn").Process(target=peer, args=(urls, options, theirs), daemon=True)
-            process.start()
-            seconds["Hugging Face datasets, streaming, with its import, once"] = [mine.recv()]
-            process.join()
+            peers["Hugging Face's `datasets`, streaming, shuffled"] = (hugging_face, urls)
+        if find_spec("litdata") is not None:
+            url = write_lit(filesystem)
+            lit: dict[str, int] = {"read_ahead": 4, "threads": 4}
+            works["`LitDataset`, PARTIAL, 4 ahead by 4 threads"] = lambda: ours(
+                url, options, "partial", 0, **lit
+            )
+            peers["litData's loader, shuffled"] = (litdata, url)
+        found: dict[str, list[Run]] = {}
+        reasons: dict[str, str] = {}
+        for _ in range(given.repeats):
+            for name, work in works.items():
+                found.setdefault(name, []).append(timed(work))
+            for name, (make, data) in peers.items():
+                told = of_peer(make, data, options)
+                if isinstance(told, str):
+                    reasons[name] = told
+                else:
+                    found.setdefault(name, []).append(told)
     print(
-        f"Python {platform.python_version()}, torch {torch.__version__}, "
-        f"{size / 1e6:.0f} MB, {latency} s a request"
+        f"Python {platform.python_version()}, torch {torch.__version__}, {size / 1e6:.0f} MB, "
+        f"{given.latency} s a request, medians of {given.repeats}"
     )
-    base = statistics.median(seconds["in sequence"])
-    print("\n| who | MB/s | of in sequence | row groups read | requests |\n|---|---|---|---|---|")
-    for name, found in seconds.items():
-        middle = statistics.median(found)
-        counts = " | ".join(map(str, told.get(name, ("", ""))))
-        print(f"| {name} | {size / middle / 1e6:.0f} | {base / middle:.2f} | {counts} |")
+    base = statistics.median(run.seconds for run in found["row groups by s3fs one by one, nothing parsed"])
+    print("\n| who | MB/s | of one by one | CPU s here | CPU s of the store | chunks read | requests |")
+    print("|---|---|---|---|---|---|---|")
+    for name, runs in found.items():
+        seconds, own, store = (statistics.median(getattr(run, at) for run in runs) for at in TIMES)
+        counts = f"{runs[-1].chunks} | {runs[-1].requests}"
+        rate = f"{size / seconds / 1e6:.0f} | {base / seconds:.2f}"
+        print(f"| {name} | {rate} | {own:.2f} | {store:.2f} | {counts} |")
+    for name, reason in reasons.items():
+        print(f"\n{name}: does not run here ({reason})")
     sys.stdout.flush()
 
 

@@ -24,8 +24,13 @@ def cache_home(tmp_path, monkeypatch):
 
 
 def test_a_catalogue_is_made_by_tasks_and_a_killed_job_goes_on(tmp_path):
+    goes_on_where_it_was_killed(tmp_path, EXAMPLE, "catalogue")
+
+
+def goes_on_where_it_was_killed(tmp_path, *command):
+    """Kills a command when two parts of ten are there, and starts it anew."""
     pattern, out = PARQUET.written(tmp_path / "data", SIZES), tmp_path / "train.skcat"
-    call = (EXAMPLE, "catalogue", pattern, out, "--part-files", "2")
+    call = (*command, pattern, out, "--part-files", "2")
     parts = Path(f"{out}.parts")
     with Job(tmp_path) as job:
         process = job.start(*call)

@@ -33,7 +33,6 @@ class ReadAheadCache(Generic[Content]):
         stats: the figures to begin with.
 
     Attributes:
-        stats: the figures so far.
         rereading: which files were read again, since `expect` told what comes.
     """
 
@@ -42,7 +41,8 @@ class ReadAheadCache(Generic[Content]):
     ) -> None:
         self._read = read
         self._limits = limits
-        self.stats = stats
+        self._stats = stats
+        self._hits = 0  # apart: each file of each batch is one
         self.rereading = Rereading()
         self._pid = os.getpid()
         self._changed = threading.Condition()
@@ -56,13 +56,18 @@ class ReadAheadCache(Generic[Content]):
         self._is_stopped = False
 
     @property
+    def stats(self) -> FileStats:
+        """The figures so far."""
+        return replace(self._stats, hits=self._stats.hits + self._hits)
+
+    @property
     def is_too_small(self) -> bool:
         """Whether it is certain that there is too little room for what `expect` told.
 
         It is when more files were read again than were ever here at a time: a few at the borders of lanes are
         no matter.
         """
-        return self.rereading.times > self.stats.peak_files
+        return self.rereading.times > self._stats.peak_files
 
     def expect(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids]) -> None:
         """Is told what this process will read, batch by batch; forgets what it was told before."""
@@ -137,7 +142,7 @@ class ReadAheadCache(Generic[Content]):
             if content is None:
                 content = self._waited_for(file)
             else:
-                self.stats = replace(self.stats, hits=self.stats.hits + 1)
+                self._hits += 1
             self._shelf.touch(file)
             self._unused.discard(file)
             if self._choice.uses is not None:
@@ -169,14 +174,14 @@ class ReadAheadCache(Generic[Content]):
                 self._changed.wait()
         finally:
             self._leave_line()
-            waited = self.stats.wait_seconds + time.monotonic() - begun
-            self.stats = replace(self.stats, waits=self.stats.waits + 1, wait_seconds=waited)
+            waited = self._stats.wait_seconds + time.monotonic() - begun
+            self._stats = replace(self._stats, waits=self._stats.waits + 1, wait_seconds=waited)
 
     def _load(self, file: int) -> Content:
         """Reads a file for which there is room; the lock is released meanwhile."""
         self._shelf.loading.add(file)
-        in_memory = max(self.stats.peak_files, self._shelf.num_files)
-        self.stats = replace(self.stats, files_read=self.stats.files_read + 1, peak_files=in_memory)
+        in_memory = max(self._stats.peak_files, self._shelf.num_files)
+        self._stats = replace(self._stats, files_read=self._stats.files_read + 1, peak_files=in_memory)
         self._read_ahead()
         self._changed.release()
         try:
@@ -195,9 +200,9 @@ class ReadAheadCache(Generic[Content]):
         self._shelf.put(file, content)
         if self._choice.uses is not None:
             self.rereading.note(file)
-        peak = max(self.stats.peak_bytes, self._shelf.num_bytes)
-        num_bytes = self.stats.bytes_read + content.num_bytes
-        self.stats = replace(self.stats, bytes_read=num_bytes, peak_bytes=peak)
+        peak = max(self._stats.peak_bytes, self._shelf.num_bytes)
+        num_bytes = self._stats.bytes_read + content.num_bytes
+        self._stats = replace(self._stats, bytes_read=num_bytes, peak_bytes=peak)
         self._keep_within_limits()
 
     def _keep_within_limits(self) -> None:

@@ -219,7 +219,8 @@ class Replacement(Generic[Content]):
             return (entry for entry in files if entry[1] not in self._shelf and entry[1] not in failed)
 
         if self.uses is not None:
-            return [file for _, file in heapq.nsmallest(number, missing(self.uses.upcoming_files()))]
+            upcoming = self.uses.upcoming_files(self._shelf.contents.keys())
+            return [file for _, file in heapq.nsmallest(number, missing(upcoming))] if upcoming else []
         if self._last is None or not self._is_sequential:
             return []
         end = min(self._num_files, self._last + 1 + self._read_ahead)

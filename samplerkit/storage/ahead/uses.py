@@ -121,9 +121,10 @@ class Uses:
             return NEVER
         return uses[0] if uses[0] > after else uses[bisect_right(uses, after)]
 
-    def upcoming_files(self) -> Iterator[tuple[int, int]]:
-        """Gives the number of its next batch, and the file, for each that is used; in no order."""
-        return ((uses[0], file) for file, uses in self._uses.items())
+    def upcoming_files(self, here: Iterable[Any] = ()) -> list[tuple[int, int]]:
+        """Gives the next batch of each file that is used and not here, and the file; in no order."""
+        # It is asked at each use of a file, and mostly all are here: so sets are compared first.
+        return [(self._uses[file][0], file) for file in self._uses.keys() - here]
 
     def _look_ahead(self, most_ids: int) -> None:
         self._rests = False

@@ -65,6 +65,8 @@ class ArrowFile:
             DatasetError: it cannot be read, ends early, or is something else.
         """
         stored = Stored.of(path, None)
+        if stored.size > 4 and stored.read([(0, 4)], None) == [b"FEA1"]:
+            raise DatasetError(path, "is Feather of version 1", mend="write it anew as version 2")
         messages = list(guarded(path, "read", lambda: list(_messages(stored))))
         by_kind = {
             kind: tuple(m for m in messages if m.kind == kind) for kind in (_SCHEMA, _DICTIONARY, _BATCH)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import ContentPart, gathered_columns, gathered_samples
@@ -88,11 +88,12 @@ class ArrowContent:
 
     def _values(self, name: str, rows: Ids) -> Any:
         """Gives some rows of a column: an array, or a list."""
-        column = in_one_piece(self.table.column(name))
-        if name not in self._arrays:
-            # Of numbers a view, so that this costs nothing; it is kept for what must be converted.
-            self._arrays[name] = as_numbers(column) if len(column) else None
-        known = self._arrays[name]
+        known = self._arrays.get(name)
+        if known is None:
+            column = in_one_piece(self.table.column(name))
+            if name not in self._arrays:
+                # Of numbers a view, so that this costs nothing; it is kept for what must be converted.
+                known = self._arrays[name] = as_numbers(column) if len(column) else None
         if known is not None:
             return known[rows]
         types = _arrow().types
@@ -132,12 +133,14 @@ def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
 
     Raises:
         ArgumentTypeError: no list of names.
-        ArgumentValueError: a name is empty.
+        ArgumentValueError: there is none, or one is empty.
     """
     if columns is None:
         return None
     if isinstance(columns, str) or not isinstance(columns, Sequence):
         raise ArgumentTypeError(called, "must be a list of names", columns)
+    if not columns:
+        raise ArgumentValueError(called, "must not be empty", columns, mend="leave it out for all there are")
     return tuple(arguments.word(f"{called}[{number}]", name) for number, name in enumerate(columns))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError
+from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.once import once
@@ -88,11 +88,17 @@ class HuggingFaceDataset:
 
         Raises:
             OutOfDatasetError: there is no such sample.
+            DatasetError: a transform makes more or fewer samples of those asked for.
         """
         wanted = require_within("ids", batch_ids(ids), len(self))
         if self._gives_columns:
             return self.dataset[wanted.tolist()]
-        return self.dataset.__getitems__(wanted.tolist()) if wanted.size else []
+        samples = self.dataset.__getitems__(wanted.tolist()) if wanted.size else []
+        if len(samples) != wanted.size:
+            problem = f"makes {len(samples)} samples where {wanted.size} were asked for"
+            mend = "let its transform give a row for each row, or take batches='columns'"
+            raise DatasetError("dataset", problem, mend=mend)
+        return samples
 
     def __repr__(self) -> str:
         return f"HuggingFaceDataset({len(self)} samples)"

@@ -14,7 +14,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.storage.files.chunked import ChunkCache, limits_of
 from samplerkit.storage.files.content import FileContent, MadeSamples
 from samplerkit.storage.formats.folder import INDEX, FolderDataset
-from samplerkit.storage.formats.litdata_chunk import LitIndex, Sample, cut
+from samplerkit.storage.formats.litdata_chunk import LitIndex, Sample, cutter
 from samplerkit.storage.formats.litdata_tree import value_decoder
 from samplerkit.storage.formats.mds_values import Decode
 from samplerkit.storage.formats.stored import ANEW, Stored, guarded
@@ -124,20 +124,24 @@ class _LitChunks:
             stored = Stored.of(stored.path, storage)
         (data,) = stored.read([(0, stored.size)], storage)
         samples = guarded(stored.name, "read", lambda: self.index.understood(number, data))
-        return FileContent(stored.name, MadeSamples(samples, self._made, len(data)), len(samples), len(data))
+        made = MadeSamples(samples, self._maker(), len(data))
+        return FileContent(stored.name, made, len(samples), len(data))
 
-    def _made(self, sample: Sample) -> Any:
-        if isinstance(sample, Mapping):
-            found: Any = sample if self.columns is None else {name: sample[name] for name in self.columns}
-        else:
-            index = self.index
-            values = [sample] if index.is_tokens else cut(sample, len(index.formats))
+    def _maker(self) -> Callable[[Sample], Any]:
+        index, columns, decode = self.index, self.columns, self.decode
+        cut = cutter(len(index.formats))
+        make = index.tree.maker(self.decoders)
+        if columns is not None:
+            parts = [(name, part.maker(self.decoders, at)) for name, part, at in index.tree.chosen(columns)]
 
-            def leaf(number: int) -> Any:
-                return self.decoders[number](values[number])
+            def make(values: Sequence[bytes]) -> Any:
+                return {name: part(values) for name, part in parts}
 
-            if self.columns is None:
-                found = index.tree.made(leaf)
+        def made(sample: Sample) -> Any:
+            if isinstance(sample, dict):
+                found: Any = sample if columns is None else {name: sample[name] for name in columns}
             else:
-                found = {name: part.made(leaf, at) for name, part, at in index.tree.chosen(self.columns)}
-        return found if self.decode is None else self.decode(found)
+                found = make([bytes(sample)] if index.is_tokens else cut(sample))
+            return found if decode is None else decode(found)
+
+        return made

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final, final
 
 import numpy as np
@@ -21,8 +21,8 @@ _MARK_OF_FRAMES: Final = b"LDFZ01\0\0"
 _MARK_OF_ROWS: Final = b"LDARW01\0"
 _MOST_BYTES: Final = 1 << 31
 
-Sample = bytes | Mapping[str, Any]
-"""The bytes of a sample, or the dict of one that is kept as a row of Arrow's."""
+Sample = bytes | memoryview | dict[str, Any]
+"""The bytes of a sample, of a file in memory where they are not packed; or the dict of a row of Arrow's."""
 
 
 @final
@@ -128,8 +128,9 @@ class LitIndex:
             raise ValueError(f"it does not begin with {chunk.samples} samples, as index.json says")
         if ends[-1] != len(raw):
             return _rows(raw, ends[-1], chunk.samples)
-        unpack = _unpacked if self.packing == "sample" else bytes
-        return [unpack(raw[start:end]) for start, end in pairwise(ends)]
+        view = memoryview(raw)
+        parts = [view[start:end] for start, end in pairwise(ends)]
+        return [_unpacked(part) for part in parts] if self.packing == "sample" else [*parts]
 
 
 def _ends(data: bytes, at: int, count: int) -> list[int]:
@@ -178,7 +179,7 @@ def _rows(raw: bytes, start: int, samples: int) -> list[Sample]:
     return rows
 
 
-def _unpacked(data: bytes, most: int = _MOST_BYTES) -> bytes:
+def _unpacked(data: bytes | memoryview, most: int = _MOST_BYTES) -> bytes:
     """Unpacks what zstd has packed, to so many bytes and one more at most."""
     pa = extra("pyarrow", "litdata")
     stream: Any = pa.CompressedInputStream(pa.BufferReader(data), "zstd")
@@ -186,13 +187,18 @@ def _unpacked(data: bytes, most: int = _MOST_BYTES) -> bytes:
     return found
 
 
-def cut(item: bytes, count: int) -> Sequence[bytes]:
-    """Cuts the bytes of a sample into those of its values.
+def cutter(count: int) -> Callable[[bytes | memoryview], Sequence[bytes]]:
+    """Gives what cuts the bytes of a sample into those of its values.
 
-    Raises:
-        ValueError: they are more or fewer than they say.
+    Args:
+        count: of the values.
     """
-    ends = (4 * count + np.cumsum(np.frombuffer(item, "<u4", count), dtype=np.int64)).tolist()
-    if (ends[-1] if ends else 0) != len(item):
-        raise ValueError(f"its values end at {ends[-1:]}, and there are {len(item)} bytes")
-    return [item[start:end] for start, end in pairwise([4 * count, *ends])]
+    sizes = struct.Struct(f"<{count}I")
+
+    def cut(item: bytes | memoryview) -> Sequence[bytes]:
+        ends = [*accumulate(sizes.unpack_from(item), initial=sizes.size)]
+        if count and ends[-1] != len(item):
+            raise ValueError(f"its values end at {ends[-1]}, and there are {len(item)} bytes")
+        return [bytes(item[start:end]) for start, end in pairwise(ends)]
+
+    return cut

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final, final
 
 import numpy as np
@@ -30,6 +31,9 @@ _TORCH: Final = (
     "bool", "uint16",
 )  # fmt: skip
 
+Make = Callable[[Sequence[bytes]], Any]
+"""Makes a sample, or a part of one, of the bytes of its values."""
+
 
 @final
 @dataclass(frozen=True)
@@ -48,22 +52,22 @@ class SampleTree:
     children: tuple[SampleTree, ...]
     leaves: int
 
-    def made(self, leaf: Callable[[int], Any], first: int = 0) -> Any:
-        """Makes it of its values.
+    def maker(self, decoders: Sequence[Decode], first: int = 0) -> Make:
+        """Gives what makes it of the bytes of all values of a sample; it is put together once.
 
         Args:
-            leaf: gives a value, by its number.
+            decoders: of all values of a sample.
             first: the number of its first one.
         """
         if self.kind == "leaf":
-            return leaf(first)
-        parts = []
-        for child in self.children:
-            parts.append(child.made(leaf, first))
-            first += child.leaves
+            decode = decoders[first]
+            return lambda values: decode(values[first])
+        starts = accumulate((child.leaves for child in self.children), initial=first)
+        makes = [child.maker(decoders, start) for child, start in zip(self.children, starts, strict=False)]
         if self.kind == "dict":
-            return dict(zip(self.keys, parts, strict=True))
-        return parts if self.kind == "list" else tuple(parts)
+            return lambda values: dict(zip(self.keys, [make(values) for make in makes], strict=True))
+        kind = tuple if self.kind == "tuple" else list
+        return lambda values: kind([make(values) for make in makes])
 
     def chosen(self, names: Sequence[str]) -> list[tuple[str, SampleTree, int]]:
         """Gives some entries of a dict: name, part, and the number of its first value.
@@ -90,7 +94,7 @@ def tree_of(told: str) -> SampleTree:
 
     Example:
         >>> told = '[1, {"type": "builtins.list", "context": "null", "children_spec": []}]'
-        >>> tree_of(told).made(str)
+        >>> tree_of(told).maker([])([])
         []
     """
     version, root = json.loads(told)
@@ -124,7 +128,7 @@ def value_decoder(name: str) -> Decode:
     if kind == "pickle":
         return partial(_refused, "a value that is pickled, which is never loaded")
     if kind == "no_header_numpy":
-        return partial(_array, _NUMPY[int(more)])
+        return partial(_array, np.dtype(_NUMPY[int(more)]))
     if kind == "no_header_tensor":
         return partial(_tensor, _TORCH[int(more)], None)
     found = _PLAIN.get(kind)
@@ -135,14 +139,14 @@ def _refused(problem: str, _data: bytes) -> Any:
     raise ValueError(problem)
 
 
-def _array(dtype: str, data: bytes) -> Any:
-    return np.frombuffer(data, np.dtype(dtype)).copy()
+def _array(dtype: Any, data: bytes) -> Any:
+    return np.frombuffer(data, dtype).copy()
 
 
 def _shaped_array(data: bytes) -> Any:
     kind, number = struct.unpack_from("<II", data)
     shape = struct.unpack_from(f"<{number}I", data, 8)
-    return _array(_NUMPY[kind], data[8 + 4 * number :]).reshape(shape)
+    return _array(np.dtype(_NUMPY[kind]), data[8 + 4 * number :]).reshape(shape)
 
 
 def _tensor(dtype: str, shape: tuple[int, ...] | None, data: bytes) -> Any:

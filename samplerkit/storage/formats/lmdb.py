@@ -17,8 +17,11 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.formats.arrow_rows import names_of
 from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
-from samplerkit.storage.formats.lmdb_pages import HEAD, KeyTree, Newest, Node, Walk, long_pages, node_at
+from samplerkit.storage.formats.lmdb_pages import HEAD, KeyTree, Newest, Read, Walk, nodes_at, require_long
 from samplerkit.storage.formats.stored import AGAIN, Stored, guarded
+
+_KEPT_BYTES: Final = 1 << 24
+"""Of pages of keys, in each process."""
 
 
 @final
@@ -55,7 +58,7 @@ class LmdbDataset(KeyedDataset):
         super().__init__(arguments.text("path", os.fspath(path)), decode)
         self._database: Final = None if database is None else arguments.word("database", database)
         self._left_out: Final = frozenset(
-            name.encode() for name in names_of(leave_out, called="leave_out") or ()
+            name.encode() for name in names_of(leave_out or None, called="leave_out") or ()
         )
 
     def _file(self) -> str:
@@ -68,26 +71,30 @@ class LmdbDataset(KeyedDataset):
         def found() -> _NodePlaces:
             newest = Newest.of(read)
             tree = newest.main if self._database is None else self._named(read, newest, self._database)
-            missing, places = set(self._left_out), []
-            for node in Walk(read, newest.page_bytes, tree).nodes():
-                if node.key in missing:
-                    missing.remove(node.key)
-                elif node.is_database:
+            if tree.has_several:
+                mend = "write each value under a key of its own"
+                raise DatasetError(self.path, "holds keys that have several values (dupsort)", mend=mend)
+            left_out, missing, places = self._left_out, set(self._left_out), [np.zeros(0, dtype=np.int64)]
+            for nodes in Walk(read, newest.page_bytes, tree).nodes():
+                missing.difference_update(nodes.keys)
+                is_sample = np.array([key not in left_out for key in nodes.keys])
+                wrong = np.flatnonzero(nodes.is_database & is_sample)
+                if wrong.size:
                     problem, mend = "holds databases by name", "name one, or leave its name out"
-                    raise DatasetError(self.path, problem, node.key.decode(errors="replace"), mend=mend)
-                else:
-                    places.append(node.place)
+                    name = nodes.keys[wrong[0]].decode(errors="replace")
+                    raise DatasetError(self.path, problem, name, mend=mend)
+                places.append(nodes.places[is_sample])
             if missing:
                 raise DatasetError(self.path, "holds no key to leave out", min(missing))
-            return _NodePlaces(newest, np.array(places, dtype=np.int64))
+            return _NodePlaces(newest, np.concatenate(places))
 
         return guarded(stored.name, "read", found)
 
     def _named(self, read: Any, newest: Newest, name: str) -> KeyTree:
         names = {}
-        for node in Walk(read, newest.page_bytes, newest.main).nodes():
-            if node.is_database:
-                names[node.key.decode()] = node.value
+        for nodes in Walk(read, newest.page_bytes, newest.main).nodes():
+            for number in np.flatnonzero(nodes.is_database).tolist():
+                names[nodes.keys[number].decode()] = (int(nodes.starts[number]), int(nodes.sizes[number]))
         if name not in names:
             raise DatasetError(self.path, f"holds no database {name!r}, but only", sorted(names))
         return KeyTree.of(read([names[name]])[0])
@@ -115,6 +122,7 @@ class _Store(OpenStore):
     def __init__(self, stored: Stored, places: _NodePlaces, stats: FileStats) -> None:
         super().__init__(stats)
         self._stored, self._places = stored, places
+        self._pages: dict[int, bytes] = {}
 
     def close(self) -> None:
         """Does nothing: nothing is open."""
@@ -124,32 +132,33 @@ class _Store(OpenStore):
         return guarded(self._stored.name, "read", lambda: self._read(self._places.nodes[ids]))
 
     def _read(self, nodes: Ids) -> list[dict[str, bytes]]:
-        read = partial(self._stored.read, storage=None)
-        size = self._places.newest.page_bytes
-        numbers, which = np.unique(nodes // size, return_inverse=True)
-        pages = read([(number * size, size) for number in numbers.tolist()])
-        found = [
-            node_at(pages[page], place // size, size, place % size)
-            for page, place in zip(which.tolist(), nodes.tolist(), strict=True)
-        ]
-        values = read([_whole(node) for node in found])
+        read, newest = partial(self._stored.read, storage=None), self._places.newest
+        numbers, at = np.divmod(nodes, newest.page_bytes)
+        pages = self._pages_of(numbers.tolist(), read)
+        found = nodes_at(pages, numbers, at, newest.page_bytes)
+        # Of a long value the head of its pages too; of a short one nothing, it stands beside its key.
+        long = np.flatnonzero(found.is_long)
+        starts, sizes = found.starts[long], found.sizes[long]
+        spans = zip((starts - HEAD).tolist(), (sizes + HEAD).tolist(), strict=True)
+        *longs, first, second = read([*spans, *newest.spans])
         # A change makes pages free that another one may overwrite: what was read before the first is sound.
-        if Newest.of(read).told != self._places.newest.told:
+        if first + second != newest.told:
             raise DatasetError(self._stored.name, "was changed while it was read", mend=AGAIN)
-        return [
-            {"key": node.key, "value": _value(node, value, size)}
-            for node, value in zip(found, values, strict=True)
-        ]
+        require_long(b"".join([data[:HEAD] for data in longs]), starts, sizes, newest.page_bytes)
+        here, lengths = found.starts % newest.page_bytes, np.where(found.is_long, 0, found.sizes)
+        ends = (here + lengths).tolist()
+        values = [page[begin:end] for page, begin, end in zip(pages, here.tolist(), ends, strict=True)]
+        for number, data in zip(long.tolist(), longs, strict=True):
+            values[number] = data[HEAD:]
+        return [{"key": key, "value": value} for key, value in zip(found.keys, values, strict=True)]
 
-
-def _whole(node: Node) -> tuple[int, int]:
-    """Gives what is read of a value: of a long one the head of its pages too."""
-    start, size = node.value
-    return (start - HEAD, size + HEAD) if node.is_long else (start, size)
-
-
-def _value(node: Node, data: bytes, page_bytes: int) -> bytes:
-    if not node.is_long:
-        return data
-    long_pages(data[:HEAD], node, page_bytes)
-    return data[HEAD:]
+    def _pages_of(self, numbers: list[int], read: Read) -> list[bytes]:
+        """Gives pages that hold keys. Some are kept: where values are long, a page has the keys of many."""
+        known, size = self._pages, self._places.newest.page_bytes
+        missing = sorted({*numbers} - known.keys())
+        if (len(known) + len(missing)) * size > _KEPT_BYTES:
+            known, missing = {}, sorted({*numbers})
+        if missing:
+            found = read([(number * size, size) for number in missing])
+            self._pages = known = known | dict(zip(missing, found, strict=True))
+        return [known[number] for number in numbers]

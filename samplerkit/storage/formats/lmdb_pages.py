@@ -8,7 +8,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, final
+from itertools import pairwise
+from operator import lt
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -20,15 +22,20 @@ HEAD: Final = 16
 Read = Callable[[Sequence[tuple[int, int]]], list[bytes]]
 """Gives the bytes of some spans, offset and length each."""
 
+Truths = np.ndarray[Any, np.dtype[np.bool_]]
+"""Whether it is so, for each of some."""
+
 _BRANCH, _LEAF, _OVERFLOW, _META = 0x01, 0x02, 0x04, 0x08
 _KINDS: Final = 0x2F
 _REVERSED, _SEVERAL, _INTEGERS = 0x02, 0x04, 0x08
 _ELSEWHERE, _DATABASE = 0x01, 0x02
 _NONE: Final = (1 << 64) - 1
 _PAGE: Final = struct.Struct("<QHHHH")
-_NODE: Final = struct.Struct("<HHHH")
+_NODE_BYTES: Final = 8
 _TREE: Final = struct.Struct("<IHHQQQQQ")
 _NEWEST: Final = struct.Struct("<II16x48s48sQQ")
+_PAGES_AT_ONCE: Final = 64
+_OUTSIDE: Final = "has a key outside of it"
 
 
 @final
@@ -57,6 +64,11 @@ class KeyTree:
         first, second, third = pages
         return cls(flags, depth, (first, second, third), entries, root)
 
+    @property
+    def has_several(self) -> bool:
+        """Whether its keys may have several values each, which are not read."""
+        return bool(self.flags & _SEVERAL)
+
 
 @final
 @dataclass(frozen=True)
@@ -74,6 +86,12 @@ class Newest:
     change: int
     main: KeyTree
     told: bytes = field(repr=False)
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Where this stands."""
+        length = len(self.told) // 2
+        return (0, length), (self.page_bytes, length)
 
     @classmethod
     def of(cls, read: Read) -> Newest:
@@ -105,64 +123,74 @@ class Newest:
 
 
 @final
-@dataclass(frozen=True)
-class Node:
-    """A key, and where its value stands.
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """Some keys, and where their values stand: in arrays, since one by one takes several times as long.
 
     Args:
-        key: the key.
-        place: where the node begins in the file.
-        value: where the value does: offset and length.
-        is_long: whether that is in pages of its own.
-        is_database: whether the value is a database.
+        keys: the keys.
+        places: where in the file the node of each begins.
+        starts: where its value does.
+        sizes: of the values, in bytes.
+        is_long: whether a value stands in pages of its own.
+        is_database: whether it is a database.
     """
 
-    key: bytes
-    place: int
-    value: tuple[int, int]
-    is_long: bool
-    is_database: bool
+    keys: list[bytes]
+    places: Ids
+    starts: Ids
+    sizes: Ids
+    is_long: Truths
+    is_database: Truths
 
 
-def node_at(page: bytes, number: int, page_bytes: int, at: int) -> Node:
-    """Reads a node of a page that holds keys.
+def nodes_at(pages: Sequence[bytes], numbers: Ids, at: Ids, page_bytes: int) -> Nodes:
+    """Reads nodes of pages that hold keys.
 
     Args:
-        page: its bytes.
-        number: of the page.
-        page_bytes: its size.
-        at: where in it the node begins.
+        pages: of each node.
+        numbers: of these pages.
+        at: where in its page each node begins.
+        page_bytes: the size of a page.
 
     Raises:
         ValueError: there is none.
     """
-    if not HEAD <= at <= page_bytes - _NODE.size:
-        raise ValueError(f"page {number} has a key outside of it")
-    low, high, flags, key_bytes = _NODE.unpack_from(page, at)
-    start, size = at + _NODE.size + key_bytes, low | high << 16
-    is_long = bool(flags & _ELSEWHERE)
-    if flags > 3 or start + (8 if is_long else size) > page_bytes:
-        raise ValueError(f"page {number} has a key or value that does not fit into it")
-    place = number * page_bytes
-    value = (
-        int.from_bytes(page[start : start + 8], "little") * page_bytes + HEAD if is_long else place + start
-    )
-    key = page[at + _NODE.size : start]
-    return Node(key, place + at, (value, size), is_long, bool(flags & _DATABASE))
+    _require((at >= HEAD) & (at <= page_bytes - _NODE_BYTES), numbers, _OUTSIDE)
+    begin = at.tolist()
+    heads = b"".join([page[a : a + _NODE_BYTES] for page, a in zip(pages, begin, strict=True)])
+    low, high, flags, key_bytes = np.frombuffer(heads, "<u2").reshape(-1, 4).T.astype(np.int64)
+    first, sizes, is_long = at + _NODE_BYTES + key_bytes, low | high << 16, flags & _ELSEWHERE != 0
+    is_whole = (flags <= 3) & (first + np.where(is_long, 8, sizes) <= page_bytes)
+    _require(is_whole, numbers, "has a key or value that does not fit into it")
+    ends = first.tolist()
+    keys = [page[a + _NODE_BYTES : b] for page, a, b in zip(pages, begin, ends, strict=True)]
+    start, long = numbers * page_bytes, np.flatnonzero(is_long)
+    starts = start + first
+    told = b"".join([pages[number][ends[number] : ends[number] + 8] for number in long.tolist()])
+    elsewhere = np.frombuffer(told, "<u8")
+    _require(elsewhere < 1 << 40, numbers[long], "has a value that lies nowhere")
+    starts[long] = elsewhere.astype(np.int64) * page_bytes + HEAD
+    return Nodes(keys, start + at, starts, sizes, is_long, flags & _DATABASE != 0)
 
 
-def long_pages(head: bytes, node: Node, page_bytes: int) -> int:
-    """Tells how many pages a long value has, from the head of the first.
+def require_long(heads: bytes, starts: Ids, sizes: Ids, page_bytes: int) -> None:
+    """Requires that long values stand in pages of their own, by the head of the first of each.
+
+    Args:
+        heads: one behind the other.
+        starts: where in the file each value begins.
+        sizes: of the values.
+        page_bytes: the size of a page.
 
     Raises:
-        ValueError: it has other pages than it needs.
+        ValueError: one has other pages, or fewer than it needs.
     """
-    number, _, kind = _PAGE.unpack_from(head)[:3]
-    count = int.from_bytes(head[12:16], "little")
-    where = (node.value[0] - HEAD) // page_bytes
-    if (number, kind & _KINDS) != (where, _OVERFLOW) or count * page_bytes < HEAD + node.value[1]:
-        raise ValueError(f"page {where} does not hold the long value that is said to be there")
-    return count
+    where = (starts - HEAD) // page_bytes
+    told, kinds = np.frombuffer(heads, "<u8")[::2], np.frombuffer(heads, "<u2")[5::8] & _KINDS
+    counts = np.frombuffer(heads, "<u4")[3::4].astype(np.int64)
+    is_right = (told == where) & (kinds == _OVERFLOW) & (counts * page_bytes >= HEAD + sizes)
+    _require(is_right, where, "does not hold the long value that is said to be there")
 
 
 @final
@@ -176,74 +204,97 @@ class Walk:
     """
 
     def __init__(self, read: Read, page_bytes: int, tree: KeyTree) -> None:
-        if tree.flags & _SEVERAL:
-            raise ValueError("a database whose keys have several values, which is not read")
         self._read, self._page_bytes, self._tree = read, page_bytes, tree
         self._seen = [0, 0, 0]
 
-    def nodes(self) -> Iterator[Node]:
-        """Gives all keys.
+    def nodes(self) -> Iterator[Nodes]:
+        """Gives all keys, those of some pages at a time.
 
         Raises:
             ValueError: the pages contradict one another.
         """
-        tree, found, before = self._tree, 0, None
+        tree, found, before = self._tree, 0, list[bytes]()
         if tree.root != _NONE:
-            for node in self._below([tree.root], tree.depth):
-                key = _compared(node.key, tree.flags)
-                if before is not None and not before < key:
-                    raise ValueError(f"keys that do not follow one another, {node.key[:40]!r}")
-                before, found = key, found + 1
-                yield node
-        if (found, tuple(self._seen)) != (tree.entries, tree.pages):
+            for nodes in self._below([tree.root], tree.depth):
+                keys = before + [_compared(key, tree.flags) for key in nodes.keys]
+                if not all(map(lt, keys, keys[1:])):
+                    wrong = next(_compared(b, tree.flags)[:40] for a, b in pairwise(keys) if not a < b)
+                    raise ValueError(f"keys that do not follow one another, {wrong!r}")
+                before, found = keys[-1:], found + len(nodes.keys)
+                yield nodes
+        *seen, long = self._seen
+        if (found, *seen) != (tree.entries, *tree.pages[:2]) or long > tree.pages[2]:
             raise ValueError(f"{found} keys in pages {self._seen}, and says {tree.entries} in {tree.pages}")
 
-    def _below(self, numbers: list[int], depth: int) -> Iterator[Node]:
+    def _below(self, numbers: list[int], depth: int) -> Iterator[Nodes]:
         size = self._page_bytes
-        for number, page in zip(numbers, self._read([(n * size, size) for n in numbers]), strict=True):
+        for first in range(0, len(numbers), _PAGES_AT_ONCE):
+            some = numbers[first : first + _PAGES_AT_ONCE]
+            pages = self._read([(n * size, size) for n in some])
             if depth > 1:
-                self._seen[0] += 1
-                yield from self._below(self._children(page, number), depth - 1)
-                continue
-            self._seen[1] += 1
-            starts = _starts(page, number, _LEAF, size)
-            nodes = [node_at(page, number, size, at) for at in starts]
-            ends = [n.place + _NODE.size + len(n.key) + (8 if n.is_long else n.value[1]) for n in nodes]
-            _require_whole(page, number, starts, [end - number * size for end in ends])
-            long = [node for node in nodes if node.is_long]
-            heads = self._read([(node.value[0] - HEAD, HEAD) for node in long])
-            for head, node in zip(heads, long, strict=True):
-                self._seen[2] += long_pages(head, node, size)
-            yield from nodes
+                self._seen[0] += len(some)
+                yield from self._below(self._children(b"".join(pages), np.array(some)), depth - 1)
+            else:
+                self._seen[1] += len(some)
+                yield self._leaves(pages, np.array(some))
 
-    def _children(self, page: bytes, number: int) -> list[int]:
-        starts, found, ends = _starts(page, number, _BRANCH, self._page_bytes), [], []
-        for at in starts:
-            low, high, more, key_bytes = _NODE.unpack_from(page, at)
-            found.append(low | high << 16 | more << 32)
-            ends.append(at + _NODE.size + key_bytes)
-        _require_whole(page, number, starts, ends)
-        return found
+    def _leaves(self, several: Sequence[bytes], numbers: Ids) -> Nodes:
+        size, pages = self._page_bytes, b"".join(several)
+        which, at = _slots(pages, numbers, _LEAF, size)
+        nodes = nodes_at([several[number] for number in which.tolist()], numbers[which], at, size)
+        key_bytes = np.fromiter(map(len, nodes.keys), np.int64, len(nodes.keys))
+        ends = at + _NODE_BYTES + key_bytes + np.where(nodes.is_long, 8, nodes.sizes)
+        _require_whole(pages, numbers, which, at, ends, size)
+        # At least: a shorter value may have taken the place of a longer one. Their heads are read with them.
+        self._seen[2] += int(((HEAD - 1 + nodes.sizes[nodes.is_long]) // size + 1).sum())
+        return nodes
 
-
-def _starts(page: bytes, number: int, wanted: int, page_bytes: int) -> list[int]:
-    """Gives where the nodes of a page begin, in the order of their keys."""
-    told, _, kind, lower, upper = _PAGE.unpack_from(page)
-    if (told, kind & _KINDS) != (number, wanted) or not HEAD <= lower <= upper <= page_bytes:
-        raise ValueError(f"page {number} is not the one that is said to be there")
-    starts: Ids = np.frombuffer(page, "<u2", (lower - HEAD) // 2, HEAD).astype(np.int64)
-    if starts.size == 0 or starts.min() < upper or starts.max() > page_bytes - _NODE.size:
-        raise ValueError(f"page {number} has a key outside of it")
-    return [int(at) for at in starts]
+    def _children(self, pages: bytes, numbers: Ids) -> list[int]:
+        size = self._page_bytes
+        which, at = _slots(pages, numbers, _BRANCH, size)
+        low, high, more, key_bytes = _words(pages, which * size + at, 4)
+        _require_whole(pages, numbers, which, at, at + _NODE_BYTES + key_bytes, size)
+        return [*(low | high << 16 | more << 32).tolist()]
 
 
-def _require_whole(page: bytes, number: int, starts: list[int], ends: list[int]) -> None:
-    """Requires that nodes lie one behind the other from where they begin to the end of the page."""
-    upper = _PAGE.unpack_from(page)[4]
-    order = sorted(zip(starts, ends, strict=True))
-    wanted = [upper, *(end + end % 2 for _, end in order)]
-    if wanted != [*(start for start, _ in order), len(page)]:
-        raise ValueError(f"page {number} has keys that do not lie one behind the other")
+def _slots(pages: bytes, numbers: Ids, wanted: int, page_bytes: int) -> tuple[Ids, Ids]:
+    """Gives where the nodes of pages begin, in the order of their keys: in which page, and where in it."""
+    places = np.arange(numbers.size) * page_bytes
+    told = np.frombuffer(pages, "<u8")[:: page_bytes // 8]
+    kind, lower, upper = _words(pages, places + 10, 3)
+    is_right = (told == numbers) & (kind & _KINDS == wanted)
+    is_right &= (lower >= HEAD) & (lower <= upper) & (upper <= page_bytes)
+    _require(is_right, numbers, "is not the one that is said to be there")
+    counts = (lower - HEAD) // 2
+    which = np.repeat(np.arange(numbers.size), counts)
+    slot = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    (at,) = _words(pages, places[which] + HEAD + 2 * slot, 1)
+    is_inside = (at >= upper[which]) & (at <= page_bytes - _NODE_BYTES) & (at % 2 == 0)
+    _require(counts > 0, numbers, _OUTSIDE)
+    _require(is_inside, numbers[which], _OUTSIDE)
+    return which, at
+
+
+def _require_whole(pages: bytes, numbers: Ids, which: Ids, at: Ids, ends: Ids, page_bytes: int) -> None:
+    """Requires that nodes lie one behind the other from where they begin to the end of their page."""
+    order = np.lexsort((at, which))
+    page, ends = which[order], (ends + ends % 2)[order]
+    is_first = np.diff(page, prepend=-1) != 0
+    (upper,) = _words(pages, page * page_bytes + 14, 1)
+    is_right = at[order] == np.where(is_first, upper, np.roll(ends, 1))
+    is_right &= ~np.roll(is_first, -1) | (ends == page_bytes)
+    _require(is_right, numbers[page], "has keys that do not lie one behind the other")
+
+
+def _words(data: bytes, at: Ids, count: int) -> Ids:
+    """Reads so many numbers of 16 bits at each of some even places; the first ones are the first row."""
+    words: Ids = np.frombuffer(data, "<u2")[at // 2 + np.arange(count)[:, None]].astype(np.int64)
+    return words
+
+
+def _require(is_right: Truths, numbers: Ids, problem: str) -> None:
+    if not is_right.all():
+        raise ValueError(f"page {numbers[int(np.argmin(is_right))]} {problem}")
 
 
 def _compared(key: bytes, flags: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
@@ -112,7 +113,8 @@ def _pillow() -> Any:
 
 
 def _integer(data: bytes) -> int:
-    return int(_scalar(np.dtype("<i8"), data))
+    (value,) = struct.unpack("<q", data)
+    return int(value)
 
 
 def _decimal(data: bytes) -> Decimal:

@@ -24,8 +24,15 @@ from samplerkit.storage.formats.arrow_rows import (
     in_one_piece,
     names_of,
 )
+from samplerkit.storage.formats.parquet_file import Footer
 from samplerkit.storage.formats.parquet_filter import RowFilter
-from samplerkit.storage.formats.parquet_groups import Footers, RowGroups, known_groups, looked_at, read_group
+from samplerkit.storage.formats.parquet_groups import (
+    Footers,
+    RowGroups,
+    known_groups,
+    looked_at,
+    read_group,
+)
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.per_process import Process
 from samplerkit.storage.progress import Progress, all_in_threads
@@ -109,6 +116,7 @@ class ParquetDataset(DatasetOfFiles):
         super().__init__(files, limits, gather, progress, RemoteOptions.of(remote))
         self._looked: RowGroups | None = None
         self._told: dict[str, Any] = {}
+        self._seen: tuple[int, dict[int, Footer]] = (0, {})
 
     @property
     def is_layout_known(self) -> bool:
@@ -159,8 +167,8 @@ class ParquetDataset(DatasetOfFiles):
         return self.column(index) if isinstance(index, str) else super().__getitem__(index)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Columns that were read stay here.
-        return {**super().__getstate__(), "_told": {}}
+        # Columns and footers that were read stay here.
+        return {**super().__getstate__(), "_told": {}, "_seen": (0, {})}
 
     @property
     def _groups(self) -> RowGroups:
@@ -196,12 +204,16 @@ class ParquetDataset(DatasetOfFiles):
         ]
         files = tuple(found.file for found in looked)
         sizes = [files[f].rows[g] if kept is None else kept.size for f, g, kept in places]
+        self._seen = os.getpid(), {n: found.footer for n, found in enumerate(looked) if found.footer}
         digests = b"".join(file.digest for file in files)
         self._looked = RowGroups(files, tuple(name for name, _ in schema), tuple(places), digests)
         return Layout(sizes, [f"{self._names[file]}:{group}" for file, group, _ in places])
 
     def _reading(self, layout: Layout) -> Callable[[int], Content]:
-        return partial(read_group, self._groups, self._storage, Footers())
+        # The footers of the first look are not read again but by other processes, and after `close`.
+        (process, seen), self._seen = self._seen, (0, {})
+        known = seen if process == os.getpid() else {}
+        return partial(read_group, self._groups, self._storage, Footers(known))
 
 
 def _values_of(content: ArrowContent, name: str, *, is_length: bool) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
+from types import MappingProxyType
 from typing import Protocol, TypeVar, final
 
 import numpy as np
@@ -23,7 +24,7 @@ from samplerkit.storage.urls import is_remote, shown
 
 Item_co = TypeVar("Item_co", covariant=True)
 
-_FOOTERS = 64
+FOOTERS = 64
 """Footers that a process keeps: of files with many columns they are large."""
 
 
@@ -58,20 +59,25 @@ class RowGroups:
 @final
 @dataclass(frozen=True, eq=False)
 class LookedAt:
-    """What was seen of one file: with its columns, and the rows of each row group that are kept."""
+    """What was seen of one file: perhaps its footer, its columns, and of each row group the rows to keep."""
 
     file: ParquetFile
+    footer: Footer | None
     schema: tuple[tuple[str, str], ...]
     kept: tuple[Ids | None, ...]
 
 
 @final
 class Footers:
-    """The footers of the files that were read last, for all threads of a process."""
+    """The footers of the files that were read last, for all threads of a process.
 
-    def __init__(self) -> None:
+    Args:
+        known: those that this process has read already, by the number of the file.
+    """
+
+    def __init__(self, known: Mapping[int, Footer] = MappingProxyType({})) -> None:
         self._lock = Lock()
-        self._known: OrderedDict[int, Footer] = OrderedDict()
+        self._known: OrderedDict[int, Footer] = OrderedDict(known)
 
     def of(self, number: int, file: ParquetFile, storage: RemoteStorage | None) -> Footer:
         """Gives the footer of a file, read now if it is not known."""
@@ -82,7 +88,7 @@ class Footers:
         found = file.read_footer(storage)
         with self._lock:
             self._known[number] = found
-            while len(self._known) > _FOOTERS:
+            while len(self._known) > FOOTERS:
                 self._known.popitem(last=False)
         return found
 
@@ -138,7 +144,7 @@ def looked_at(
         raise DatasetError(file.stored.name, "has no columns")
     types = tuple((name, str(schema.field(name).type)) for name in named)
     kept = tuple(_kept(file, footer, group, wanted, storage) for group in range(len(file.rows)))
-    return LookedAt(file, types, kept)
+    return LookedAt(file, footer if number < FOOTERS else None, types, kept)
 
 
 def known_groups(
@@ -218,5 +224,6 @@ def _kept(
     if not wanted.may_hold(ranges_of(footer.metadata.row_group(group), wanted.names)):
         return np.zeros(0, dtype=np.int64)
     table = file.read(group, wanted.names, footer, storage)
-    rows = guarded(f"{file.stored.name}, row group {group}", "filtered", partial(wanted.rows, table))
+    place, mend = f"{file.stored.name}, row group {group}", "compare a column with values of its own type"
+    rows = guarded(place, "filtered", partial(wanted.rows, table), mend)
     return None if rows.size == file.rows[group] else rows

@@ -6,7 +6,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.paths import opened
 from samplerkit.storage.formats.arrow_rows import names_of
 from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
-from samplerkit.storage.formats.stored import ANEW, guarded
+from samplerkit.storage.formats.stored import AGAIN, ANEW, Stored, guarded
+
+Result = TypeVar("Result")
 
 _AT_ONCE = 500
 """Rows of one query: older versions allow 999 values."""
@@ -71,31 +73,50 @@ class SqliteDataset(KeyedDataset):
         def found() -> Ids:
             database = _connected(self.path)
             try:
+                self._require_columns(database)
                 rows = database.execute(f"select rowid from {_quoted(self._table)} order by rowid")  # noqa: S608  # quoted
                 return np.fromiter((row[0] for row in rows), dtype=np.int64)
             finally:
                 database.close()
 
-        return guarded(self.path, "read", found)
+        return _asked(self.path, found)
+
+    def _require_columns(self, database: sqlite3.Connection) -> None:
+        """Requires a table with numbers of rows: a column that is not there would be taken for a text."""
+        table = self._table
+        tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
+        if table.lower() not in map(str.lower, tables):
+            raise DatasetError(self.path, f"holds no table {table!r}, but only", tables)
+        there = [name for (name,) in database.execute("select name from pragma_table_xinfo(?)", (table,))]
+        known = {name.lower() for name in (*there, "rowid")}
+        for name in self._columns or ():
+            if name.lower() not in known:
+                raise DatasetError(self.path, f"table {table!r} holds no column {name!r}, but only", there)
 
     def _opened(self, keys: Any, stats: FileStats) -> OpenStore:
         columns = "*" if self._columns is None else ", ".join(map(_quoted, self._columns))
         query = f"select rowid, {columns} from {_quoted(self._table)} where rowid in "  # noqa: S608  # quoted
-        return _Table(self.path, query, keys, stats)
+        return _Table(self._looked_at, query, keys, stats)
 
 
 @final
 class _Table(OpenStore):
     """A table that is open in one process."""
 
-    def __init__(self, path: str, query: str, keys: Ids, stats: FileStats) -> None:
+    def __init__(self, stored: Stored, query: str, keys: Ids, stats: FileStats) -> None:
         super().__init__(stats)
-        self._path, self._query, self._keys = path, query, keys
-        self._database = guarded(path, "read", lambda: _connected(path))
+        self._stored, self._query, self._keys = stored, query, keys
+        self._database = _asked(stored.path, lambda: _connected(stored.path))
+        self._version = self._told()
 
     def read(self, ids: Ids) -> list[Any]:
         """Reads rows."""
-        return guarded(self._path, "read", lambda: self._read(self._keys[ids].tolist()))
+        found = _asked(self._stored.path, lambda: self._read(self._keys[ids].tolist()))
+        self._stored.require_same()
+        # What stands in a log beside the file does not change that; the database counts it.
+        if self._told() != self._version:
+            raise DatasetError(self._stored.path, "was changed while it was read", mend=AGAIN)
+        return found
 
     def _read(self, keys: list[int]) -> list[Any]:
         found: dict[int, dict[str, Any]] = {}
@@ -106,12 +127,35 @@ class _Table(OpenStore):
             found.update((row[0], dict(zip(names, row[1:], strict=True))) for row in cursor)
         missing = next((key for key in keys if key not in found), None)
         if missing is not None:
-            raise DatasetError(self._path, "has no such row any more", missing)
+            raise DatasetError(self._stored.path, "has no such row any more", missing, mend=AGAIN)
         return [found[key] for key in keys]
+
+    def _told(self) -> Any:
+        """Gives a number that is another one when somebody else has changed the database."""
+        path = self._stored.path
+        return _asked(path, lambda: self._database.execute("pragma data_version").fetchone())
 
     def close(self) -> None:
         """Closes it."""
         self._database.close()
+
+
+def _asked(path: str, call: Callable[[], Result]) -> Result:
+    """Asks a database; what it refuses for somebody writes to it, or for its kind of table, says so."""
+
+    def asked() -> Result:
+        try:
+            return call()
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                mend = "wait until that is done, or read a copy"
+                raise DatasetError(path, "is locked by somebody who writes to it", mend=mend) from error
+            if str(error) == "no such column: rowid":
+                mend = "copy its rows into a table with numbers"
+                raise DatasetError(path, "holds a table without numbers of rows", mend=mend) from error
+            raise
+
+    return guarded(path, "read", asked)
 
 
 def _connected(path: str) -> sqlite3.Connection:

@@ -63,10 +63,10 @@ class Stored:
         Raises:
             DatasetError: it is another file by now, is gone, or has no such part.
         """
-        outside = next((span for span in spans if min(span) < 0 or sum(span) > self.size), None)
-        if outside is not None:
-            problem = f"has {self.size} bytes, and says that a part of it lies at {outside[0]}"
-            raise DatasetError(self.name, problem, f"{outside[1]} bytes", mend=ANEW)
+        for offset, length in spans:
+            if offset < 0 or length < 0 or offset + length > self.size:
+                problem = f"has {self.size} bytes, and says that a part of it lies at {offset}"
+                raise DatasetError(self.name, problem, f"{length} bytes", mend=ANEW)
         if is_remote(self.path):
             if storage is None:
                 raise DatasetError(self.name, "lies elsewhere, and nothing fetches it")
@@ -83,9 +83,10 @@ class Stored:
 
     def _read_here(self, spans: Sequence[tuple[int, int]]) -> list[bytes]:
         with opened(self.path) as file:
-            self._require(_seen(self.path, os.fstat(file.fileno())))
-            found = [os.pread(file.fileno(), length, offset) for offset, length in spans]
-        if any(len(data) != length for data, (_, length) in zip(found, spans, strict=True)):
+            descriptor, pread = file.fileno(), os.pread
+            self._require(_seen(self.path, os.fstat(descriptor)))
+            found = [pread(descriptor, length, offset) for offset, length in spans]
+        if [*map(len, found)] != [length for _, length in spans]:
             raise DatasetError(self.path, "was cut while it was read", mend=ANEW)
         return found
 
@@ -99,13 +100,14 @@ ANEW = "fetch or make the file anew"
 AGAIN = "make the dataset anew if that was meant, and leave its files alone while it is in use"
 
 
-def guarded(place: str, what: str, call: Callable[[], Result]) -> Result:
+def guarded(place: str, what: str, call: Callable[[], Result], mend: str = ANEW) -> Result:
     """Calls a package that parses; whatever it raises becomes an error that names the place.
 
     Args:
         place: the file, and where in it.
         what: is done, as in "cannot be read".
         call: the package.
+        mend: what helps.
 
     Raises:
         DatasetError: it has failed.
@@ -117,7 +119,7 @@ def guarded(place: str, what: str, call: Callable[[], Result]) -> Result:
     except Exception as error:
         told = " ".join(str(error).split())[:200]
         problem = f"cannot be {what} ({type(error).__name__}: {told})"
-        raise DatasetError(place, problem, mend=ANEW) from error
+        raise DatasetError(place, problem, mend=mend) from error
 
 
 def _looked_at(path: str) -> Stored:

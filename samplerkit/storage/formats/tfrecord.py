@@ -178,7 +178,10 @@ class _Sample:
         arguments.choice("records", records, get_args(RecordKind))
         if decode is not None and not callable(decode):
             raise ArgumentTypeError("decode", "must be a function of a sample", decode)
-        named, single = names_of(columns), frozenset(names_of(scalars) or ())
+        named = names_of(columns)
+        # None at all is what most records have; an empty value of another type is still refused.
+        is_none = isinstance(scalars, list | tuple) and not scalars
+        single = frozenset(() if is_none else names_of(scalars) or ())
         if records == "bytes" and (named is not None or single):
             raise ArgumentValueError(
                 "columns", "and scalars are of examples, and not of bytes", columns or scalars

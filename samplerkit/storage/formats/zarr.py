@@ -142,7 +142,10 @@ class _Chunks:
 
 
 def _group(folder: str) -> Any:
-    return extra("zarr", "zarr").open_group(folder, mode="r")
+    found = extra("zarr", "zarr").open(folder, mode="r")
+    if not hasattr(found, "array_keys"):
+        raise DatasetError(folder, "is an array alone", mend="put it into a group: its name is a column then")
+    return found
 
 
 def _array(folder: str, group: Any, name: str) -> Any:

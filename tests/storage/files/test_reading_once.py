@@ -283,7 +283,7 @@ def test_as_many_files_are_known_as_are_wanted_however_large_batches_are(each, w
     batches = [np.arange(file * each, file * each + each) for file in range(9)]
     known = Uses(iter(batches), lambda ids: ids // each, wanted)
     known.begin(batches[0])
-    assert wanted <= len(list(known.upcoming_files())) <= (wanted + 1 if each == 10_000 else 9)
+    assert wanted <= len(known.upcoming_files()) <= (wanted + 1 if each == 10_000 else 9)
 
 
 @pytest.mark.parametrize("size", [10**6, 10**12])

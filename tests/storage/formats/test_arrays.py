@@ -137,6 +137,13 @@ def test_a_chunk_that_is_not_there_is_an_error_or_the_fill_value(tmp_path):
         assert dataset[3]["x"] == 9
 
 
+def test_an_array_that_is_no_group_says_where_to_put_it(tmp_path):
+    zarr = pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
+    zarr.save_array(str(tmp_path / "a.zarr"), np.arange(4))
+    with pytest.raises(sk.DatasetError, match="is an array alone; put it into a group"):
+        len(sk.ZarrDataset(tmp_path / "a.zarr"))
+
+
 def test_configs_name_them(tmp_path):
     for kind, key in (("hdf5", "files"), ("zarr", "folder")):
         section = {"kind": kind, key: str(tmp_path / "a"), "arrays": ["x"], "batches": "tensors"}

@@ -104,6 +104,13 @@ def test_damage_is_an_error_unless_it_is_in_the_values(tmp_path, times):
         assert any(m.span[0] + m.header <= place < sum(m.span) for m in bodies)
 
 
+def test_feather_of_version_1_is_named_for_what_it_is(tmp_path):
+    """Its package writes none any more; the mark tells."""
+    (tmp_path / "a.feather").write_bytes(b"FEA1" + bytes(60))
+    with pytest.raises(sk.DatasetError, match="is Feather of version 1; write it anew as version 2"):
+        len(sk.ArrowDataset(tmp_path / "a.feather"))
+
+
 def test_what_cannot_be_meant_is_refused(tmp_path):
     with pytest.raises(sk.ArgumentValueError, match="files: must lie on this machine"):
         sk.ArrowDataset(["s3://bucket/a.arrow"])

@@ -55,6 +55,31 @@ def test_its_format_transform_and_selection_are_respected(tmp_path):
     assert shuffled.fingerprint != numbers.fingerprint
 
 
+def test_a_transform_that_loses_rows_is_an_error_and_no_short_batch(tmp_path):
+    """Hugging Face itself hands out as many samples as there are."""
+    dataset = sk.HuggingFaceDataset(made(tmp_path).with_transform(lambda rows: {"id": rows["id"][:1]}))
+    assert dataset.__getitems__([3]) == [{"id": 3}]
+    with pytest.raises(sk.DatasetError, match="makes 1 samples where 2 were asked for; let its transform"):
+        dataset.__getitems__([3, 4])
+
+
+@pytest.mark.parametrize("edit", ["concatenated", "interleaved", "sorted", "filtered"])
+def test_what_its_package_made_of_it_is_read_as_it_reads_it(tmp_path, edit):
+    plain = made(tmp_path)
+    dataset = {
+        "concatenated": lambda: datasets.concatenate_datasets(
+            [plain.shuffle(seed=2), plain.select(range(7))]
+        ),
+        "interleaved": lambda: datasets.interleave_datasets([plain, plain]),
+        "sorted": lambda: plain.sort("id", reverse=True),
+        "filtered": lambda: plain.filter(lambda row: row["label"] == 1),
+    }[edit]()
+    ids = np.random.default_rng(0).permutation(len(dataset)).tolist()
+    ours = sk.HuggingFaceDataset(dataset)
+    assert ours.__getitems__(ids) == [dataset[id] for id in ids]
+    assert ours.layout.sizes.sum() == len(dataset)
+
+
 def test_labels_are_found_ids_are_checked_and_it_travels(tmp_path):
     dataset = sk.HuggingFaceDataset(made(tmp_path))
     assert sorted(dataset[int(id)]["label"] for id in sk.PKSampler(2, seed=1).order(dataset)) == [

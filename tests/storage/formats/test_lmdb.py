@@ -139,5 +139,5 @@ def test_several_values_of_a_key_are_refused(tmp_path):
     with lmdb.open(str(tmp_path), max_dbs=1) as store, store.begin(write=True) as writing:
         base = store.open_db(b"several", writing, dupsort=True)
         writing.put(b"key", b"one", db=base)
-    with pytest.raises(sk.DatasetError, match="keys have several values"):
+    with pytest.raises(sk.DatasetError, match="keys that have several values"):
         len(sk.LmdbDataset(tmp_path, "several"))

@@ -45,3 +45,5 @@ def test_each_row_group_is_fetched_once_a_job(tmp_path, mode, ranks, threads):
     names = [f"{number}.parquet" for number in range(FILES)]
     wanted = {(name, begin) for name in names for begin in begins(tmp_path / name)}
     assert {place: asked[place] for place in wanted} == dict.fromkeys(wanted, 1)
+    footers = ranks * FILES
+    assert asked.total() == len(wanted) + footers

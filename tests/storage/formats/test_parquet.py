@@ -280,7 +280,37 @@ def test_a_config_names_it_and_plan_knows_its_row_groups(tmp_path):
     assert config.to_dict()["dataset"]["filters"] == [["id", ">", 1]]
 
 
+def test_a_filter_of_another_type_says_what_to_compare(tmp_path):
+    paths = write(tmp_path)
+    with (
+        sk.ParquetDataset(paths, filters=[("id", ">", "x")], progress=False) as dataset,
+        pytest.raises(
+            sk.DatasetError, match=r"cannot be filtered.*compare a column with values of its own type"
+        ),
+    ):
+        len(dataset)
+
+
+@pytest.mark.parametrize("empty", ["no row groups", "no rows", "no row is kept"])
+def test_files_without_samples_are_datasets_of_none(tmp_path, empty):
+    path = tmp_path / "a.parquet"
+    with pq.ParquetWriter(path, pa.schema({"id": pa.int64()})) as writer:
+        if empty != "no row groups":
+            writer.write_table(pa.table({"id": pa.array([] if empty == "no rows" else [1], pa.int64())}))
+    filters = [("id", ">", 1)] if empty == "no row is kept" else None
+    with sk.ParquetDataset(path, filters=filters, lengths="id", progress=False) as dataset:
+        assert len(dataset) == 0
+        assert dataset.__getitems__([]) == []
+        assert dataset.lengths.tolist() == []
+        assert (
+            list(sk.Loader(dataset, sk.RandomSampler(shuffle="partial", partial_size=4), batch_size=2)) == []
+        )
+        with pytest.raises(sk.OutOfDatasetError):
+            dataset[0]
+
+
 BAD = {
+    "columns: must not be empty": {"columns": []},
     "columns: must be a list of names, got 'id'": {"columns": "id"},
     "filters: must be a list of conditions, got 3": {"filters": 3},
     "filters: holds a comparison that is not known, got '~'": {"filters": [("id", "~", 1)]},

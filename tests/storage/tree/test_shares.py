@@ -50,7 +50,7 @@ def test_who_looks_for_the_files_of_a_rare_part_goes_a_bounded_way_at_a_time(eve
         # Never further than to what is read now, and a bounded way beyond.
         assert upcoming.asked <= max(before, step * every) + 2 * MOST_GLANCED // upcoming.size + 1
     assert uses.is_right
-    assert next(uses.upcoming_files())
+    assert uses.upcoming_files()
     assert upcoming.asked > 19 * every
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import compress, count, pairwise
+from operator import methodcaller, ne
 from typing import final
 
 from samplerkit.storage.tar.format.headers import BLOCK, REGULAR, HeaderError, parse
@@ -85,6 +87,10 @@ def is_header_of(block: bytes, key: bytes, field: str, size: int) -> bool:
     return parts is not None and (parts[0], parts[1].lower()) == (key, wanted)
 
 
+def _lowered(extension: bytes) -> str:
+    return extension.decode("utf-8", "surrogateescape").lower()
+
+
 @dataclass
 class Samples:
     """The samples of one archive.
@@ -140,9 +146,7 @@ class _Grouping:
         """Goes through the members once, and finds samples with flaws."""
         self._assign()
         self._first.append(len(self._fields))
-        self._signatures = [
-            tuple(self._fields[begin:end]) for begin, end in zip(self._first, self._first[1:], strict=False)
-        ]
+        self._signatures = self._fields_of_samples()
         self._check_fields()
         self._check_keys()
         ends_early = any(flaw.reason != "data after the end" for flaw in self._members.flaws)
@@ -154,7 +158,6 @@ class _Grouping:
 
     def finished(self) -> Samples:
         """Gives what is kept."""
-        numbers: dict[tuple[str, ...], int] = {}
         result = Samples(flaws=[*self._members.flaws, *self._flaws], ignored=self._ignored)
         entries = self._numbers
         if self._bad:
@@ -168,8 +171,9 @@ class _Grouping:
             result.first = first
         else:
             result.keys, result.first, signatures = self._keys, self._first[:-1], self._signatures
-        result.signatures = [numbers.setdefault(names, len(numbers)) for names in signatures]
-        result.fields = list(numbers)
+        result.fields = list(dict.fromkeys(signatures))
+        numbers = {names: number for number, names in enumerate(result.fields)}
+        result.signatures = list(map(numbers.__getitem__, signatures))
         offsets, sizes = self._members.offsets, self._members.sizes
         if len(entries) == len(offsets):
             result.offsets, result.sizes = offsets, sizes
@@ -181,9 +185,36 @@ class _Grouping:
     def _assign(self) -> None:
         """Gives each member to a sample: the one at hand if the key is the same, else a new one."""
         names, bad = self._members.names, self._members.bad
-        # One look at all names tells whether each needs to be looked at for what is rare.
+        # Looks at all names together tell whether each needs to be looked at for what is rare.
         together = b"\0".join([b"", *names])
         is_rare = bool(bad) or any(text in together for text in (b"\0/", b"..", b"\0__"))
+        if names and not is_rare:
+            keys, dots, extensions = zip(*map(methodcaller("partition", b"."), names), strict=True)
+            joined = b"\0".join([b"", *keys, b""])
+            has_hidden = b"\0\0" in joined or b"/\0" in joined
+            # Else a name has no dot, or a folder has one.
+            if all(dots) and b"/" not in b"".join(extensions) and not has_hidden:
+                self._take(keys, extensions)
+                return
+        self._assign_each(is_rare=is_rare)
+
+    def _fields_of_samples(self) -> list[tuple[str, ...]]:
+        first, fields = self._first, self._fields
+        width = first[1] if len(first) > 1 else 1
+        if first == list(range(0, len(fields) + 1, width)):  # all samples have as many
+            return list(zip(*[iter(fields)] * width, strict=True))
+        return [tuple(fields[begin:end]) for begin, end in pairwise(first)]
+
+    def _take(self, keys: tuple[bytes, ...], extensions: tuple[bytes, ...]) -> None:
+        """Takes members that all belong to samples."""
+        lowered = {text: _lowered(text) for text in set(extensions)}
+        self._first = [0, *compress(count(1), map(ne, keys, keys[1:]))]
+        self._keys = [keys[at] for at in self._first]
+        self._fields = list(map(lowered.__getitem__, extensions))
+        self._numbers = list(range(len(keys)))
+
+    def _assign_each(self, *, is_rare: bool) -> None:
+        names, bad = self._members.names, self._members.bad
         lowered: dict[bytes, str] = {}
         current: bytes | None = None
         for number, name in enumerate(names):
@@ -202,7 +233,7 @@ class _Grouping:
                 self._first.append(len(self._fields))
             lower = lowered.get(extension)
             if lower is None:
-                lower = lowered[extension] = extension.decode("utf-8", "surrogateescape").lower()
+                lower = lowered[extension] = _lowered(extension)
             self._fields.append(lower)
             self._numbers.append(number)
             if number in bad:

@@ -131,7 +131,7 @@ def _made(
 
 def _of_samples(archive: Archive, unpacked_size: int | None, samples: Samples, crc: Array | None) -> Index:
     key_end = np.zeros(len(samples.keys) + 1, dtype=np.int64)
-    np.cumsum([len(key) for key in samples.keys], out=key_end[1:])
+    np.cumsum(list(map(len, samples.keys)), out=key_end[1:])
     first = np.array([*samples.first, len(samples.offsets)], dtype=np.int64)
     sizes = np.array(samples.sizes, dtype=np.int64)
     arrays: dict[str, Array] = {

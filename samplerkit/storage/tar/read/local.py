@@ -141,16 +141,19 @@ class Reader:
                 data = pread(handle.descriptor, length, start)
                 if len(data) != length:
                     raise self._short(shard, start, length, len(data))
-            for key_begin, key_end, fields in islice(described, count):
+            # Most reads of a shuffled order are of one sample.
+            for key_begin, key_end, fields in (next(described),) if count == 1 else islice(described, count):
                 sample: dict[str, Any] = {
                     "__key__": str(keys[key_begin:key_end], "utf-8", "surrogateescape"),
                     "__url__": url,
                 }
                 if length >= 0:
-                    for name, (begin, end) in zip(fields, extents, strict=False):
+                    for name in fields:
+                        begin, end = next(extents)
                         sample[name] = data[begin:end]
                 else:
-                    for name, (begin, end) in zip(fields, extents, strict=False):
+                    for name in fields:
+                        begin, end = next(extents)
                         sample[name] = self._exactly(handle, shard, start + begin, end - begin)
                 samples.append(sample)
         return samples
@@ -224,10 +227,11 @@ class _Plan:
     def of(cls, catalogue: Catalogue, ids: Ids) -> _Plan:
         """Makes the plan: an archive is opened once, and neighbours are read together."""
         arrays = catalogue.arrays
+        # Samples are numbered as they lie.
+        places = np.argsort(ids, kind="stable")
+        ids = ids[places]
         shards = interval_of(catalogue.layout.starts, ids)
         first = arrays["first"][ids].astype(np.int64)
-        places = np.lexsort((first, shards))
-        ids, shards, first = ids[places], shards[places], first[places]
         counts = arrays["first"][ids + 1] - first
         stops = np.cumsum(counts)
         members = numbers_in(first, counts)

@@ -1,0 +1,85 @@
+"""Datasets that a catalogue tells of keep the contract of datasets over the files themselves."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import samplerkit as sk
+from samplerkit.storage.catalogue.parts import make_catalogue
+from tests.storage.formats import test_parquet
+from tests.testing import test_dataset_contract as of_files
+
+WRITTEN_NS = 1_700_000_000 * 10**9
+
+
+class OfCatalogue:
+    """The same files, and a catalogue of them.
+
+    They have one time whatever is written into them, so that size, digest and content must tell.
+    """
+
+    suffix = ""
+    reader: str | None = None
+
+    def write(self, folder):
+        files = super().write(folder)
+        self._set_times(folder)
+        make_catalogue(f"{folder}/*{self.suffix}", f"{folder}/all.skcat", self.reader)
+        return files
+
+    def make(self, folder):
+        self._set_times(folder)
+        return self.opened(f"{folder}/all.skcat")
+
+    def victim(self, folder):
+        return max(Path(folder).glob(f"*{self.suffix}"), key=lambda path: path.stat().st_size)
+
+    def _set_times(self, folder):
+        for path in Path(folder).glob(f"*{self.suffix}"):
+            os.utime(path, ns=(WRITTEN_NS, WRITTEN_NS))
+
+
+class TestParquet(OfCatalogue, test_parquet.TestParquet):
+    """Row groups: footers are read when the first of their file is."""
+
+    suffix = ".parquet"
+
+    def opened(self, path):
+        return sk.ParquetDataset(path)
+
+
+class TestFiles(OfCatalogue, of_files.TestFiles):
+    """Files with a reader."""
+
+    suffix, reader = ".npy", "npy"
+
+    def opened(self, path):
+        return sk.FileDataset(path, "npy")
+
+
+class TestShards(OfCatalogue, of_files.TestShards):
+    """Tar shards, whose indexes are made when they are opened."""
+
+    suffix = ".tar"
+
+    def opened(self, path):
+        dataset = sk.TarDataset(path, checksums=True, progress=False)
+        return dataset.decode().to_tuple("json").map(of_files._first)
+
+
+class TestTheCatalogue(OfCatalogue, test_parquet.TestParquet):
+    """What is cut, gone or lies is the catalogue itself; all of its bytes have a digest."""
+
+    suffix = ".parquet"
+
+    def opened(self, path):
+        return sk.ParquetDataset(path)
+
+    def victim(self, folder):
+        return Path(folder, "all.skcat")
+
+
+for _law in of_files.LAWS:  # the others are asked above
+    if "cut" not in _law and "lies" not in _law:
+        setattr(TestTheCatalogue, _law, None)
