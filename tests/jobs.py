@@ -11,11 +11,26 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.own_seconds import OwnSeconds
+
 ROOT = Path(__file__).parents[1]
 
 
-def ended(*arguments: str, seconds: float, folder: Path = ROOT, **environment: str) -> tuple[int, str, str]:
+def ended(
+    *arguments: str,
+    seconds: float | None = None,
+    own_seconds: float | None = None,
+    folder: Path = ROOT,
+    **environment: str,
+) -> tuple[int, str, str]:
     """Runs Python with arguments, in a session of its own, of which nothing is left afterwards.
+
+    Args:
+        arguments: of Python.
+        seconds: how long it may take; or else:
+        own_seconds: likewise, without what a busy machine adds: for what would hang.
+        folder: where it runs.
+        environment: variables, beside those of this process.
 
     Returns:
         The exit code, what it printed, and what it printed to standard error.
@@ -31,11 +46,21 @@ def ended(*arguments: str, seconds: float, folder: Path = ROOT, **environment: s
         start_new_session=True,
     ) as process:
         try:
-            printed, errors = process.communicate(timeout=seconds)
+            printed, errors = (
+                _told(process, own_seconds) if own_seconds else process.communicate(timeout=seconds)
+            )
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     return process.returncode, printed, errors
+
+
+def _told(process: subprocess.Popen[str], own_seconds: float) -> tuple[str, str]:
+    with OwnSeconds() as own:
+        while own.seconds < own_seconds:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.communicate(timeout=1)
+    raise subprocess.TimeoutExpired(process.args, own_seconds)
 
 
 @contextlib.contextmanager

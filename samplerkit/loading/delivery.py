@@ -76,7 +76,10 @@ class Delivery:
 
     def stage_of(self, step: int) -> SameSteps:
         """Gives the steps of one size among which a step is."""
-        return next(stage for stage in reversed(self._stages) if stage.step <= max(0, step))
+        stages = self._stages
+        if len(stages) == 1:
+            return stages[0]
+        return next(stage for stage in reversed(stages) if stage.step <= max(0, step))
 
     def steps_of(self, positions: Ids) -> StepsOf:
         """Tells in which steps positions are, where these begin, and how many positions they cover."""
@@ -176,6 +179,14 @@ class Delivery:
             smaller, larger = -(-covered // self.num_shards), 0
         begin = seat * smaller + min(seat, larger)
         return self._in_lane_order(first, covered, np.arange(begin, begin + count))
+
+    def dealt_in(self, shard: int, steps: range) -> list[range | Ids]:
+        """Gives what `dealt` gives for each of some steps; at once, where one is dealt as the other."""
+        if self.ramp or not self._fits_lanes or not self.is_whole(steps[-1]):
+            return [self.dealt(shard, step) for step in steps]
+        seat, covered = self.seat(shard), self.global_batch
+        begins = range(self.first(steps[0]) + seat, self.first(steps[-1] + 1), covered * steps.step)
+        return [range(begin, begin + covered, self.num_shards) for begin in begins]
 
     def first(self, step: int) -> int:
         """Gives the position at which a step begins."""

@@ -24,6 +24,7 @@ BEHIND = "; "
 
 _LEFT_OUT = frozenset({"seed", "algorithm", "windows_per_block"})
 _OF_THE_JOB = frozenset({"num_shards", "shard_id"})
+_WRITER = json.JSONEncoder(sort_keys=True)
 
 
 def digest(*parts: str | bytes) -> str:
@@ -35,7 +36,8 @@ def digest(*parts: str | bytes) -> str:
     """
     state = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"samplerkit")
     for part in parts:
-        encoded = part.encode() if isinstance(part, str) else part
+        # Names of files may be bytes that are no UTF-8.
+        encoded = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
         state.update(len(encoded).to_bytes(8, "little"))
         state.update(encoded)
     return state.hexdigest()
@@ -186,7 +188,7 @@ def _described(value: Any) -> str:
         content = json.dumps(value.tolist()) if value.dtype.kind in "OU" else _portable(value)
         return f"<{value.size} values, {digest(value.dtype.kind, content)}>"
     try:
-        return json.dumps(value, sort_keys=True)
+        return _WRITER.encode(value)
     except TypeError:
         return f"<{class_name(type(value))}>"
 

@@ -15,6 +15,7 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, OutOfDatasetError, StateError
 from samplerkit.loading.answer import SkippedSample
+from samplerkit.loading.beginning import beginning_of
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.kinds import MakeStage
@@ -132,7 +133,7 @@ class Loader(Told, Editable, Closing):
         skips: Any = arguments.choice("bad_samples", bad_samples, get_args(BadSamples))
         stage = None if device is None else partial(DeviceStage, device=checked_device(device))
         self._make_stage: MakeStage | None = stage
-        self._agreement_seconds = arguments.number("agreement_seconds", agreement_seconds, "seconds")
+        self._agreement_seconds = arguments.seconds("agreement_seconds", agreement_seconds)
         self._readings = Readings(self._run, self.batch_size or 1, self.tail)
         self._source: Final = Source(
             self._run,
@@ -145,6 +146,7 @@ class Loader(Told, Editable, Closing):
         )
         self._received = Received(self.dataset if self._source.has_processes else None)
         self._cursor = Cursor(self._readings.reached, waits=True, goes_on=goes_on)
+        self._cursor.go_to(*beginning_of(self._run.recipe, dataset, batches))
 
     @property
     def plan(self) -> BatchPlan | None:

@@ -22,6 +22,10 @@ REFUSED = {
 }
 """Options that a loader does not take, and what to do in place of them."""
 
+_FUNCTIONS = {"collate_fn", "worker_init_fn"}
+_SWITCHES = {"pin_memory", "persistent_workers"}
+_NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout")
+
 
 def checked_options(
     options: Mapping[str, Any], num_workers: int, workers: WorkerKind = "processes"
@@ -34,8 +38,10 @@ def checked_options(
         workers: what they are; torch warns of more processes than there are processors.
 
     Raises:
-        ArgumentTypeError: an option is unknown to torch.
-        ArgumentValueError: an option is one that the sampler decides, or torch refuses it.
+        ArgumentTypeError: an option is unknown to torch, or has the wrong type.
+        ArgumentRangeError: `prefetch_factor` is not positive, or `timeout` negative.
+        ArgumentValueError: an option is one that the sampler decides, needs workers where there are none, or
+            torch refuses it.
 
     Example:
         >>> checked_options({"timeout": 3, "shuffle": None}, num_workers=1)
@@ -43,8 +49,9 @@ def checked_options(
     """
     for option, mend in REFUSED.items():
         if options.get(option) is not None:
-            raise ArgumentValueError(option, "is decided by the sampler", option, mend=mend)
+            raise ArgumentValueError(option, "is decided by the sampler", options[option], mend=mend)
     taken = {name: value for name, value in options.items() if name not in REFUSED}
+    _require_plausible(taken, num_workers)
     nothing: Any = ()
     counted = num_workers if workers == "processes" else min(num_workers, 1)
     try:
@@ -54,6 +61,24 @@ def checked_options(
     except ValueError as error:
         raise ArgumentValueError("dataloader_options", f"are refused by torch ({error})", taken) from None
     return taken
+
+
+def _require_plausible(options: Mapping[str, Any], num_workers: int) -> None:
+    """Looks at what torch would take, and some of it stumble over at the first batch."""
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in _FUNCTIONS & given.keys():
+        if not callable(given[name]):
+            raise ArgumentTypeError(name, "must be a function", given[name])
+    for name in _SWITCHES & given.keys():
+        arguments.boolean(name, given[name])
+    if not isinstance(given.get("generator", torch.default_generator), torch.Generator):
+        raise ArgumentTypeError("generator", "must be a torch.Generator", given["generator"])
+    if "prefetch_factor" in given:
+        arguments.positive("prefetch_factor", given["prefetch_factor"])
+    arguments.seconds("timeout", given.get("timeout", 0))
+    for name in () if num_workers else _NEED_WORKERS:
+        if value := given.get(name):
+            raise ArgumentValueError(name, "needs workers", value, mend="set num_workers, or leave it out")
 
 
 def checked_workers(

@@ -134,7 +134,7 @@ def _array(path: str, place: int, item: Any, named: Named) -> np.ndarray[Any, An
             f"{named(place)}{_at(path)}",
             "must be a sequence of numbers",
             item,
-            mend="name the fields to pad: PadCollate(fields=[...])",
+            mend="name the fields to pad, PadCollate(fields=[...]), or to pack, PackCollate(...)",
         )
     if isinstance(item, list) and array.dtype.kind == "f":
         array = array.astype(np.float32 if torch.get_default_dtype() == torch.float32 else np.float64)

@@ -17,7 +17,7 @@ from samplerkit.order.typing import Ids
 EVALUATED_AT_ONCE = 8192
 """Ids that are computed in one go: a call costs as much for one batch as for some thousand ids."""
 
-LOOKED_UP_AT_ONCE = 16_384
+LOOKED_UP_AT_ONCE = 65_536
 """The same for the batches of a whole set, whose samples stand in some hundred buckets."""
 
 
@@ -121,7 +121,7 @@ class Reading:
             steps = steps[: bisect_left(steps, True, key=lambda step: not self.has(step))]
             if not steps:
                 return
-            read = self._read([(self.shard, step) for step in steps])
+            read = self._read_in(steps)
             yield from zip(steps, read, strict=True)
             # Batches may hold very few samples, or very many: how many shows as one goes.
             size = max(1, sum(samples.ids.size for samples in read) // len(read))
@@ -134,6 +134,12 @@ class Reading:
 
     def _is_split(self, step: int) -> bool:
         return self.delivery.tail == "split" and not self.delivery.is_whole(step)
+
+    def _read_in(self, steps: range) -> list[StepSamples]:
+        """Gives what this rank reads in some steps."""
+        if self._is_split(steps[-1]):
+            return self._read([(self.shard, step) for step in steps])
+        return self.units.samples(self.delivery.dealt_in(self.shard, steps))
 
     def _read(self, dealt: Sequence[tuple[int, int]]) -> list[StepSamples]:
         """Gives what ranks read in steps, those of the last step last."""

@@ -187,12 +187,14 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
 
     def _one_by_one(self, request: Request) -> _Found:
         samples, skipped = [], []
-        draws = self._draws(request)
+        draws, dataset = self._draws(request), self.dataset
+        # Small samples are read as quickly as they are called for: each call more shows.
+        is_plain = request.segments is None and not request.told
         with draws.being_read():
             for place, index in enumerate(request.ids.tolist()):
                 draws.enter(place)
                 try:
-                    samples.append(self._one(request, place, index))
+                    samples.append(dataset[index] if is_plain else self._one(request, place, index))
                 except Exception as error:
                     if not self._skips:
                         _tell(error, request, place)
@@ -213,9 +215,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         return _Found(samples, tuple(skipped), segments=segments)
 
     def _one(self, request: Request, place: int, index: int) -> Any:
-        """Reads one sample, or a part of it; its pass can be told to what reads batches alone."""
-        if request.segments is None and not request.told:
-            return self.dataset[index]
+        """Reads a part of a sample, or one whose pass is told to what reads batches alone."""
         one = slice(place, place + 1)
         part = None if request.segments is None else request.segments.at(one)
         if part is not None and self._gives_segments:

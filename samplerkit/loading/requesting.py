@@ -19,7 +19,7 @@ class Requests:
 
     def __init__(self) -> None:
         # torch asks for an iterator twice when workers start, so this is no iterator but a way to make one.
-        self.make: Callable[[], Iterator[Request]] = lambda: iter(())
+        self.make: Callable[[], Iterator[Request]] = _none_yet
 
     def __iter__(self) -> Iterator[Any]:
         return self.make()
@@ -79,3 +79,7 @@ def _told(reading: Reading, name: str, draws: range | Ids) -> Ids:
     if name == "passes":
         return reading.units.passes(draws)
     return reading.units.epochs(reading.epoch, draws)
+
+
+def _none_yet() -> Iterator[Request]:
+    return iter(())

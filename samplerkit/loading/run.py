@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, final
 
 from samplerkit.batches.plan import BatchPlan
@@ -25,7 +26,7 @@ from samplerkit.loading.run_tokens import RunTokens, ledger_below
 from samplerkit.loading.sections import Section
 from samplerkit.loading.state import State
 from samplerkit.loading.units import BatchUnits, SampleUnits
-from samplerkit.loading.world import detect_world
+from samplerkit.loading.world import require_still, world_of
 from samplerkit.order.once import once
 from samplerkit.order.order import Order
 from samplerkit.order.world import World
@@ -79,10 +80,7 @@ class Run:
     @once
     def world(self) -> World:
         """Which shard of how many this process reads; the running job is asked once."""
-        job = self._given_world
-        if job is None and not self.recipe.is_distributed:
-            job = detect_world()
-        return self.recipe.world(job)
+        return world_of(self.recipe, self._given_world)
 
     @property
     def constants(self) -> RunConstants:
@@ -194,7 +192,9 @@ class Run:
 
         Raises:
             DisagreementError: another rank begins something else.
+            WorldError: the process group says other numbers than were taken.
         """
+        require_still(self.world, partial(world_of, self.recipe, self._given_world))
         recipe = self.recipe
         agreement = job_agreement() if self.world.num_shards > 1 else None
         if agreement is not None:

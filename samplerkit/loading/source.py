@@ -10,8 +10,9 @@ import torch
 import torch.utils.data
 
 from samplerkit.batches.chosen import seed_of
-from samplerkit.errors import ArgumentValueError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.loading.answer import AnswerCollate, batch_of
+from samplerkit.loading.crossing import send_small_tensors
 from samplerkit.loading.device.kinds import MakeStage
 from samplerkit.loading.device.streams import current_device
 from samplerkit.loading.open_source import OpenSource
@@ -163,6 +164,8 @@ class Source:
     def _reader(self, epoch: int) -> tuple[RequestedDataset, Callable[[Any], Any]]:
         """Gives what makes samples of requests, and what makes batches of these."""
         dataset = self._run.dataset
+        if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")):
+            raise ArgumentTypeError("dataset", "must be map-style, with __getitem__", dataset)
         reports = self.has_processes and reports_stats(dataset)
         plan = self._run.plan(epoch)
         is_packed = plan is not None and plan.measure.pack is not None
@@ -205,5 +208,6 @@ class _WorkerStart:
 
     def __call__(self, worker: int) -> None:
         end_with_parent()
+        send_small_tensors()
         if self._then is not None:
             self._then(worker)

@@ -27,6 +27,7 @@ COMPARED = ("algorithm", "seed", "dataset", "sampler", "tail", "num_shards")
 
 _KEYWORD = "samplerkit"
 _SINCE_2 = {"unit", "sections"}
+_WRITER = json.JSONEncoder(sort_keys=True, default=str)
 
 # A position is held against the order that it is of.
 _INTEGERS = {
@@ -197,4 +198,4 @@ def _all_edits(section: Mapping[str, Any]) -> str | None:
 
 
 def _checksum(values: Mapping[str, Any]) -> str:
-    return digest(json.dumps(values, sort_keys=True, default=str))
+    return digest(_WRITER.encode(values))

@@ -10,13 +10,15 @@ import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
-from samplerkit.loading.cursor import Cursor
+from samplerkit.loading.beginning import beginning_of
+from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.options import checked_tail
 from samplerkit.loading.reading import EVALUATED_AT_ONCE
 from samplerkit.loading.readings import Readings
 from samplerkit.loading.run import Run
 from samplerkit.loading.torch_names import EpochByCursor, TorchNames
+from samplerkit.loading.world import require_still, world_of
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import Deal
@@ -68,6 +70,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         self.recipe = self._run.recipe
         self.dataset = dataset
         self._cursor = Cursor(partial(_reached, self._run))
+        self._cursor.go_to(*beginning_of(self.recipe, dataset))
         self._batches: Readings | None = None
 
     def deal_batches(self, batches: BatchRecipe, tail: Tail) -> Readings:
@@ -117,7 +120,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     def __iter__(self) -> Iterator[int]:
         self._require_samples()
-        iteration = self._cursor.begin()
+        iteration = self._begun()
         for chunk in self._order_from(iteration.epoch, iteration.start).chunks(EVALUATED_AT_ONCE):
             for index in chunk.tolist():
                 iteration.taken += 1
@@ -126,7 +129,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     def batches(self, size: int) -> Iterator[Ids]:
         """Iterates over the rest of the epoch in arrays of `size` ids, then moves on to the next epoch."""
-        iteration = self._cursor.begin()
+        iteration = self._begun()
         at_once = size * max(1, EVALUATED_AT_ONCE // size)
         for chunk in self._order_from(iteration.epoch, iteration.start).chunks(at_once):
             for start in range(0, chunk.size, size):
@@ -167,6 +170,10 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         if self.counts_batches:
             problem = "counts batches, and hands out no samples"
             raise CompositionError("sampler", problem, self.recipe, mend="iterate over its TorchBatchSampler")
+
+    def _begun(self) -> Iteration:
+        require_still(self.world, partial(world_of, self.recipe, self._given_world))
+        return self._cursor.begin()
 
     def _order_from(self, epoch: int, position: int) -> Order:
         if not self._run.deals_below_the_root:
@@ -247,7 +254,7 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
 
     def _dealt(self, readings: Readings) -> Iterator[Ids]:
         cursor = self.sampler._cursor
-        iteration = cursor.begin()
+        iteration = self.sampler._begun()
         for _, ids in readings(iteration.epoch, iteration.start).batches():
             iteration.taken += 1
             yield ids

@@ -132,11 +132,15 @@ class BatchUnits:
             dealt: the number of the one unit of each step.
         """
         numbers = np.array([units[0] for units in dealt], dtype=np.int64)
-        again = np.zeros_like(numbers)
-        if not self.plan.has(int(numbers.max())):
+        if self.plan.has(int(numbers.max())):
+            found = self.plan.samples(numbers)
+            draws = found.positions
+        else:
             again, numbers = np.divmod(numbers, len(self))
-        found = self.plan.samples(numbers)
-        draws = found.positions + np.repeat(again * self.num_draws, np.diff(found.edges))
+            found = self.plan.samples(numbers)
+            draws = found.positions + np.repeat(again * self.num_draws, np.diff(found.edges))
+        if found.segments is None:
+            return [StepSamples(found.ids[a:b], draws[a:b]) for a, b in pairwise(found.edges.tolist())]
         return [_read(found, slice(a, b), draws[a:b]) for a, b in pairwise(found.edges.tolist())]
 
     def draws(self, units: range | Ids) -> range | Ids:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Mapping
-
-import torch.distributed
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from samplerkit.errors import SamplerkitError, WorldError
-from samplerkit.order.world import World, install_detector
+from samplerkit.order.world import World
+from samplerkit.samplers.base import Sampler
 
 _log = logging.getLogger("samplerkit")
 
@@ -31,8 +32,8 @@ def detect_world(environment: Mapping[str, str] = os.environ) -> World:
         >>> detect_world({"RANK": "3", "WORLD_SIZE": "8"})
         World(num_shards=8, shard_id=3)
     """
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return World(torch.distributed.get_world_size(), torch.distributed.get_rank())
+    if (group := _process_group()) is not None:
+        return World(group.get_world_size(), group.get_rank())
     if "RANK" in environment or "WORLD_SIZE" in environment:
         return _from(environment, "WORLD_SIZE", "RANK")
     if "SLURM_PROCID" in environment:
@@ -71,4 +72,40 @@ def _from(environment: Mapping[str, str], size_name: str, rank_name: str) -> Wor
         raise WorldError(f"{size_name} and {rank_name}", "do not fit together", tuple(numbers)) from error
 
 
-install_detector(detect_world)
+def world_of(sampler: Sampler, given: World | None) -> World:
+    """Tells which rank this process is for a sampler; the running job is asked where nothing else says.
+
+    Args:
+        sampler: may be a distributed one, which says some of it.
+        given: by the user; None for nothing.
+    """
+    return sampler.world(detect_world() if given is None and not sampler.is_distributed else given)
+
+
+def require_still(world: World, ask: Callable[[], World]) -> None:
+    """Refuses to read as a rank of what is no longer the job, where a process group says so.
+
+    Who was asked for a length before the process group was there would read everything, on each rank.
+
+    Args:
+        world: what the job said when it was first asked.
+        ask: asks it again.
+
+    Raises:
+        WorldError: it says something else now.
+    """
+    if _process_group() is None or (now := ask()) == world:
+        return
+    raise WorldError(
+        "world",
+        f"the job was asked before its process group was there, or had another one; now it says {now}",
+        world,
+        mend="initialise the process group first, or make this anew; to read everything, say World(1, 0)",
+    )
+
+
+def _process_group() -> Any:
+    """torch's module, where a process group is initialised: who has one has imported it."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    is_there = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return distributed if is_there else None

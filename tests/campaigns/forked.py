@@ -25,6 +25,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, settings
 
 ROOT = Path(__file__).parents[2]
 BECOME_SUBREAPER = 36
@@ -86,6 +87,9 @@ def prepare() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     assert not any(name.partition(".")[0] == "samplerkit" for name in sys.modules), "a copy is to be imported"
+    # The profile of the tests is made over this one. Nobody looks for the smallest example of a planted bug.
+    settings.register_profile("first", phases=(Phase.explicit, Phase.generate))
+    settings.load_profile("first")
 
 
 def failing(folder: Path, tests: Sequence[str], seconds: float) -> str | None:

@@ -107,7 +107,7 @@ BUGS = [
         "Watched.close",
         "sys.is_finalizing()",
         "False",
-        "tests/loading/test_endings.py",
+        "tests/loading/test_endings.py::test_workers_are_gone_in_two_seconds_and_the_state_is_what_was_received",
     ),
     Bug(
         "workers that do not hear are waited for at the exit",

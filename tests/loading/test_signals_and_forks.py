@@ -20,6 +20,8 @@ from tests.loading.worker_kinds import beside
 from tests.waiting import alive, wait_until
 
 ROOT = Path(__file__).parents[2]
+OWN_SECONDS = 30
+"""Five times what these jobs take; one that hangs is noticed then."""
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # while a generator is closed
@@ -56,18 +58,6 @@ def test_an_interrupt_on_entry_of_any_function_takes_no_batch_away(workers):
     assert wrong == []
 
 
-def run(program, **options):
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
-        **options,
-    )
-
-
 FORKED = """
 import os, sys, samplerkit as sk
 loader = sk.Loader(range(200), sk.SequentialSampler(), batch_size=4, num_workers=2, workers=sys.argv[2])
@@ -89,8 +79,8 @@ print(received == list(range(200)))
 @pytest.mark.parametrize("workers", ["processes", "threads"])
 @pytest.mark.parametrize("how", ["close", "drop"])
 def test_a_forked_child_that_ends_the_loader_leaves_the_workers_to_the_parent(how, workers):
-    program = f"import sys; sys.argv = ['', {how!r}, {workers!r}]\n{FORKED}"
-    assert run(program).stdout == "True\n"
+    code, printed, errors = ended("-c", FORKED, how, workers, own_seconds=OWN_SECONDS)
+    assert (code, printed) == (0, "True\n"), errors
 
 
 def read_for_ever(told, *, has_a_folder):
@@ -155,7 +145,8 @@ print(received == list(range(200)), set(workers).isdisjoint(loader.worker_pids))
 
 
 def test_a_signal_handler_that_raises_while_torch_holds_its_lock_hangs_nothing():
-    assert run(INTERRUPTED).stdout == "True 12\nTrue True\n"
+    code, printed, errors = ended("-c", INTERRUPTED, own_seconds=OWN_SECONDS)
+    assert (code, printed) == (0, "True 12\nTrue True\n"), errors
 
 
 @pytest.mark.parametrize(
@@ -265,7 +256,7 @@ time.sleep(0.2)
 
 def test_a_job_ends_though_its_workers_are_in_the_middle_of_a_call_to_c():
     """They would be waited for until the call returns, since they do not hear that they are to end."""
-    code, printed, errors = ended("-c", DEAF, seconds=100)
+    code, printed, errors = ended("-c", DEAF, own_seconds=OWN_SECONDS)
     assert code == 0, errors
     pids = printed.split()
     assert len(set(pids)) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import sqlite3
 import threading
 import time
@@ -218,6 +219,37 @@ def test_what_threads_cannot_do_is_refused_with_a_mend():
     with pytest.raises(sk.ArgumentValueError, match="workers"):
         numbers_loader(workers="fibres")
     assert len(ids_of(numbers_loader(seed_draws=True, workers="threads"))) == 4  # none beside the loop
+
+
+def numbers_of(loader):
+    return [int(number) for batch in loader for number in batch]
+
+
+def test_a_loader_that_is_not_read_can_be_pickled_and_the_other_reads_the_same():
+    for options in ({}, THREADS):
+        loader = sk.Loader(range(20), sk.RandomSampler(seed=3), batch_size=4, **options)
+        with pickle.loads(pickle.dumps(loader)) as other:  # noqa: S301  # of this very process
+            assert numbers_of(other) == numbers_of(loader)
+        loader.close()
+
+
+def test_a_loader_inside_of_a_sample_has_threads_of_its_own():
+    class Summed(Numbers):
+        def __getitem__(self, index):
+            with sk.Loader(range(index + 1), sk.SequentialSampler(), batch_size=1, **THREADS) as inner:
+                return sum(int(number) for number in inner)
+
+    with sk.Loader(Summed(9), sk.SequentialSampler(), batch_size=2, tail="ragged", **THREADS) as loader:
+        assert numbers_of(loader) == [index * (index + 1) // 2 for index in range(9)]
+    wait_until(lambda: not threads_of_loaders())
+
+
+def test_more_threads_than_batches_and_none_at_all_hand_out_what_there_is():
+    for size in (0, 1, 5):
+        options = {**THREADS, "num_workers": 16}
+        with sk.Loader(range(size), sk.SequentialSampler(), batch_size=4, tail="ragged", **options) as loader:
+            assert numbers_of(loader) == [*range(size)]
+            assert loader.state_dict()["epoch"] == 1
 
 
 def test_draws_repeat_in_threads_and_a_thread_is_no_worker_of_torch():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch.distributed
 from torch.distributed.device_mesh import init_device_mesh
 
 import samplerkit as sk
+from samplerkit.compat.torch import distributed
 from samplerkit.loading.world import detect_world
 
 SLURM = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0"}
@@ -90,3 +95,36 @@ def test_explicit_numbers_come_before_the_job_and_must_not_be_contradicted(monke
     assert list(sk.TorchSampler(sampler, 8)) == [3, 7]
     with pytest.raises(sk.ArgumentRangeError, match="contradicts"):
         sampler.order(8, world=sk.World(2, 1))
+
+
+def test_a_sampler_asks_the_job_where_nothing_else_of_the_package_was_imported():
+    ordered = "print(*sk.DistributedSampler(shuffle=False).order(4), 'torch' in sys.modules)"
+    code = f"import samplerkit as sk, sys; {ordered}"
+    environment = {**os.environ, "RANK": "1", "WORLD_SIZE": "2"}
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["1", "3", "False"]
+
+
+READERS_OF_A_JOB = {
+    "Loader": lambda: sk.Loader(range(8), sk.RandomSampler(), batch_size=2),
+    "Loader of shards": lambda: sk.Loader(range(8), sk.DistributedSampler(), batch_size=2),
+    "TensorLoader": lambda: sk.TensorLoader(torch.arange(8), sk.RandomSampler(), batch_size=2),
+    "TorchSampler": lambda: sk.TorchSampler(sk.RandomSampler(), 8),
+    "TorchBatchSampler": lambda: sk.TorchBatchSampler(sk.TorchSampler(sk.RandomSampler(), 8), 2),
+    "ShardedSampler": lambda: distributed(range(8)),
+}
+
+
+@pytest.mark.parametrize("kind", READERS_OF_A_JOB)
+def test_who_was_asked_for_a_length_before_the_process_group_does_not_read_for_another_job(
+    kind, monkeypatch, request
+):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    reader, fresh = READERS_OF_A_JOB[kind](), READERS_OF_A_JOB[kind]()
+    before = len(reader)
+    request.getfixturevalue("process_group")
+    with pytest.raises(sk.WorldError, match=r"now it says World\(num_shards=1, shard_id=0\)"):
+        next(iter(reader))
+    assert len(list(fresh)) == 2 * before

@@ -23,7 +23,7 @@ from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
 from samplerkit.loading.cursor import Cursor, Place
 from samplerkit.loading.state import State
 from samplerkit.loading.torch_names import EpochByCursor, TorchNames
-from samplerkit.loading.world import detect_world
+from samplerkit.loading.world import detect_world, require_still
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal
 from samplerkit.order.once import once
@@ -148,6 +148,9 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     @once
     def world(self) -> World:
         """Which shard of how many this process reads; the running job is asked once."""
+        return self._asked_world()
+
+    def _asked_world(self) -> World:
         return self._given.world(detect_world() if self._given.asks_the_job else None)
 
     @property
@@ -172,6 +175,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         return self._read(self._cursor.upcoming)
 
     def _read(self, place: Place) -> Iterator[Item]:
+        require_still(self.world, self._asked_world)
         table, (epoch, start) = self._source.table(), place
         require_agreement(self._state(table, epoch, start), self.world)
         shuffled = self._shuffle(table)

@@ -15,7 +15,7 @@ from samplerkit.compat.torch.part import DealtPart
 from samplerkit.loading.agreement import job_agreement
 from samplerkit.loading.state import State
 from samplerkit.loading.torch_names import TorchNames
-from samplerkit.loading.world import detect_world
+from samplerkit.loading.world import detect_world, require_still
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal
 from samplerkit.order.once import once
@@ -105,12 +105,15 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
             arguments.optional_integer("num_replicas", num_replicas),
             arguments.optional_integer("rank", rank),
         )
-        self._agreement_seconds: Final = arguments.number("agreement_seconds", agreement_seconds, "seconds")
+        self._agreement_seconds: Final = arguments.seconds("agreement_seconds", agreement_seconds)
         self._noted = Drawn(-1, 0, "")
 
     @once
     def world(self) -> World:
         """Which shard of how many this process reads; the running job is asked once."""
+        return self._asked_world()
+
+    def _asked_world(self) -> World:
         is_given = not self._given.asks_the_job
         return self._given.world(None if is_given else detect_world())
 
@@ -145,6 +148,7 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
         return partial(self._read_part, self.epoch, start)
 
     def _read_part(self, epoch: int, start: int) -> Opened:
+        require_still(self.world, self._asked_world)
         drawn = self._draw(epoch)
         self._require_agreement(epoch)
         part = DealtPart.of(len(drawn), self.world, drop_last=self.drop_last, start=start)

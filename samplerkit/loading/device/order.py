@@ -16,7 +16,7 @@ from samplerkit.order.algebra import Composed, Prefix, Shard
 from samplerkit.order.files import FileSequence, Lanes, LaneWeave
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Order
+from samplerkit.order.order import Order, part_of
 from samplerkit.order.sequences import Permuted, Range, Table
 from samplerkit.order.typing import Ids
 
@@ -64,10 +64,11 @@ class DeviceOrder:
 
         Raises:
             ArgumentTypeError: it is neither.
+            ArgumentValueError: the step of a slice is 0.
             OutOfDatasetError: a position lies outside.
         """
         if isinstance(index, slice):
-            return self._of_range(range(*index.indices(len(self))))
+            return self._of_range(part_of(len(self), index))
         if not isinstance(index, torch.Tensor) or index.dtype != torch.int64:
             raise ArgumentTypeError("index", "must be a slice or an int64 tensor", index)
         if index.device.type != self.device.type:
@@ -111,7 +112,8 @@ def order_on(order: Order, device: torch.device | str) -> DeviceOrder:
     Raises:
         ArgumentTypeError: no order, or no device.
         ArgumentValueError: the device is not there.
-        NotSupportedError: a part of the order cannot be evaluated there, or the device gave other ids.
+        NotSupportedError: a part of the order cannot be evaluated there, or the device gave other ids or
+            holds none.
 
     Example:
         >>> import samplerkit as sk
@@ -126,6 +128,8 @@ def order_on(order: Order, device: torch.device | str) -> DeviceOrder:
         raise ArgumentTypeError("order", "must be an Order", order, mend="Sampler.order gives one")
     checked = checked_device(device)
     require_available(checked)
+    if checked.type == "meta":
+        raise NotSupportedError("device", "holds no numbers", str(checked), mend="evaluate it elsewhere")
     there = DeviceOrder(order, checked)
     step = max(1, len(order) // _COMPARED)
     if not np.array_equal(there[::step].cpu().numpy(), order[::step]):

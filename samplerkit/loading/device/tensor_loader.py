@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, StateError
+from samplerkit.loading.beginning import beginning_of
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.batch import leaves, map_leaves
@@ -102,7 +103,8 @@ class TensorLoader(CountsSteps):
         self._readings = Readings(self._run, self.batch_size, self.tail)
         self._received = Received(None)
         self._cursor = Cursor(self._readings.reached, waits=True)
-        self._agreement_seconds = arguments.number("agreement_seconds", agreement_seconds, "seconds")
+        self._cursor.go_to(*beginning_of(self._run.recipe, rows))
+        self._agreement_seconds = arguments.seconds("agreement_seconds", agreement_seconds)
         self._there: tuple[Order, DeviceOrder | None] | None = None
 
     @property

@@ -151,10 +151,11 @@ def ranks_table(results: Results) -> str:
 
 
 REASONS = {
-    "first batch": "garbage is collected before, which empties caches, and more code runs here",
-    "ids a second": "1,250 ids: nearly all of their time is that of the first batch",
-    "resume": "a state is checked here: its checksum, its fields, the dataset and the chain",
-    "end to end": "both send batches through torch's workers",
+    "first batch": "caches are empty behind a collection of garbage, and more code runs here; warm: below",
+    "memory": "8,192 ids are computed at once, and their arrays are what grows; Grain computes one",
+    "ids a second": "1,250 ids: nearly all of their time is that of the first batch; warm: below",
+    "resume": "a state is checked here: its checksum, its fields, the dataset and the chain; parts: below",
+    "end to end": "both send batches through torch's processes; threads send none: they have another table",
 }
 """Why a peer may be ahead in a figure, by its beginning."""
 

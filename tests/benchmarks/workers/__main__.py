@@ -4,12 +4,15 @@ Run it with `python -m tests.benchmarks.workers` where torch, torchdata, webdata
 pyarrow are installed; `--python Grain=PATH` and `--python MosaicML=PATH` name the interpreters of peers
 that need more. It prints Markdown. Rounds take turns between all who read, each in a process of its own,
 so that all meet the same noise; a figure is the median of the rounds. Ratios count: machines are shared.
+Memory is that of the loop's process, beyond what it held when the dataset was made; what a forked worker
+shares with it counts for both.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -18,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.benchmarks.peers.measuring import epoch_of
+from tests.benchmarks.peers.memory import PeakGrowth
 from tests.benchmarks.workers.data import SIZES
 from tests.benchmarks.workers.peers import CASES
 
@@ -35,13 +39,10 @@ def measured(name: str, folder: Path) -> None:
     wanted, make = CASES[name]
     for data in wanted:
         begin = make(data, folder)
-        print(json.dumps([data, epoch_of(begin, SIZES[data], rows_in), peak_bytes()]), flush=True)
-
-
-def peak_bytes() -> int:
-    """The most memory that this process has held."""
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+        growth = PeakGrowth()
+        found = epoch_of(begin, SIZES[data], rows_in)
+        worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        print(json.dumps([data, found, growth.mib(), worker]), flush=True)
 
 
 def main() -> None:
@@ -56,7 +57,8 @@ def main() -> None:
         return
     others = dict(one.split("=", 1) for one in asked.python)
     rates: dict[tuple[str, str], list[float]] = {}
-    peaks: dict[str, int] = {}
+    growths: dict[tuple[str, str], float] = {}
+    peaks: dict[str, float] = {}
     problems: dict[str, str] = {}
     with TemporaryDirectory() as folder:
         made = "from pathlib import Path; from tests.benchmarks.workers.data import write"
@@ -76,10 +78,12 @@ def main() -> None:
                     problems[name] = run.stderr.strip().splitlines()[-1][:120] if run.stderr else "no word"
                 for line in run.stdout.splitlines():
                     if line.startswith("["):
-                        data, found, peak = json.loads(line)
+                        data, found, growth, worker = json.loads(line)
                         rates.setdefault((name, data), []).append(found["per_second"])
-                        peaks[name] = max(peaks.get(name, 0), peak)
-    print(f"| samples/s (times torch's 2 processes) | {' | '.join(SIZES)} | peak of the process |")
+                        growths[name, data] = max(growths.get((name, data), 0), growth)
+                        peaks[name] = max(peaks.get(name, 0), worker)
+    print("Samples/s (times torch's 2 processes), growth of the peak of the loop's process.\n")
+    print(f"| who | {' | '.join(SIZES)} | peak of its largest worker |")
     print(f"|---|{'---|' * (len(SIZES) + 1)}")
     for name in CASES:
         cells = []
@@ -87,8 +91,10 @@ def main() -> None:
             found, base = rates.get((name, data)), rates.get(("torch, 2 processes", data))
             median = statistics.median(found) if found else 0.0
             ratio = f" ({median / statistics.median(base):.2f})" if base else ""
-            cells.append(f"{median:,.0f}{ratio}" if found else problems.get(name, ""))
-        print(f"| {name} | {' | '.join(cells)} | {peaks.get(name, 0) / 2**20:.0f} MiB |")
+            memory = f", {growths.get((name, data), 0):.0f} MiB"
+            cells.append(f"{median:,.0f}{ratio}{memory}" if found else problems.get(name, ""))
+        worker = peaks.get(name, 0)
+        print(f"| {name} | {' | '.join(cells)} | {f'{worker:.0f} MiB' if worker else ''} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -47,18 +47,21 @@ def _received(loader: sk.Loader, end: str, at: int, seconds: float) -> list[int]
     ends = {"error of the loop": _raise, "close": loader.close}
     before = signal.signal(signal.SIGALRM, lambda *_: _raise())
     try:
-        signal.setitimer(signal.ITIMER_REAL, seconds if end == "signal" else 0)
-        for ids in loader:
-            # One call: a handler runs after calls, so the batch is noted before one can raise.
-            received.extend(ids.tolist())
-            if len(received) >= at and end == "break":
-                break
-            if len(received) >= at and end in ends:
-                ends[end]()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds if end == "signal" else 0)
+            for ids in loader:
+                # One call: a handler runs after calls, so the batch is noted before one can raise.
+                received.extend(ids.tolist())
+                if len(received) >= at and end == "break":
+                    break
+                if len(received) >= at and end in ends:
+                    ends[end]()
+        finally:
+            # The signal may come as late as in here; it comes once.
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except (EndError, sk.StateError):
         pass
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     return received
 

@@ -402,8 +402,10 @@ def test_the_state_of_ours_and_of_torchdatas_loader_are_their_own():
 
 
 # With workers, torch takes five seconds to end them after an error, also without a device loader.
-@pytest.mark.parametrize("run_ahead", [False, True])
-@pytest.mark.parametrize(("position", "workers"), [(0, 0), (4, 0), (22, 0), (4, 1)])
+@pytest.mark.parametrize(
+    ("position", "workers", "run_ahead"),
+    [*((position, 0, ahead) for position in (0, 4, 22) for ahead in (False, True)), (4, 1, True)],
+)
 def test_an_error_of_the_dataset_is_raised_at_its_position(position, workers, run_ahead):
     loader = DeviceLoader(DataLoader(Damaged(position), 1, num_workers=workers), "cpu", run_ahead=run_ahead)
     received = []

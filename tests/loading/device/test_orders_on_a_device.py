@@ -107,6 +107,18 @@ def test_a_position_outside_is_an_error(position):
         there[torch.tensor([0, position])]
 
 
+def test_slices_and_devices_that_are_none_are_named():
+    order = sk.RandomSampler().order(10)
+    with pytest.raises(sk.ArgumentValueError, match="index: must have a step other than 0"):
+        sk.order_on(order, "cpu")[::0]
+    with pytest.raises(sk.ArgumentTypeError, match="index: must be a slice of integers"):
+        sk.order_on(order, "cpu")[1.5:]
+    with pytest.raises(sk.NotSupportedError, match="device: holds no numbers"):
+        sk.order_on(order, "meta")
+    rows = sk.TensorLoader(torch.empty(10, 3, device="meta"), sk.RandomSampler(), batch_size=5)
+    assert [batch.shape for batch in rows] == [(5, 3), (5, 3)]
+
+
 @pytest.mark.parametrize("index", [3, [1, 2], torch.tensor([1], dtype=torch.int32), torch.tensor([1.0])])
 def test_an_index_is_a_slice_or_a_tensor_of_positions(index):
     with pytest.raises(sk.ArgumentTypeError, match="must be a slice or an int64 tensor"):

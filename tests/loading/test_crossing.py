@@ -1,0 +1,164 @@
+"""Batches cross from worker processes: small tensors within the message, and all of them as they were."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import default_collate
+
+import samplerkit as sk
+from samplerkit.loading.crossing import SMALL
+
+Pair = namedtuple("Pair", "left right")  # torch makes batches of those without types too
+
+
+@dataclass
+class Named:
+    """A batch that no collate function of torch makes."""
+
+    tokens: torch.Tensor
+    text: str
+
+
+class Tagged(torch.Tensor):
+    """A subclass of torch's tensor."""
+
+
+def every_kind(samples: list[int]) -> Any:
+    """A batch of all that a batch is made of; its values follow from the samples."""
+    rows = torch.tensor(samples).repeat(3, 1).t()
+    return {
+        "tuple": (rows, rows.float().to(torch.bfloat16)),
+        "pair": Pair(rows > 3, [rows.double()]),
+        "dataclass": Named(rows + 1, "text"),
+        "turned": rows.t(),
+        "every second": rows[:, ::2],
+        "number": torch.tensor(samples[0]),
+        "empty": torch.empty(0, 4),
+        "parameter": torch.nn.Parameter(rows.float()),
+        "subclass": rows.as_subclass(Tagged),
+        "array": rows.numpy(),
+        "large": torch.full((SMALL // 4 + 1,), float(samples[0])),
+    }
+
+
+def leaves(item: Any) -> list[Any]:
+    """What is in a batch, in order."""
+    if isinstance(item, dict):
+        item = list(item.values())
+    if isinstance(item, Named):
+        item = [item.tokens, item.text]
+    return [leaf for one in item for leaf in leaves(one)] if isinstance(item, list | tuple) else [item]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_all_that_a_batch_is_made_of_comes_as_it_was(persistent: bool) -> None:
+    def batches(**options: Any) -> list[Any]:
+        loader = sk.Loader(
+            range(12), sk.RandomSampler(seed=1), batch_size=4, collate_fn=every_kind, **options
+        )
+        with loader:
+            return list(loader)
+
+    found = batches(num_workers=2, persistent_workers=persistent)
+    for batch, expected in zip(found, batches(), strict=True):
+        assert type(batch["pair"]) is Pair
+        for one, other in zip(leaves(batch), leaves(expected), strict=True):
+            assert type(one) is type(other)
+            if isinstance(one, torch.Tensor):
+                assert torch.equal(one, other)
+                assert (one.dtype, one.stride()) == (other.dtype, other.stride())
+                assert one.requires_grad == other.requires_grad
+            else:
+                assert np.array_equal(one, other)
+
+
+def views(samples: list[int]) -> list[torch.Tensor]:
+    """One tensor twice, and two views of it."""
+    rows = torch.tensor(samples)
+    return [rows, rows, rows[1:], rows.view(2, 2)]
+
+
+def test_views_of_one_tensor_stay_views_of_one_and_can_be_written_to() -> None:
+    with sk.Loader(range(8), batch_size=4, num_workers=1, collate_fn=views) as loader:
+        for rows, again, rest, square in loader:
+            assert again is rows
+            rows[1] = 77
+            assert rest[0] == square[0, 1] == 77
+
+
+class Rows:
+    """Rows of a given number of float32; the first tensor of each sample is small."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return {"label": torch.tensor(index), "row": torch.full((self.width,), float(index))}
+
+
+def by_torch(samples: list[Any]) -> Any:
+    """A collate function of one's own that lets torch do it."""
+    return default_collate(samples)
+
+
+def open_files() -> int:
+    """How many descriptors this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("collate", [None, by_torch])
+def test_small_tensors_are_in_no_shared_memory_and_hold_no_descriptor(collate: Any) -> None:
+    with sk.Loader(Rows(8), batch_size=2, num_workers=2, collate_fn=collate) as loader:
+        batches = iter(loader)
+        kept = [next(batches)]
+        before = open_files()
+        kept += batches
+        # torch holds an open file for each tensor that is in shared memory.
+        assert open_files() <= before
+    assert len(kept) == 32
+    assert not any(tensor.is_shared() for batch in kept for tensor in batch.values())
+
+
+def test_large_tensors_are_in_shared_memory_beside_small_ones() -> None:
+    with sk.Loader(Rows(SMALL // 4), batch_size=2, num_workers=1) as loader:
+        batch = next(iter(loader))
+    assert batch["row"].is_shared()
+    assert not batch["label"].is_shared()
+    assert batch["row"][:, 0].tolist() == batch["label"].tolist()
+
+
+def test_what_the_dataset_shares_stays_shared() -> None:
+    counter = torch.zeros(1).share_memory_()
+
+    def counted(samples: list[int]) -> Any:
+        return counter.add_(len(samples))
+
+    with sk.Loader(range(8), batch_size=4, num_workers=1, collate_fn=counted) as loader:
+        last = list(loader)[-1]
+    assert last.is_shared()
+    assert counter.item() == 8
+
+
+class Uneven(Rows):
+    """Rows of different lengths, which do not stack."""
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return {"row": torch.zeros(1 + (index == 5))}
+
+
+def test_rows_that_do_not_stack_are_an_error_at_their_place() -> None:
+    with sk.Loader(Uneven(1), batch_size=2, num_workers=2) as loader:
+        batches = iter(loader)
+        assert [next(batches)["row"].shape for _ in range(2)] == [(2, 1), (2, 1)]
+        with pytest.raises(RuntimeError, match="equal size"):
+            next(batches)
