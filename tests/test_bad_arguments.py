@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 import samplerkit as sk
 from samplerkit.compat.torch.any_sampler import distributed
@@ -188,6 +189,8 @@ CASES = [
     (lambda: sk.PKSampler(2).order(5), RuntimeError, "class_column"),
     # Iter
     (lambda: sk.IterSampler(3), TypeError, "sampler"),
+    (lambda: sk.IterSampler(torch.tensor(3)), TypeError, "sampler"),
+    (lambda: sk.IterSampler(np.array(3)), TypeError, "sampler"),
     (lambda: sk.IterSampler("12"), TypeError, "sampler"),
     (lambda: sk.IterSampler(iter([1])), TypeError, "sampler"),
     (lambda: sk.IterSampler(["a"]).order(5), TypeError, "sampler"),
@@ -234,6 +237,7 @@ CASES = [
     # Layout
     (lambda: sk.Layout("12"), TypeError, "sizes"),
     (lambda: sk.Layout(1.5), TypeError, "sizes"),
+    (lambda: sk.Layout(torch.tensor(1.5)), TypeError, "sizes"),
     (lambda: sk.Layout(True), TypeError, "sizes"),
     (lambda: sk.Layout([1, 2.0]), TypeError, "sizes"),
     (lambda: sk.Layout([[1], [2]]), TypeError, "sizes"),
@@ -247,6 +251,7 @@ CASES = [
     (lambda: sk.Layout([1], [1]), TypeError, "names"),
     (lambda: sk.Layout([1], ["a", "b"]), ValueError, "names"),
     (lambda: sk.Layout([1], 5), TypeError, "names"),
+    (lambda: sk.Layout([1], np.array("a")), TypeError, "names"),
     (lambda: sk.Layout.of(object()), RuntimeError, "dataset"),
     (lambda: sk.Layout([1]).file_of(np.array([1])), IndexError, "ids"),
     # World

@@ -68,9 +68,11 @@ class Ledger:
         line = {"start": self.start, "epoch": epoch, "step": step, "ids": ids.tolist()}
         with (self.folder / f"rank-{self.rank}.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
-        self._strike(f"{self.rank}:{step}")
+        self.strike(step)
 
-    def _strike(self, now: str) -> None:
+    def strike(self, step: int) -> None:
+        """Kills this process if `DIGITS_KILL` names the step."""
+        now = f"{self.rank}:{step}"
         killed = self.folder / f"killed-{now.replace(':', '-')}"
         kills = os.environ.get("DIGITS_KILL", "").split(",")
         for kill in kills if not killed.exists() else []:

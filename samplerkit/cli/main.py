@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 import warnings
@@ -72,6 +73,9 @@ def _options(
     ] = False,
 ) -> None:
     """The data order of a training run, as a value."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files may be bytes that are no text; so written, they are right in JSON.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 for _command in _COMMANDS:

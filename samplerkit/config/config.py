@@ -29,7 +29,7 @@ from samplerkit.inspect.quality.figure import Figure
 from samplerkit.loading.answer import batch_of
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
-from samplerkit.loading.world import detect_world
+from samplerkit.loading.world import world_of
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.world import World
@@ -209,9 +209,9 @@ class Config:
         if self.min_quality is None:
             return []
         # As a loader does: a chain that is not dealt by itself is dealt to the job.
-        job = detect_world() if world is None and not self.sampler.is_distributed else world
         check = partial(self.check_order, drawn_from, world)
-        return self.min_quality.check(self.sampler, drawn_from, self.sampler.world(job), batch_size, check)
+        job = world_of(self.sampler, world)
+        return self.min_quality.check(self.sampler, drawn_from, job, batch_size, check)
 
     def __eq__(self, other: object) -> bool:
         return self._written == other._written if isinstance(other, Config) else NotImplemented

@@ -11,6 +11,7 @@ from samplerkit.config.constructor import Kinds
 from samplerkit.config.mistakes import from_constructor
 from samplerkit.config.registry import SAMPLERS
 from samplerkit.errors import ConfigError, SamplerkitError
+from samplerkit.loading.beginning import beginning_of
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import RunConstants
 from samplerkit.samplers.mixed_parts import part_of
@@ -24,6 +25,7 @@ def check_order(sampler: Sampler, places: Sequence[str], dataset: Any, constants
     """
     try:
         sampler.undealt_order(dataset, constants=constants)
+        beginning_of(sampler, dataset)
     except SamplerkitError as refused:
         known = dict(zip(map(id, sampler._tree()), places, strict=True))
         link, error = _first_refusal(sampler, dataset, constants, refused)

@@ -15,7 +15,6 @@ from samplerkit.config.folder import Folder
 from samplerkit.config.mistakes import require_mapping
 from samplerkit.errors import ArgumentValueError
 from samplerkit.loading.loader import Loader
-from samplerkit.order import arguments
 
 _Options = TypeVar("_Options")
 
@@ -67,9 +66,9 @@ class LoaderOptions:
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentRangeError: `batch_size` or `prefetch_factor` is not positive, or `num_workers` or `timeout`
-            is negative.
-        ArgumentValueError: an option that needs workers is given without any, or a choice is not known.
+        ArgumentRangeError: `batch_size` or `prefetch_factor` is not positive, or `timeout` negative.
+        ArgumentValueError: `num_workers` is negative, an option that needs workers is given without any, or a
+            choice is not known.
 
     Example:
         >>> LoaderOptions(batch_size=256, num_workers=4).prefetch_factor is None
@@ -87,21 +86,10 @@ class LoaderOptions:
     timeout: float = 0.0
 
     def __post_init__(self) -> None:
-        arguments.at_least("num_workers", self.num_workers, 0)
-        for name in ("pin_memory", "persistent_workers"):
-            arguments.boolean(name, getattr(self, name))
-        if self.prefetch_factor is not None:
-            arguments.positive("prefetch_factor", self.prefetch_factor)
-        arguments.seconds("timeout", self.timeout)
         # Over nothing, a loader starts nothing: it only looks at its arguments. Whether there are batches to
         # split stands in another section.
-        looked_at = {name: value for name, value in asdict(self).items() if name not in _NEED_WORKERS}
+        looked_at = asdict(self)
         Loader((), **(looked_at | ({"tail": "ragged"} if looked_at["tail"] == "split" else {})))
-        for name in () if self.num_workers else _NEED_WORKERS:
-            # Torch refuses these too, some of them only at the first batch.
-            if value := getattr(self, name):
-                mend = "set num_workers, or leave it out"
-                raise ArgumentValueError(name, "needs workers", value, mend=mend)
 
     def of_torch(self) -> dict[str, Any]:
         """Gives the options that torch's DataLoader knows too.
@@ -125,8 +113,6 @@ class LoaderOptions:
             if name == "batch_size" or value != getattr(LoaderOptions, name)
         }
 
-
-_NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout")
 
 FOR_OURS = tuple(
     field.name

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 import subprocess
 import sys
 
 import pytest
 
 import samplerkit
+import samplerkit as sk
 from samplerkit.cli.demo.rows import CountRange, Row, verdict
 from samplerkit.cli.main import main
 
@@ -49,6 +53,19 @@ def test_a_folder_that_cannot_be_written_is_a_usage_error(monkeypatch, capsys, t
     assert "--keep" in capsys.readouterr().err
 
 
+def test_a_name_of_a_file_that_is_no_text_is_read_described_and_printed(monkeypatch, tmp_path):
+    path = tmp_path / os.fsdecode(b"\xff.txt")
+    path.write_text("a\nb\n")
+    dataset = sk.FileDataset([path], "text")
+    assert len(sk.Loader(dataset, sk.RandomSampler(), batch_size=1).fingerprint) == 12
+    config = tmp_path / "run.yaml"
+    config.write_text("dataset: {kind: files, files: '*.txt', reader: text}\nsampler: {kind: random}")
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="utf-8"))
+    assert ended(monkeypatch, "at", str(config), "--epoch", "0", "--step", "0", "--json") == 0
+    assert set(json.loads(printed.getvalue())["files"]) == {"\udcff.txt"}
+
+
 def test_too_low_an_accuracy_of_global_is_said():
     def row(accuracy):
         one = CountRange(1, 1)
@@ -59,14 +76,14 @@ def test_too_low_an_accuracy_of_global_is_said():
 
 
 @pytest.mark.parametrize(
-    ("shell", "reason"),
+    ("arguments", "shell", "reason"),
     [
-        ("{command} > /dev/full", "No space left on device"),
-        ("{command} >&-", "is closed"),
-        ("({command}; echo $? >&2) | true", "Broken pipe"),
+        ("plan {config}", "{command} > /dev/full", "No space left on device"),
+        ("plan {config}", "{command} >&-", "is closed"),
+        ("plan {config}", "({command}; echo $? >&2) | true", "Broken pipe"),
+        ("schema", "({command}; echo $? >&2) | true", "Broken pipe"),
     ],
 )
-@pytest.mark.parametrize("arguments", ["schema", "plan {config}"])
 def test_a_full_or_closed_stdout_is_one_line_and_exit_code_1(tmp_path, arguments, shell, reason):
     config = tmp_path / "run.yaml"
     config.write_text("dataset: {kind: layout, sizes: [60, 40]}\nsampler: {kind: random}\n")

@@ -36,10 +36,12 @@ from tests.inspect.setups import (
     tokens,
 )
 from tests.inspect.threaded_setups import HEALTHY_IN_THREADS
+from tests.inspect.trainer_setups import HEALTHY_IN_TRAINERS
 from tests.loading.rings import Rings
 
 HEALTHY = {
     **HEALTHY_IN_THREADS,
+    **HEALTHY_IN_TRAINERS,
     "blocks of tokens whose pools are whole steps": (
         sk.World(4, 0),
         lambda: ours(sk.BlockSampler(8), Rings([4096], 4, 16)),

@@ -44,10 +44,12 @@ from tests.inspect.setups import (
     with_list,
 )
 from tests.inspect.threaded_setups import PLANTED_IN_THREADS
+from tests.inspect.trainer_setups import PLANTED_IN_TRAINERS
 from tests.loading.rings import Rings
 
 PLANTED = {
     **PLANTED_IN_THREADS,
+    **PLANTED_IN_TRAINERS,
     "two distributed samplers, one over the other's ids": (
         "double-sharding",
         lambda: DataLoader(ROWS, sampler=Dealt(of_torch(), 4, 1)),
@@ -314,5 +316,10 @@ PLANTED = {
     "FILES over a dataset without files": ("refused", lambda: ours(sk.RandomSampler(shuffle="files"))),
 }
 
-ALONG_WITH = {"too-many-weights": {"not-sharded"}, "workers-repeat": {"ranks-repeat"}}
+ALONG_WITH = {
+    "files-read-again": {"reads-everything"},
+    "one-class-batches": {"reads-everything"},
+    "too-many-weights": {"not-sharded"},
+    "workers-repeat": {"ranks-repeat"},
+}
 """What is wrong in the same set-up as well."""

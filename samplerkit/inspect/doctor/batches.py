@@ -43,6 +43,7 @@ def no_plan(patient: Patient) -> Iterator[Finding]:
         )
 
 
+_EPOCHS_COUNTED = 4
 _CODES_OF_PLACES = {
     "lengths": "lengths-do-not-fit",
     "length": "lengths-do-not-fit",
@@ -166,3 +167,19 @@ def ignores_tokens(make: Callable[[], Any]) -> bool:
     whole = module_code(inspect.getmodule(make))
     names = {name for code in codes_in(whole) for name in code.co_names} if whole is not None else set()
     return "backward" in names and "tokens" not in names
+
+
+def batches_counted(patient: Patient) -> Iterator[Finding]:
+    """Epochs of unlike numbers of batches, in a trainer that counts those of the first one."""
+    view, trainer = patient.view, patient.trainer
+    if trainer is None or not trainer.counts or view is None or view.recipe is None:
+        return
+    counts = [view.steps(view.reading(epoch)) for epoch in range(_EPOCHS_COUNTED)]
+    if len(set(counts)) > 1:
+        yield Finding(
+            "batches-counted",
+            "error",
+            f"{trainer.name} asks for the number of batches once and leaves each epoch after as many, and "
+            f"epochs have {', '.join(map(str, counts))}",
+            "take a plan over the whole set, which has one number in all epochs, or say num_batches",
+        )

@@ -46,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     memory.python_lists,
     sharding.double_sharding,
     sharding.not_sharded,
+    sharding.reads_everything,
     sharding.other_world,
     agreement.seed_from_clock,
     agreement.random_from_process,
@@ -55,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     streams.ranks_repeat,
     streams.idle_workers,
     resume.resume_inexact,
+    resume.skipped_twice,
     files.partial_size_in_file,
     repeats.repeats_break_lanes,
     repeats.copies_together,
@@ -89,6 +91,7 @@ RULES_ON_ORDERS: tuple[Rule, ...] = (
     batches.samples_left_out,
     batches.fewer_batches_than_ranks,
     batches.loss_ignores_tokens,
+    batches.batches_counted,
     packs.tokens_cut_off,
     packs.documents_read_again,
 )
@@ -111,6 +114,7 @@ def check(
     Args:
         loader: a `Loader`, a `DeviceLoader`, a torch DataLoader with any sampler, a `Config`, or a function
             without arguments that makes one of these: it is then called twice, and what it makes compared.
+            Or a trainer that has its loader: Hugging Face's, Composer's, or Lightning's while it trains.
         world: of the job, where it is not the running one. A samplerkit `Loader` knows its own.
         epoch: the epoch at which training is. Left out, a sampler at epoch 0 that does not move on by itself
             counts as one whose `set_epoch` is never called; before training, say `epoch=0`.

@@ -57,7 +57,8 @@ def epoch_in_workers(patient: Patient) -> Iterator[Finding]:
 
 
 def _advances_by_itself(patient: Patient, sampler: Any) -> bool:
-    if patient.is_ours or isinstance(sampler, TorchSampler):
+    # Every trainer that is known calls set_epoch when an epoch begins.
+    if patient.is_ours or patient.trainer is not None or isinstance(sampler, TorchSampler):
         return True
     code = getattr(getattr(type(sampler), "__iter__", None), "__code__", None)
     if code is None:

@@ -11,6 +11,7 @@ Severity = Literal["error", "warning"]
 CODES: dict[str, str] = {
     "double-sharding": "the samples are dealt to the ranks twice, so that most are never read",
     "not-sharded": "every rank reads all samples, each in a random order of its own",
+    "reads-everything": "a Loader was told to read all samples on every rank of a job of several",
     "other-world": "samples are dealt to another rank, or to another number of ranks, than the job has",
     "epoch-frozen": "`set_epoch` was not called, so that each epoch has the order of the first one",
     "epoch-in-workers": "persistent workers keep their copy of the dataset, and never see its `set_epoch`",
@@ -60,6 +61,8 @@ CODES: dict[str, str] = {
     "tokens-cut-off": "packs keep the beginning of long documents, and lose more than one token in a hundred",
     "documents-read-again": "whole documents are read for each of their parts, more than twice the tokens",
     "resume-inexact": "the saved state is ahead of what the loop received, so that a resume skips samples",
+    "skipped-twice": "a trainer skips, when it resumes, what the state of the loader has behind it",
+    "batches-counted": "a trainer counts the batches of the first epoch, and other epochs have more or fewer",
     "refused": "the sampler does not go with the dataset",
 }
 """What there is to find, and what it means."""

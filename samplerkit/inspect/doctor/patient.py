@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
 import torch.utils.data
 
 from samplerkit.errors import ArgumentTypeError
+from samplerkit.inspect.doctor.trainer import Trainer
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
@@ -57,6 +58,8 @@ class Patient:
         saves_state: whether the state of the sampler is saved and loaded.
         ignores_tokens: whether the loop trains, and never asks how many tokens all ranks hold.
         threads: workers that are threads.
+        job: that which runs, where a Loader was told a world in its place.
+        trainer: in whose hands the loader is.
     """
 
     loader: Any
@@ -70,6 +73,8 @@ class Patient:
     saves_state: bool = False
     ignores_tokens: bool = False
     threads: int = 0
+    job: World | None = None
+    trainer: Trainer | None = None
 
     @classmethod
     def of(
@@ -82,6 +87,8 @@ class Patient:
         """
         if isinstance(loader, DeviceLoader):
             return cls.of(loader.loader, world, epoch, saves_state=saves_state)
+        if (trainer := Trainer.of(loader)) is not None:
+            return replace(cls.of(trainer.loader, world, epoch, saves_state=saves_state), trainer=trainer)
         if isinstance(loader, Loader):
             return cls(
                 loader,
@@ -94,11 +101,13 @@ class Patient:
                 epoch,
                 saves_state,
                 threads=loader.num_workers if loader.workers == "threads" else 0,
+                job=(world or detect_world()) if loader._run._given_world is not None else None,
             )
         if not isinstance(loader, torch.utils.data.DataLoader):
             raise ArgumentTypeError(
                 "loader",
-                "must be a samplerkit Loader, a torch DataLoader, a config, or a function that makes one",
+                "must be a samplerkit Loader, a torch DataLoader, a config, a trainer, or a function "
+                "that makes one",
                 loader,
             )
         # A batch sampler has a length, which may be 0 or an error: it must not be asked whether it is true.
@@ -152,7 +161,7 @@ class Patient:
 
     def deals(self) -> list[Dealer]:
         """Finds all who deal samples to ranks, the outermost first."""
-        found = []
+        found = _deal_of_loader(self.loader)
         if self.is_ours and self.world.num_shards > 1:
             found.append(Dealer("the Loader", self.world.num_shards, self.world.shard_id))
         dealt_by_root = self.is_ours
@@ -214,6 +223,12 @@ def _deal_of(sampler: Any) -> list[Dealer]:
         if isinstance(count, int) and count > 1:
             return [Dealer(name, count, index if isinstance(index, int) else None)]
     return []
+
+
+def _deal_of_loader(loader: Any) -> list[Dealer]:
+    """Sees Accelerate's dispatcher: one process reads, and sends slices to the others."""
+    ranks = getattr(getattr(loader, "state", None), "num_processes", 1)
+    return [Dealer(type(loader).__name__, ranks, None)] if hasattr(loader, "slice_fn") and ranks > 1 else []
 
 
 def _deal_of_dataset(dataset: Any) -> list[Dealer]:

@@ -61,3 +61,18 @@ def resume_inexact(patient: Patient) -> Iterator[Finding]:
         f"{patient.num_workers} workers read ahead: a resume skips them",
         "use sk.Loader, or torchdata's StatefulDataLoader, whose states count what was received",
     )
+
+
+def skipped_twice(patient: Patient) -> Iterator[Finding]:
+    """A trainer that skips what the state of the loader has behind it."""
+    trainer = patient.trainer
+    ours = patient.is_ours or any(isinstance(sampler, TorchSampler) for sampler in patient.samplers)
+    if trainer is None or not trainer.skips or not ours:
+        return
+    yield Finding(
+        "skipped-twice",
+        "error",
+        f"{trainer.name} {trainer.skips} the batches of before, where it resumes; those of a loader that was "
+        "given its state are behind it already",
+        f"{trainer.instead}, so that the state alone says where the run goes on",
+    )

@@ -50,6 +50,20 @@ def not_sharded(patient: Patient) -> Iterator[Finding]:
     )
 
 
+def reads_everything(patient: Patient) -> Iterator[Finding]:
+    """A Loader that deals to nobody, which no trainer does in its place."""
+    job = patient.job
+    if job is None or job.num_shards == 1 or patient.world.num_shards > 1:
+        return
+    yield Finding(
+        "reads-everything",
+        "warning",
+        f"the Loader was told that it is alone, and the job has {job.num_shards} ranks: each of them reads "
+        "all samples, in one order",
+        "leave out world= and num_shards=, so that the job is asked, unless all ranks share each batch",
+    )
+
+
 def other_world(patient: Patient) -> Iterator[Finding]:
     """A deal that does not fit the ranks of the job."""
     job = patient.world

@@ -43,7 +43,12 @@ def workers_repeat(patient: Patient) -> Iterator[Finding]:
 
 def ranks_repeat(patient: Patient) -> Iterator[Finding]:
     """A stream that no rank cuts."""
-    if not patient.is_iterable or patient.world.num_shards == 1 or _knows(patient, _BY_RANK):
+    if (
+        not patient.is_iterable
+        or patient.world.num_shards == 1
+        or patient.deals()
+        or _knows(patient, _BY_RANK)
+    ):
         return
     yield Finding(
         "ranks-repeat",

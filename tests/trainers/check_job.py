@@ -1,0 +1,139 @@
+"""What `check` finds in real trainers, as JSON lines of a wiring and its codes.
+
+Run as `torchrun --nproc-per-node 2 -m tests.trainers.check_job FOLDER`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from accelerate import Accelerator, DataLoaderConfiguration
+from accelerate.state import AcceleratorState
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainingArguments
+
+import samplerkit as sk
+from samplerkit.compat.huggingface import use_loader
+from samplerkit.inspect import check
+
+ROWS = [{"x": torch.tensor([float(number)])} for number in range(64)]
+
+
+class Model(torch.nn.Module):
+    """Learns nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"loss": self.layer(x).mean()}
+
+
+class Looks(lightning.LightningModule):
+    """Is looked at when its training begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+        self.found: list[str] = []
+
+    def on_train_start(self) -> None:
+        self.found = [finding.code for finding in check(self.trainer)]
+
+    def training_step(self, batch: Any, _: int) -> torch.Tensor:
+        return self.model(**batch)["loss"]
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+def ours(**options: Any) -> sk.Loader:
+    """Makes a loader of the rows."""
+    return sk.Loader(ROWS, sk.RandomSampler(seed=7), **(options or {"batch_size": 8}))
+
+
+def windows() -> sk.Loader:
+    """Makes one whose epochs differ in batches."""
+    lengths = [1 + number % 17 for number in range(64)]
+    return ours(batches=sk.TokenBatches(24, lengths=lengths, pool=1, window=20), tail="split")
+
+
+def in_transformers(loader: sk.Loader, folder: Path, *, by_door: bool) -> Trainer:
+    """Hands a loader to the Trainer, as people do or by the door."""
+    arguments = TrainingArguments(str(folder), report_to=[], use_cpu=True, remove_unused_columns=False)
+    trainer = Trainer(Model(), arguments, train_dataset=ROWS)
+    trainer.get_train_dataloader = lambda: loader
+    if by_door:
+        use_loader(trainer, loader)
+    return trainer
+
+
+def in_lightning(loader: Any) -> list[str]:
+    """Hands a loader to Lightning, and gives what is found when the training begins."""
+    module = Looks()
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        devices=2,
+        strategy="ddp",
+        max_steps=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(module, loader)
+    return module.found
+
+
+def prepared(sampler: Any, **options: bool) -> DataLoader:
+    """What Accelerate makes of a DataLoader."""
+    AcceleratorState._reset_state()
+    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**options))
+    return accelerator.prepare(DataLoader(ROWS, 8, sampler=sampler))
+
+
+def wirings(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Gives the name of each, and the codes of what is found."""
+    alone = sk.World(1, 0)
+    for name, options in {
+        "prepared": {},
+        "split": {"split_batches": True},
+        "dispatched": {"dispatch_batches": True},
+    }.items():
+        undealt = sk.TorchSampler(sk.RandomSampler(seed=7), ROWS, world=alone)
+        yield name, codes(prepared(undealt, **options))
+        dealt = sk.TorchSampler(sk.RandomSampler(seed=7), ROWS)
+        yield f"{name}, dealt before", codes(prepared(dealt, **options))
+    yield "a Loader that is told it is alone", codes(ours(batch_size=8, world=alone))
+    yield "a Loader", codes(ours())
+    yield "Trainer", codes(in_transformers(ours(), folder, by_door=False))
+    yield "Trainer by the door", codes(in_transformers(ours(), folder, by_door=True))
+    yield "Trainer, windows", codes(in_transformers(windows(), folder, by_door=True))
+    yield "Lightning", in_lightning(ours())
+    yield "Lightning, windows", in_lightning(windows())
+    sampler = torch.utils.data.RandomSampler(ROWS)
+    yield "Lightning, torch's sampler", in_lightning(DataLoader(ROWS, 8, sampler=sampler))
+
+
+def codes(source: Any) -> list[str]:
+    """Gives the codes of what is found."""
+    return [finding.code for finding in check(source)]
+
+
+def main(folder: Path) -> None:
+    """Writes what rank 1 found."""
+    torch.set_num_threads(1)
+    found = dict(wirings(folder))
+    if torch.distributed.get_rank() == 1:
+        (folder / "found.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,31 @@
+"""What `check` finds in real trainers that deal, skip or count by themselves, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+
+from tests.trainers.jobs import run, torchrun
+
+NEEDS = ("accelerate", "lightning", "transformers")
+FOUND = {
+    "prepared": [],
+    "prepared, dealt before": ["double-sharding"],
+    "split": [],
+    "split, dealt before": ["double-sharding"],
+    "dispatched": [],
+    "dispatched, dealt before": ["double-sharding"],
+    "a Loader": [],
+    "a Loader that is told it is alone": ["reads-everything"],
+    "Trainer": ["skipped-twice"],
+    "Trainer by the door": [],
+    "Trainer, windows": ["batches-counted"],
+    "Lightning": [],
+    "Lightning, windows": ["batches-counted"],
+    "Lightning, torch's sampler": [],
+}
+
+
+def test_check_finds_what_a_trainer_does_by_itself_and_nothing_else(tmp_path):
+    code, printed = run(tmp_path, *torchrun(2, "-m", "tests.trainers.check_job", tmp_path))
+    assert code == 0, printed
+    assert json.loads((tmp_path / "found.json").read_text()) == FOUND
