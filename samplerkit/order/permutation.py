@@ -74,9 +74,20 @@ class Network:
 
     @once
     def ways_in(self) -> Any:
-        """Where each walk of one permutation comes back in, by the value of the domain that is outside."""
+        """Where each walk of one permutation comes back in, by the value of the domain that is outside.
+
+        A walk that goes round outside for ever stays there. None that began inside gets into it.
+        """
         outside = np.arange(int(self.size), int(self.modulus << self.bits)).astype(self.size.dtype)
-        return _walked_in(self, outside, inverse=False).astype(self.size.dtype)
+        ways, right, scratch = np.empty((3, outside.size), dtype=outside.dtype)
+        scratch[...] = outside
+        _rounds(self, ways, right, scratch, inverse=False)
+        # Each turn goes twice as far as the last. Some cycles lie outside as a whole, so a walk until all
+        # are back in need not end, and as many steps as there are values outside are always enough.
+        for _ in range(outside.size.bit_length()):
+            still = np.flatnonzero(ways >= self.size)
+            ways[still] = ways[ways[still] - self.size]
+        return ways
 
     @classmethod
     def each(cls, constants: Any, which: Ids) -> Network:

@@ -248,3 +248,20 @@ def test_walks_that_are_looked_up_end_where_walks_of_a_few_values_end(n):
     walked = [few.forward(part) for part in np.array_split(positions, -(-positions.size >> (bits + 2)))]
     assert "ways_in" not in vars(few._network)
     np.testing.assert_array_equal(looked_up, np.concatenate(walked))
+
+
+def test_cycles_that_lie_outside_as_a_whole_are_not_walked_for_ever():
+    n, found = 5000, 0
+    positions = np.arange(n)
+    for epoch in range(200):
+        order = Permutation(n, Key(seed=7, epoch=epoch, depth=0, role="global"))
+        ways_in = order._network.ways_in
+        outside = np.flatnonzero(ways_in >= n)
+        found += outside.size > 0
+        # They are cycles of their own: a step from one of them leads to one of them.
+        left, right, scratch = np.empty((3, outside.size), dtype=ways_in.dtype)
+        scratch[...] = n + outside
+        permutation._rounds(order._network, left, right, scratch, inverse=False)
+        assert set(left.tolist()) == set((n + outside).tolist())
+        np.testing.assert_array_equal(np.sort(order.forward(positions)), positions)
+    assert found > 0
