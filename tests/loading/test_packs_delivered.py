@@ -205,6 +205,28 @@ def test_lengths_that_lie_are_an_error_that_names_the_documents_where_a_pack_is_
     assert f"{SIZES[int(next(iter(error.value.value)))]}, not 1" in str(error.value)
 
 
+def test_a_later_part_that_is_longer_than_was_said_is_named_by_the_token_that_it_begins_at():
+    class Longer(Documents):
+        def __getitem__(self, id: int) -> Any:
+            return torch.arange(150)
+
+    loader = sk.Loader(Longer(np.eye(SIZES.size, dtype=np.int64)[9] * 70), batches=sk.PackBatches(64))
+    with pytest.raises(sk.DatasetError, match=r"longer than was said.*9: '86, not 6, from token 64 on'"):
+        for _ in loader:
+            pass
+
+
+def test_a_document_without_numbers_is_named_by_its_id():
+    class Words(Documents):
+        def __getitem__(self, id: int) -> Any:
+            return ["some", "words"] if id == 5 else document(id)
+
+    loader = sk.Loader(Words(), sk.RandomSampler(seed=3), batches=sk.PackBatches(64, long="drop"))
+    with pytest.raises(sk.DatasetError, match=r"sample 5: must be a sequence of numbers.*PackCollate"):
+        for _ in loader:
+            pass
+
+
 def test_no_token_is_lost_where_lengths_lie_within_the_limit():
     said = np.minimum(SIZES + 2, 300) * (SIZES > 0)
     seen: Counter[int] = Counter()
@@ -326,12 +348,20 @@ def test_a_state_of_other_packs_or_other_lengths_is_refused():
     [
         (lambda: sk.PackCollate(3), sk.ArgumentTypeError, "field"),
         (lambda: sk.PackCollate(value="zero"), sk.ArgumentTypeError, "value"),
+        (lambda: sk.PackCollate(value={"text": None}), sk.ArgumentTypeError, "one by field, got None"),
         (lambda: sk.PackCollate(plan=3), sk.ArgumentTypeError, "plan"),
         (lambda: sk.PackCollate()([[1]]), sk.ArgumentValueError, "how long a pack is.*batches=PackBatches"),
         (
             lambda: sk.PackCollate(plan=sk.TokenBatches(8, lengths=[1]).plan(sk.RandomSampler(), 1)),
             sk.ArgumentValueError,
             "no packs.*PadCollate",
+        ),
+        (
+            lambda: sk.PackCollate().measured_by(
+                sk.TokenBatches(8, lengths=[1]).plan(sk.RandomSampler(), 1).measure
+            ),
+            sk.ArgumentValueError,
+            "no packs.*PackBatches",
         ),
     ],
 )
@@ -343,6 +373,8 @@ def test_what_no_packs_can_be_made_of_is_refused(make, error, problem):
 @pytest.mark.parametrize(
     ("samples", "problem"),
     [
+        ([torch.ones(2, 3), torch.ones(2, 4)], r"place 1 .* shape \('length', 3\), got \(2, 4\)"),
+        ([{"text": [1]}, {"text": "b"}], "place 1 of a batch, field text: must be a sequence of numbers"),
         ([{"a": [1, 2], "b": [3]}], "hold 2 sequences.*PackCollate"),
         ([{"number": 3}], "hold 0 sequences"),
         ([{"text": [1]}, {"text": [1], "id": 2}], "another structure"),
@@ -356,6 +388,20 @@ def test_samples_of_which_no_packs_can_be_made_are_an_error(samples, problem):
     plan = sk.PackBatches(64, lengths=[1]).plan(sk.RandomSampler(), 1)
     with pytest.raises(sk.DatasetError, match=problem):
         sk.PackCollate(plan=plan)(samples)
+
+
+@pytest.mark.parametrize(
+    ("sample", "problem"),
+    [
+        ({"words": [1]}, r"hold no sequence text, got \['words'\]"),
+        ({"text": 3, "words": [1]}, "hold no sequence text.*PackCollate"),
+        ({"text": [1], "input_ids": [1]}, "field input_ids: has the name.*call it otherwise"),
+    ],
+)
+def test_a_field_that_is_named_holds_the_tokens_and_leaves_the_names_of_packs_free(sample, problem):
+    plan = sk.PackBatches(64, lengths=[1]).plan(sk.RandomSampler(), 1)
+    with pytest.raises(sk.DatasetError, match=problem):
+        sk.PackCollate("text", plan=plan)([sample])
 
 
 class Noted(Parts):
