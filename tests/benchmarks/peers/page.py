@@ -152,10 +152,10 @@ def ranks_table(results: Results) -> str:
 
 REASONS = {
     "first batch": "caches are empty behind a collection of garbage, and more code runs here; warm: below",
-    "memory": "8,192 ids are computed at once, and their arrays are what grows; Grain computes one",
+    "memory": "many ids are made at once, and their arrays are what grows; Grain has one; now: below",
     "ids a second": "1,250 ids: nearly all of their time is that of the first batch; warm: below",
     "resume": "a state is checked here: its checksum, its fields, the dataset and the chain; parts: below",
-    "end to end": "both send batches through torch's processes; threads send none: they have another table",
+    "end to end": "both read in torch's processes; threads send nothing: they have another table",
 }
 """Why a peer may be ahead in a figure, by its beginning."""
 
