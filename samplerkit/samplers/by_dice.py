@@ -24,6 +24,7 @@ from samplerkit.order.streams import Mix, Passes, Stream
 from samplerkit.order.turns import Turns
 from samplerkit.order.typing import Ids
 from samplerkit.order.weights import thresholds
+from samplerkit.samplers.alike import read_alike
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context, RunConstants
 from samplerkit.samplers.mixed_parts import mixed_parts
@@ -129,11 +130,9 @@ class MixedSource:
         epoch = self.context.epoch + number * _EPOCHS if self.restarts else number
         if self.given is None:
             size = len(Layout.of(self.context.dataset))
-            return (
-                Permuted(size, Key(self._seed, epoch, 0, "global"))
-                if self.mixture.shuffle
-                else Range(0, size)
-            )
+            if self.mixture.shuffle:
+                return Permuted(size, Key(self._seed, epoch, 0, "global"))
+            return Range(0, size)
         require_source(self.place, self.given)
         constants = RunConstants(self.context.lanes, path=self.context.path)
         return self.given.undealt_order(self.context.dataset, epoch, constants=constants)
@@ -141,15 +140,13 @@ class MixedSource:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MixedSource):
             return NotImplemented
-        mine, others = (
-            (
-                (one.restarts, one.context.epoch, one.context.lanes, one.context.path),
-                (one.mixture.seed, one.mixture.shuffle),
-                Layout.of(one.context.dataset),
-            )
-            for one in (self, other)
-        )
-        return self.given is other.given and mine == others
+        if (self.restarts, self._said) != (other.restarts, other._said):
+            return False
+        return read_alike(self.given, self.context.dataset, other.given, other.context.dataset)
+
+    @property
+    def _said(self) -> tuple[object, ...]:
+        return replace(self.context, dataset=None), self.mixture.seed, self.mixture.shuffle
 
     def __hash__(self) -> int:
         return hash(self.context.path)
@@ -260,6 +257,10 @@ class Blend:
     def order(self) -> Order:
         """The order of the epoch."""
         if self._mixture.stop != "once":
+            if self.length > LARGEST:
+                problem = f"is left out, and an epoch with stop={self._mixture.stop!r} would end beyond 2^62"
+                mend = "say num_samples, or give the source of a tiny weight more"
+                raise ArgumentRangeError("num_samples", problem, self._mixture.num_samples, mend=mend)
             begin = 0 if self.restarts else self._context.epoch * self.length
             if begin + self.length > LARGEST:
                 problem = "ends beyond position 2^62 of the run, which is the last"

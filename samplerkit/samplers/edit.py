@@ -212,7 +212,8 @@ def edits_in(path: str | os.PathLike[str]) -> tuple[Edit, ...]:
             edits.append(edit_of(json.loads(line)))
         except (ValueError, TypeError, RuntimeError, AttributeError) as error:
             problem = f"holds no edit in line {number} ({error})"
-            raise ArgumentValueError("edits_file", problem, os.fspath(path)) from None
+            mend = "write one edit a line, as JSON, or take the line out if the run never made that edit"
+            raise ArgumentValueError("edits_file", problem, os.fspath(path), mend=mend) from None
     return checked_edits(edits)
 
 

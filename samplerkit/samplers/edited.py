@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby, repeat
 from typing import Any
 
@@ -39,21 +40,47 @@ def edited(stream: Stream, edits: Sequence[Edit], weights: Sequence[Sequence[flo
     if any(edit.without is not None for edit in edits):
         return _ByPositions(stream, edits, weights).edited()
     lanes = stream.lanes
-    skips = [(edit.at, edit.skip) for edit in edits if edit.skip is not None]
-    ats, counts = np.array(skips, dtype=np.int64).reshape(-1, 2).T
-    begins = np.array([edit.at for edit in edits if edit.weights is not None], dtype=np.int64)
-
-    def holes(lane: int) -> Holes:
-        return Holes().and_kept(*skipped(lane, lanes, ats, counts))
-
-    def firsts(lane: int) -> Ids:
-        # Behind the last row read before the edit: what is skipped at its position is drawn by it already.
-        before = rows_before(begins, lane, lanes)
-        return np.where(before, holes(lane).rows(np.maximum(before - 1, 0)) + 1, 0)
-
+    skips = tuple((edit.at, edit.skip) for edit in edits if edit.skip is not None)
+    holes = _Skipped(lanes, skips)
     if isinstance(stream, Mix) and weights:
-        stream = stream.reweighed(weights, firsts)
-    return Removed(stream, holes, tuple(skips)) if skips else stream
+        begins = tuple(edit.at for edit in edits if edit.weights is not None)
+        stream = stream.reweighed(weights, _FirstRows(holes, begins))
+    return Removed(stream, holes, skips) if skips else stream
+
+
+@dataclass(frozen=True)
+class _Skipped:
+    """Gives the holes of a lane that skips make: positions, and how many each takes."""
+
+    lanes: int
+    skips: tuple[tuple[int, int], ...]
+
+    def __call__(self, lane: int) -> Holes:
+        ats, counts = np.array(self.skips, dtype=np.int64).reshape(-1, 2).T
+        return Holes().and_kept(*skipped(lane, self.lanes, ats, counts))
+
+
+@dataclass(frozen=True)
+class _FirstRows:
+    """Gives the first row of a lane behind each of some positions."""
+
+    holes: _Skipped
+    begins: tuple[int, ...]
+
+    def __call__(self, lane: int) -> Ids:
+        # Behind the last row read before the edit: what is skipped at its position is drawn by it already.
+        before = rows_before(np.array(self.begins, dtype=np.int64), lane, self.holes.lanes)
+        return np.where(before, self.holes(lane).rows(np.maximum(before - 1, 0)) + 1, 0)
+
+
+@dataclass(frozen=True)
+class _KnownRows:
+    """Gives the first row of a lane in each segment, where those of all lanes are known."""
+
+    rows: tuple[tuple[int, ...], ...]
+
+    def __call__(self, lane: int) -> Ids:
+        return np.array([of_segment[lane] for of_segment in self.rows], dtype=np.int64)
 
 
 def _require_samples(mix: Mix, edits: Sequence[Edit], weights: Sequence[Sequence[float]]) -> None:
@@ -97,8 +124,8 @@ class _ByPositions:
             self._weights.append(next(self._waiting))
             self._firsts.append(np.where(before, self._rows(np.maximum(before - 1, 0)) + 1, 0))
         if any(edit.weights is not None for edit in edits) and isinstance(self._stream, Mix):
-            firsts = np.stack(self._firsts)
-            self._stream = self._stream.reweighed(list(self._weights), lambda lane: firsts[:, lane])
+            firsts = _KnownRows(tuple(tuple(of_segment.tolist()) for of_segment in self._firsts))
+            self._stream = self._stream.reweighed(list(self._weights), firsts)
             self._look()
         for edit in edits:
             if edit.skip is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
@@ -14,6 +15,7 @@ from samplerkit.order.once import once
 from samplerkit.order.order import Order
 from samplerkit.order.part import Part
 from samplerkit.order.streams import Passes, Stream
+from samplerkit.samplers.alike import read_alike
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.context import Context, RunConstants
 from samplerkit.samplers.edit import Edit, chained, checked_edits, edit_of, edits_in
@@ -123,9 +125,7 @@ class Ledger(Sampler):
         self._require_undealt()
         constants = RunConstants(run_lanes)
 
-        def order_at(epoch: int) -> Order:
-            return child.undealt_order(dataset, epoch, constants=constants)
-
+        order_at = _Epochs(child, dataset, constants)
         length = len(order_at(0))
         if not length:
             raise ArgumentValueError("dataset", "holds no samples to read", length)
@@ -152,6 +152,26 @@ class Ledger(Sampler):
     def __getstate__(self) -> dict[str, Any]:
         """A stream is made again where it is wanted."""
         return {**self.__dict__, "_streams": None}
+
+
+@dataclass(frozen=True, eq=False)
+class _Epochs:
+    """Gives the order of each epoch of a chain."""
+
+    sampler: Sampler
+    dataset: Any
+    constants: RunConstants
+
+    def __call__(self, epoch: int) -> Order:
+        return self.sampler.undealt_order(self.dataset, epoch, constants=self.constants)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Epochs) or self.constants != other.constants:
+            return False
+        return read_alike(self.sampler, self.dataset, other.sampler, other.dataset)
+
+    def __hash__(self) -> int:
+        return hash(self.constants)
 
 
 def _joined(

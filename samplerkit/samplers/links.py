@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from samplerkit.errors import CompositionError
+
 _AnyLinked = TypeVar("_AnyLinked", bound="Linked")
 
 
@@ -29,12 +31,16 @@ class Linked:
         """Gives what stands beside the chain below this link, by name and sorted: sources of a mixture."""
         return {}
 
-    def _tree(self: _AnyLinked) -> Iterator[_AnyLinked]:
-        """The links of the chain and of all that branches off, from this one on."""
+    def _tree(self: _AnyLinked, above: tuple[Any, ...] = ()) -> Iterator[_AnyLinked]:
+        """The links of the chain and of all that branches off, from this one on; `above` branched to it."""
         for link in self._links():
+            if any(link is one for one in above):
+                # No value: what holds itself is shown without end.
+                mend = "give it a sampler that does not hold it"
+                raise CompositionError(type(link).__name__, "is a source of itself", mend=mend)
             yield link
             for branch in link.branches().values():
-                yield from branch._tree()
+                yield from branch._tree((*above, link))
 
     def arguments(self) -> dict[str, Any]:
         """Gives the constructor's arguments by name, as they were understood."""

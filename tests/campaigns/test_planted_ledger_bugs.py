@@ -34,8 +34,8 @@ BUGS = [
     ),
     Bug(
         "weights change at the row of that number, whatever was skipped before",
-        "edited.firsts",
-        "np.where(before, holes(lane).rows(np.maximum(before - 1, 0)) + 1, 0)",
+        "_FirstRows.__call__",
+        "np.where(before, self.holes(lane).rows(np.maximum(before - 1, 0)) + 1, 0)",
         "before",
         WALKS,
     ),
@@ -56,9 +56,8 @@ BUGS = [
     Bug(
         "rows that ids leave are not looked for anew when weights change",
         "_ByPositions._make",
-        "self._stream = self._stream.reweighed(list(self._weights), lambda lane: firsts[:, lane])\n"
-        "self._look()",
-        "self._stream = self._stream.reweighed(list(self._weights), lambda lane: firsts[:, lane])",
+        "self._stream = self._stream.reweighed(list(self._weights), firsts)\nself._look()",
+        "self._stream = self._stream.reweighed(list(self._weights), firsts)",
         REMOVED,
     ),
     Bug(
