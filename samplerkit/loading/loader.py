@@ -236,6 +236,7 @@ class Loader(Told, Editable, Closing):
             make_stage: puts a stage, such as a `DeviceStage`, behind an iterator of batches.
             run_ahead: as for the loader.
         """
+        self._source.require_outside()
         iteration = self._cursor.begin()
         is_at_its_end = False
         opened: OpenSource | None = None

@@ -24,6 +24,12 @@ from samplerkit.loading.watch import LAST_BATCH_SECONDS
 
 _WHERE: Final = "a dataset or its collate function"
 _numbers = count(-1, -1)
+_here = threading.local()
+
+
+def read_for_here() -> frozenset[object]:
+    """Gives the loaders that this thread reads for: its own, and those of the thread that began it."""
+    return getattr(_here, "read_for", frozenset())
 
 
 class Raised(NamedTuple):
@@ -68,12 +74,14 @@ class WorkPlan(NamedTuple):
         collate: makes a batch of samples.
         pins: whether the batch is pinned.
         start: is called in each thread, with its number, before it reads.
+        loader: stands for the loader that they read for.
     """
 
     requested: RequestedDataset
     collate: Callable[[Any], Any]
     pins: bool
     start: Callable[[int], None] | None
+    loader: object
 
 
 @final
@@ -82,6 +90,7 @@ class _Desk:
 
     def __init__(self, plan: WorkPlan) -> None:
         self._plan: Final = plan
+        self._read_for: Final = read_for_here() | {plan.loader}
         self._slots: Final[SimpleQueue[Slot | None]] = SimpleQueue()
         self._turn: Final = threading.Lock()
         self._changed: Final = threading.Condition()
@@ -105,6 +114,7 @@ class _Desk:
             reader: under which its figures are kept, if it reads a copy.
         """
         plan, mine, batch = self._plan, None, None
+        _here.read_for = self._read_for
         with ExitStack() as copies:
             while (slot := self._taken()) is not None:
                 try:
