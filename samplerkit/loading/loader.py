@@ -30,6 +30,7 @@ from samplerkit.loading.request import BadSamples
 from samplerkit.loading.run import Run
 from samplerkit.loading.source import Source
 from samplerkit.loading.stats import LoaderStats
+from samplerkit.loading.worker_threads import require_outside
 from samplerkit.order import arguments
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
@@ -236,7 +237,7 @@ class Loader(Told, Editable, Closing):
             make_stage: puts a stage, such as a `DeviceStage`, behind an iterator of batches.
             run_ahead: as for the loader.
         """
-        self._source.require_outside()
+        require_outside(self._source.loader)
         iteration = self._cursor.begin()
         is_at_its_end = False
         opened: OpenSource | None = None

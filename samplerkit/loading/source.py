@@ -10,7 +10,7 @@ import torch
 import torch.utils.data
 
 from samplerkit.batches.chosen import seed_of
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.loading.answer import AnswerCollate, batch_of
 from samplerkit.loading.crossing import send_small_tensors
 from samplerkit.loading.device.kinds import MakeStage
@@ -27,7 +27,7 @@ from samplerkit.loading.run import Run
 from samplerkit.loading.threaded_batches import ThreadedBatches
 from samplerkit.loading.watch import Watched
 from samplerkit.loading.worker import end_with_parent, prepare_for_workers
-from samplerkit.loading.worker_threads import WorkerThreads, WorkPlan, read_for_here
+from samplerkit.loading.worker_threads import WorkerThreads, WorkPlan
 from samplerkit.storage.batch_readers import wanted
 
 BATCHES_AHEAD = 2
@@ -46,6 +46,9 @@ class Source:
         options: of the DataLoader, from `checked_options`.
         seed_draws: whether the process-wide generators are seeded for each draw.
         uses_threads: whether the workers are threads.
+
+    Attributes:
+        loader: stands for the loader in what threads know, who must not keep the source alive.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class Source:
         self._options = options
         self._seed_draws = seed_draws
         self._requests = Requests()
-        self._loader = object()  # the source itself would be kept alive by its threads
+        self.loader = object()
         self._uses_threads = uses_threads and num_workers > 0
         self._dataloader: torch.utils.data.DataLoader[Any] | None = None
         self._threads: WorkerThreads | None = None
@@ -86,19 +89,6 @@ class Source:
     def has_processes(self) -> bool:
         """Whether other processes read."""
         return self._num_workers > 0 and not self._uses_threads
-
-    def require_outside(self) -> None:
-        """Sees that no thread that reads for the loader begins an iteration: each would begin more of them.
-
-        Raises:
-            StateError: it is.
-        """
-        if self._loader in read_for_here():
-            raise StateError(
-                "iteration",
-                "was ended by a newer one, which a thread began that reads for it",
-                mend="give the dataset a loader of its own",
-            )
 
     def open(self, reading: Reading, make_stage: MakeStage | None, *, run_ahead: bool) -> OpenSource:
         """Begins to answer the requests of a reading, or goes on where a source that ran ahead is already.
@@ -157,7 +147,7 @@ class Source:
         if self._threads is None or not self._threads.can_be_used:
             requested, collate = self._reader(epoch)
             pins = bool(options.get("pin_memory")) and current_device().type != "cpu"
-            plan = WorkPlan(requested, collate, pins, options.get("worker_init_fn"), self._loader)
+            plan = WorkPlan(requested, collate, pins, options.get("worker_init_fn"), self.loader)
             self._threads = WorkerThreads(plan, self._num_workers)
         ahead = (options.get("prefetch_factor") or BATCHES_AHEAD) * self._num_workers
         return ThreadedBatches(self._threads, requests(), ahead, options.get("timeout") or None)

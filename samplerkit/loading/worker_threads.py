@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, final
 
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from samplerkit.errors import StateError
 from samplerkit.loading.beside_the_loop import not_an_end, start_thread
 from samplerkit.loading.request import Request
 from samplerkit.loading.requested import RequestedDataset
@@ -27,8 +28,21 @@ _numbers = count(-1, -1)
 _here = threading.local()
 
 
-def read_for_here() -> frozenset[object]:
-    """Gives the loaders that this thread reads for: its own, and those of the thread that began it."""
+def require_outside(loader: object) -> None:
+    """Sees that no thread that reads for a loader begins an iteration of it: each would begin more of them.
+
+    Raises:
+        StateError: this is such a thread, or was begun by one.
+    """
+    if loader in _read_for():
+        raise StateError(
+            "iteration",
+            "was ended by a newer one, which a thread began that reads for it",
+            mend="give the dataset a loader of its own",
+        )
+
+
+def _read_for() -> frozenset[object]:
     return getattr(_here, "read_for", frozenset())
 
 
@@ -90,7 +104,7 @@ class _Desk:
 
     def __init__(self, plan: WorkPlan) -> None:
         self._plan: Final = plan
-        self._read_for: Final = read_for_here() | {plan.loader}
+        self._read_for: Final = _read_for() | {plan.loader}
         self._slots: Final[SimpleQueue[Slot | None]] = SimpleQueue()
         self._turn: Final = threading.Lock()
         self._changed: Final = threading.Condition()
