@@ -70,8 +70,17 @@ def token_figures(view: RunView, epoch: int, epoch_samples: int) -> TokenFigures
     )
 
 
-def spans_of(view: RunView, reading: Reading, step: int, ids: Ids) -> tuple[Any, ...] | None:
+def spans_of(
+    view: RunView, reading: Reading, step: int, ids: Ids, places: Ids | None = None
+) -> tuple[Any, ...] | None:
     """Tells of which parts of which documents the windows of a step are made.
+
+    Args:
+        view: the run.
+        reading: of a rank in an epoch.
+        step: of the rank.
+        ids: all windows of the step.
+        places: which of them are told, by their places in the batch; None for all.
 
     Returns:
         For each window its spans: file, document, first token in it, and how many; None where the dataset
@@ -80,6 +89,8 @@ def spans_of(view: RunView, reading: Reading, step: int, ids: Ids) -> tuple[Any,
     if not callable(getattr(view.run.dataset, "spans", None)):
         return None
     epochs = reading.units.epochs(reading.epoch, reading.positions(step))
+    if places is not None:
+        ids, epochs = ids[places], epochs[places]
     each = zip(ids.tolist(), epochs.tolist(), strict=True)
     return tuple(tuple(spans_in(view.run.dataset, id, epoch)) for id, epoch in each)
 

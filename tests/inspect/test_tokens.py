@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import asdict
 
 import numpy as np
@@ -13,8 +14,10 @@ import samplerkit as sk
 from samplerkit.cli.main import app
 from samplerkit.compat.megatron import MegatronDataset
 from samplerkit.inspect.documents import when_document
+from samplerkit.inspect.pictures.canvas import LIGHT, new_figure
+from samplerkit.inspect.pictures.panels import draw_documents
 from samplerkit.inspect.pictures.picture import draw
-from samplerkit.inspect.pictures.shown import Shown
+from samplerkit.inspect.pictures.shown import MOST_POINTS, Shown
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at
 from samplerkit.inspect.view import RunView
@@ -183,6 +186,66 @@ def test_samples_of_megatron_are_told_in_documents(prefix):
         when_document(run, 1, 0)
 
 
+@pytest.mark.parametrize("batch_size", [2, 7])
+def test_the_marks_of_documents_are_what_is_told_of_each_step(prefix, tmp_path, batch_size):
+    with sk.TokenWriter(tmp_path / "other", dtype="u2") as writer:
+        writer.write(range(27))
+        writer.write(range(36))
+    data = sk.TokenDataset({"one": prefix, "two": tmp_path / "other"}, 5, documents="idx", seed=1)
+    names = {"one": None, "two": None}
+    run = loader(data, sk.MixtureSampler(names, weights={"one": 1, "two": 2}, seed=4), 3, batch_size)
+    marks = Shown("run", RunView.of(run), 1).documents_read
+    told = [
+        (step, rank, file, document)
+        for rank in range(3)
+        for step in range(at(run, 1, 0, rank).num_steps)
+        for spans in at(run, 1, step, rank).spans
+        for file, document, _, _ in spans
+    ]
+    drawn = np.stack([marks.steps, marks.ranks, marks.files, marks.places], axis=1)
+    assert marks.are_known
+    assert sorted(map(tuple, drawn.tolist())) == sorted(told)
+    assert {file for _, _, file, _ in told} == {0, 1}
+
+
+def test_the_points_of_a_picture_stand_at_the_documents_of_one_file_and_those_of_the_next_above(prefix):
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    with sk.TokenWriter(prefix.with_name("other"), dtype="u2") as writer:
+        for _ in range(4):
+            writer.write(range(27))
+    run = loader(sk.TokenDataset([prefix, prefix.with_name("other")], 5, seed=1), sk.SequentialSampler())
+    shown, figure = Shown("run", RunView.of(run)), new_figure(4, 4, LIGHT)
+    draw_documents(figure, [shown], LIGHT)
+    (axes,) = figure.axes
+    for rank, points in enumerate(axes.collections):
+        told = [
+            [step, document + (len(DOCUMENTS) if file else 0)]
+            for step in range(at(run, 0, 0, rank).num_steps)
+            for spans in at(run, 0, step, rank).spans
+            for file, document, _, _ in spans
+        ]
+        assert points.get_offsets().tolist() == told
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["corpus", "other"]
+    assert [line.get_ydata()[0] for line in axes.lines] == [len(DOCUMENTS)]
+
+
+def test_marks_of_a_file_of_2_to_the_36_tokens_without_an_index_hold_little(tmp_path):
+    with (tmp_path / "large.bin").open("wb") as file:
+        file.truncate(2**36)
+    data = sk.TokenDataset(tmp_path / "large.bin", 1024, dtype="u1")
+    view = RunView.of(loader(data, sk.RandomSampler(seed=2), ranks=40, batch_size=8))
+    tracemalloc.start()
+    marks = Shown("run", view).documents_read
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert not marks.are_known
+    assert 2000 < marks.steps.size <= MOST_POINTS
+    assert marks.places.min() < 2**30
+    assert marks.places.max() > 2**36 - 2**30
+    assert {0, 39} < {*marks.ranks.tolist()}
+    assert peak < 16 << 20
+
+
 def test_documents_of_batches_are_counted_for_pictures(prefix, tmp_path):
     run = loader(sk.TokenDataset(prefix, 5, documents="idx", seed=1), sk.RandomSampler(seed=2))
     shown = Shown("run", RunView.of(run), 1)
@@ -192,5 +255,7 @@ def test_documents_of_batches_are_counted_for_pictures(prefix, tmp_path):
         of_ranks = [{span[:2] for of in at(run, 1, step, rank).spans for span in of} for rank in range(2)]
         assert count == sum(map(len, of_ranks)) / 2
     draw({"run": run, "other": loader(range(100), sk.RandomSampler())}, tmp_path / "page.html", epoch=1)
-    assert "Of how many documents" in (tmp_path / "page.html").read_text()
+    page = (tmp_path / "page.html").read_text()
+    assert "Of how many documents" in page
+    assert "Which documents are read when" in page
     assert Shown("none", RunView.of(loader(range(100), sk.RandomSampler()))).documents_of_batches is None

@@ -11,9 +11,12 @@ import numpy as np
 
 from samplerkit.inspect.pictures.canvas import Theme, dress, legend
 from samplerkit.inspect.pictures.shown import EPOCHS, MOST_PARTS, WINDOW_BATCHES, Shown
+from samplerkit.order.typing import Ids
 
 _MOST_RANKS = 8
 _MOST_BORDERS = 100
+_MOST_NAMES = 12
+_LONGEST_NAME = 16
 _LARGEST_RATIO = 3
 """Of co-occurrence, as a power of two."""
 
@@ -21,15 +24,8 @@ _LARGEST_RATIO = 3
 def draw_orders(figure: Any, runs: list[Shown], theme: Theme) -> str:
     """Draws step against sample id, coloured by rank, with the borders of files; a run a column."""
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
-        steps, ids, ranks = run.points
         layout = run.view.layout
-        many = run.view.num_ranks > _MOST_RANKS
-        for rank in range(min(run.view.num_ranks, _MOST_RANKS)):
-            mine = ranks * _MOST_RANKS // run.view.num_ranks == rank if many else ranks == rank
-            label = _rank_label(rank, run.view.num_ranks) if many else str(rank)
-            axes.scatter(
-                steps[mine], ids[mine], s=2, color=theme.lines[rank], linewidths=0, label=label, alpha=0.8
-            )
+        _scatter(axes, theme, run.view.num_ranks, *run.points)
         if 1 < layout.num_files <= _MOST_BORDERS:
             for border in layout.starts[1:-1].tolist():
                 axes.axhline(border, color=theme.faint, linewidth=0.6, zorder=0)
@@ -37,19 +33,34 @@ def draw_orders(figure: Any, runs: list[Shown], theme: Theme) -> str:
         axes.xaxis.set_major_formatter(_thousands)
         axes.yaxis.set_major_formatter(_thousands)
         axes.set_ylim(-0.01 * layout.num_samples, 1.01 * layout.num_samples)
-        title = "ranks" if many else "rank"
-        legend(
-            axes,
-            theme,
-            title=title,
-            markerscale=5,
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.13),
-            ncols=4 if many else _MOST_RANKS,
-            columnspacing=1.2,
-            handletextpad=0.2,
-        )
+        _legend_of_ranks(axes, theme, run.view.num_ranks)
     return f"Which samples are read when (epoch {runs[0].epoch}; lines: borders of files)"
+
+
+def draw_documents(figure: Any, runs: list[Shown], theme: Theme) -> str:
+    """Draws step against document, file above file, coloured by rank; a run of tokens a column."""
+    found = [(run, read) for run in runs if (read := run.documents_read) is not None]
+    for axes, (run, read) in zip(_columns(figure, len(found)), found, strict=True):
+        files, of = np.unique(read.files, return_inverse=True)
+        sizes = np.zeros(files.size, dtype=np.int64)
+        np.maximum.at(sizes, of, read.places + 1)
+        begins = np.cumsum(sizes) - sizes
+        _scatter(axes, theme, run.view.num_ranks, read.steps, begins[of] + read.places, read.ranks)
+        what = "document" if read.are_known else "token"
+        dress(axes, theme, run.name, "step", what if files.size == 1 else f"{what}, file by file")
+        axes.xaxis.set_major_formatter(_thousands)
+        axes.yaxis.set_major_formatter(_thousands)
+        if files.size > 1:
+            names = run.view.layout.names or tuple(map(str, range(run.view.layout.num_files)))
+            shown = np.unique(np.linspace(0, files.size - 1, _MOST_NAMES).astype(np.int64))
+            labels = [names[file] for file in files[shown]]
+            if max(map(len, labels)) > _LONGEST_NAME:
+                labels = [f"file {file}" for file in files[shown]]
+            axes.set_yticks((begins + sizes / 2)[shown], labels)
+            for border in begins[1:].tolist() if files.size <= _MOST_BORDERS else ():
+                axes.axhline(border, color=theme.faint, linewidth=0.6, zorder=0)
+        _legend_of_ranks(axes, theme, run.view.num_ranks)
+    return f"Which documents are read when (epoch {runs[0].epoch}; lines: borders of files)"
 
 
 def draw_batches(figure: Any, runs: list[Shown], theme: Theme) -> str:
@@ -178,6 +189,32 @@ def draw_documents_of_batches(figure: Any, runs: list[Shown], theme: Theme) -> s
     dress(axes, theme, "", "step", "documents in a batch of one rank")
     legend(axes, theme, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return "Of how many documents the windows of a batch are made (mean over ranks)"
+
+
+def _scatter(axes: Any, theme: Theme, num_ranks: int, steps: Ids, places: Ids, ranks: Ids) -> None:
+    """Draws what is read when, in the colour of who reads it."""
+    many = num_ranks > _MOST_RANKS
+    for rank in range(min(num_ranks, _MOST_RANKS)):
+        mine = ranks * _MOST_RANKS // num_ranks == rank if many else ranks == rank
+        label = _rank_label(rank, num_ranks) if many else str(rank)
+        axes.scatter(
+            steps[mine], places[mine], s=2, color=theme.lines[rank], linewidths=0, label=label, alpha=0.8
+        )
+
+
+def _legend_of_ranks(axes: Any, theme: Theme, num_ranks: int) -> None:
+    many = num_ranks > _MOST_RANKS
+    legend(
+        axes,
+        theme,
+        title="ranks" if many else "rank",
+        markerscale=5,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.13),
+        ncols=4 if many else _MOST_RANKS,
+        columnspacing=1.2,
+        handletextpad=0.2,
+    )
 
 
 def _columns(figure: Any, count: int) -> list[Any]:

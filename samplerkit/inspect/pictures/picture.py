@@ -89,6 +89,16 @@ OF_BATCHES = Panel(
 )
 """Below the first one, where there are batches of unlike samples."""
 
+OF_TOKENS = Panel(
+    panels.draw_documents,
+    4.6,
+    "Each point is a part of a document in a window that a rank reads. A full shuffle of windows is an even "
+    "cloud; a long document is met in many steps.",
+    by_column=True,
+    is_shown=lambda run: run.documents_read is not None,
+)
+"""Below the first one, where windows of tokens are read."""
+
 OF_DOCUMENTS = Panel(
     panels.draw_documents_of_batches,
     3.0,
@@ -126,7 +136,7 @@ def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
 def _panels_of(runs: list[Shown]) -> list[Panel]:
     return [
         panel
-        for panel in (PANELS[0], OF_BATCHES, *PANELS[1:], OF_DOCUMENTS)
+        for panel in (PANELS[0], OF_TOKENS, OF_BATCHES, *PANELS[1:], OF_DOCUMENTS)
         if any(map(panel.is_shown, runs))
     ]
 

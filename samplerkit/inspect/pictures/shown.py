@@ -34,7 +34,30 @@ _WINDOWS = 512
 _MOST_BATCHES = 1_200
 _MOST_STEPS = 120
 _STEPS = 240
+_MOST_RANKS = 16
 _STEPS_OF_DOCUMENTS = 60
+_MOST_WINDOWS = 6_000
+"""Windows that are looked at one by one for the documents in them."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DocumentsRead:
+    """Which documents are read when, a mark for each part of one in a window; int64 of shape (marks,) each.
+
+    Args:
+        steps: in which a window is read.
+        ranks: by which.
+        files: of the documents.
+        places: the number of the document in its file, or where these are not known of its first token.
+        are_known: whether documents are.
+    """
+
+    steps: Ids
+    ranks: Ids
+    files: Ids
+    places: Ids
+    are_known: bool
 
 
 @final
@@ -141,6 +164,31 @@ class Shown:
                     return None
                 counts.append(len(found))
         return steps, np.array(counts, dtype=np.float64).reshape(steps.size, -1).mean(axis=1)
+
+    @once
+    def documents_read(self) -> DocumentsRead | None:
+        """The documents of windows of tokens, evenly thinned out where there are many; None of others."""
+        ranks = _spread_over(self.view.num_ranks, _MOST_RANKS).tolist()
+        found = []
+        for rank in ranks:
+            reading = self.view.reading(self.epoch, rank)
+            steps = _spread_over(reading.steps, _STEPS)
+            windows, most = (
+                max(1, each // max(1, steps.size * len(ranks))) for each in (_MOST_WINDOWS, MOST_POINTS)
+            )
+            for step in steps.tolist():
+                ids = reading.ids(step)
+                spans = spans_of(self.view, reading, step, ids, _spread_over(ids.size, windows))
+                if spans is None:
+                    return None
+                marks = [(step, rank, *span[:3]) for of in spans for span in of]
+                found += [marks[place] for place in _spread_over(len(marks), most).tolist()]
+        if not found:
+            return None
+        are_known = all(document is not None for _, _, _, document, _ in found)
+        chosen = [(*mark[:3], mark[3 if are_known else 4]) for mark in found]
+        steps, readers, files, places = np.array(chosen, dtype=np.int64).T
+        return DocumentsRead(steps, readers, files, places, are_known)
 
     @property
     def has_lengths(self) -> bool:
