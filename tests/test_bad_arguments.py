@@ -187,6 +187,8 @@ CASES = [
     (lambda: sk.PKSampler(2, labels=[1]).order(2), RuntimeError, "labels"),
     (lambda: sk.PKSampler(2).order(Columns()), RuntimeError, "labels"),
     (lambda: sk.PKSampler(2).order(5), RuntimeError, "class_column"),
+    (lambda: sk.PKSampler(2**31, labels=[0, 1]).order(2), RuntimeError, "num_val"),
+    (lambda: sk.PKSampler(2**31, labels=[0], num_samples=2**31).order(1), RuntimeError, "num_val"),
     # Iter
     (lambda: sk.IterSampler(3), TypeError, "sampler"),
     (lambda: sk.IterSampler(torch.tensor(3)), TypeError, "sampler"),

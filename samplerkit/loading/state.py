@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from samplerkit.errors import ArgumentValueError, StateError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.loading.identity import BEHIND, digest, fingerprint
 from samplerkit.loading.sections import Section, require_known, require_sections
 from samplerkit.order.arguments import INT64_MAX, MOST_LANES
@@ -135,11 +135,14 @@ class State:
             allow: names of fields that may differ.
 
         Raises:
+            ArgumentTypeError: `allow` is no collection.
             ArgumentValueError: `allow` names a field that is not compared.
             StateError: a field differs; it names the field, the saved and the current value.
         """
         if isinstance(allow, str):
             raise ArgumentValueError("allow", "must be a set of field names", allow)
+        if not isinstance(allow, Collection):
+            raise ArgumentTypeError("allow", "must be a set of field names", allow)
         for name in allow:
             if name not in COMPARED:
                 raise ArgumentValueError("allow", "is no field that is compared", name)

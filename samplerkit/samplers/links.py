@@ -104,4 +104,7 @@ def _chained(links: Sequence[Any]) -> Any:
 def _short(value: Any) -> str:
     if isinstance(value, np.ndarray) and value.size > 6:
         return f"<{value.size} values>"
-    return repr(value.tolist() if isinstance(value, np.ndarray) else value)
+    try:
+        return repr(value.tolist() if isinstance(value, np.ndarray) else value)
+    except ValueError:  # Python writes no integers of more than 4300 digits
+        return f"<{type(value).__name__}>"

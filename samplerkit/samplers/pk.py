@@ -30,6 +30,9 @@ DEFAULT_COLUMN = "label"
 
 _HASH_WORDS = 3
 
+_MOST_SAMPLES: Final = 1 << 30
+"""The most samples of an epoch: their order is a table."""
+
 
 @final
 class PKSampler(Sampler):
@@ -53,6 +56,7 @@ class PKSampler(Sampler):
         ArgumentValueError: `num_samples` or `seed` is negative, or `algorithm` is not known.
         NotSupportedError: `num_class` is given.
         DatasetError: when the order is asked for: no labels are found, or not one for each sample.
+        ArgumentRangeError: likewise: more than 2^30 samples would be drawn.
 
     Source: `mindspore.dataset.PKSampler`.
 
@@ -113,9 +117,18 @@ class PKSampler(Sampler):
         return Table(by_class[(np.cumsum(counts) - counts)[chosen] + within])
 
     def each_class(self, classes: Ids) -> Ids:
-        """Gives `num_val` times each class, one after another, and no more than `num_samples` in all."""
-        count = classes.size * self.num_val
-        return classes[np.arange(min(self.num_samples or count, count)) // self.num_val]
+        """Gives `num_val` times each class, one after another, and no more than `num_samples` in all.
+
+        Raises:
+            ArgumentRangeError: these are more than 2^30.
+        """
+        count = min(self.num_samples or arguments.LARGEST, classes.size * self.num_val)
+        if count > _MOST_SAMPLES:
+            problem = f"times {classes.size} classes is more than {_MOST_SAMPLES} samples"
+            raise ArgumentRangeError(
+                "num_val", problem, self.num_val, mend="say a smaller one, or num_samples, and more epochs"
+            )
+        return classes[np.arange(count) // self.num_val]
 
     def _pick(self, context: Context, counts: Ids) -> tuple[Ids, Ids]:
         classes = np.arange(counts.size)

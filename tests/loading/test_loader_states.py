@@ -217,6 +217,12 @@ def test_a_position_in_another_unit_is_refused_and_cannot_be_allowed(monkeypatch
         numbers_loader().load_state_dict(state, allow={"unit"})
 
 
+@pytest.mark.parametrize("allow", [5, None, "seed", ["colour"], [["seed"]]], ids=str)
+def test_what_may_differ_is_a_set_of_field_names(allow):
+    with pytest.raises((sk.ArgumentTypeError, sk.ArgumentValueError), match="allow: "):
+        numbers_loader().load_state_dict(numbers_loader().state_dict(), allow=allow)
+
+
 def test_a_shard_that_is_dealt_below_the_root_is_not_in_the_state():
     def loader(rank):
         chain = sk.SequentialSampler()

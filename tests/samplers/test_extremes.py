@@ -238,3 +238,22 @@ def test_the_inverse_of_a_source_that_is_read_too_often_is_refused():
     with pytest.raises(sk.InverseTooLargeError, match="positions_of"):
         order.positions_of(3)
     assert time.process_time() - begin < 5
+
+
+class Told(sk.Sampler):
+    """A sampler of a user, who checks nothing."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+
+@pytest.mark.parametrize(
+    ("sampler", "shown"),
+    [
+        (Told(10**5000), "Told(number=<int>)"),
+        (sk.IterSampler([10**5000]), "IterSampler(sampler=<list>, num_samples=None)"),
+    ],
+)
+def test_a_sampler_is_shown_also_with_an_integer_that_python_does_not_write(sampler, shown):
+    assert repr(sampler) == shown
