@@ -125,6 +125,12 @@ class DisagreementError(SamplerkitError, RuntimeError):
     """Ranks of one job read by different orders."""
 
 
+def note_once(error: BaseException, note: str) -> None:
+    """Adds a note to an error, which may be one that was raised before and has it already."""
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
 def _shown(value: Any) -> str:
     if type(value) in {list, tuple}:
         # Each entry takes a character or more, so what is cut off would not be shown.

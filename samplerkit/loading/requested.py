@@ -11,7 +11,7 @@ import numpy as np
 import torch.utils.data
 
 from samplerkit.batches.segments import Segments
-from samplerkit.errors import DatasetError
+from samplerkit.errors import DatasetError, note_once
 from samplerkit.loading.answer import Answer, Report, SkippedSample
 from samplerkit.loading.cutting import beginning, cut, require_parts
 from samplerkit.loading.generators import seed_generators
@@ -283,7 +283,8 @@ def _left_out(request: Request, samples: Any) -> tuple[SkippedSample, ...]:
 def _tell(error: Exception, request: Request, place: int | None = None) -> None:
     """Adds to an error which sample it is about, so that a traceback alone is enough to find it."""
     what = "one of the samples" if place is None else f"sample {request.ids[place]}, at place {place}"
-    error.add_note(
+    note_once(
+        error,
         f"samplerkit: while reading {what} of the batch in step {request.step} of epoch {request.epoch}, "
-        f"counted from position {request.start}"
+        f"counted from position {request.start}",
     )

@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
+from samplerkit.errors import DatasetError, note_once
 from samplerkit.order.draws import entered_draws, in_draws
 from samplerkit.order.told import told_column, told_fingerprint
 from samplerkit.order.typing import Ids
@@ -59,7 +59,7 @@ class Leaf:
         try:
             yield
         except Exception as error:
-            error.add_note(f"samplerkit: in {self.place} of a tree of datasets")
+            note_once(error, f"samplerkit: in {self.place} of a tree of datasets")
             raise
 
     def read(self, ids: Ids, told: Mapping[str, Ids], places: Ids, size: int) -> Any:

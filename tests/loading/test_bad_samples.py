@@ -44,6 +44,27 @@ def test_the_error_of_a_bad_sample_tells_where_it_is(workers):
     assert "sample 7, at place 0 of the batch in step 1 of epoch 0" in told
 
 
+@pytest.mark.parametrize("workers", [0, "2 threads"])
+@pytest.mark.parametrize(
+    "wrapped", [lambda dataset: dataset, lambda dataset: sk.TreeDataset({"all": dataset})]
+)
+def test_an_error_that_a_dataset_keeps_and_raises_again_has_each_note_once(workers, wrapped):
+    kept = OSError("the disk is gone")
+
+    class Gone:
+        def __len__(self):
+            return 1
+
+        def __getitem__(self, index):
+            raise kept
+
+    loader = sk.Loader(wrapped(Gone()), sk.SequentialSampler(), batch_size=1, **beside(workers))
+    for _ in range(3):
+        with loader, pytest.raises(OSError, match="the disk is gone"):
+            list(loader)
+    assert sorted(set(kept.__notes__)) == sorted(kept.__notes__)
+
+
 @pytest.mark.parametrize("dataset", [Damaged(), DamagedInBatches()])
 @pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 @pytest.mark.parametrize("options", [{}, {"collate_fn": torch.tensor}])

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from torch.utils.data import get_worker_info
 
 from samplerkit.compat.webdataset.handlers import Handler, reraise_exception
-from samplerkit.errors import DatasetError, SamplerkitError
+from samplerkit.errors import DatasetError, SamplerkitError, note_once
 from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.tar.format.members import REASONS
 
@@ -107,8 +107,8 @@ def goes_on(handler: Handler | None, error: Exception, note: str = "") -> bool:
     try:
         verdict = (handler or reraise_exception)(error)
     except Exception as raised:
-        if note and note not in getattr(raised, "__notes__", ()):
-            raised.add_note(note)
+        if note:
+            note_once(raised, note)
         raise
     if not verdict:
         _log.warning("the handler ends the epoch early: %s", f"{note}: {error!r}" if note else error)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, final
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, SamplerkitError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, SamplerkitError, note_once
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
@@ -204,7 +204,7 @@ def _guarded(path: str, what: str, call: Callable[[], Result]) -> Result:
     try:
         return _parsed(call)
     except MemoryError as error:
-        error.add_note(f"while {path} was {what}")
+        note_once(error, f"while {path} was {what}")
         raise
     except Exception as error:
         if isinstance(error, SamplerkitError) and path in error.place:
