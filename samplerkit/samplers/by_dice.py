@@ -182,7 +182,8 @@ class Blend:
         self._given_restarts = restarts
         self.restarts = restarts or mixture.passes == "restart" or mixture.stop == "once"
         self.lanes = mixture.lane_count(layout, context.lanes)
-        if self.restarts and context.epoch >= _EPOCHS:
+        # What reads each sample once has no further passes, which would be those of other epochs.
+        if self.restarts and mixture.stop != "once" and context.epoch >= _EPOCHS:
             problem = "must be below 2^40 where sources begin anew in each epoch"
             raise ArgumentRangeError("epoch", problem, context.epoch)
         epoch = context.epoch if self.restarts else 0

@@ -95,6 +95,16 @@ def test_what_samplers_look_at_in_a_dataset_tells_orders_apart():
     assert one != other
 
 
+def test_a_source_that_comes_once_an_epoch_is_read_again_where_passes_restart():
+    once = sk.MixtureSampler({"a": None, "b": None}, stop="once")
+    sources, weights = {"web": None, "n": once}, {"web": 1, "n": 1}
+    ids = sk.MixtureSampler(sources, 60, weights=weights, passes="restart").order(CORPUS, 3)[:]
+    (begin, end), size = (18, 27), 9
+    passes = ids[(ids >= begin) & (ids < end)][: 2 * size].reshape(2, size)
+    assert np.sort(passes, axis=1).tolist() == [[*range(begin, end)]] * 2
+    assert passes[0].tolist() != passes[1].tolist()
+
+
 # A mixture of which no order can be made is an error that says what to do.
 
 
