@@ -34,7 +34,7 @@ Arguments = dict[str, Any]
 
 @dataclass(frozen=True)
 class SamplerCall:
-    """One sampler of a chain: its class and its arguments."""
+    """One sampler of a chain: its class and its arguments; sources by name are chains, or None."""
 
     make: Callable[..., Sampler]
     arguments: Arguments
@@ -46,7 +46,25 @@ class SamplerCall:
 
     def build(self, **changed: Any) -> Sampler:
         """Builds the sampler, some of its arguments changed."""
-        return self.make(**{**self.arguments, **changed})
+        arguments = {**self.arguments, **changed}
+        if "sources" in arguments:
+            named = arguments["sources"].items()
+            arguments["sources"] = {name: None if chain is None else built(chain) for name, chain in named}
+        return self.make(**arguments)
+
+
+Chain = tuple[SamplerCall, ...]
+
+
+def built(chain: Chain) -> Sampler:
+    """Builds the samplers of a chain, the one that reads the dataset first."""
+    first, *more = chain
+    root = first.build()
+    for link in more:
+        parent = link.build()
+        parent.add_child(root)
+        root = parent
+    return root
 
 
 seeds = st.integers(0, 3)

@@ -146,7 +146,7 @@ def _of_parts(case: Case, below: Layout, lengths: set[int]) -> list[st.SearchStr
     return choices
 
 
-def _links(case: Case, lengths: set[int], *, is_root: bool) -> st.SearchStrategy[SamplerCall]:
+def links_above(case: Case, lengths: set[int], *, is_root: bool) -> st.SearchStrategy[SamplerCall]:
     """The samplers that may stand above a chain whose shards have these lengths."""
     is_leaf, smallest = not case.links, min(lengths)
     below = case.layout
@@ -190,13 +190,13 @@ def chains(draw: st.DrawFn) -> Case:
     depth = draw(st.integers(1, DEEPEST))
     for level in range(depth):
         lengths = {len(case.layout)} if level == 0 else {*case.lengths()}
-        link = draw(_links(case, lengths, is_root=level == depth - 1))
+        link = draw(links_above(case, lengths, is_root=level == depth - 1))
         num_shards = link.arguments["num_shards"] if link.is_distributed else case.num_shards
         case = replace(case, links=(*case.links, link), num_shards=num_shards)
-    return _in_a_world(draw, case)
+    return in_a_world(draw, case)
 
 
-def _in_a_world(draw: st.DrawFn, case: Case) -> Case:
+def in_a_world(draw: st.DrawFn, case: Case) -> Case:
     """Lets a distributed sampler leave its numbers to the job, or deals a chain that has none."""
     if not draw(st.booleans()):
         return case

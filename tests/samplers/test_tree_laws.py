@@ -1,0 +1,250 @@
+"""The laws over mixtures of parts and over ledgers: those of all chains, and what a run says of itself."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from dataclasses import replace
+from enum import Enum
+
+import numpy as np
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.config.registry import SAMPLERS
+from samplerkit.order.modes import FILE_AWARE
+from samplerkit.samplers.context import RunConstants
+from samplerkit.testing.links import MOST_SHARDS
+from samplerkit.testing.trees import every_link, trees
+from tests.samplers import test_laws
+
+LAW = settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+
+OF_A_CASE = (
+    test_laws.test_no_rank_is_in_the_order,
+    test_laws.test_an_order_equals_itself_whenever_it_is_asked_for,
+    test_laws.test_every_id_is_a_sample_of_the_dataset,
+    test_laws.test_every_position_is_found_by_its_id,
+)
+DEALT_AT_THE_ROOT = (
+    test_laws.test_each_shard_is_the_dealt_view_of_the_global_order,
+    test_laws.test_shards_together_hold_the_order_exactly_once_and_pads_repeat_it_from_the_front,
+)
+
+
+@LAW
+@given(trees(), st.integers(1, MOST_SHARDS), st.randoms(use_true_random=False))
+def test_the_laws_of_chains_hold_of_mixtures_and_ledgers(case, other, randomly):
+    for law in (*OF_A_CASE, *(DEALT_AT_THE_ROOT if case.deals_at_the_root else ())):
+        law.hypothesis.inner_test(case)
+    for order in map(case.order, case.shards):
+        ids = list(order)
+        assert len(order) == len(ids)
+        positions = [randomly.randrange(-len(ids), len(ids)) for _ in ids]
+        # One position is read otherwise than many.
+        assert order[positions].tolist() == [ids[p] for p in positions]
+        assert [order[p] for p in positions[:3]] == [ids[p] for p in positions[:3]]
+    if case.deals_at_the_root and case.offset <= other:
+        law = test_laws.test_no_number_of_ranks_is_in_the_order_once_the_run_has_started
+        law.hypothesis.inner_test(case, other)
+
+
+@LAW
+@given(trees())
+def test_an_order_is_a_value(case):
+    one, other = case.order(), case.order()
+    assert one == other
+    assert hash(one) == hash(other)
+    assert pickle.loads(pickle.dumps(one)) == one  # noqa: S301  # pickled in the same line
+    following = replace(case, epoch=case.epoch + 1).order()
+    assert one != following or one[:].tolist() == following[:].tolist()
+
+
+# What a run says of itself.
+
+UNDEALT = (
+    trees()
+    .filter(lambda case: case.dealer is None)
+    .map(lambda case: with_edits(case, lambda edit: edit.global_batch is None))
+)
+
+
+def with_edits(case, wanted):
+    """A case with those edits of a ledger that are wanted."""
+    *below, root = case.links
+    if root.make is not sk.Ledger:
+        return case
+    edits = [edit for edit in root.arguments["edits"] if wanted(edit)]
+    return replace(case, links=(*below, replace(root, arguments={"edits": edits})))
+
+
+class Numbers:
+    """A dataset of which each sample is its id."""
+
+    def __init__(self, layout):
+        self.layout = layout
+
+    def __len__(self):
+        return len(self.layout)
+
+    def __getitem__(self, index):
+        return index
+
+
+def loaders_of(case, ranks, state=None, sampler=None):
+    """The loaders of all ranks, in one process; behind a state if there is one."""
+    root = case.sampler() if sampler is None else sampler
+    options = {"batch_size": 2, "tail": "ragged"}
+    dataset = Numbers(case.layout)
+    loaders = [sk.Loader(dataset, root, world=sk.World(ranks, rank), **options) for rank in range(ranks)]
+    for loader in loaders if state is not None else ():
+        loader.load_state_dict(state)
+    return loaders
+
+
+def read(loaders, steps):
+    """The ids that all ranks read in some steps together, and the state behind them."""
+    going = [iter(loader) for loader in loaders]
+    batches = [next(one, None) for _ in range(steps) for one in going]
+    ids = [id for batch in batches if batch is not None for id in batch.tolist()]
+    return ids, loaders[0].state_dict()
+
+
+@settings(LAW, max_examples=12)
+@given(UNDEALT, st.data())
+def test_a_run_that_is_cut_anywhere_goes_on_on_other_ranks(case, data):
+    ranks, others = (data.draw(st.integers(1, 3)) for _ in range(2))
+    first = loaders_of(case, ranks)
+    ids, state = read(first, data.draw(st.integers(0, len(first[0]) - 1)))
+    rest, _ = read(loaders_of(case, others, state), len(first[0]) * ranks)
+    whole = case.sampler().undealt_order(case.layout, constants=RunConstants(ranks))
+    assert Counter(ids + rest) == Counter(whole[:].tolist())
+
+
+def changed(case):
+    """The chain with one value changed that says something of the order, sampler by sampler."""
+    for depth, link in enumerate(case.links):
+        for name in CHANGES.keys() & link.arguments.keys():
+            arguments = {**link.arguments, name: CHANGES[name](link.arguments[name])}
+            links = (*case.links[:depth], replace(link, arguments=arguments), *case.links[depth + 1 :])
+            yield replace(case, links=links)
+
+
+CHANGES = {"seed": lambda seed: seed + 1, "edits": lambda edits: [sk.Edit(at=0, skip=1), *edits]}
+
+
+@settings(LAW, max_examples=12)
+@given(UNDEALT)
+def test_a_fingerprint_is_that_of_the_recipe(case):
+    (loader,), (anew,) = loaders_of(case, 1), loaders_of(case, 1)
+    assert loader.fingerprint == anew.fingerprint
+    others = [*changed(case), replace(case, dataset=sk.Layout.tree({**case.layout.parts, "more": 1}))]
+    for other in others:
+        assert loaders_of(other, 1)[0].fingerprint != loader.fingerprint, other
+
+
+KINDS = {SAMPLERS[kind].make: kind for kind in SAMPLERS}
+
+
+def written(value):
+    """A sampler, or a value in one, as a config says it."""
+    if isinstance(value, sk.Sampler):
+        child = {} if value.get_child() is None else {"child": written(value.get_child())}
+        told = {name: written(one) for name, one in value.arguments().items() if one is not None}
+        told.pop("algorithm", None)
+        return {"kind": KINDS[type(value)], **told, **child}
+    if isinstance(value, sk.Edit):
+        return value.said
+    if isinstance(value, dict):
+        return {name: None if one is None else written(one) for name, one in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [written(one) for one in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    return value.value if isinstance(value, Enum) else value
+
+
+@settings(LAW, max_examples=12)
+@given(trees().filter(lambda case: all(link.make in KINDS for link in every_link(case.links))))
+def test_a_config_says_it_and_says_it_again(case):
+    section = written(case.sampler())
+    config = sk.load_config({"sampler": section})
+    again = sk.load_config(config.to_dict())
+    assert again == config
+    for sampler in (config.sampler, again.sampler):
+        assert sampler.order(case.dataset, case.epoch, world=case.world(0)) == case.order()
+
+
+# The strategy must reach what the laws are about.
+
+
+def has(**wanted):
+    def holds(case):
+        return any(
+            all(link.arguments.get(name) == value for name, value in wanted.items())
+            for link in every_link(case.links)
+        )
+
+    return holds
+
+
+def edits_of(case):
+    return case.links[-1].arguments.get("edits", [])
+
+
+def nested(case):
+    return [
+        link
+        for link in every_link(case.links)
+        for chain in (link.arguments.get("sources") or {}).values()
+        for link in chain or ()
+        if link.make is sk.MixtureSampler
+    ]
+
+
+def looks_at_files_above_a_child(case):
+    chains = [case.links, *(chain for link in every_link(case.links) for chain in sources_of(link))]
+    return any(link.arguments.get("shuffle") in FILE_AWARE for chain in chains for link in chain[1:])
+
+
+def sources_of(link):
+    return [chain for chain in (link.arguments.get("sources") or {}).values() if chain is not None]
+
+
+REACHED = {
+    "a ledger": lambda case: case.links[-1].make is sk.Ledger,
+    "a ledger of a chain": lambda case: (
+        case.links[-1].make is sk.Ledger and case.links[0].make is not sk.MixtureSampler
+    ),
+    "a mixture in a mixture": nested,
+    "a nested one that restarts": lambda case: any(
+        link.arguments["passes"] == "restart" for link in nested(case)
+    ),
+    "a mixture below a sampler": lambda case: (
+        case.links[0].make is sk.MixtureSampler and len(case.links) == 2 and not edits_of(case)
+    ),
+    "files below a parent": looks_at_files_above_a_child,
+    **{f"shuffle {mode.value}": has(shuffle=mode) for mode in sk.Shuffle if mode is not sk.Shuffle.FALSE},
+    **{f"passes {passes}": has(passes=passes) for passes in ("run_on", "restart")},
+    **{f"stop {stop}": has(stop=stop) for stop in ("first", "all", "once")},
+    **{
+        f"edits with {said}": lambda case, said=said: any(
+            getattr(edit, said) is not None for edit in edits_of(case)
+        )
+        for said in ("weights", "skip", "without", "global_batch")
+    },
+    "edits with weights and without": lambda case: (
+        {"weights", "without"} <= {name for edit in edits_of(case) for name in edit.said}
+    ),
+}
+
+
+def test_the_trees_reach_every_kind_of_mixture_and_edit():
+    reached = Counter()
+
+    @settings(LAW, max_examples=100)
+    @given(trees())
+    def look(case):
+        reached.update(name for name, holds in REACHED.items() if holds(case))
+
+    look()
+    assert {name: reached[name] for name in REACHED if reached[name] < 3} == {}
