@@ -318,4 +318,4 @@ def test_each_user_of_the_cursor_keeps_to_the_model(name):
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", USERS)
 def test_each_user_of_the_cursor_keeps_to_the_model_at_length(name):
-    run(name, max_examples=100, stateful_step_count=50)
+    run(name, max_examples=50, stateful_step_count=50)

@@ -199,4 +199,4 @@ TestLoaderMachine.settings = settings(max_examples=15, stateful_step_count=25, *
 class TestLoaderMachineAtLength(LoaderMachine.TestCase):
     """The same, with more examples of more calls."""
 
-    settings = settings(max_examples=200, stateful_step_count=40, **COMMON)
+    settings = settings(max_examples=80, stateful_step_count=40, **COMMON)
