@@ -6,6 +6,7 @@ import argparse
 import resource
 import statistics
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +23,15 @@ def held() -> tuple[int, int, int]:
     pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     here = (len(list(Path(f"/proc/self/{what}").iterdir())) for what in ("task", "fd"))
     return (*here, pages * resource.getpagesize())  # type: ignore[return-value]
+
+
+def settled() -> tuple[int, int, int]:
+    """The same at the moment with the fewest threads of a second: one that was joined may leave a little later."""
+    looks = []
+    for _ in range(20):
+        time.sleep(0.05)
+        looks.append(held())
+    return min(looks)
 
 
 def many_epochs(number: int) -> tuple[float, ...]:
@@ -49,12 +59,12 @@ def main() -> None:
     print(f"{asked.kills} kills: {batches} batches, {lost} samples lost, {repeated} repeated", flush=True)
     for seed in range(WARM_UP):
         ended_at_random(10**6 + seed)
-    ends, wrong, before = Counter[str](), list[str](), held()
+    ends, wrong, before = Counter[str](), list[str](), settled()
     for seed in range(asked.endings):
         end, found = ended_at_random(seed)
         ends[end] += 1
         wrong += found
-    grown = [now - then for now, then in zip(held(), before, strict=True)]
+    grown = [now - then for now, then in zip(settled(), before, strict=True)]
     print(f"{asked.endings} endings, {dict(ends)}: wrong {wrong or 0}")
     print(f"grown by them: threads {grown[0]}, descriptors {grown[1]}, bytes {grown[2]}", flush=True)
     print(f"grown over {asked.epochs} epochs (threads, descriptors, bytes): {many_epochs(asked.epochs)}")
