@@ -26,7 +26,7 @@ def held() -> tuple[int, int, int]:
 
 
 def settled() -> tuple[int, int, int]:
-    """The same at the moment with the fewest threads of a second: one that was joined may leave a little later."""
+    """The same with the fewest threads of a second: one that was joined may leave a little later."""
     looks = []
     for _ in range(20):
         time.sleep(0.05)
