@@ -27,6 +27,7 @@ from samplerkit.batches.static import StaticPlan
 from samplerkit.batches.window_cut import WindowContext
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
+from samplerkit.order.intervals import edges_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
@@ -106,7 +107,7 @@ class BucketBatches(BatchRecipe):
             return in_windows
         number = self._bucket_of(measure, histogram.values)
         first = np.flatnonzero(np.diff(number, prepend=-1))
-        before = np.append(0, np.cumsum(histogram.counts))
+        before = edges_of(histogram.counts)
         buckets = Buckets(
             np.append(before[first], before[-1]),
             histogram.values[first],

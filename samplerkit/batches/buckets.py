@@ -11,6 +11,7 @@ import numpy as np
 from samplerkit.batches.budget import Budget
 from samplerkit.batches.histogram import Histogram
 from samplerkit.errors import ArgumentRangeError
+from samplerkit.order.intervals import edges_of
 from samplerkit.order.typing import Ids
 
 Long = Literal["raise", "drop", "truncate", "alone"]
@@ -84,7 +85,7 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
         >>> buckets.starts.tolist(), buckets.uppers.tolist(), buckets.sizes.tolist()
         ([0, 18, 27, 36], [100, 50, 10], [3, 6, 30])
     """
-    before = np.append(0, np.cumsum(histogram.counts))
+    before = edges_of(histogram.counts)
     values = histogram.values
     sizes = budget.sizes(values)
     # The longest come first, and so those of which not even one fits into a batch.

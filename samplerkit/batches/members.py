@@ -11,6 +11,7 @@ import numpy as np
 from samplerkit.batches.histogram import Histogram
 from samplerkit.batches.kept import KeptArrays
 from samplerkit.batches.lengths import CHUNK, SampleLengths
+from samplerkit.order.intervals import edges_of
 from samplerkit.order.typing import Ids
 
 KEPT_FROM = 1 << 18
@@ -43,7 +44,7 @@ class SortedMembers:
     ) -> None:
         self._lengths = lengths
         self._values = histogram.values
-        self.starts: Final[Ids] = np.append(0, np.cumsum(histogram.counts))
+        self.starts: Final[Ids] = edges_of(histogram.counts)
         self.size: Final = int(self.starts[-1])
         dtype = self.dtype = np.dtype("<u4" if lengths.size <= 1 << 32 else "<i8")
         fill = partial(self._fill, ids)

@@ -40,7 +40,7 @@ class PackedSet:
         self.places = edges_of(histogram.counts)
         self.whole, self.rest = fit.parts(values)
         self.lasts = fit.is_last(values)
-        self.whole_starts = np.append(0, np.cumsum(self.whole * histogram.counts))
+        self.whole_starts = edges_of(self.whole * histogram.counts)
         self.num_whole = int(self.whole_starts[-1])
         # Lengths in the order of items: neighbours of one size are a run, whatever they are the end of.
         sizes = fit.sizes(self.rest)

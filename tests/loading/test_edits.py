@@ -13,21 +13,9 @@ from samplerkit.inspect.time_machine import at, when
 from samplerkit.loading.agreement import Agreement
 from samplerkit.loading.state import State
 from tests.loading.worker_kinds import THREADS, beside
+from tests.numbers import Numbers
 from tests.samplers.ledger_walk import walk
 from tests.samplers.test_ledger import base_of, lanes_of, random_case
-
-
-class Files:
-    """A dataset that knows its files, of which each sample is its id."""
-
-    def __init__(self, layout):
-        self.layout = layout
-
-    def __len__(self):
-        return len(self.layout)
-
-    def __getitem__(self, index):
-        return index
 
 
 def ranks_of(dataset, ledger, ranks, state=None, **options):
@@ -62,7 +50,7 @@ def test_a_run_that_is_edited_and_resumed_on_other_ranks_reads_each_position_onc
             ranks, batch = int(rng.integers(1, 4)), int(rng.integers(1, 3))
             made = [edit for edit in edits if edit.at < position]
             ledger = sk.Ledger(chain, made)
-            loaders = ranks_of(Files(layout), ledger, ranks, state, batch_size=batch, tail="ragged")
+            loaders = ranks_of(Numbers(layout), ledger, ranks, state, batch_size=batch, tail="ragged")
             for edit in edits[len(made) :]:
                 for loader in loaders:
                     loader.edit(edit)
@@ -298,7 +286,9 @@ GROWN = sk.Edit(at=60, source="new", weights={"web": 1, "code": 1, "new": 2})
 
 def of_parts(*names, told=True, **others):
     parts = {**{name: PARTS[name] for name in names}, **others}
-    return sk.TreeDataset(parts) if told else Files(sk.Layout.tree({n: len(one) for n, one in parts.items()}))
+    return (
+        sk.TreeDataset(parts) if told else Numbers(sk.Layout.tree({n: len(one) for n, one in parts.items()}))
+    )
 
 
 def mixed(*edits):

@@ -8,22 +8,10 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from tests.numbers import Numbers
 
 HUGE = 2**40
 SIZES = [2**33 + 1, 5, 2**32 + 7, 2**40]
-
-
-class Numbers:
-    """Sample i is i, of as many as there are."""
-
-    def __init__(self, layout):
-        self.layout = layout
-
-    def __len__(self):
-        return len(self.layout)
-
-    def __getitem__(self, index):
-        return index
 
 
 def first_batch(recipe, layout, step, workers, ranks=8, rank=3):

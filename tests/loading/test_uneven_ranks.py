@@ -9,21 +9,9 @@ import pytest
 
 import samplerkit as sk
 from tests.loading.worker_kinds import beside
+from tests.numbers import Numbers
 
 TAILS = ["pad", "drop", "ragged"]
-
-
-class Numbers:
-    """Sample i is i."""
-
-    def __init__(self, layout):
-        self.layout = layout
-
-    def __len__(self):
-        return len(self.layout)
-
-    def __getitem__(self, index):
-        return index
 
 
 def as_lists(batch):

@@ -17,6 +17,7 @@ from samplerkit.order.modes import FILE_AWARE
 from samplerkit.samplers.context import RunConstants
 from samplerkit.testing.links import MOST_SHARDS
 from samplerkit.testing.trees import every_link, trees
+from tests.numbers import Numbers
 from tests.samplers import test_laws
 
 LAW = settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
@@ -77,19 +78,6 @@ def with_edits(case, wanted):
         return case
     edits = [edit for edit in root.arguments["edits"] if wanted(edit)]
     return replace(case, links=(*below, replace(root, arguments={"edits": edits})))
-
-
-class Numbers:
-    """A dataset of which each sample is its id."""
-
-    def __init__(self, layout):
-        self.layout = layout
-
-    def __len__(self):
-        return len(self.layout)
-
-    def __getitem__(self, index):
-        return index
 
 
 def loaders_of(case, ranks, state=None, sampler=None):
