@@ -6,7 +6,6 @@ that changes is a plan that changed.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import samplerkit as sk
 from samplerkit.inspect.pictures.canvas import LIGHT, dress, legend, new_figure
 from samplerkit.order.typing import Ids
 from tests.benchmarks.batches import BATCH_SIZE, BUDGET, text
-from tests.benchmarks.pictures_of_orders import FOLDER, WIDTH, small_png_of
+from tests.benchmarks.pictures_of_orders import WIDTH, keep, small_png_of
 
 NAME = "batches.png"
 SAMPLES, RANKS, STEPS = 100_000, 4, 12
@@ -80,9 +79,7 @@ def _draw_lengths(axes: Any, batches: list[Ids], *, is_left: bool) -> None:
 
 def main() -> None:
     """Draws it."""
-    content = draw()
-    (FOLDER / NAME).write_bytes(content)
-    sys.stdout.write(f"{NAME}: {len(content):,} bytes\n")
+    keep(NAME, draw())
 
 
 if __name__ == "__main__":

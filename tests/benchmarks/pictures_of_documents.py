@@ -6,7 +6,6 @@ that changes is an order that changed.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import samplerkit as sk
 from samplerkit.inspect.pictures.canvas import LIGHT, new_figure
 from samplerkit.inspect.pictures.panels import draw_documents
 from samplerkit.inspect.pictures.shown import shown_all
-from tests.benchmarks.pictures_of_orders import FOLDER, WIDTH, small_png_of
+from tests.benchmarks.pictures_of_orders import WIDTH, keep, small_png_of
 
 NAME = "documents.png"
 HEIGHT = 4.6
@@ -54,9 +53,7 @@ def draw() -> bytes:
 
 def main() -> None:
     """Draws it."""
-    content = draw()
-    (FOLDER / NAME).write_bytes(content)
-    sys.stdout.write(f"{NAME}: {len(content):,} bytes\n")
+    keep(NAME, draw())
 
 
 if __name__ == "__main__":

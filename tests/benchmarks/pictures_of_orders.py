@@ -199,6 +199,12 @@ def _drawn(width: float, height: float, rows: int, panels: list[Orders]) -> byte
     return small_png_of(figure)
 
 
+def keep(name: str, content: bytes) -> None:
+    """Writes a picture of the docs, and says how large it is."""
+    (FOLDER / name).write_bytes(content)
+    sys.stdout.write(f"{name}: {len(content):,} bytes\n")
+
+
 def small_png_of(figure: Any) -> bytes:
     """Gives a figure in the theme's colours as a small PNG file."""
     image = Image.open(io.BytesIO(png_of(figure))).convert("RGB")
@@ -243,9 +249,7 @@ def pictures() -> dict[str, Callable[[], bytes]]:
 def main() -> None:
     """Draws them all."""
     for name, draw in pictures().items():
-        content = draw()
-        (FOLDER / name).write_bytes(content)
-        sys.stdout.write(f"{name}: {len(content):,} bytes\n")
+        keep(name, draw())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ that changes is a plan that changed.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 import samplerkit as sk
 from samplerkit.inspect.pictures.canvas import LIGHT, dress, legend, new_figure
 from samplerkit.order.typing import Ids
-from tests.benchmarks.pictures_of_orders import FOLDER, WIDTH, small_png_of
+from tests.benchmarks.pictures_of_orders import WIDTH, keep, small_png_of
 
 NAME = "packs.png"
 SEQ_LEN, ROWS = 2048, 16
@@ -93,9 +92,7 @@ def _draw(axes: Any, rows: Bars, title: str) -> None:
 
 def main() -> None:
     """Draws it."""
-    content = draw()
-    (FOLDER / NAME).write_bytes(content)
-    sys.stdout.write(f"{NAME}: {len(content):,} bytes\n")
+    keep(NAME, draw())
 
 
 if __name__ == "__main__":
