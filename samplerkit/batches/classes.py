@@ -19,6 +19,7 @@ from samplerkit.batches.window_cut import WindowContext
 from samplerkit.errors import CompositionError, DatasetError, NotSupportedError
 from samplerkit.order.algebra import groups
 from samplerkit.order.blocks import Block, KeptBlocks
+from samplerkit.order.intervals import edges_of
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.located import Located
@@ -142,7 +143,7 @@ class ClassPlan(BatchPlan):
         super().__init__(Measure(), abreast)
         self._members = members
         self._counts = counts
-        self._starts = np.append(0, np.cumsum(counts))
+        self._starts = edges_of(counts)
         self._classes, self._each = sizes
         self._length = length
         self._of_members, self._of_classes = KeptBlocks(keys[0]), KeptBlocks(keys[1])

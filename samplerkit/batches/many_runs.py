@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.order.files import distinct
-from samplerkit.order.intervals import interval_of, numbers_in
+from samplerkit.order.intervals import edges_of, interval_of, numbers_in
 from samplerkit.order.keys import Key, keyed_hash
 from samplerkit.order.permutation import (
     NARROW_LIMIT,
@@ -49,7 +49,7 @@ class ManyRuns:
         sizes = np.diff(starts)
         self._is_small = sizes <= IN_A_TABLE
         # The places of small runs stand in one table, one run after another.
-        self._small_starts = np.append(0, np.cumsum(np.where(self._is_small, sizes, 0)))
+        self._small_starts = edges_of(np.where(self._is_small, sizes, 0))
         self._tables: dict[bool, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
         self._words = key.words(2 * _KEY_WORDS)
 
@@ -90,7 +90,8 @@ class ManyRuns:
             self._make(table, missing, inverse=inverse)
             # Last: another thread may look at the same moment.
             is_made[missing] = True
-        return table[self._small_starts[run] + rows].astype(np.int64)
+        found: Ids = table[self._small_starts[run] + rows].astype(np.int64)
+        return found
 
     def _make(self, table: np.ndarray[Any, Any], runs: Ids, *, inverse: bool) -> None:
         """Sorts the rows of runs by keyed hashes of their places, all in one go."""

@@ -243,7 +243,7 @@ class WindowPlan(BatchPlan):
                 # Else all groups behind this window would be out of step; behind the last one are none.
                 count = -(-len(batches) // self.abreast) * self.abreast
                 batches = self._even(batches, ids, lengths, count)
-            edges = np.append(0, np.cumsum([batch.size for batch in batches])).astype(np.int64)
+            edges = edges_of(np.array([batch.size for batch in batches], dtype=np.int64))
             places = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
         groups = Groups(edges.size - 1, self.abreast, self._key, window)
         return _CutWindow(ids[places], places + first, edges, segments, groups)

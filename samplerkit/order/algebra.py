@@ -10,7 +10,7 @@ from typing import final
 
 import numpy as np
 
-from samplerkit.order.intervals import interval_of
+from samplerkit.order.intervals import edges_of, interval_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.located import Located
 from samplerkit.order.order import PASS_BITS, Order
@@ -250,7 +250,7 @@ class Weave(OrderView):
         self._rows = np.unique(np.append(lengths, 0))
         self._alive = [np.flatnonzero(lengths > row) for row in self._rows]
         widths = np.array([alive.size for alive in self._alive[:-1]], dtype=np.int64)
-        self._starts = np.append(0, np.cumsum(widths * np.diff(self._rows)))
+        self._starts = edges_of(widths * np.diff(self._rows))
 
     @property
     def recipe(self) -> tuple[object, ...]:

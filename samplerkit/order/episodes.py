@@ -6,7 +6,7 @@ from typing import final
 
 import numpy as np
 
-from samplerkit.order.intervals import interval_of
+from samplerkit.order.intervals import edges_of, interval_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.located import Located
 from samplerkit.order.once import once
@@ -31,7 +31,7 @@ class EpisodeWindows(Order):
         self._stride = stride
         fitting = layout.sizes >= size
         self._counts: Ids = np.where(fitting, (layout.sizes - size) // stride + 1, 0)
-        self._starts: Ids = np.append(0, np.cumsum(self._counts))
+        self._starts = edges_of(self._counts)
 
     @property
     def recipe(self) -> tuple[object, ...]:
@@ -68,7 +68,7 @@ class WholeFiles(Order):
     def __init__(self, layout: Layout, files: Ids) -> None:
         self._all = layout
         self._files = files
-        self._starts: Ids = np.append(0, np.cumsum(layout.sizes[files]))
+        self._starts = edges_of(layout.sizes[files])
         self._moves: Ids = layout.starts[files] - self._starts[:-1]
 
     @property

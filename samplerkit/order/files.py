@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 
 from samplerkit.order.blocks import ROWS_WORTH_A_CALL, Block, KeptBlocks
-from samplerkit.order.intervals import Moves, interval_of
+from samplerkit.order.intervals import Moves, edges_of, interval_of
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.located import Located
@@ -28,7 +28,7 @@ class FileSequence(Order):
         self._layout = layout
         self._files = Permutation(layout.num_files, key).forward(np.arange(layout.num_files))
         self._rank_of_file = np.argsort(self._files)
-        self._starts: Ids = np.append(0, np.cumsum(layout.sizes[self._files]))
+        self._starts = edges_of(layout.sizes[self._files])
         self._moves = Moves(self._starts, layout.starts[self._files] - self._starts[:-1])
 
     @property

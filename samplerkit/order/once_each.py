@@ -9,7 +9,7 @@ import numpy as np
 
 from samplerkit.order.algebra import groups
 from samplerkit.order.files import BlockShuffle
-from samplerkit.order.intervals import interval_of
+from samplerkit.order.intervals import edges_of, interval_of
 from samplerkit.order.keys import Key
 from samplerkit.order.located import Located
 from samplerkit.order.order import Order
@@ -58,10 +58,9 @@ class OnceEach(Order):
         self._drawn = np.stack(
             [turns.drawn(source, lane, self._rows) for source in range(sizes.size)], axis=1
         )
-        self._left: Ids = np.append(0, np.cumsum(owned - self._drawn))
-        places: Ids = np.append(0, np.cumsum(self._rows_before(self._length) - self._rows))
-        self._places = places
-        self._shuffle = BlockShuffle(places, None, key)
+        self._left = edges_of((owned - self._drawn).ravel())
+        self._places = edges_of(self._rows_before(self._length) - self._rows)
+        self._shuffle = BlockShuffle(self._places, None, key)
 
     @property
     def recipe(self) -> tuple[object, ...]:

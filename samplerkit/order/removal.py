@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.order.algebra import groups
+from samplerkit.order.intervals import edges_of
 from samplerkit.order.located import Located
 from samplerkit.order.streams import Piece, Stream
 from samplerkit.order.typing import Ids
@@ -42,7 +43,7 @@ class Holes:
     _kept_before: Ids = field(init=False)
 
     def __post_init__(self) -> None:
-        gone = np.append(0, np.cumsum(self.ends - self.begins))
+        gone = edges_of(self.ends - self.begins)
         object.__setattr__(self, "_gone", gone)
         object.__setattr__(self, "_kept_before", self.begins - gone[:-1])
 

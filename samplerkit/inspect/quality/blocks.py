@@ -15,7 +15,7 @@ from samplerkit.inspect.quality.pairs import (
     pair_weight,
 )
 from samplerkit.inspect.quality.runs import lost_by_runs
-from samplerkit.order.intervals import interval_of
+from samplerkit.order.intervals import edges_of, interval_of
 from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 
@@ -55,7 +55,7 @@ class Blocks:
             block_size: rows in a block, counted from the start of each lane; 1 where none are shuffled.
         """
         size = min(block_size, int(np.diff(lane_starts).max()))
-        files = np.append(0, np.cumsum(file_sizes))
+        files = edges_of(file_sizes)
         pieces = _sorted(files, lane_starts)
         first, end = pieces[:-1], pieces[1:]
         lane_start = lane_starts[interval_of(lane_starts, first)]
