@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from samplerkit.storage.files.remote import with_requests
 from samplerkit.storage.ids import checked_index
 from samplerkit.storage.per_process import OpenPerProcess, Process
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.workers import this_worker
 
 ChunkCache = ReadAheadCache[Content]
 """The chunks in memory of one process."""
@@ -33,7 +35,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
     chunk is read; all that is asked of a dataset, in whatever process, is here.
 
     Args:
-        limits: what may be in memory.
+        limits: what may be in memory, as the user says it.
         gather: makes a batch of what was taken from chunks.
         storage: fetches what lies elsewhere; None where nothing does.
     """
@@ -46,12 +48,12 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     def __init__(
         self,
-        limits: CacheLimits,
+        limits: AskedLimits,
         gather: Callable[[Iterable[ContentPart], int], Any],
         storage: RemoteStorage | None,
     ) -> None:
         super().__init__()
-        self._limits: Final = limits
+        self._asked: Final = limits
         self._gather: Final = gather
         self._storage: Final = storage
         self._layout: Layout | None = None
@@ -136,6 +138,11 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         self._processes.here().close(self._storage)
 
     @property
+    def _limits(self) -> CacheLimits:
+        """What this process may have in memory, and do."""
+        return self._asked.here(is_remote=self.is_remote)
+
+    @property
     def _shown_size(self) -> str:
         return "not looked at" if self._layout is None else f"{len(self._layout)} samples"
 
@@ -168,26 +175,62 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         )
 
 
-def limits_of(
-    most: int, max_bytes: int | None, read_ahead: int, threads: int, *, called: str = "max_chunks"
-) -> CacheLimits:
-    """Takes the limits that a user tells.
+AHEAD: Final = 4
+"""Chunks that a rank reads ahead by as many threads where they lie elsewhere, unless the user says it.
+
+There each waits for its answer, and keeps no other one waiting.
+"""
+
+
+@final
+@dataclass(frozen=True)
+class AskedLimits:
+    """What a user says that a process may have in memory and do, and leaves out.
 
     Args:
         most: chunks in memory at most.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: chunks that are read before they are needed.
-        threads: how many of them at a time.
+        read_ahead: chunks that are read before they are needed; None for 1, and elsewhere `AHEAD`.
+        threads: how many of them at a time; None as for `read_ahead`.
         called: the name of the first of these where the user says it.
+    """
+
+    most: int
+    max_bytes: int | None
+    read_ahead: int | None
+    threads: int | None
+    called: str
+
+    def here(self, *, is_remote: bool) -> CacheLimits:
+        """Gives the limits of this process; the workers of a loader share what a rank reads ahead.
+
+        Args:
+            is_remote: chunks lie elsewhere, so that each of them has to be waited for.
+        """
+        left_out = max(1, AHEAD // this_worker()[1]) if is_remote else 1
+        ahead = left_out if self.read_ahead is None else self.read_ahead
+        threads = left_out if self.threads is None else self.threads
+        return CacheLimits(self.most, self.max_bytes, ahead, threads, called=self.called)
+
+
+def limits_of(
+    most: int,
+    max_bytes: int | None,
+    read_ahead: int | None,
+    threads: int | None,
+    *,
+    called: str = "max_chunks",
+) -> AskedLimits:
+    """Takes the limits that a user tells, as `AskedLimits` has them.
 
     Raises:
         ArgumentTypeError: no integer.
         ArgumentRangeError: one is too small.
     """
-    return CacheLimits(
+    return AskedLimits(
         arguments.at_least(called, most, 1),
         None if max_bytes is None else arguments.at_least("max_bytes", max_bytes, 1),
-        arguments.at_least("read_ahead", read_ahead, 0),
-        arguments.at_least("threads", threads, 1),
-        called=called,
+        None if read_ahead is None else arguments.at_least("read_ahead", read_ahead, 0),
+        None if threads is None else arguments.at_least("threads", threads, 1),
+        called,
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final
 
-from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.catalogue.file import opened_catalogue
 from samplerkit.storage.catalogue.known import Kind
-from samplerkit.storage.files.chunked import ChunkedDataset
+from samplerkit.storage.files.chunked import AskedLimits, ChunkedDataset
 from samplerkit.storage.files.content import ContentPart
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.files.remote import storage_for
@@ -38,7 +37,7 @@ class DatasetOfFiles(ChunkedDataset):
     def __init__(
         self,
         files: Any,
-        limits: CacheLimits,
+        limits: AskedLimits,
         gather: Callable[[Iterable[ContentPart], int], Any],
         progress: Progress | bool | None,
         options: RemoteOptions | None,

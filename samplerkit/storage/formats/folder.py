@@ -8,8 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from samplerkit.errors import ArgumentTypeError
-from samplerkit.storage.ahead.shelf import CacheLimits
-from samplerkit.storage.files.chunked import ChunkedDataset
+from samplerkit.storage.files.chunked import AskedLimits, ChunkedDataset
 from samplerkit.storage.files.content import gathered_samples
 from samplerkit.storage.files.remote import storage_for
 from samplerkit.storage.formats.arrow_rows import names_of
@@ -40,7 +39,7 @@ class FolderDataset(ChunkedDataset):
         folder: str | os.PathLike[str],
         columns: Sequence[str] | None,
         decode: Callable[[Any], Any] | None,
-        limits: CacheLimits,
+        limits: AskedLimits,
         remote: RemoteOptions | Mapping[str, Any] | None,
     ) -> None:
         if not isinstance(folder, str | os.PathLike):

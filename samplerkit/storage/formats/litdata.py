@@ -35,8 +35,9 @@ class LitDataset(FolderDataset):
         decode: makes a sample of what was written; None for this itself.
         max_chunks: chunks in memory at most, those that are read ahead included.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many chunks are read before they are needed; 0 for none.
-        threads: how many of them at a time.
+        read_ahead: how many chunks are read before they are needed; 0 for none. None for 1, and
+            where they lie elsewhere for 4 a rank, as far as there is room.
+        threads: how many of them at a time; None as for `read_ahead`.
         remote: how URLs are read: `RemoteOptions`, or a mapping of these.
 
     Attributes:
@@ -61,8 +62,8 @@ class LitDataset(FolderDataset):
         decode: Callable[[Any], Any] | None = None,
         max_chunks: int = 4,
         max_bytes: int | None = None,
-        read_ahead: int = 1,
-        threads: int = 1,
+        read_ahead: int | None = None,
+        threads: int | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
         limits = limits_of(max_chunks, max_bytes, read_ahead, threads)

@@ -39,8 +39,9 @@ class MindRecordDataset(DatasetOfFiles):
         decode: makes a sample of the dict of a row; None for the dict itself.
         max_chunks: row groups in memory at most, those that are read ahead included.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many row groups are read before they are needed; 0 for none.
-        threads: how many of them at a time.
+        read_ahead: how many row groups are read before they are needed; 0 for none. None for 1, and
+            where they lie elsewhere for 4 a rank, as far as there is room.
+        threads: how many of them at a time; None as for `read_ahead`.
         progress: is called while headers are read; None for a line on the terminal, False for nothing.
         remote: how URLs are read: `RemoteOptions`, or a mapping of these.
 
@@ -68,8 +69,8 @@ class MindRecordDataset(DatasetOfFiles):
         decode: Callable[[dict[str, Any]], Any] | None = None,
         max_chunks: int = 4,
         max_bytes: int | None = None,
-        read_ahead: int = 1,
-        threads: int = 1,
+        read_ahead: int | None = None,
+        threads: int | None = None,
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:

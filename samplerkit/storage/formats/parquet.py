@@ -61,8 +61,9 @@ class ParquetDataset(DatasetOfFiles):
             whose lengths are taken. None for a column `lengths` or `length`, if there is one.
         max_chunks: row groups in memory at most, those that are read ahead included.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many row groups are read before they are needed; 0 for none.
-        threads: how many of them at a time.
+        read_ahead: how many row groups are read before they are needed; 0 for none. None for 1, and
+            where they lie elsewhere for 4 a rank, as far as there is room.
+        threads: how many of them at a time; None as for `read_ahead`.
         progress: is called while footers are read; None for a line on the terminal, False for nothing.
         remote: how URLs are read: `RemoteOptions`, or a mapping of these.
 
@@ -103,8 +104,8 @@ class ParquetDataset(DatasetOfFiles):
         lengths: str | None = None,
         max_chunks: int = 4,
         max_bytes: int | None = None,
-        read_ahead: int = 1,
-        threads: int = 1,
+        read_ahead: int | None = None,
+        threads: int | None = None,
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:

@@ -78,19 +78,30 @@ class Footers:
     def __init__(self, known: Mapping[int, Footer] = MappingProxyType({})) -> None:
         self._lock = Lock()
         self._known: OrderedDict[int, Footer] = OrderedDict(known)
+        self._reading: dict[int, Lock] = {}
 
     def of(self, number: int, file: ParquetFile, storage: RemoteStorage | None) -> Footer:
         """Gives the footer of a file, read now if it is not known."""
         with self._lock:
             if number in self._known:
-                self._known.move_to_end(number)
-                return self._known[number]
-        found = file.read_footer(storage)
-        with self._lock:
-            self._known[number] = found
-            while len(self._known) > FOOTERS:
-                self._known.popitem(last=False)
+                return self._kept(number)
+            reading = self._reading.setdefault(number, Lock())
+        # Threads that read row groups of a new file ahead all want its footer: one of them reads it.
+        with reading:
+            with self._lock:
+                if number in self._known:
+                    return self._kept(number)
+            found = file.read_footer(storage)
+            with self._lock:
+                self._known[number] = found
+                self._reading.pop(number, None)
+                while len(self._known) > FOOTERS:
+                    self._known.popitem(last=False)
         return found
+
+    def _kept(self, number: int) -> Footer:
+        self._known.move_to_end(number)
+        return self._known[number]
 
 
 def read_group(

@@ -50,8 +50,9 @@ class TfRecordDataset(DatasetOfFiles):
         run_bytes: the bytes of records that are read at once.
         max_chunks: runs in memory at most, those that are read ahead included.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many runs are read before they are needed; 0 for none.
-        threads: how many of them at a time.
+        read_ahead: how many runs are read before they are needed; 0 for none. None for 1, and
+            where they lie elsewhere for 4 a rank, as far as there is room.
+        threads: how many of them at a time; None as for `read_ahead`.
         progress: is called while files are looked at; None for a line on the terminal, False for nothing.
         remote: how URLs are read: `RemoteOptions`, or a mapping of these. A file without an index beside it
             is fetched as a whole, once a machine.
@@ -83,8 +84,8 @@ class TfRecordDataset(DatasetOfFiles):
         run_bytes: int = 1 << 24,
         max_chunks: int = 4,
         max_bytes: int | None = None,
-        read_ahead: int = 1,
-        threads: int = 1,
+        read_ahead: int | None = None,
+        threads: int | None = None,
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:

@@ -1,12 +1,16 @@
-"""From a store on loopback all ranks of a job together ask for each row group once."""
+"""From a store on loopback all ranks of a job together ask for each row group once, several at a time."""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
+from contextlib import contextmanager
+from copy import deepcopy
 
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.files import chunked
 from tests.storage.tar.server import Server
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet here")
@@ -47,3 +51,54 @@ def test_each_row_group_is_fetched_once_a_job(tmp_path, mode, ranks, threads):
     assert {place: asked[place] for place in wanted} == dict.fromkeys(wanted, 1)
     footers = ranks * FILES
     assert asked.total() == len(wanted) + footers
+
+
+class Crowd:
+    """Holds each answer back for a while; knows how many requests waited at the same time."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._waiting = self.most = 0
+
+    def __call__(self, asked):
+        with self._waits():
+            threading.Event().wait(0.05)
+
+    @contextmanager
+    def _waits(self):
+        with self._lock:
+            self._waiting += 1
+            self.most = max(self.most, self._waiting)
+        yield
+        with self._lock:
+            self._waiting -= 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [({}, {4}), ({"max_chunks": 8}, {4, 5}), ({"max_chunks": 2}, {2}), ({"read_ahead": 0}, {1})],
+)
+def test_row_groups_elsewhere_wait_beside_one_another_as_far_as_there_is_room(tmp_path, asked, most):
+    path = tmp_path / "0.parquet"
+    pq.write_table(pa.table({"id": range(8)}), path, row_group_size=1)
+    with Server(tmp_path, on_request=(crowd := Crowd())) as server:
+        looked_at = sk.ParquetDataset([f"{server.url}/0.parquet"], progress=False, **asked)
+        assert len(looked_at) == 8
+        dataset = deepcopy(looked_at)  # as a worker has it: it reads the footer again
+        options = {"batch_size": 1, "world": sk.World(1, 0), "collate_fn": list}
+        with dataset, sk.Loader(dataset, sk.SequentialSampler(), **options) as loader:
+            assert [int(sample["id"]) for batch in loader for sample in batch] == [*range(8)]
+            assert dataset.stats.files_read == 8
+            assert dataset.stats.peak_files <= asked.get("max_chunks", 4)
+        assert len(server.parts()) == 8 + 2
+    assert crowd.most in most
+
+
+@pytest.mark.parametrize(("workers", "each"), [(1, 4), (2, 2), (3, 1), (8, 1)])
+def test_the_workers_of_a_rank_share_what_it_reads_ahead(monkeypatch, workers, each):
+    monkeypatch.setattr(chunked, "this_worker", lambda: (0, workers))
+    limits = chunked.limits_of(4, None, None, None)
+    there, here = limits.here(is_remote=True), limits.here(is_remote=False)
+    assert (there.read_ahead, there.threads, here.read_ahead, here.threads) == (each, each, 1, 1)
+    said = chunked.limits_of(4, None, 3, 2).here(is_remote=True)
+    assert (said.read_ahead, said.threads) == (3, 2)
