@@ -21,6 +21,7 @@ from samplerkit.config.private import below
 from samplerkit.config.section import Named
 from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
+from samplerkit.storage.batch_readers import present_reader
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.formats.arrow import ArrowDataset
 from samplerkit.storage.formats.hdf5 import Hdf5Dataset
@@ -66,7 +67,7 @@ def placed(dataset: Any, said: Any) -> Any:
         raise ConfigError(
             "dataset", f"says {said.num_samples} samples, and the dataset has others", found.num_samples
         )
-    if not said.has_files or (found.parts and not said.parts):
+    if found == said or not said.has_files or (found.parts and not said.parts):
         return dataset
     if found.has_files and found.sizes.tolist() != said.sizes.tolist():
         raise ConfigError("dataset", f"says {said!r}, and the dataset has other files", found)
@@ -88,6 +89,11 @@ class WithLayout:
 
     def __getitem__(self, index: Any) -> Any:
         return self._dataset[index]
+
+    @property
+    def read_present(self) -> Callable[..., Any] | None:
+        # A loader asks the class for it, so that handing on unknown names is not enough.
+        return present_reader(self._dataset)
 
     def __getattr__(self, name: str) -> Any:
         # Copying and pickling look for attributes before there is a dataset to ask.

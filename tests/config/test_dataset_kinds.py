@@ -150,3 +150,27 @@ def test_a_loader_without_a_dataset_says_how_to_give_one(folder, dataset):
     for make in (config.make_loader, config.dataloader):
         with pytest.raises(sk.ConfigError, match="pass the dataset"):
             make()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "{kind: tar, urls: 'data/part-{000..002}.tar', lengths: [5, 5, 4], decode: true, on_error: skip}",
+        "{kind: layout, sizes: [5, 5, 4], names: [cats, dogs, birds]}",
+    ],
+    ids=["its own dataset, mapped", "a layout, and a dataset of mine"],
+)
+def test_what_a_dataset_of_mine_leaves_out_is_counted_though_a_config_tells_its_files(folder, said):
+    (folder / "data" / "part-001.tar").unlink()
+    config = config_of(folder, said, rest="sampler: {kind: random, seed: 2}\n")
+    paths = f"{folder}/data/part-{{000..002}}.tar"
+    shards = (
+        config.dataset
+        if isinstance(config.dataset, TarDataset)
+        else TarDataset(paths, lengths=[5, 5, 4], on_error="skip").decode()
+    )
+    loader = config.make_loader(shards.map(lambda sample: sample["cls"]), world=sk.World())
+    read = [label for batch in loader for label in batch.tolist()]
+    assert sorted(read) == [*range(5), *range(10, 14)]
+    assert sorted(left.id for left in loader.skipped) == [*range(5, 10)]
+    assert loader.figures()["skipped"] == 5

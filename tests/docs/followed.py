@@ -92,4 +92,5 @@ def lasting(text):
     text = re.sub(r"[\d,]+ bytes", "... bytes", text)
     text = re.sub(r"skipped [1-9]\d*", "skipped some", text)  # how long a JPEG is, is Pillow's to say
     text = re.sub(r"downloads \d+", "downloads ...", text)
+    text = re.sub(r"(window \d+ of) \d+", r"\1 ...", text)  # Python's manual is the corpus
     return re.sub(r"(accuracy |loss |: )\d\.\d\d", r"\1...", text)
