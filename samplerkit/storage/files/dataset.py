@@ -44,9 +44,9 @@ class FileDataset(DatasetOfFiles):
     in the background, several files at a time.
 
     Args:
-        files: a list of paths or URLs, in the order given; or a glob pattern, whose matches are sorted by
-            bytes. Web servers list no files: of their addresses, braces are a pattern, `{000..127}.npz`. Or
-            the catalogue of all files, `train.skcat`.
+        files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
+            the order given. Web servers list no files: of their addresses, braces are a pattern,
+            `{000..127}.npz`. Or the catalogue of all files, `train.skcat`.
         reader: a function from a path to a mapping of arrays of one length, or to a sequence. It may have a
             method `count(path)`. One with an argument `get_data` gives `(data, length)` with it, and the
             length alone without. Or the name of one that comes along, `npz`, `npy`, `parquet` or `text`, or

@@ -17,11 +17,12 @@ from samplerkit.storage.urls import has_pattern, is_remote, local_path, shown
 
 
 def file_paths(files: Any, remote: RemoteOptions | None) -> tuple[str, ...]:
-    """Gives the paths of the files that a user means; none of them is opened, nor looked for.
+    """Gives the paths of the files that a user means; none of them is opened, nor looked for but by patterns.
 
     Args:
-        files: a list of paths and URLs, taken in the order given; or one string, a path, a URL or a glob
-            pattern of either, whose matches are sorted by bytes. A URL may have braces too.
+        files: a path, a URL or a glob pattern of either, whose matches are sorted by bytes; or a list of
+            these, taken in the order given. A URL may have braces too. A path that is there is no pattern,
+            and in a list a URL is one by `*` or braces: other signs stand in keys, and before versions.
         remote: how a pattern of URLs is expanded; None refuses it.
 
     Returns:
@@ -39,11 +40,11 @@ def file_paths(files: Any, remote: RemoteOptions | None) -> tuple[str, ...]:
     if isinstance(files, bytes | dict | set | frozenset) or not isinstance(files, Iterable):
         raise ArgumentTypeError("files", "must be a list of paths or a glob pattern", files)
     given = list(files)
-    paths = []
+    paths: list[str] = []
     for number, path in enumerate(given):
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
             raise ArgumentTypeError(f"files[{number}]", "must be a path", path)
-        paths.append(local_path(os.fspath(path)))
+        paths += _in_list(local_path(os.fspath(path)), remote)
     if not paths:
         raise ArgumentValueError("files", "must not be empty", given)
     return tuple(paths)
@@ -128,6 +129,13 @@ def _matches(pattern: Any, given: Any) -> tuple[str, ...]:
     if not found:
         raise DatasetError("files", "no file matches", pattern, mend="check folder and pattern")
     return tuple(found)
+
+
+def _in_list(path: str, remote: RemoteOptions | None) -> tuple[str, ...]:
+    if not is_remote(path):
+        return _matches(path, path) if has_magic(path) else (path,)
+    is_pattern = ("*" in path or "{" in path) and not {"*", "{"}.isdisjoint(shown(path))
+    return _remote_matches(path, remote) if is_pattern and remote is not None else (path,)
 
 
 def _remote_matches(pattern: str, remote: RemoteOptions | None) -> tuple[str, ...]:

@@ -32,8 +32,8 @@ class ArrowDataset(ChunkedDataset):
     wrote. Nothing is mapped into memory: a file that shrinks while it is read is an error, and no signal.
 
     Args:
-        files: a list of paths, in the order given; a glob pattern, whose matches are sorted by bytes; or a
-            folder from `save_to_disk`.
+        files: a path or a glob pattern, whose matches are sorted by bytes; a list of these, in the order
+            given; or a folder from `save_to_disk`.
         columns: the columns to hand out; None for all.
         batches: what a batch is: `samples`, `columns`, `tensors` or `arrow`, as for `ParquetDataset`.
         max_chunks: record batches in memory at most, those that are read ahead included.

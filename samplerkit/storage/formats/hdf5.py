@@ -31,7 +31,8 @@ class Hdf5Dataset(ChunkedDataset):
     arrays) and what refers to other objects is refused.
 
     Args:
-        files: a list of paths, in the order given; or a glob pattern, whose matches are sorted by bytes.
+        files: a path or a glob pattern, whose matches are sorted by bytes; or a list of these, in the order
+            given.
         arrays: the arrays, by their paths in a file; None for all at its top.
         chunk_rows: the rows that are read at once; None for those of the largest chunk, or 1024 where there
             are none.

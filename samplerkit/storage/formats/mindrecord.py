@@ -33,8 +33,8 @@ class MindRecordDataset(DatasetOfFiles):
     sample is a dict: numbers and arrays are numpy's, of the types of the schema; texts and bytes Python's.
 
     Args:
-        files: a list of paths or URLs, in the order given; or a glob pattern, whose matches are sorted by
-            bytes. Those of a dataset in several files are named without their `.db`.
+        files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
+            the order given. Those of a dataset in several files are named without their `.db`.
         columns: the columns to hand out; None for all.
         decode: makes a sample of the dict of a row; None for the dict itself.
         max_chunks: row groups in memory at most, those that are read ahead included.

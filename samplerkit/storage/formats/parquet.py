@@ -49,8 +49,8 @@ class ParquetDataset(DatasetOfFiles):
     row groups are read by ranges, held against the version of the file, and nothing else of them.
 
     Args:
-        files: a list of paths or URLs, in the order given; or a glob pattern, whose matches are sorted by
-            bytes. Or the catalogue of all files, `train.skcat`.
+        files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
+            the order given. Or the catalogue of all files, `train.skcat`.
         columns: the columns to read; None for all.
         filters: conditions on rows, as `[("year", ">=", 2020)]`; of a list of such lists one must be met.
             Row groups go by their statistics, rows by their values; what is left is the dataset.

@@ -41,8 +41,8 @@ class TfRecordDataset(DatasetOfFiles):
     gzip has packed is one run. TensorFlow is not needed.
 
     Args:
-        files: a list of paths or URLs, in the order given; or a glob pattern, whose matches are sorted by
-            bytes.
+        files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
+            the order given.
         columns: the features to hand out, which each record must have; None for what it has.
         scalars: the features that are one value, and handed out as such: a number, or bytes.
         records: what a record is: `example`, a `tf.train.Example`; or `bytes`.

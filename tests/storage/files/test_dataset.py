@@ -213,6 +213,27 @@ def test_a_glob_is_sorted_by_bytes(tmp_path):
     assert names == ("B.npz", "a10.npz", "a9.npz", "b.npz", "z.npz", "é.npz")
 
 
+def test_patterns_in_a_list_stand_for_their_files_where_they_stand(tmp_path):
+    for name in ("a1", "a2", "b1", "[b]1", "z"):
+        np.savez(tmp_path / f"{name}.npz", x=np.zeros(1))
+    given = [tmp_path / "z.npz", f"{tmp_path}/a?.npz", tmp_path / "[b]1.npz"]
+    assert FileDataset(given, "npz").layout.names == ("z.npz", "a1.npz", "a2.npz", "[b]1.npz")
+    with pytest.raises(sk.DatasetError, match=r"files: no file matches, got '.*/c\*\.npz'"):
+        FileDataset([*given, f"{tmp_path}/c*.npz"], "npz")
+    with pytest.raises(sk.ArgumentValueError, match=r"must not name a file twice, got 'z.npz'"):
+        FileDataset([*given, f"{tmp_path}/z*.npz"], "npz")
+
+
+def test_urls_in_a_list_are_patterns_by_stars_and_braces_alone():
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: no other URLs here")
+    fsspec.filesystem("memory").pipe({f"/lists/{name}.npz": b"" for name in ("a1", "a2", "b[1]")})
+    given = ["memory://lists/b[1].npz", "memory://lists/a*.npz", "https://host/{0..1}.npz?key=*"]
+    names = ["b[1].npz", "a1.npz", "a2.npz"]
+    web = [f"https://host/{number}.npz?key=*" for number in range(2)]
+    assert FileDataset(given, "npz").files == (*(f"memory://lists/{name}" for name in names), *web)
+    assert FileDataset(given, "npz", remote=False).files == tuple(given)
+
+
 def test_names_lie_below_the_folder_that_all_share(tmp_path):
     for part in ("a/x", "a/y", "b"):
         write_npz(tmp_path / part, [2])
