@@ -25,6 +25,7 @@ from samplerkit.loading.requested import RequestedDataset, reports_stats
 from samplerkit.loading.requesting import Asked, Requests
 from samplerkit.loading.run import Run
 from samplerkit.loading.threaded_batches import ThreadedBatches
+from samplerkit.loading.turns import Turns
 from samplerkit.loading.watch import Watched
 from samplerkit.loading.worker import end_with_parent, prepare_for_workers
 from samplerkit.loading.worker_threads import WorkerThreads, WorkPlan
@@ -73,6 +74,7 @@ class Source:
         self._uses_threads = uses_threads and num_workers > 0
         self._dataloader: torch.utils.data.DataLoader[Any] | None = None
         self._threads: WorkerThreads | None = None
+        self._turns = Turns(num_workers)  # what was found holds for the next epoch too
         self._open: OpenSource | None = None
 
     @property
@@ -147,7 +149,7 @@ class Source:
         if self._threads is None or not self._threads.can_be_used:
             requested, collate = self._reader(epoch)
             pins = bool(options.get("pin_memory")) and current_device().type != "cpu"
-            plan = WorkPlan(requested, collate, pins, options.get("worker_init_fn"), self.loader)
+            plan = WorkPlan(requested, collate, pins, options.get("worker_init_fn"), self.loader, self._turns)
             self._threads = WorkerThreads(plan, self._num_workers)
         ahead = (options.get("prefetch_factor") or BATCHES_AHEAD) * self._num_workers
         return ThreadedBatches(self._threads, requests(), ahead, options.get("timeout") or None)

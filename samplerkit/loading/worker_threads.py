@@ -21,6 +21,7 @@ from samplerkit.errors import StateError
 from samplerkit.loading.beside_the_loop import not_an_end, start_thread
 from samplerkit.loading.request import Request
 from samplerkit.loading.requested import RequestedDataset
+from samplerkit.loading.turns import Turns
 from samplerkit.loading.watch import LAST_BATCH_SECONDS
 
 _WHERE: Final = "a dataset or its collate function"
@@ -89,6 +90,7 @@ class WorkPlan(NamedTuple):
         pins: whether the batch is pinned.
         start: is called in each thread, with its number, before it reads.
         loader: stands for the loader that they read for.
+        turns: how many make batches at once.
     """
 
     requested: RequestedDataset
@@ -96,6 +98,7 @@ class WorkPlan(NamedTuple):
     pins: bool
     start: Callable[[int], None] | None
     loader: object
+    turns: Turns
 
 
 @final
@@ -107,8 +110,10 @@ class _Desk:
         self._read_for: Final = _read_for() | {plan.loader}
         self._slots: Final[SimpleQueue[Slot | None]] = SimpleQueue()
         self._turn: Final = threading.Lock()
-        self._changed: Final = threading.Condition()
-        self._under_way = 0
+        lock = threading.Lock()
+        self._changed: Final = threading.Condition(lock)
+        self._idle: Final = threading.Condition(lock)
+        self._under_way = self._made = 0
         self._is_stopped = False
 
     def put(self, slot: Slot) -> None:
@@ -119,6 +124,10 @@ class _Desk:
         """Ends the threads when they are done with the batch that they are at."""
         self._is_stopped = True
         self._slots.put(None)
+        # A finalizer may stop them in the middle of what holds the lock. Whoever waits then, waits shortly.
+        if self._changed.acquire(blocking=False):
+            self._changed.notify_all()
+            self._changed.release()
 
     def work(self, number: int, reader: int) -> None:
         """What a thread does.
@@ -131,6 +140,7 @@ class _Desk:
         _here.read_for = self._read_for
         with ExitStack() as copies:
             while (slot := self._taken()) is not None:
+                trial, begun = plan.turns.trial, time.perf_counter()
                 try:
                     if mine is None:
                         mine = self._begun(number, reader, copies)
@@ -141,9 +151,7 @@ class _Desk:
                         batch = pin_memory(batch)  # type: ignore[no-untyped-call]
                 except BaseException as error:  # whatever it is, it belongs into the loop
                     batch = Raised(not_an_end(error, _WHERE))
-                with self._changed:
-                    self._under_way -= 1
-                    self._changed.notify_all()
+                self._done(trial, time.perf_counter() - begun)
                 slot.answer.put(batch)
                 # A thread that waits for the next request holds nothing of this one.
                 del slot
@@ -155,27 +163,61 @@ class _Desk:
         return self._plan.requested.of_one_thread(reader, copies)
 
     def _taken(self) -> Slot | None:
+        """Takes the next request, when one more batch may be made."""
+        while not self._is_stopped:
+            with self._turn:
+                if self._under_way < self._plan.turns.at_once:
+                    return self._next()
+            self._wait_for_turn()
+        return None
+
+    def _wait_for_turn(self) -> None:
+        turns = self._plan.turns
+        with self._changed:
+            made = self._made
+            if self._changed.wait_for(
+                lambda: self._is_stopped or self._under_way < turns.at_once, turns.patience
+            ):
+                return
+            if self._made == made:
+                turns.give_up()
+                self._changed.notify_all()
+
+    def _next(self) -> Slot | None:
         """Takes the next request; what it begins, such as an epoch, begins in the order of the requests."""
-        with self._turn:
-            while True:
-                slot = self._slots.get()
-                if slot is None or self._is_stopped:
-                    self._slots.put(None)  # for the next thread
-                    return None
-                if not slot.is_wanted:
-                    continue
-                try:
-                    if self._plan.requested.tells_epoch(slot.request):
-                        # Nobody reads for one epoch while a dataset that all share is told another one.
-                        with self._changed:
-                            self._changed.wait_for(lambda: not self._under_way)
-                    self._plan.requested.begin(slot.request)
-                except BaseException as error:  # likewise
-                    slot.answer.put(Raised(not_an_end(error, _WHERE)))
-                    continue
-                with self._changed:
-                    self._under_way += 1
-                return slot
+        while True:
+            slot = self._slots.get()
+            if slot is None or self._is_stopped:
+                self._slots.put(None)  # for the next thread
+                return None
+            if not slot.is_wanted:
+                continue
+            try:
+                if self._plan.requested.tells_epoch(slot.request):
+                    # Nobody reads for one epoch while a dataset that all share is told another one.
+                    with self._idle:
+                        self._idle.wait_for(lambda: not self._under_way)
+                self._plan.requested.begin(slot.request)
+            except BaseException as error:  # likewise
+                slot.answer.put(Raised(not_an_end(error, _WHERE)))
+                continue
+            with self._changed:
+                self._under_way += 1
+            return slot
+
+    def _done(self, trial: int, seconds: float) -> None:
+        """Counts a batch that was made."""
+        turns = self._plan.turns
+        with self._changed:
+            turns.ended(trial, seconds)
+            self._under_way -= 1
+            self._made += 1
+            if not self._under_way:
+                self._idle.notify_all()
+            if turns.at_once > 1:
+                # Where one at a time makes a batch, the next one is this thread's too: to pass it on to
+                # another, on another processor, takes as long as some of its samples.
+                self._changed.notify_all()
 
 
 @final

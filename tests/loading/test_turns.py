@@ -1,0 +1,116 @@
+"""How many threads make batches at once: as many as is quicker, and never for ever the other."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import samplerkit as sk
+from samplerkit.loading.turns import FIRST_PAUSE, LONG, LONGEST_PAUSE, TRIED, Turns
+from tests.loading.worker_kinds import beside
+
+
+def lived(turns, alone, together, batches):
+    """Makes batches that take so many seconds alone, or together; tells how many were made alone."""
+    made_alone = 0
+    for _ in range(batches):
+        made_alone += turns.at_once == 1
+        turns.ended(turns.trial, alone if turns.at_once == 1 else together)
+    return made_alone
+
+
+@pytest.mark.parametrize("threads", [2, 4, 16])
+@pytest.mark.parametrize("times_alone", [0.2, 0.5, 0.89, 0.95, 1, 3, 16])
+def test_the_quicker_way_is_found_and_hardly_left_again(threads, times_alone):
+    turns, together = Turns(threads), 0.01
+    made_alone = lived(turns, times_alone * together / threads, together, 20_000)
+    if times_alone < 1 / 1.1:
+        assert turns.at_once == 1
+        assert made_alone > 19_700
+    else:
+        assert turns.at_once == threads
+        assert made_alone < 300
+
+
+def test_what_changes_in_mid_run_is_found_too():
+    turns = Turns(2)
+    lived(turns, 0.002, 0.01, 5_000)
+    assert turns.at_once == 1
+    lived(turns, 0.01, 0.01, 2 * LONGEST_PAUSE)
+    assert turns.at_once == 2
+    lived(turns, 0.002, 0.01, 2 * LONGEST_PAUSE)
+    assert turns.at_once == 1
+
+
+def test_a_way_that_is_hopeless_is_left_after_one_batch():
+    turns = Turns(8)
+    assert lived(turns, 0.01, 0.01, 8 + TRIED + FIRST_PAUSE) == 1
+
+
+def test_nothing_is_tried_where_a_batch_takes_long_or_one_thread_is_all_there_is():
+    assert lived(Turns(4), 0.001, 1.1 * LONG, 3_000) == 0
+    turns = Turns(1)
+    lived(turns, 0.01, 0.01, 3_000)
+    assert turns.trial == 0
+
+
+def test_batches_that_were_begun_before_a_change_say_nothing_of_it():
+    turns = Turns(2)
+    before = turns.trial
+    lived(turns, 0.002, 0.01, 2 + TRIED)
+    assert turns.at_once == 1
+    assert turns.trial != before
+    for _ in range(100):
+        turns.ended(before, 9.0)
+    assert lived(turns, 0.002, 0.01, TRIED) == TRIED
+    assert turns.at_once == 1
+
+
+class Crowd:
+    """Reads slowly where two read at once; knows how often they did."""
+
+    def __init__(self, size):
+        self.size, self.reading, self.crowds = size, 0, []
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        self.reading += 1
+        is_crowd = self.reading > 1
+        time.sleep(0.02 if is_crowd else 0.001)
+        self.reading -= 1
+        self.crowds.append(is_crowd)
+        return index
+
+
+def test_threads_that_hinder_one_another_take_turns_and_the_next_epoch_knows_it():
+    dataset, sampler = Crowd(60), sk.RandomSampler(seed=3)
+    with sk.Loader(dataset, sampler, batch_size=1, collate_fn=list, **beside("2 threads")) as loader:
+        for epoch in range(2):
+            assert [index for [index] in loader] == list(sampler.order(60, epoch))
+    first, second = dataset.crowds[:60], dataset.crowds[60:]
+    assert 0 < sum(first) <= 2 + TRIED + 1
+    assert sum(second) <= TRIED + 3  # a look whether it still is so
+
+
+class Pairs:
+    """A sample is read when another thread reads one too."""
+
+    def __init__(self, size):
+        self.size, self.meeting = size, threading.Barrier(2, timeout=60)
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        self.meeting.wait()
+        return index
+
+
+def test_samples_that_wait_for_other_threads_are_waited_for_only_shortly():
+    sampler = sk.RandomSampler(seed=3)
+    with sk.Loader(Pairs(400), sampler, batch_size=2, collate_fn=list, **beside("2 threads")) as loader:
+        assert [index for batch in loader for index in batch] == list(sampler.order(400))
