@@ -24,8 +24,8 @@ from samplerkit.loading.request import BadSamples, Request
 from samplerkit.loading.requested import RequestedDataset, reports_stats
 from samplerkit.loading.requesting import Asked, Requests
 from samplerkit.loading.run import Run
+from samplerkit.loading.thread_turns import ThreadTurns
 from samplerkit.loading.threaded_batches import ThreadedBatches
-from samplerkit.loading.turns import Turns
 from samplerkit.loading.watch import Watched
 from samplerkit.loading.worker import end_with_parent, prepare_for_workers
 from samplerkit.loading.worker_threads import WorkerThreads, WorkPlan
@@ -74,7 +74,7 @@ class Source:
         self._uses_threads = uses_threads and num_workers > 0
         self._dataloader: torch.utils.data.DataLoader[Any] | None = None
         self._threads: WorkerThreads | None = None
-        self._turns = Turns(num_workers)  # what was found holds for the next epoch too
+        self._turns = ThreadTurns(num_workers)  # what was found holds for the next epoch too
         self._open: OpenSource | None = None
 
     @property

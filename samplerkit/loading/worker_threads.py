@@ -21,7 +21,7 @@ from samplerkit.errors import StateError
 from samplerkit.loading.beside_the_loop import not_an_end, start_thread
 from samplerkit.loading.request import Request
 from samplerkit.loading.requested import RequestedDataset
-from samplerkit.loading.turns import Turns
+from samplerkit.loading.thread_turns import ThreadTurns
 from samplerkit.loading.watch import LAST_BATCH_SECONDS
 
 _WHERE: Final = "a dataset or its collate function"
@@ -98,7 +98,7 @@ class WorkPlan(NamedTuple):
     pins: bool
     start: Callable[[int], None] | None
     loader: object
-    turns: Turns
+    turns: ThreadTurns
 
 
 @final

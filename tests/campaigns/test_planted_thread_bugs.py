@@ -54,7 +54,7 @@ BUGS = [
         "_Desk._taken",
         "self._under_way < self._plan.turns.at_once",
         "self._under_way <= self._plan.turns.at_once",
-        "tests/loading/test_turns.py::test_threads_that_hinder_one_another_take_turns_and_the_next_epoch_knows_it",
+        "tests/loading/test_thread_turns.py::test_threads_that_hinder_one_another_take_turns_and_the_next_epoch_knows_it",
     ),
     Bug(
         "what is begun out of turn is a mistake",

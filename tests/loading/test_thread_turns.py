@@ -8,7 +8,7 @@ import time
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.turns import FIRST_PAUSE, LONG, LONGEST_PAUSE, TRIED, Turns
+from samplerkit.loading.thread_turns import FIRST_PAUSE, LONG, LONGEST_PAUSE, TRIED, ThreadTurns
 from tests.loading.worker_kinds import beside
 
 
@@ -24,7 +24,7 @@ def lived(turns, alone, together, batches):
 @pytest.mark.parametrize("threads", [2, 4, 16])
 @pytest.mark.parametrize("times_alone", [0.2, 0.5, 0.89, 0.95, 1, 3, 16])
 def test_the_quicker_way_is_found_and_hardly_left_again(threads, times_alone):
-    turns, together = Turns(threads), 0.01
+    turns, together = ThreadTurns(threads), 0.01
     made_alone = lived(turns, times_alone * together / threads, together, 20_000)
     if times_alone < 1 / 1.1:
         assert turns.at_once == 1
@@ -35,7 +35,7 @@ def test_the_quicker_way_is_found_and_hardly_left_again(threads, times_alone):
 
 
 def test_what_changes_in_mid_run_is_found_too():
-    turns = Turns(2)
+    turns = ThreadTurns(2)
     lived(turns, 0.002, 0.01, 5_000)
     assert turns.at_once == 1
     lived(turns, 0.01, 0.01, 2 * LONGEST_PAUSE)
@@ -45,19 +45,19 @@ def test_what_changes_in_mid_run_is_found_too():
 
 
 def test_a_way_that_is_hopeless_is_left_after_one_batch():
-    turns = Turns(8)
+    turns = ThreadTurns(8)
     assert lived(turns, 0.01, 0.01, 8 + TRIED + FIRST_PAUSE) == 1
 
 
 def test_nothing_is_tried_where_a_batch_takes_long_or_one_thread_is_all_there_is():
-    assert lived(Turns(4), 0.001, 1.1 * LONG, 3_000) == 0
-    turns = Turns(1)
+    assert lived(ThreadTurns(4), 0.001, 1.1 * LONG, 3_000) == 0
+    turns = ThreadTurns(1)
     lived(turns, 0.01, 0.01, 3_000)
     assert turns.trial == 0
 
 
 def test_batches_that_were_begun_before_a_change_say_nothing_of_it():
-    turns = Turns(2)
+    turns = ThreadTurns(2)
     before = turns.trial
     lived(turns, 0.002, 0.01, 2 + TRIED)
     assert turns.at_once == 1

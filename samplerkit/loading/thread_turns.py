@@ -21,7 +21,7 @@ _BETTER = 1.1
 
 
 @final
-class Turns:
+class ThreadTurns:
     """Decides how many threads make batches at once; whoever asks holds a lock.
 
     A batch of small samples is Python with many short calls that let go of the interpreter. Each time another
@@ -37,7 +37,7 @@ class Turns:
         trial: changes when `at_once` does. A batch that was begun before says nothing of it.
 
     Example:
-        >>> turns = Turns(2)
+        >>> turns = ThreadTurns(2)
         >>> while turns.at_once == 2:  # batches take .01 seconds where two threads make one each
         ...     turns.ended(turns.trial, 0.01)
         >>> for _ in range(TRIED):  # and .003 where one makes them
