@@ -189,9 +189,9 @@ def test_a_page_stands_alone_and_has_all_its_parts():
 CHROMIUM = shutil.which("chromium")
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-def test_a_browser_runs_the_page(tmp_path):
-    (tmp_path / "page.html").write_text(page_of(Settings("files", 2)), encoding="utf-8")
+def shown_by_a_browser(page, folder):
+    """The page's elements, once its scripts have run."""
+    (folder / "page.html").write_text(page, encoding="utf-8")
     done = subprocess.run(
         [
             CHROMIUM,
@@ -200,19 +200,36 @@ def test_a_browser_runs_the_page(tmp_path):
             "--disable-gpu",
             "--no-first-run",
             "--disable-background-networking",
-            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--user-data-dir={folder / 'profile'}",
             "--virtual-time-budget=2000",
             "--dump-dom",
-            (tmp_path / "page.html").as_uri(),
+            (folder / "page.html").as_uri(),
         ],
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
     )
-    assert 'shuffle="files"' in done.stdout
+    return done.stdout
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+def test_a_browser_runs_the_page(tmp_path):
+    shown = shown_by_a_browser(page_of(Settings("files", 2)), tmp_path)
+    assert 'shuffle="files"' in shown
     first = in_python(Settings("files", 2))[:4].tolist()
-    assert f"Step 0, rank 0: samples {', '.join(f'{id:,}' for id in first)}; file" in done.stdout
+    assert f"Step 0, rank 0: samples {', '.join(f'{id:,}' for id in first)}; file" in shown
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+@pytest.mark.parametrize(("leaves", "told"), [("", True), ("field.dispatchEvent(new Event('blur'));", False)])
+def test_a_number_that_is_none_is_told_what_it_may_be_until_its_field_is_left(tmp_path, leaves, told):
+    typed = f"field = byId('ranks'); field.value = '0'; field.dispatchEvent(new Event('input')); {leaves}"
+    page = page_of(Settings("files", 2)).replace("</body>", f"<script>{typed}</script></body>")
+    shown = shown_by_a_browser(page, tmp_path)
+    assert ("1 to 1,024" in shown) is told
+    (invalid,) = re.findall(r'<input id="ranks"[^>]*aria-invalid="(\w+)"', shown)
+    assert (invalid == "true") is told
 
 
 CONFIG = {

@@ -67,8 +67,11 @@ function makeControls() {
     typed.addEventListener("input", () => {
       const value = read(name, typed.value, least, most);
       typed.setAttribute("aria-invalid", String(value === null));
+      controls[name].said.textContent = value === null ? `${grouped(least)} to ${most === null ? "2^64 \u2212 1" : grouped(most)}` : "";
       if (value !== null) change(name, value, typed);
     });
+    // What was no number gives way to the number that the pictures show.
+    typed.addEventListener("blur", () => showControls());
     if (slid) slid.addEventListener("input", () => change(name, Number(slid.value), slid));
   }
   byId("settings").addEventListener("submit", (event) => event.preventDefault());
@@ -88,6 +91,7 @@ function showControls(by) {
     if (control.typed !== by) {
       control.typed.value = chosen[name];
       control.typed.setAttribute("aria-invalid", "false");
+      control.said.textContent = "";
     }
     if (control.slid) {
       control.slid.max = Math.max(control.end, ends[name] ?? 0, name in ends ? 0 : chosen[name]);
