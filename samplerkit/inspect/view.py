@@ -42,7 +42,7 @@ class RunView:
         start: the position at which it began that epoch.
         deals_in_lanes: whether a step is dealt in the order of lanes, as a `Loader` does.
         drops_last: whether each rank leaves out a last, smaller batch, as a plain DataLoader may.
-        num_workers: worker processes of each rank; 0 without.
+        num_workers: worker processes of each rank that take its batches in turn; 0 without.
     """
 
     run: Run
@@ -215,7 +215,7 @@ def _of_ours(loader: Loader) -> RunView:
         loader.batch_size or 1,
         loader.tail,
         *at,
-        num_workers=loader.num_workers if loader.workers == "processes" else 0,
+        num_workers=loader.num_workers if loader.workers == "processes" and not loader.file_affinity else 0,
     )
 
 

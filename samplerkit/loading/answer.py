@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, final
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch.utils.data
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from samplerkit.batches.segments import Segments
+from samplerkit.errors import DatasetError
 from samplerkit.loading.pack_collate import PackCollate
 from samplerkit.loading.pad_collate import PadCollate
 from samplerkit.order.typing import Ids
@@ -55,7 +57,7 @@ class Answer:
     Args:
         batch: the samples, or what was made of them.
         skipped: what was left out.
-        report: the figures of the worker's dataset, if it has any.
+        reports: the figures of the datasets of the workers that made it, if they have any.
         stand_in: the sample that the batch is made of, where all of its own were left out.
         ids: of the samples, for a collate that names them; None once the batch is made.
         segments: which parts of them the samples are, for packs; None likewise.
@@ -63,7 +65,7 @@ class Answer:
 
     batch: Any
     skipped: tuple[SkippedSample, ...] = ()
-    report: Report | None = None
+    reports: tuple[Report, ...] = ()
     stand_in: int | None = None
     ids: Ids | None = None
     segments: Segments | None = None
@@ -72,6 +74,51 @@ class Answer:
         """Pins the batch: what torch's DataLoader asks of batches that are no tensors."""
         pinned = pin_memory(self.batch)  # type: ignore[no-untyped-call]
         return replace(self, batch=pinned)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ShareAnswer:
+    """A worker's share of a batch, not collated.
+
+    Args:
+        places: of the samples in the batch, those that were left out among them.
+        shares: of how many workers the batch is made.
+        answer: the samples, and what comes with them.
+    """
+
+    places: Ids
+    shares: int
+    answer: Answer
+
+    def sent(self) -> SentShare:
+        """Makes it ready to be sent.
+
+        Raises:
+            DatasetError: a sample cannot be sent to another process.
+        """
+        try:
+            return SentShare(bytes(ForkingPickler.dumps(self)))
+        except Exception as error:
+            # By itself, torch prints this in a thread, and the loop waits for ever.
+            problem = f"gives samples that cannot be sent from a worker ({type(error).__name__}: {error})"
+            mend = "give what can be pickled, or leave file_affinity out"
+            raise DatasetError("dataset", problem, mend=mend) from error
+
+
+@final
+@dataclass(frozen=True)
+class SentShare:
+    """A share on its way: where it arrives, it is a `ShareAnswer` again.
+
+    Args:
+        content: the share, pickled.
+    """
+
+    content: bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ForkingPickler.loads, (self.content,)
 
 
 def batch_of(samples: Any) -> Any:
@@ -92,7 +139,7 @@ def batch_of(samples: Any) -> Any:
 
 @final
 class AnswerCollate:
-    """Collates samples; those of an answer leave what comes with the batch beside it.
+    """Collates samples; those of an answer leave what comes with the batch beside it, and shares stay shares.
 
     Args:
         collate: makes a batch of a list of samples.
@@ -102,6 +149,8 @@ class AnswerCollate:
         self._collate = collate
 
     def __call__(self, answer: Any) -> Any:
+        if isinstance(answer, SentShare):
+            return answer
         if not isinstance(answer, Answer):
             return self._collate(answer)
         if isinstance(self._collate, PadCollate):

@@ -57,6 +57,9 @@ class Loader(Told, Editable, Closing):
         batches: a recipe for batches of unlike samples, which are dealt one a rank and step: see `plan`.
         num_workers: workers beside the loop.
         workers: `processes`, or `threads`, which share the dataset, unless it has `copy_for_thread`.
+        file_affinity: let each file be read by one worker process, not by each. Batches stay what they are;
+            one whose samples lie in files of several workers is collated in the loop. Without workers, and by
+            threads, each file is read once anyway.
         tail: what becomes of the last samples, which do not fill a global batch. `pad`: repeat the first ones
             of the order, so that all ranks get the same number of samples. `drop`: leave them out. `ragged`:
             hand out each once, so that ranks differ by at most one sample. With `batches` all of this holds
@@ -108,6 +111,7 @@ class Loader(Told, Editable, Closing):
         batches: BatchRecipe | None = None,
         num_workers: int = 0,
         workers: WorkerKind = "processes",
+        file_affinity: bool = False,
         tail: Tail = "pad",
         world: World | None = None,
         after_break: AfterBreak = "restart",
@@ -128,6 +132,7 @@ class Loader(Told, Editable, Closing):
         self.num_workers: Final = arguments.integer("num_workers", num_workers)
         seeds = arguments.boolean("seed_draws", seed_draws)
         self.workers: Final = checked_workers(workers, num_workers, dataloader_options, seed_draws=seeds)
+        self.file_affinity: Final = arguments.boolean("file_affinity", file_affinity)
         self.tail: Final = checked_tail("drop" if drops else tail, batch_size, batches)
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
         goes_on = arguments.choice("after_break", after_break, get_args(AfterBreak)) == "continue"
@@ -144,6 +149,7 @@ class Loader(Told, Editable, Closing):
             checked_options(dataloader_options, self.num_workers, self.workers),
             seed_draws=seeds,
             uses_threads=self.workers == "threads",
+            file_affinity=self.file_affinity,
         )
         self._received = Received(self.dataset if self._source.has_processes else None)
         self._cursor = Cursor(self._readings.reached, waits=True, goes_on=goes_on)

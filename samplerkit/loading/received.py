@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.loading.answer import Answer, Report, SkippedSample
+from samplerkit.loading.answer import Answer, SkippedSample
 from samplerkit.loading.cursor import Iteration
 from samplerkit.loading.reading import Reading
 from samplerkit.loading.stats import LoaderStats, Waits
@@ -79,8 +79,8 @@ class Received:
             self._places.setdefault(step, []).append(skipped.place)
         if answer.stand_in is not None:
             self._stand_ins[step] = answer.stand_in
-        if isinstance(answer.report, Report):
-            self._of_workers[answer.report.reader] = answer.report.stats
+        for report in answer.reports:
+            self._of_workers[report.reader] = report.stats
         return answer.batch
 
     def ids(self, iteration: Iteration, reading: Reading, step: int) -> Ids:

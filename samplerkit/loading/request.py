@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from samplerkit.batches.segments import Segments
+from samplerkit.errors import note_once
+from samplerkit.loading.affinity import BatchShare
 from samplerkit.loading.reading import Reading
+from samplerkit.loading.units import as_array
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.edit import Edit
 
@@ -27,6 +30,7 @@ class Request:
         told: what the dataset wants to know of each: the pass over its source, the epoch of that, or both.
         segments: which parts of the samples are read, for packs; None where they are whole.
         edits: all edits of the run, if one was made since it began.
+        share: whose files the samples lie in, where files are of one worker each; else None.
     """
 
     epoch: int
@@ -37,6 +41,42 @@ class Request:
     told: tuple[Ids, ...] = ()
     segments: Segments | None = None
     edits: tuple[Edit, ...] = ()
+    share: BatchShare | None = None
+
+    def shared(self, share: BatchShare) -> Request:
+        """Gives the request of a share of the batch."""
+        if (places := share.places) is None:
+            return replace(self, share=share)
+        return replace(
+            self,
+            share=share,
+            ids=self.ids[places],
+            positions=as_array(self.positions)[places],
+            told=tuple(told[places] for told in self.told),
+            segments=self.segments and self.segments.at(places),
+        )
+
+    def asked(self, what: Ids, places: slice = slice(None)) -> tuple[Ids, ...]:
+        """Gives what the method of a dataset that reads some samples of the batch is called with."""
+        return (what, *(told[places] for told in self.told))
+
+    def tell(self, error: Exception, place: int | None = None) -> None:
+        """Adds to an error which sample it is about, so that a traceback alone is enough to find it."""
+        what = "one of the samples"
+        if place is not None:
+            places = None if self.share is None else self.share.places
+            in_batch = place if places is None else int(places[place])
+            what = f"sample {self.ids[place]}, at place {in_batch}"
+        note_once(
+            error,
+            f"samplerkit: while reading {what} of the batch in step {self.step} of epoch {self.epoch}, "
+            f"counted from position {self.start}",
+        )
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it is one of several shares of a batch."""
+        return self.share is not None and self.share.places is not None
 
 
 class Foreseen(Protocol):

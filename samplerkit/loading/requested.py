@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, is_dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 import torch.utils.data
 
 from samplerkit.batches.segments import Segments
-from samplerkit.errors import DatasetError, note_once
-from samplerkit.loading.answer import Answer, Report, SkippedSample
+from samplerkit.loading.affinity import ids_to_come, layout_of_files
+from samplerkit.loading.answer import Answer, Report, ShareAnswer, SkippedSample
 from samplerkit.loading.cutting import beginning, cut, require_parts
 from samplerkit.loading.generators import seed_generators
-from samplerkit.loading.reading import Upcoming
+from samplerkit.loading.reading import Reading, Upcoming
 from samplerkit.loading.request import BadSamples, Foreseen, Request
+from samplerkit.loading.sharing import none_was_read
 from samplerkit.loading.worker import seed_worker
 from samplerkit.order.draws import Draws
 from samplerkit.order.told import gives_segments
@@ -108,19 +111,30 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
     def read(self, request: Request) -> Any:
         """Reads the samples of a request, which was begun; several threads may do so at a time."""
         found = self._read(request)
-        if self._seeds_draws:
-            # What `collate_fn` draws belongs to the batch, and follows from its first draw, and of parts of
-            # a document, which have one draw, from where they begin.
-            begin = 0 if request.segments is None else int(request.segments.starts[0])
-            seed_generators(self._draws(request).draw(0), f"batch {begin}" if begin else "batch")
+        reports: tuple[Report, ...] = ()
+        if self._reports:
+            reports = (Report(self._reader or os.getpid(), self.dataset.stats),)
+        if request.share is not None and request.share.places is not None:
+            # What a list of its own kind knows beside its samples stands in the answer.
+            samples = list(found.samples) if isinstance(found.samples, list) else found.samples
+            answer = Answer(samples, found.skipped, reports, found.stand_in, segments=found.segments)
+            return ShareAnswer(request.share.places, request.share.shares, answer).sent()
+        self.seed_collate(request)
         if not (self._skips or self._reports or self._tells_ids or self._present is not None):
             return found.samples
-        report = Report(self._reader or os.getpid(), self.dataset.stats) if self._reports else None
         if not self._tells_ids:
-            return Answer(found.samples, found.skipped, report, found.stand_in)
+            return Answer(found.samples, found.skipped, reports, found.stand_in)
         ids = np.delete(request.ids, [one.place for one in found.skipped])
         ids = ids if found.stand_in is None else np.array([found.stand_in])
-        return Answer(found.samples, found.skipped, report, found.stand_in, ids, found.segments)
+        return Answer(found.samples, found.skipped, reports, found.stand_in, ids, found.segments)
+
+    def seed_collate(self, request: Request) -> None:
+        """Seeds the generators for the collate function of a batch, where they are seeded for its samples."""
+        if self._seeds_draws:
+            # What it draws belongs to the batch, and follows from its first draw, and of parts of a document,
+            # which have one draw, from where they begin.
+            begin = 0 if request.segments is None else int(request.segments.starts[0])
+            seed_generators(self._draws(request).draw(0), f"batch {begin}" if begin else "batch")
 
     def of_one_thread(self, reader: int, copies: ExitStack) -> RequestedDataset:
         """Gives what answers in one of several threads: this, or one with a copy of the dataset.
@@ -161,7 +175,7 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
                 return self._together(request)
         except Exception as error:
             if not self._skips:
-                _tell(error, request)
+                request.tell(error)
                 raise
         # Only one by one can tell which samples are the bad ones.
         return self._one_by_one(request)
@@ -170,12 +184,12 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         """Reads all samples of a request at once."""
         segments = request.segments
         if segments is not None and self._gives_segments:
-            parts = self.dataset.__getsegments__(*_asked(request, segments.table(request.ids)))
+            parts = self.dataset.__getsegments__(*request.asked(segments.table(request.ids)))
             return _Found(require_parts(parts, segments), segments=segments)
         if self._present is None:
-            samples = self.dataset.__getitems__(*_asked(request, request.ids))
+            samples = self.dataset.__getitems__(*request.asked(request.ids))
             return _Found(samples if segments is None else cut(samples, segments), segments=segments)
-        samples = self._present(*_asked(request, request.ids))
+        samples = self._present(*request.asked(request.ids))
         skipped, stand_in = _left_out(request, samples), getattr(samples, "stand_in", None)
         if segments is None:
             return _Found(samples, skipped, stand_in)
@@ -197,20 +211,14 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
                     samples.append(dataset[index] if is_plain else self._one(request, place, index))
                 except Exception as error:
                     if not self._skips:
-                        _tell(error, request, place)
+                        request.tell(error, place)
                         raise
                     # A note says for instance in which part of a dataset it was.
                     told = "; ".join([str(error), *getattr(error, "__notes__", ())])
                     what, file = f"{type(error).__name__}: {told}", getattr(error, "absent_from", "")
                     skipped.append(SkippedSample(index, request.epoch, place, what, file))
-        if not samples and skipped:
-            raise DatasetError(
-                "dataset",
-                f"gives none of the samples of a batch (step {request.step} of epoch {request.epoch}, "
-                f"the first error: {skipped[0].error})",
-                [skip.id for skip in skipped[:8]],
-                mend="bad_samples='skip' needs one good sample in each batch",
-            )
+        if not samples and skipped and not request.is_cut:
+            raise none_was_read(request, skipped)
         segments = request.segments and request.segments.without([one.place for one in skipped])
         return _Found(samples, tuple(skipped), segments=segments)
 
@@ -219,12 +227,12 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         one = slice(place, place + 1)
         part = None if request.segments is None else request.segments.at(one)
         if part is not None and self._gives_segments:
-            asked = _asked(request, part.table(request.ids[one]), one)
+            asked = request.asked(part.table(request.ids[one]), one)
             return require_parts(self.dataset.__getsegments__(*asked), part)[0]
         if not request.told:
             sample = self.dataset[index]
         else:
-            sample = only_sample(self.dataset.__getitems__(*_asked(request, request.ids[one], one)))
+            sample = only_sample(self.dataset.__getitems__(*request.asked(request.ids[one], one)))
         return sample if part is None else cut([sample], part)[0]
 
     def _draws(self, request: Request) -> Draws:
@@ -247,16 +255,23 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         last, self._last = self._last, request
         if last is not None and last.epoch == request.epoch:
             is_next = last.start == request.start and last.step < request.step
-            if is_next and len(last.edits) == len(request.edits):
+            begins = request.share is not None and request.share.files is not None
+            if is_next and len(last.edits) == len(request.edits) and not begins:
                 return
         else:
             self._begin_epoch(request.epoch)
         if self._reading is not None:
-            worker = torch.utils.data.get_worker_info()
-            stride = 1 if worker is None else worker.num_workers
             self._reading.follow(request.edits)
-            reading, first = self._reading(request.epoch, request.start), request.step
-            self.dataset.expect(Upcoming(lambda: (ids for _, ids in reading.batches(first, stride))))
+            reading = self._reading(request.epoch, request.start)
+            self.dataset.expect(Upcoming(partial(self._to_come, reading, request)))
+
+    def _to_come(self, reading: Reading, request: Request) -> Iterator[Ids]:
+        """Gives the ids of the batches that this process reads from a request on."""
+        if request.share is not None:
+            return ids_to_come(layout_of_files(self.dataset), reading, request.step, request.share)
+        worker = torch.utils.data.get_worker_info()
+        stride = 1 if worker is None else worker.num_workers
+        return (ids for _, ids in reading.batches(request.step, stride))
 
     def _begin_epoch(self, epoch: int) -> None:
         worker = torch.utils.data.get_worker_info()
@@ -267,24 +282,9 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
             set_epoch(epoch)
 
 
-def _asked(request: Request, what: Ids, places: slice = slice(None)) -> tuple[Ids, ...]:
-    """What the method of a dataset that reads some samples of a batch is called with."""
-    return (what, *(told[places] for told in request.told))
-
-
 def _left_out(request: Request, samples: Any) -> tuple[SkippedSample, ...]:
     """What a dataset left out of a batch by itself."""
     return tuple(
         SkippedSample(int(request.ids[place]), request.epoch, place, text, file)
         for place, file, text in samples.missing
-    )
-
-
-def _tell(error: Exception, request: Request, place: int | None = None) -> None:
-    """Adds to an error which sample it is about, so that a traceback alone is enough to find it."""
-    what = "one of the samples" if place is None else f"sample {request.ids[place]}, at place {place}"
-    note_once(
-        error,
-        f"samplerkit: while reading {what} of the batch in step {request.step} of epoch {request.epoch}, "
-        f"counted from position {request.start}",
     )

@@ -11,6 +11,8 @@ import torch.utils.data
 
 from samplerkit.batches.chosen import seed_of
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.loading.affine_loader import AffineLoader
+from samplerkit.loading.affinity import layout_of_files
 from samplerkit.loading.answer import AnswerCollate, batch_of
 from samplerkit.loading.crossing import send_small_tensors
 from samplerkit.loading.device.kinds import MakeStage
@@ -47,6 +49,7 @@ class Source:
         options: of the DataLoader, from `checked_options`.
         seed_draws: whether the process-wide generators are seeded for each draw.
         uses_threads: whether the workers are threads.
+        file_affinity: whether each file is one worker's.
 
     Attributes:
         loader: stands for the loader in what threads know, who must not keep the source alive.
@@ -62,6 +65,7 @@ class Source:
         *,
         seed_draws: bool = False,
         uses_threads: bool = False,
+        file_affinity: bool = False,
     ) -> None:
         self._run = run
         self._num_workers = num_workers
@@ -72,6 +76,8 @@ class Source:
         self._requests = Requests()
         self.loader = object()
         self._uses_threads = uses_threads and num_workers > 0
+        # Threads share what they read, and one worker reads all.
+        self._cuts = file_affinity and num_workers > 1 and not uses_threads
         self._dataloader: torch.utils.data.DataLoader[Any] | None = None
         self._threads: WorkerThreads | None = None
         self._turns = ThreadTurns(num_workers)  # what was found holds for the next epoch too
@@ -103,13 +109,14 @@ class Source:
         Raises:
             ArgumentValueError: generators are to be seeded in a thread beside the loop.
         """
-        seeds_here = self._seed_draws and not self._num_workers
+        seeds_here = self._seed_draws and (self._cuts or not self._num_workers)
         if seeds_here and make_stage is not None:
             raise ArgumentValueError(
                 "seed_draws",
                 "would seed the generators of this process in a thread beside the training loop",
                 True,
-                mend="say num_workers=1 or more, or draw from samplerkit.draw_rng() and leave it out",
+                mend="say num_workers=1 or more, without file_affinity, or draw from samplerkit.draw_rng() "
+                "and leave it out",
             )
         opened = self._open
         if opened is not None and run_ahead and opened.runs_ahead_to(reading, make_stage):
@@ -195,15 +202,16 @@ class Source:
     def _torch_loader(self, epoch: int) -> torch.utils.data.DataLoader[Any]:
         options = dict(self._options)
         requested, options["collate_fn"] = self._reader(epoch)
-        return torch.utils.data.DataLoader(
-            requested,
-            batch_sampler=self._requests,
-            num_workers=self._num_workers,
-            worker_init_fn=_WorkerStart(options.pop("worker_init_fn", None)),
+        options |= {
+            "batch_sampler": self._requests,
+            "num_workers": self._num_workers,
+            "worker_init_fn": _WorkerStart(options.pop("worker_init_fn", None)),
             # Without one, torch draws the workers' base seed from the process-wide generator.
-            generator=options.pop("generator", None) or torch.Generator(),
-            **options,
-        )
+            "generator": options.pop("generator", None) or torch.Generator(),
+        }
+        if self._cuts:
+            return AffineLoader(requested, layout_of_files(self._run.dataset), **options)
+        return torch.utils.data.DataLoader(requested, **options)
 
 
 class _WorkerStart:

@@ -1,16 +1,23 @@
-"""Files that one rank reads in an epoch with 0, 2 and 4 workers, that are processes or threads.
+"""Files that one rank reads in an epoch with 0, 2 and 4 workers: processes, also with affinity, or threads.
 
-Run as `python -m tests.benchmarks.worker_files`. It counts, so a busy machine changes nothing.
+Run as `python -m tests.benchmarks.worker_files`. It counts, so a busy machine changes nothing. With `--cost`
+it measures for small samples of Parquet, with and without `file_affinity`, in rounds that take turns, the
+processor time of loop and workers; and how far workers overlap, over samples that take 1 ms of waiting.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import resource
+import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,6 +25,23 @@ import samplerkit as sk
 from tests.storage.formats.mds_shards import write
 
 FILES, ROWS, BATCH = 32, 256, 32
+
+MANY = 2048
+"""Rows of a row group whose cost is measured."""
+
+COSTS: dict[str, dict[str, Any]] = {
+    "0 workers": {},
+    "2 processes": {"num_workers": 2},
+    "2 with affinity": {"num_workers": 2, "file_affinity": True},
+}
+
+PARTIAL: dict[str, Any] = {"partial_size": 3 * ROWS}
+
+HOW: dict[str, dict[str, Any]] = {
+    "processes": {},
+    "with affinity": {"file_affinity": True},
+    "threads": {"workers": "threads"},
+}
 
 
 def parquet(folder: Path) -> Callable[[], Any]:
@@ -42,28 +66,101 @@ def mds(folder: Path) -> Callable[[], Any]:
     return lambda: sk.MdsDataset(folder, max_chunks=8)
 
 
-def read(make: Callable[[], Any], mode: str, workers: int, how: Any) -> int:
+def read(make: Callable[[], Any], mode: str, workers: int, how: dict[str, Any]) -> int:
     """Reads an epoch; gives how many files were read by all workers."""
-    sampler = sk.RandomSampler(
-        shuffle=mode, seed=7, **({"partial_size": 3 * ROWS} if mode == "partial" else {})
-    )
-    options = {"num_workers": workers, "collate_fn": list, **({"workers": how} if workers else {})}
+    sampler = sk.RandomSampler(shuffle=mode, seed=7, **(PARTIAL if mode == "partial" else {}))
+    options = {"num_workers": workers, "collate_fn": list, **how}
     with make() as dataset, sk.Loader(dataset, sampler, batch_size=BATCH, **options) as loader:
         assert sum(len(batch) for batch in loader) == FILES * ROWS
         return int(dataset.stats.files_read)
 
 
+def cost(dataset: Any, mode: str, batch: int, options: dict[str, Any]) -> tuple[float, float]:
+    """Reads an epoch; gives the processor time, and that by the clock, in us a batch."""
+    blocks = {"partial_size": 3 * MANY} if mode == "partial" else {}
+    began, before = time.perf_counter(), processor_time()
+    sampler = sk.RandomSampler(shuffle=mode, seed=7, **blocks)
+    with sk.Loader(dataset, sampler, batch_size=batch, **options) as loader:
+        number = sum(1 for _ in loader)
+    return (processor_time() - before) / number * 1e6, (time.perf_counter() - began) / number * 1e6
+
+
+def processor_time() -> float:
+    """Of this process and of those of its children that have ended, in seconds."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def costs() -> None:
+    """Measures, and prints medians."""
+    names = list(COSTS)
+    print("| batches | order | batch |", " | ".join(names), "|")
+    print("|---|---|---|", "---|" * len(names), sep="")
+    with TemporaryDirectory() as place:
+        for number in range(4):
+            ids = np.arange(number * 8 * MANY, (number + 1) * 8 * MANY)
+            columns = {"id": ids, "x": ids * 0.5, "text": [f"{one:>50}" for one in ids.tolist()]}
+            pq.write_table(pa.table(columns), f"{place}/{number}.parquet", row_group_size=MANY)
+        for batches, mode, batch in itertools.product(
+            ("samples", "columns"), ("files", "partial"), (32, 256)
+        ):
+            found: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+            for _, name in itertools.product(range(3), names):
+                with sk.ParquetDataset(f"{place}/*.parquet", batches=batches, max_chunks=8) as dataset:
+                    found[name].append(cost(dataset, mode, batch, COSTS[name]))
+            medians = [tuple(map(statistics.median, zip(*each, strict=True))) for each in found.values()]
+            shown = [f"{processor:,.0f} ({clock:,.0f})" for processor, clock in medians]
+            print(f"| {batches} | {mode.upper()} | {batch} |", " | ".join(shown), "|", flush=True)
+
+
+class Waiting:
+    """16 files of 8 batches; each sample takes a millisecond, and none of the processor."""
+
+    layout = sk.Layout([8 * BATCH] * 16)
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(0.001)
+        return index
+
+
+def overlaps() -> None:
+    """Measures how long an epoch takes where reading is nothing but waiting, and prints it."""
+    print("\n| order | `prefetch_factor` | 2 processes | 2 with affinity |")
+    print("|---|---|---|---|")
+    for mode, ahead in (("files", 2), ("files", 4), ("files", 8), ("partial", 2), ("partial", 8)):
+        seconds = []
+        for options in ({}, {"file_affinity": True}):
+            sampler = sk.RandomSampler(shuffle=mode, seed=7, **PARTIAL if mode == "partial" else {})
+            with sk.Loader(
+                Waiting(), sampler, batch_size=BATCH, num_workers=2, prefetch_factor=ahead, **options
+            ) as loader:
+                begun = time.perf_counter()
+                for _ in loader:
+                    pass
+                seconds.append(f"{time.perf_counter() - begun:.1f}")
+        print(f"| {mode.upper()} | {ahead} |", " | ".join(seconds), "|", flush=True)
+
+
 def main() -> None:
-    """Counts, and prints."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    print("| of 32 | order | 0 workers | 2 processes | 4 processes | 2 threads | 4 threads |")
-    print("|---|---|---|---|---|---|---|")
+    """Counts or measures, and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cost", action="store_true", help="measure processor time")
+    if parser.parse_args().cost:
+        costs()
+        overlaps()
+        return
+    names = [f"{w} {how}" for how in HOW for w in (2, 4)]
+    print("| of 32 | order | 0 workers |", " | ".join(names), "|")
+    print("|---|---|---|", "---|" * len(names), sep="")
     for some in (parquet, tar, mds):
         with TemporaryDirectory() as place:
             make = some(Path(place))
             for mode in ("files", "partial"):
-                counts = [read(make, mode, 0, None)]
-                counts += [read(make, mode, w, how) for how in ("processes", "threads") for w in (2, 4)]
+                counts = [read(make, mode, 0, {})]
+                counts += [read(make, mode, w, how) for how in HOW.values() for w in (2, 4)]
                 print(f"| {some.__name__} | {mode.upper()} |", " | ".join(map(str, counts)), "|")
 
 

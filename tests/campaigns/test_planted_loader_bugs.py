@@ -14,7 +14,37 @@ pytestmark = pytest.mark.campaign
 LOADER = "tests/loading/test_loader.py"
 LOADERS = f"{LOADER} tests/loading/test_loader_states.py tests/loading/test_loader_workers.py"
 
+AFFINITY = "tests/loading/test_file_affinity.py"
+
 BUGS = [
+    Bug(
+        "the parts of a batch stand one after another",
+        "joined",
+        "np.argsort(places)",
+        "np.arange(places.size)",
+        f"{AFFINITY}::test_each_file_is_read_by_one_worker_and_the_draws_stay",
+    ),
+    Bug(
+        "a part goes to the worker whose turn it is",
+        "_AffineIterator._next_index",
+        "self._worker = 0 if request.share is None else request.share.worker",
+        "self._worker = (self._worker + 1) % self._num_workers",
+        f"{AFFINITY}::test_each_file_is_read_by_one_worker_and_the_draws_stay",
+    ),
+    Bug(
+        "a skipped sample is told by its place in its part",
+        "joined",
+        "int(share.places[one.place])",
+        "one.place",
+        f"{AFFINITY}::test_shares_put_together_are_the_batch",
+    ),
+    Bug(
+        "a worker looks ahead from the beginning of the deal",
+        "ids_to_come",
+        "share.files or FileAffinity.nothing(layout, share.worker + 1)",
+        "FileAffinity.nothing(layout, len(share.files.samples))",
+        f"{AFFINITY}::test_shares_put_together_are_the_batch",
+    ),
     Bug(
         "a step before the first one has a state",
         "Loader.state_dict",

@@ -48,7 +48,7 @@ class Stream:
     def __init__(self, folder: Path, run: str, name: str, **options):
         sampler = sk.DistributedSampler(shuffle="partial", partial_size=70, seed=11)
         self.loader = sk.Loader(
-            Squares(), sampler, num_workers=1, persistent_workers=True, collate_fn=list, **options
+            Squares(), sampler, persistent_workers=True, collate_fn=list, **{"num_workers": 1, **options}
         )
         self.checkpoint = folder / f"state{name}.json"
         if self.checkpoint.exists():
@@ -110,7 +110,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.distributed.init_process_group("gloo")
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    samples = Stream(options.folder, options.run, "", batch_size=24 // ranks, tail="pad")
+    workers = {"num_workers": 2, "file_affinity": True}
+    samples = Stream(options.folder, options.run, "", batch_size=24 // ranks, tail="pad", **workers)
     lengths = [5 + 7 * number % 16 for number in range(SAMPLES)]
     tokens = sk.TokenBatches(80, lengths=lengths, window=150)
     batches = Stream(options.folder, options.run, "-tokens", batches=tokens, tail="split")

@@ -29,9 +29,11 @@ class Expecting:
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
 @pytest.mark.parametrize("options", [{}, {"persistent_workers": True}, {"run_ahead": True}])
 @pytest.mark.parametrize("shuffle", ["global", "partial"])
-def test_each_process_is_told_all_that_it_will_read(workers, options, shuffle):
+@pytest.mark.parametrize("file_affinity", [False, True])
+def test_each_process_is_told_all_that_it_will_read(workers, options, shuffle, file_affinity):
     if options.get("persistent_workers") and not workers:
         options = {}
+    options = {**options, "file_affinity": file_affinity}
     sampler = sk.DistributedSampler(2, 1, shuffle=shuffle, partial_size=6, seed=3)
     loader = sk.Loader(Expecting(), sampler, batch_size=3, num_workers=workers, collate_fn=list, **options)
     with loader:
@@ -83,10 +85,12 @@ def test_each_process_is_told_once_an_epoch(workers, options):
             assert told == {epoch if options or not workers else 1}
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2])
-def test_each_process_is_told_what_it_will_read_after_an_edit(workers):
+@pytest.mark.parametrize(
+    "options", [{}, {"num_workers": 1}, {"num_workers": 2}, {"num_workers": 2, "file_affinity": True}]
+)
+def test_each_process_is_told_what_it_will_read_after_an_edit(options):
     ledger = sk.Ledger(sk.RandomSampler(seed=3))
-    with sk.Loader(Expecting(), ledger, batch_size=2, num_workers=workers, collate_fn=list) as loader:
+    with sk.Loader(Expecting(), ledger, batch_size=2, collate_fn=list, **options) as loader:
         received = []
         for batch in loader:
             received += [index for index, _ in batch]

@@ -1,0 +1,401 @@
+"""With `file_affinity` each file is one worker's; batches, states and errors stay what they are."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.loading.affine_loader import _AffineIterator
+from samplerkit.loading.affinity import FileAffinity, ids_to_come
+from samplerkit.loading.answer import AnswerCollate, ShareAnswer, batch_of
+from samplerkit.loading.requested import RequestedDataset
+from samplerkit.loading.requesting import Asked
+from samplerkit.loading.sharing import SharedRequests, joined
+from tests.loading.worker_kinds import beside
+
+LAYOUT = sk.Layout([7, 9, 0, 3, 12, 5, 8, 10, 1])
+MODES = ("false", "global", "files", "infile", "partial")
+
+
+class Files:
+    """Sample i is (i, the draw of it, the process that read it)."""
+
+    layout = LAYOUT
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def __getitem__(self, index: int) -> tuple[int, float, int]:
+        return index, sk.draw_rng().random(), os.getpid()
+
+
+class Lists(Files):
+    """Reads whole batches, as lists of dicts of tensors."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {"id": index, "x": torch.full((2,), float(index)), "text": f"<{index}>"}
+
+    def __getitems__(self, ids: np.ndarray) -> Any:
+        return [self[index] for index in ids.tolist()]
+
+
+class Columns(Files):
+    """Reads whole batches, as columns: an array, a tensor, and a list in a column of columns."""
+
+    def __getitems__(self, ids: np.ndarray) -> Any:
+        return {
+            "id": ids,
+            "x": torch.from_numpy(ids * 1.5),
+            "more": {"text": [f"<{index}>" for index in ids.tolist()]},
+        }
+
+
+class Rows(Files):
+    """Reads whole batches, as one array."""
+
+    def __getitems__(self, ids: np.ndarray) -> Any:
+        return np.stack([ids, ids**2], axis=1)
+
+
+class Damaged(Lists):
+    """Some samples cannot be read."""
+
+    def __init__(self, bad: set[int]) -> None:
+        self.bad = bad
+
+    def __getitem__(self, index: int) -> Any:
+        if index in self.bad:
+            raise OSError(f"sample {index} is damaged")
+        return super().__getitem__(index)
+
+
+class DamagedColumns(Damaged):
+    """Reads whole batches as columns, and fails as a whole."""
+
+    def __getitems__(self, ids: np.ndarray) -> Any:
+        samples = super().__getitems__(ids)
+        return {name: [sample[name] for sample in samples] for name in ("id", "x", "text")}
+
+
+class Gapped(Lists):
+    """Leaves some samples out by itself; where all of a batch is missing, sample 0 stands in."""
+
+    def __init__(self, bad: set[int]) -> None:
+        self.bad = bad
+
+    def read_present(self, ids: np.ndarray) -> Any:
+        class Found(list):
+            missing: list[tuple[int, str, str]]
+            stand_in: int | None = None
+
+        found = Found(self[index] for index in ids.tolist() if index not in self.bad)
+        found.missing = [
+            (place, "a", "gone") for place, index in enumerate(ids.tolist()) if index in self.bad
+        ]
+        if not found:
+            found.append(self[0])
+            found.stand_in = 0
+        return found
+
+
+def by(mode: str, seed: int = 3) -> sk.RandomSampler | sk.SequentialSampler:
+    if mode == "false":
+        return sk.SequentialSampler()
+    return sk.RandomSampler(shuffle=mode, seed=seed, **({"partial_size": 20} if mode == "partial" else {}))
+
+
+def plain(value: Any) -> Any:
+    """What is in a batch, as lists."""
+    if isinstance(value, dict):
+        return {name: plain(below) for name, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(below) for below in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def read(loader: sk.Loader) -> tuple[list[Any], list[Any], list[Any]]:
+    """The batches of an epoch, the ids of each as the loader tells them, and what was left out."""
+    batches, ids = [], []
+    for batch in loader:
+        batches.append(plain(batch))
+        ids.append([loader.ids(loader.step - 1).tolist(), loader.pads(loader.step - 1).tolist()])
+    return batches, ids, [(skip.id, skip.place) for skip in loader.skipped]
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("mode", MODES)
+def test_each_file_is_read_by_one_worker_and_the_draws_stay(mode, workers):
+    options = {"batch_size": 5, "collate_fn": list}
+    alone = sk.Loader(Files(), by(mode), **options)
+    with sk.Loader(Files(), by(mode), num_workers=workers, file_affinity=True, **options) as loader:
+        readers = defaultdict(set)
+        for batch, expected in zip(loader, alone, strict=True):
+            assert [sample[:2] for sample in batch] == [sample[:2] for sample in expected]
+            for index, _, process in batch:
+                readers[int(LAYOUT.file_of(np.array([index]))[0])].add(process)
+        assert len(readers) == 8  # one of the nine is empty
+        assert all(len(processes) == 1 for processes in readers.values())
+        assert len(set.union(*readers.values())) == workers
+
+
+@pytest.mark.parametrize(
+    "dataset", [Lists(), Columns(), Rows(), Damaged({4, 7, 30}), DamagedColumns({4}), Gapped({4, 7, 30})]
+)
+def test_batches_and_what_comes_with_them_are_those_without_it_also_after_a_resume(dataset):
+    options: dict[str, Any] = {"batch_size": 6, "bad_samples": "skip"}
+    expected = read(sk.Loader(dataset, by("partial"), **options))
+    options |= {"num_workers": 2, "file_affinity": True}
+    with sk.Loader(dataset, by("partial"), persistent_workers=True, **options) as loader:
+        for _ in loader:  # left early, by workers that live on
+            if loader.step == 3:
+                state = loader.state_dict()
+                break
+        assert read(loader)[:2] == expected[:2]
+    resumed = sk.Loader(dataset, by("partial"), **options)
+    rest = sk.Loader(dataset, by("partial"), batch_size=6, bad_samples="skip")
+    for each in (resumed, rest):
+        each.load_state_dict(state)
+    with resumed:
+        assert read(resumed) == read(rest)
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any),
+    st.sampled_from(MODES),
+    st.integers(1, 9),
+    st.integers(1, 5),
+    st.integers(0, 5),
+    st.sets(st.integers(0, 53), max_size=9),
+    st.sampled_from([Lists, Columns, Rows, Damaged, DamagedColumns, Gapped]),
+)
+@settings(max_examples=80, deadline=None)
+def test_shares_put_together_are_the_batch(sizes, mode, batch_size, workers, steps, bad, kind):
+    """No process is started: what each worker would read is read here."""
+    dataset = kind(bad) if kind in (Damaged, DamagedColumns, Gapped) else kind()
+    dataset.layout = sk.Layout(sizes)
+    loader = sk.Loader(dataset, by(mode), batch_size=batch_size, bad_samples="skip")
+    loader.load_state_dict(loader.state_dict(step=min(steps, len(loader))))
+    reading = loader._reading
+    asked = Asked(loader._readings, None, loader._run.run_position, run_ahead=False, tells=())
+    requested = RequestedDataset(dataset, 0, 0, "skip")
+    collate, shares, owners = AnswerCollate(batch_of), SharedRequests(dataset.layout, workers), {}
+    told, has_read = {}, defaultdict(list)
+    for request in asked.requests(reading):
+        parts = shares.of(request)
+        for part in parts:
+            told.setdefault(part.share.worker, (part.step, part.share))
+            has_read[part.share.worker].append(part.ids.tolist())
+            for file in set(dataset.layout.file_of(part.ids).tolist()):
+                assert owners.setdefault(file, part.share.worker) == part.share.worker
+        outcomes = []
+        for whole in (True, False):
+            try:
+                if whole or len(parts) == 1:
+                    answer = requested.read(request)
+                else:
+                    sent = [requested.read(part) for part in parts]
+                    arrived: list[ShareAnswer] = [make(*content) for make, content in map(_reduced, sent)]
+                    answer = joined(shares.cut.popleft(), arrived)
+                answer = collate(answer)
+                skipped = [(skip.id, skip.place, skip.error) for skip in answer.skipped]
+                outcomes.append([plain(answer.batch), skipped, answer.stand_in])
+            except sk.DatasetError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1]
+    assert not shares.cut
+    for worker, (first, share) in told.items():
+        assert share.files is not None
+        upcoming = [ids.tolist() for ids in ids_to_come(dataset.layout, reading, first, share)]
+        assert upcoming == has_read[worker]
+
+
+def _reduced(sent: Any) -> Any:
+    return sent.__reduce__()
+
+
+@pytest.mark.parametrize("batches", ["samples", "columns", "tensors"])
+@pytest.mark.parametrize("mode", ["files", "partial"])
+def test_each_row_group_is_read_once_a_rank(tmp_path, batches, mode):
+    pq.write_table(
+        pa.table({"id": range(80), "text": [*map(str, range(80))]}), tmp_path / "a.parquet", row_group_size=10
+    )
+    with sk.ParquetDataset(f"{tmp_path}/*.parquet", batches=batches, max_chunks=3) as dataset:
+        expected = [plain(batch) for batch in sk.Loader(dataset, by(mode), batch_size=6)]
+    with sk.ParquetDataset(f"{tmp_path}/*.parquet", batches=batches, max_chunks=3) as dataset:
+        options = {"batch_size": 6, "num_workers": 2, "file_affinity": True}
+        with sk.Loader(dataset, by(mode), **options) as loader:
+            assert [plain(batch) for batch in loader] == expected
+            assert dataset.stats.files_read == loader.stats.dataset.files_read == 8
+
+
+def test_a_file_goes_to_the_worker_with_the_fewest_samples():
+    layout = sk.Layout([30, 10, 10, 5, 20])
+    affinity = FileAffinity(layout, FileAffinity.nothing(layout, 2))
+    assert [affinity.workers_of(np.array([first]))[0] for first in layout.starts[:-1]] == [0, 1, 1, 1, 1]
+    # One file is 30 samples, three are 25 before the last one.
+
+
+@pytest.mark.parametrize("bad", [{12}, {12, 40}])
+def test_the_error_of_a_bad_sample_comes_at_its_step_and_tells_its_place(bad):
+    alone = sk.Loader(Damaged(bad), by("global"), batch_size=10)
+    options = {"batch_size": 10, "num_workers": 2, "file_affinity": True}
+    with sk.Loader(Damaged(bad), by("global"), **options) as loader:
+        for each in (alone, loader):
+            with pytest.raises(OSError, match="is damaged"):
+                for _ in each:
+                    pass
+        assert loader.step == alone.step
+        assert loader.state_dict() == alone.state_dict()
+
+
+def test_the_place_of_a_bad_sample_is_that_in_its_batch():
+    class Singly(Damaged):
+        __getitems__ = None
+
+    with (
+        sk.Loader(Singly({8}), by("false"), batch_size=10, num_workers=2, file_affinity=True) as loader,
+        pytest.raises(OSError, match="sample 8, at place 8 of the batch in step 0"),
+    ):
+        next(iter(loader))
+
+
+@pytest.mark.parametrize("options", [{"run_ahead": True}, {"device": "cpu"}, {"persistent_workers": True}])
+def test_epochs_follow_one_another(options):
+    expected = sk.Loader(Lists(), by("global"), batch_size=4)
+    with sk.Loader(
+        Lists(), by("global"), batch_size=4, num_workers=2, file_affinity=True, **options
+    ) as loader:
+        for _ in range(3):
+            assert [plain(batch) for batch in loader] == [plain(batch) for batch in expected]
+
+
+class Jitters(Files):
+    """Draws from torch's own generator."""
+
+    def __getitem__(self, index: int) -> float:
+        return index + torch.rand(()).item()
+
+
+def jittered(samples: list[float]) -> tuple[list[float], float]:
+    return samples, torch.rand(()).item()
+
+
+def test_seeded_draws_repeat_in_samples_and_in_the_collate_function_and_leave_the_loop_its_own():
+    options = {"batch_size": 5, "seed_draws": True, "collate_fn": jittered}
+    expected = list(sk.Loader(Jitters(), by("partial"), **options))
+    torch.manual_seed(1)
+    own = torch.rand(2).tolist()
+    torch.manual_seed(1)
+    with sk.Loader(Jitters(), by("partial"), num_workers=2, file_affinity=True, **options) as loader:
+        first = torch.rand(()).item()
+        assert list(loader) == expected
+        assert [first, torch.rand(()).item()] == own
+
+
+class Texts(Files):
+    """Sample i has i % 9 + 1 tokens."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.arange(index % 9 + 1) + 100 * index
+
+
+class PartsOfTexts(Texts):
+    """Gives the parts that are asked for."""
+
+    def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
+        return [self[index][start : start + length] for index, start, length in segments.tolist()]
+
+
+LENGTHS = np.arange(55) % 9 + 1
+
+
+@pytest.mark.parametrize(
+    ("dataset", "recipe", "collate"),
+    [
+        (Texts(), sk.TokenBatches(40, lengths=LENGTHS), sk.PadCollate()),
+        (Texts(), sk.PackBatches(16, lengths=LENGTHS), None),
+        (PartsOfTexts(), sk.PackBatches(16, lengths=LENGTHS), None),
+    ],
+    ids=["tokens", "packs", "packs of parts"],
+)
+def test_batches_of_a_recipe_are_cut_too(dataset, recipe, collate):
+    options = {"batches": recipe, "collate_fn": collate}
+    with sk.Loader(dataset, by("global"), num_workers=2, file_affinity=True, **options) as loader:
+        assert read(loader) == read(sk.Loader(dataset, by("global"), **options))
+
+
+def test_a_worker_that_is_killed_is_an_error():
+    with sk.Loader(Files(), by("global"), batch_size=2, num_workers=2, file_affinity=True) as loader:
+        batches = iter(loader)
+        next(batches)
+        os.kill(loader.worker_pids[1], signal.SIGKILL)
+        with pytest.raises(sk.WorkerError, match="died"):
+            list(batches)
+
+
+class Unsent(Files):
+    """Gives what can be collated, and cannot be sent."""
+
+    def __getitem__(self, index: int) -> Any:
+        return lambda: index
+
+
+def called(samples: list[Any]) -> list[int]:
+    return [sample() for sample in samples]
+
+
+class Tables(Files):
+    """Gives batches of which nobody knows how to put them together."""
+
+    def __getitems__(self, ids: np.ndarray) -> Any:
+        return frozenset(ids.tolist())
+
+
+@pytest.mark.parametrize(
+    ("dataset", "problem"),
+    [
+        (Unsent(), "gives samples that cannot be sent from a worker"),
+        (Tables(), "gives batches that cannot be put together"),
+        (range(20), "tells no files that could be spread"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused_and_nothing_hangs(dataset, problem):
+    loader = sk.Loader(
+        dataset,
+        sk.RandomSampler(),
+        batch_size=12,
+        num_workers=2,
+        file_affinity=True,
+        collate_fn=called if isinstance(dataset, Unsent) else list,
+    )
+    with loader, pytest.raises(sk.DatasetError, match=problem):
+        list(loader)
+
+
+@pytest.mark.parametrize("workers", [0, 1, "2 threads"])
+def test_it_changes_nothing_where_each_file_is_read_once_anyway(workers):
+    with sk.Loader(range(9), by("false"), batch_size=3, file_affinity=True, **beside(workers)) as loader:
+        assert [batch.tolist() for batch in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+
+
+def test_where_torch_has_the_names_no_more_the_batches_stay(monkeypatch):
+    monkeypatch.delattr(_AffineIterator, "_worker_queue_idx_cycle")
+    expected = read(sk.Loader(Lists(), by("partial"), batch_size=6))
+    with sk.Loader(Lists(), by("partial"), batch_size=6, num_workers=2, file_affinity=True) as loader:
+        assert read(loader) == expected
+
+
+def test_it_is_a_switch():
+    with pytest.raises(sk.ArgumentTypeError, match="file_affinity"):
+        sk.Loader(range(9), file_affinity=2)
