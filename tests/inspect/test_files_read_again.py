@@ -67,3 +67,12 @@ def test_a_pad_at_the_end_that_repeats_the_first_sample_is_no_reason_to_keep_its
     file_of = sk.Layout([11, 12, 20]).file_of
     assert file_of([pad]) in file_of(loader.ids(0))
     assert files_needed_at_once(RunView.of(loader), 0) == 1
+
+
+@pytest.mark.parametrize("affinity", [False, True])
+def test_workers_that_each_have_files_of_their_own_need_less_room_and_share_no_file(affinity):
+    sampler = sk.RandomSampler(shuffle="partial", partial_size=60, seed=3)
+    dataset = sk.FileDataset([f"{number}.npz" for number in range(6)], "npz", [40] * 6, max_files=1)
+    options = {"num_workers": 4, "file_affinity": affinity, "world": sk.World(2, 0)}
+    found = {finding.code for finding in check(sk.Loader(dataset, sampler, batch_size=8, **options))}
+    assert ("few-files" in found) == ("files-read-again" in found) == (not affinity)
