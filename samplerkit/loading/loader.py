@@ -86,7 +86,7 @@ class Loader(Told, Editable, Closing):
         ArgumentTypeError: an argument has the wrong type, or the dataset is iterable-style.
         ArgumentValueError: `shuffle`, `batch_sampler` or `in_order` is given, a choice is not known, or
             `num_workers` is negative; `seed_draws` with threads or, when an iteration begins, without workers
-            and with a device.
+            or with `file_affinity` and with a device.
         ArgumentRangeError: `batch_size` is not positive.
 
     Example:

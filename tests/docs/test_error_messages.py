@@ -344,6 +344,7 @@ MINE = {
     "num_shards": lambda _: nested(sk.DistributedSampler(), sk.DistributedSampler()).order(SIZE),
     "dataset: must": lambda _: loader(Stream()),
     "dataset: has": lambda _: sk.RandomSampler().order(object()),
+    "dataset: tells no": lambda _: next(iter(loader(num_workers=2, file_affinity=True))),
     "shuffle: is": lambda _: loader(shuffle=True),
     "draw_rng": lambda _: sk.draw_rng(),
     "place": lambda _: list(loader(DrawsOfWhom())),
