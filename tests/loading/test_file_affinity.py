@@ -398,9 +398,9 @@ def test_where_torch_has_the_names_no_more_the_batches_stay(monkeypatch):
 
 def test_seeded_draws_do_not_go_with_a_thread_that_collates():
     options = {"num_workers": 2, "file_affinity": True, "seed_draws": True, "device": "cpu"}
-    with sk.Loader(Files(), by("global"), batch_size=4, **options) as loader:
-        with pytest.raises(sk.ArgumentValueError, match="without file_affinity"):
-            next(iter(loader))
+    loader = sk.Loader(Files(), by("global"), batch_size=4, **options)
+    with loader, pytest.raises(sk.ArgumentValueError, match="without file_affinity"):
+        next(iter(loader))
 
 
 def test_it_is_a_switch():
