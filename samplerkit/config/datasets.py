@@ -92,6 +92,7 @@ class WithLayout:
 
     @property
     def read_present(self) -> Callable[..., Any] | None:
+        """What reads the samples that are there, and tells which are not; None where the dataset has none."""
         # A loader asks the class for it, so that handing on unknown names is not enough.
         return present_reader(self._dataset)
 
