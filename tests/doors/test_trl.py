@@ -6,13 +6,13 @@ import json
 from collections import Counter
 
 from tests.doors.lengths import LENGTHS
-from tests.trainers.jobs import ROOT, run
+from tests.trainers.jobs import run
 
 NEEDS = ("trl", "transformers", "datasets")
 
 
 def test_an_sft_trainer_goes_on_with_the_packs_that_are_left(tmp_path):
-    command = [ROOT / "tests" / "doors" / "sft_job.py", tmp_path / "run"]
+    command = ["-m", "tests.doors.sft_job", tmp_path / "run"]
     code, printed = run(tmp_path, *command)
     assert code == 9, printed
     code, printed = run(tmp_path, *command)
