@@ -170,10 +170,15 @@ class Uses:
             return [[] for _ in batches]
         # Neighbours mostly share a file: of each run one is left, and there is little to sort.
         label = np.repeat(np.arange(len(batches)), sizes) * (int(file.max()) + 1) + file
-        label = np.unique(label[np.flatnonzero(np.diff(label, prepend=-1))])
+        # `np.unique` would import numpy's masked arrays for it, which takes as long as some hundred samples.
+        label = _without_repeats(np.sort(_without_repeats(label)))
         batch, file = np.divmod(label, int(file.max()) + 1)
         borders = np.searchsorted(batch, np.arange(1, len(batches)))
         return [part.tolist() for part in np.split(file, borders)]
+
+
+def _without_repeats(labels: Ids) -> Ids:
+    return labels[np.flatnonzero(np.diff(labels, prepend=-1))]
 
 
 def _mark(ids: Ids) -> Mark:
