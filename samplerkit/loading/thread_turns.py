@@ -80,7 +80,9 @@ class ThreadTurns:
             return
         self._seconds.append(seconds)
         rate = self.at_once / max(median(self._seconds), 1e-9)
-        if self._is_trial and rate < self._usual_rate / 2:
+        # One batch tells what is out of the question, two what is no gain: the rest would cost time.
+        least = self._usual_rate / 2 if len(self._seconds) == 1 else self._usual_rate
+        if self._is_trial and rate < least:
             self._settle(self._other, pause=2 * self._pause)
         elif len(self._seconds) == TRIED:
             self._judge(rate)

@@ -13,11 +13,9 @@ from typing import Any
 
 import torch
 
-# torchvision, which streaming imports for datasets of images, is built for the CUDA build of torch: beside a
-# CPU build its operators are missing, and it only asks for the names of two. Nothing here calls them.
-LIBRARY = torch.library.Library("torchvision", "DEF")  # as long as the process lives
-for operator in ("nms", "qnms"):
-    LIBRARY.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+from tests.benchmarks.peers.torchvision_operators import declare
+
+declare()
 
 import numpy as np  # noqa: E402
 import streaming  # noqa: E402

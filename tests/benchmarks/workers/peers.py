@@ -150,6 +150,7 @@ def grain(data: str, workers: int, threads: int) -> Begin:
 
 def mosaic(data: str, folder: Path, workers: int) -> Begin:
     """MosaicML's StreamingDataset over MDS files of the same rows."""
+    import_module("tests.benchmarks.peers.torchvision_operators").declare()
     kinds: Any = import_module("streaming")
     place = folder / "mds"
     if not place.exists():
