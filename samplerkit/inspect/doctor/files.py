@@ -53,7 +53,7 @@ def few_files(patient: Patient) -> Iterator[Finding]:
     if found is None or patient.view is None:
         return
     mode, layout = found
-    ranks, workers = patient.view.num_ranks, _workers_in_turn(patient)
+    ranks, workers = patient.view.num_ranks, max(1, patient.view.num_workers)
     if mode.resolve(layout) not in FILE_AWARE or not 0 < layout.num_files < ranks * workers:
         return
     yield Finding(
@@ -93,9 +93,8 @@ def files_read_again(patient: Patient) -> Iterator[Finding]:
     is_tar = hasattr(patient.dataset, "fetch")
     if is_tar and patient.dataset.is_remote and not _fetches_shards(view):
         return
-    workers = _workers_in_turn(patient)
-    needed = files_needed_at_once(view, view.epoch, workers)
-    if workers < patient.num_workers:  # each has files of its own
+    needed = files_needed_at_once(view, view.epoch, max(1, view.num_workers))
+    if view.num_workers < patient.num_workers:  # each has files of its own
         needed = -(-needed // patient.num_workers)
     if needed <= limits.max_files:
         return
@@ -112,11 +111,6 @@ def files_read_again(patient: Patient) -> Iterator[Finding]:
         f"{again} more than once an epoch",
         f"say {name}={room} or more, or take shuffle: partial with smaller blocks{fewer}",
     )
-
-
-def _workers_in_turn(patient: Patient) -> int:
-    """How many workers may read the same file."""
-    return 1 if getattr(patient.loader, "file_affinity", False) else max(1, patient.num_workers)
 
 
 def _fetches_shards(view: RunView) -> bool:
