@@ -77,10 +77,9 @@ class _AffineIterator(_MultiProcessingDataLoaderIter):
         first: Any = super()._next_data()  # type: ignore[no-untyped-call]
         if not isinstance(first, ShareAnswer):
             return first
-        shares = [first]
-        while len(shares) < first.shares:
+        shares, request = [first], self._shares.cut.popleft()
+        while sum(share.places.size for share in shares) < request.ids.size:
             shares.append(super()._next_data())  # type: ignore[no-untyped-call]
-        request = self._shares.cut.popleft()
         answer = joined(request, shares)
         self._requested.seed_collate(request)
         batch = self._collate(answer)

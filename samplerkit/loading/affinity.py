@@ -36,13 +36,11 @@ class BatchShare:
     Args:
         worker: the number of the worker.
         places: theirs in the batch, ascending; None where all of the batch is theirs.
-        shares: of how many workers the batch is made.
         files: whose the files are, where the worker begins to read in order; None where it goes on.
     """
 
     worker: int
     places: Ids | None
-    shares: int
     files: DealtFiles | None
 
 
@@ -107,9 +105,10 @@ def ids_to_come(layout: Layout, reading: Reading, first: int, share: BatchShare)
         layout: the files.
         reading: what the rank reads.
         first: the step.
-        share: of the worker in that step, with whose the files are.
+        share: of the worker in that step, where it begins to read in order.
     """
-    affinity = FileAffinity(layout, share.files or FileAffinity.nothing(layout, share.worker + 1))
+    assert share.files is not None  # noqa: S101  # for mypy: who begins to read in order is told
+    affinity = FileAffinity(layout, share.files)
     for _, ids in reading.batches(first):
         own = ids[affinity.workers_of(ids) == share.worker]
         if own.size:

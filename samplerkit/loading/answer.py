@@ -83,12 +83,10 @@ class ShareAnswer:
 
     Args:
         places: of the samples in the batch, those that were left out among them.
-        shares: of how many workers the batch is made.
         answer: the samples, and what comes with them.
     """
 
     places: Ids
-    shares: int
     answer: Answer
 
     def sent(self) -> SentShare:

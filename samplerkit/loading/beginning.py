@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import CompositionError, NotSupportedError
@@ -11,23 +11,11 @@ from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
 
 
-@runtime_checkable
-class GoesOn(Protocol):
-    """A sampler that knows how far another package has read."""
-
-    def run_beginning(self, num_samples: int) -> tuple[int, int]:
-        """Gives the epoch, and the position in it, at which a run over so many samples begins.
-
-        Raises:
-            ArgumentRangeError: all samples have been read there, or there is no whole step.
-            ArgumentValueError: no run stands there.
-        """
-
-
 def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = None) -> tuple[int, int]:
     """Gives the epoch and the position at which a run begins.
 
-    The size of the dataset is asked for only where the sampler says anything of it.
+    A sampler that knows how far another package has read has `run_beginning(num_samples)`. The size of the
+    dataset is asked for only there.
 
     Raises:
         CompositionError: a sampler that goes on with another's run is not the outermost one.
@@ -35,14 +23,17 @@ def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = N
         ArgumentRangeError: all samples have been read there, or there is no whole step.
         ArgumentValueError: no run stands there.
     """
+    begins = (0, 0)
     for link in sampler._tree():
+        beginning = getattr(link, "run_beginning", None)
+        if beginning is None:
+            continue
+        if link is sampler:
+            begins = beginning(len(Layout.of(dataset)))
         # Which of its samples come in those above is known to nobody.
-        if link is not sampler and isinstance(link, GoesOn) and link.run_beginning(LARGEST) != (0, 0):
+        elif beginning(LARGEST) != (0, 0):
             problem, mend = "goes on with a run, and is below another one", "a loader deals it by itself"
             raise CompositionError(type(link).__name__, problem, mend=mend)
-    if not isinstance(sampler, GoesOn):
-        return 0, 0
-    begins = sampler.run_beginning(len(Layout.of(dataset)))
     if batches is not None and begins != (0, 0):
         raise NotSupportedError("batches", "are counted, and the sampler begins at a sample", begins[1])
     return begins

@@ -64,8 +64,7 @@ class Request:
         """Adds to an error which sample it is about, so that a traceback alone is enough to find it."""
         what = "one of the samples"
         if place is not None:
-            places = None if self.share is None else self.share.places
-            in_batch = place if places is None else int(places[place])
+            in_batch = place if self.places is None else int(self.places[place])
             what = f"sample {self.ids[place]}, at place {in_batch}"
         note_once(
             error,
@@ -74,9 +73,9 @@ class Request:
         )
 
     @property
-    def is_cut(self) -> bool:
-        """Whether it is one of several shares of a batch."""
-        return self.share is not None and self.share.places is not None
+    def places(self) -> Ids | None:
+        """Where its samples stand in the batch; None where they are all of it."""
+        return None if self.share is None else self.share.places
 
 
 class Foreseen(Protocol):

@@ -114,11 +114,11 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         reports: tuple[Report, ...] = ()
         if self._reports:
             reports = (Report(self._reader or os.getpid(), self.dataset.stats),)
-        if request.share is not None and request.share.places is not None:
+        if request.places is not None:
             # What a list of its own kind knows beside its samples stands in the answer.
             samples = list(found.samples) if isinstance(found.samples, list) else found.samples
             answer = Answer(samples, found.skipped, reports, found.stand_in, segments=found.segments)
-            return ShareAnswer(request.share.places, request.share.shares, answer).sent()
+            return ShareAnswer(request.places, answer).sent()
         self.seed_collate(request)
         if not (self._skips or self._reports or self._tells_ids or self._present is not None):
             return found.samples
@@ -200,16 +200,22 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
         return _Found(cut(samples, segments), skipped, segments=segments)
 
     def _one_by_one(self, request: Request) -> _Found:
-        samples, skipped = [], []
+        samples: list[Any] = []
+        skipped: list[SkippedSample] = []
         draws, dataset = self._draws(request), self.dataset
         # Small samples are read as quickly as they are called for: each call more shows.
-        is_plain = request.segments is None and not request.told
+        is_plain = request.segments is None and not request.told and not draws.seeds
+        if is_plain:
+            draws.enter_behind(samples, skipped)
         with draws.being_read():
-            for place, index in enumerate(request.ids.tolist()):
-                draws.enter(place)
+            for index in request.ids.tolist():
                 try:
-                    samples.append(dataset[index] if is_plain else self._one(request, place, index))
+                    if is_plain:
+                        samples.append(dataset[index])
+                    else:
+                        samples.append(self._one(request, draws, len(samples) + len(skipped), index))
                 except Exception as error:
+                    place = len(samples) + len(skipped)
                     if not self._skips:
                         request.tell(error, place)
                         raise
@@ -217,13 +223,14 @@ class RequestedDataset(torch.utils.data.Dataset[Any]):
                     told = "; ".join([str(error), *getattr(error, "__notes__", ())])
                     what, file = f"{type(error).__name__}: {told}", getattr(error, "absent_from", "")
                     skipped.append(SkippedSample(index, request.epoch, place, what, file))
-        if not samples and skipped and not request.is_cut:
+        if not samples and skipped and request.places is None:
             raise none_was_read(request, skipped)
         segments = request.segments and request.segments.without([one.place for one in skipped])
         return _Found(samples, tuple(skipped), segments=segments)
 
-    def _one(self, request: Request, place: int, index: int) -> Any:
-        """Reads a part of a sample, or one whose pass is told to what reads batches alone."""
+    def _one(self, request: Request, draws: Draws, place: int, index: int) -> Any:
+        """Reads a part of a sample, one whose pass is told to what reads batches alone, or a seeded one."""
+        draws.enter(place)
         one = slice(place, place + 1)
         part = None if request.segments is None else request.segments.at(one)
         if part is not None and self._gives_segments:

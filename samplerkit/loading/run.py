@@ -92,7 +92,7 @@ class Run:
     @property
     def deals_below_the_root(self) -> bool:
         """Whether a distributed sampler below the root deals, whose number of shards is then a constant."""
-        return self.recipe.is_distributed and self.recipe.deal is None
+        return self.recipe.deal is None and self.recipe.is_distributed
 
     def undealt(self, epoch: int) -> Order:
         """Gives the order that all shards read together; the last one asked for is kept."""

@@ -46,19 +46,16 @@ class SharedRequests:
         of_each = self._affinity.workers_of(request.ids)
         workers = np.unique(of_each).tolist() or [0]
         if len(workers) == 1:
-            return [request.shared(self._share(request, workers[0], None, 1))]
+            return [request.shared(self._share(request, workers[0], None))]
         self.cut.append(request)
-        shares = [
-            self._share(request, worker, np.flatnonzero(of_each == worker), len(workers))
-            for worker in workers
-        ]
+        shares = [self._share(request, worker, np.flatnonzero(of_each == worker)) for worker in workers]
         return [request.shared(share) for share in shares]
 
-    def _share(self, request: Request, worker: int, places: Ids | None, shares: int) -> BatchShare:
+    def _share(self, request: Request, worker: int, places: Ids | None) -> BatchShare:
         knows = request.epoch, request.start, len(request.edits)
         files = None if self._told.get(worker) == knows else self._affinity.files
         self._told[worker] = knows
-        return BatchShare(worker, places, shares, files)
+        return BatchShare(worker, places, files)
 
 
 def joined(request: Request, shares: Sequence[ShareAnswer]) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -78,6 +78,7 @@ class Draws:
         self._begin: Final = begin
         self._enters_alone: Final = enters_alone
         self._place: int | None = None
+        self._done: tuple[Sized, ...] = ()
         self._rngs: dict[int, np.random.Generator] = {}
 
     @contextmanager
@@ -104,6 +105,14 @@ class Draws:
         if self._begin is not None and place is not None:
             self._begin(self.draw(place))
 
+    def enter_behind(self, *done: Sized) -> None:
+        """Takes the sample behind all that is in these for the one that is read, told of none of them."""
+        self._done = done
+
+    @property
+    def _entered(self) -> int | None:
+        return sum(map(len, self._done)) if self._done else self._place
+
     @property
     def seeds(self) -> bool:
         """Whether something begins with each draw, so that none may be read without being entered."""
@@ -111,7 +120,7 @@ class Draws:
 
     def can_be_entered(self, size: int) -> bool:
         """Tells whether a reader of this many samples may enter the draw of each."""
-        return self._enters_alone and self._place is None and size == len(self._positions)
+        return self._enters_alone and self._entered is None and size == len(self._positions)
 
     def rng(self, place: int | None) -> np.random.Generator:
         """Gives the generator of a draw; while it is read, always the same one.
@@ -121,7 +130,7 @@ class Draws:
             ArgumentValueError: no place is said, and it is not known which sample is read.
             OutOfDatasetError: there is no such place.
         """
-        known = self._place
+        known = self._entered
         if place is not None:
             place = integer("place", place)
             size = len(self._positions) if known is None else 1

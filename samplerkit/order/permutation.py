@@ -40,7 +40,7 @@ CHUNK: Final = 32_768
 """Positions evaluated at a time: three buffers of this length fit the second-level cache."""
 
 _TABLE_WORDS = 3
-_LINE, _WORTH_KEEPING = 64, 12
+_LINE, _SHORT, _WORTH_KEEPING = 64, 4096, 12
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,12 @@ class Network:
         """Makes the network of one permutation of [0, size) from its `word_count(size)` words."""
         word = _word_type(size)
         modulus, bits = half_modular_domain(size)
-        constants: Any = np.array([size, modulus, bits, *words.astype(word)], dtype=word)
+        constants = np.empty(3 + 2 * ROUNDS, dtype=word)
+        constants[:3] = size, modulus, bits
+        constants[3:] = words
         constants[3 : 3 + ROUNDS] |= word(1)
         # Arrays without dimensions: a numpy function takes them a third quicker than scalars.
-        of_size, of_modulus, of_bits, *of_rounds = [np.asarray(constant) for constant in constants]
+        of_size, of_modulus, of_bits, *of_rounds = [constants[i, ...] for i in range(constants.size)]
         return cls(of_size, of_modulus, of_bits, tuple(of_rounds[:ROUNDS]), tuple(of_rounds[ROUNDS:]))
 
     @once
@@ -180,7 +182,9 @@ def _evaluate(network: Network, values: Ids, *, inverse: bool) -> Ids:
 
 
 def _buffers(size: int, word: Any) -> Any:
-    """Makes three arrays that begin where a cache line does, which is worth a quarter of the time."""
+    """Makes three arrays; long ones begin where a cache line does, which is worth a quarter of the time."""
+    if size < _SHORT:
+        return np.empty((3, size), dtype=word)
     length = -(-size // _LINE) * _LINE
     room = np.empty(3 * length + _LINE, dtype=word)
     begin = -room.ctypes.data % _LINE // room.itemsize

@@ -34,7 +34,7 @@ class Linked:
     def _tree(self: _AnyLinked, above: tuple[Any, ...] = ()) -> Iterator[_AnyLinked]:
         """The links of the chain and of all that branches off, from this one on; `above` branched to it."""
         for link in self._links():
-            if any(link is one for one in above):
+            if above and any(link is one for one in above):
                 # No value: what holds itself is shown without end.
                 mend = "give it a sampler that does not hold it"
                 raise CompositionError(type(link).__name__, "is a source of itself", mend=mend)
