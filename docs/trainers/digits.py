@@ -1,4 +1,4 @@
-"""What the examples of this folder share: data, a network, and a ledger. Put your own in their place.
+"""What the examples of this folder share: data, a network, an ending, a ledger. Put your own in their place.
 
 The data are scikit-learn's handwritten digits. The ledger is for you to check: it writes down which samples
 each rank's loop received, and with `DIGITS_KILL=1:18` it kills rank 1 in step 18, once, so that you can
@@ -7,12 +7,14 @@ watch a run go on.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -47,6 +49,19 @@ def accuracy(network: nn.Module) -> float:
     test = Digits(train=False)
     with torch.no_grad():
         return float((network(test.images).argmax(dim=1) == test.labels).float().mean())
+
+
+def end_process_group() -> None:
+    """Ends the process group, if there is one, after what held it: the threads of gloo are gone then.
+
+    One of them may still hold a tensor of the last collective, and need Python's lock to let it go. Threads
+    that live when Python ends abort the process then. A model of DistributedDataParallel holds the group, and
+    lies in a circle of references; if it goes after the group, it waits for the threads with the lock in its
+    hand: a hang. So call this when the function that made the model has returned.
+    """
+    gc.collect()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 class Ledger:

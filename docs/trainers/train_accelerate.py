@@ -14,7 +14,7 @@ import torch
 # threads may abort the process when Python ends.
 import torch.distributed.nn.functional
 from accelerate import Accelerator
-from digits import Digits, Ledger, accuracy, make_network
+from digits import Digits, Ledger, accuracy, end_process_group, make_network
 from torch import nn
 
 import samplerkit as sk
@@ -56,7 +56,6 @@ def train(folder: Path, epochs: int) -> None:
             accelerator.print(
                 f"epoch {epoch}: {step} steps, test accuracy {accuracy(network):.3f}", flush=True
             )
-    accelerator.end_training()
 
 
 if __name__ == "__main__":
@@ -67,3 +66,4 @@ if __name__ == "__main__":
     options.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # the processes share the machine
     train(options.folder, options.epochs)
+    end_process_group()

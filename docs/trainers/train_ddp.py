@@ -16,7 +16,7 @@ import torch.distributed as dist
 # Imported before there is a process group, or else its default arguments keep the group alive, and gloo's
 # threads may abort the process when Python ends.
 import torch.distributed.nn.functional
-from digits import Digits, Ledger, accuracy, make_network
+from digits import Digits, Ledger, accuracy, end_process_group, make_network
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -73,5 +73,5 @@ if __name__ == "__main__":
     options.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # the processes share the machine
     dist.init_process_group("gloo")  # "nccl" with a GPU for each process
-    train(options.folder, options.epochs)  # a function, so that the model is gone before the process group is
-    dist.destroy_process_group()
+    train(options.folder, options.epochs)
+    end_process_group()

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from digits import Digits, Ledger, make_network
+from digits import Digits, Ledger, end_process_group, make_network
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
@@ -78,4 +78,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)  # the processes share the machine
     dist.init_process_group("gloo")
     train(options.folder, options.epochs, options.tensor_parallel)
-    dist.destroy_process_group()
+    end_process_group()

@@ -12,7 +12,7 @@ from typing import Any
 
 import lightning
 import torch
-from digits import Digits, Ledger, accuracy, make_network
+from digits import Digits, Ledger, accuracy, end_process_group, make_network
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 
@@ -80,3 +80,4 @@ if __name__ == "__main__":
     options.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # the processes share the machine
     train(options.folder, options.epochs, options.devices)
+    end_process_group()

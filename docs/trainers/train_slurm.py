@@ -18,7 +18,7 @@ import torch.distributed as dist
 # Imported before there is a process group, or else its default arguments keep the group alive, and gloo's
 # threads may abort the process when Python ends.
 import torch.distributed.nn.functional
-from digits import Digits, Ledger, accuracy, make_network
+from digits import Digits, Ledger, accuracy, end_process_group, make_network
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -78,4 +78,4 @@ if __name__ == "__main__":
     with sk.Loader(Digits(), sk.RandomSampler(seed=7), batch_size=32, num_workers=1) as digits:
         dist.init_process_group("gloo", rank=digits.world.rank, world_size=digits.world.world_size)
         train(digits, options.folder, options.epochs, asked_to_stop)
-    dist.destroy_process_group()
+    end_process_group()

@@ -20,7 +20,7 @@ import torch.distributed as dist
 # Imported before there is a process group, or else its default arguments keep the group alive, and gloo's
 # threads may abort the process when Python ends.
 import torch.distributed.nn.functional
-from digits import Ledger
+from digits import Ledger, end_process_group
 from texts import BATCHES, COLLATE, NO_TARGET, Reader, Texts, loss_on_new_texts, loss_sum
 from torch.nn.parallel import DistributedDataParallel
 
@@ -112,4 +112,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)  # the processes share the machine
     dist.init_process_group("gloo")  # "nccl" with a GPU for each process
     train(options.folder, options.epochs, plain=options.plain)
-    dist.destroy_process_group()
+    end_process_group()

@@ -15,7 +15,7 @@ import torch
 # Imported before there is a process group, or else its default arguments keep the group alive, and gloo's
 # threads may abort the process when Python ends.
 import torch.distributed.nn.functional
-from digits import Ledger
+from digits import Ledger, end_process_group
 from texts import BATCHES, COLLATE, Reader, Texts, loss_on_new_texts, loss_sum
 from torch import nn
 from transformers import Trainer, TrainingArguments
@@ -69,3 +69,4 @@ if __name__ == "__main__":
     options.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # the processes share the machine
     train(options.folder, options.epochs)
+    end_process_group()

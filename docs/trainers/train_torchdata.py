@@ -17,7 +17,7 @@ import torch.distributed as dist
 # Imported before there is a process group, or else its default arguments keep the group alive, and gloo's
 # threads may abort the process when Python ends.
 import torch.distributed.nn.functional
-from digits import Digits, Ledger, accuracy, make_network
+from digits import Digits, Ledger, accuracy, end_process_group, make_network
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torchdata.stateful_dataloader import StatefulDataLoader
@@ -77,4 +77,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)  # the processes share the machine
     dist.init_process_group("gloo")
     train(options.folder, options.epochs)
-    dist.destroy_process_group()
+    end_process_group()

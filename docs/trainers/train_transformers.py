@@ -16,7 +16,7 @@ import torch
 # Imported before there is a process group, or else its default arguments keep the group alive, and gloo's
 # threads may abort the process when Python ends.
 import torch.distributed.nn.functional
-from digits import Digits, Ledger, accuracy, make_network
+from digits import Digits, Ledger, accuracy, end_process_group, make_network
 from torch import nn
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
@@ -67,3 +67,4 @@ if __name__ == "__main__":
     options.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # the processes share the machine
     train(options.folder, options.epochs)
+    end_process_group()

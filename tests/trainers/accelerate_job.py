@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "trainers"))
-from digits import SAMPLES, Digits, Ledger  # an example, which is no package
+from digits import SAMPLES, Digits, Ledger, end_process_group  # an example, which is no package
 
 BATCH_SIZE, EPOCHS = 32, 2
 BATCHES = sk.TokenBatches(1000, lengths=[4 + number % 60 for number in range(SAMPLES)], pool=1)
@@ -58,8 +58,8 @@ def main(folder: Path, *wirings: str) -> None:
             for _, _, ids in loader:
                 ledger.write(epoch, step, ids)
                 step += 1
-    accelerator.end_training()
 
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), *sys.argv[2:])
+    end_process_group()

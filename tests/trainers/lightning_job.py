@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, RandomSampler
 import samplerkit as sk
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "trainers"))
-from digits import SAMPLES, Digits, Ledger, make_network  # an example, which is no package
+from digits import SAMPLES, Digits, Ledger, end_process_group, make_network  # an example, which is no package
 
 BATCH_SIZE, EPOCHS = 32, 2
 LENGTHS = [4 + number % 60 for number in range(SAMPLES)]
@@ -89,3 +89,4 @@ def main(folder: Path, *wirings: str) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     main(Path(sys.argv[1]), *sys.argv[2:])
+    end_process_group()

@@ -1,0 +1,65 @@
+"""How the examples end: no thread of gloo lives when Python does, or it may abort the process."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.trainers.jobs import EXAMPLES, run, torchrun
+
+NEEDS = ("transformers", "accelerate", "scikit-learn")
+
+
+@pytest.mark.parametrize("example", ["train_ddp.py", "train_accelerate.py", "train_text_transformers.py"])
+def test_an_example_leaves_no_thread_of_gloo_to_the_end_of_python(tmp_path, example):
+    script = ["-m", "tests.trainers.left_job", tmp_path, EXAMPLES / example, tmp_path, "--epochs=1"]
+    code, printed = run(tmp_path, *torchrun(2, *script))
+    assert code == 0, printed
+    assert [(tmp_path / f"left-{rank}").read_text() for rank in range(2)] == ["", ""]
+
+
+ENDED = """
+import gc, sys
+sys.path.insert(0, "docs/trainers")
+import torch.distributed as dist
+import torch.distributed.nn.functional
+from digits import end_process_group, make_network
+from torch.nn.parallel import DistributedDataParallel
+from tests.trainers.left_job import threads_of_gloo
+
+def train():
+    DistributedDataParallel(make_network())
+
+gc.disable()
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+train()
+{end}
+print("left:", *threads_of_gloo(), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "leaves_some"),
+    [("end_process_group()", False), ("dist.destroy_process_group()", True)],
+)
+def test_the_end_of_the_group_alone_leaves_those_that_a_model_holds(tmp_path, end, leaves_some):
+    code, printed = run(tmp_path, "-c", ENDED.format(end=end))
+    assert code == 0, printed
+    assert ("gloo" in printed.rpartition("left:")[2]) is leaves_some
+
+
+MAKES_A_GROUP = re.compile(r"torchrun|init_process_group|Accelerator\(|lightning\.Trainer\(")
+
+
+def test_every_example_that_makes_a_group_of_several_processes_ends_it_when_the_model_is_gone():
+    making = {
+        path.name: text
+        for path in EXAMPLES.glob("train_*.py")
+        if MAKES_A_GROUP.search(text := path.read_text())
+    }
+    # The group of the one is of one process with no model in it, those of the other end with its Manager.
+    others = {"train_megatron.py", "train_torchft.py"}
+    assert len(making) >= 9
+    ended = {name for name, text in making.items() if text.endswith("    end_process_group()\n")}
+    assert set(making) - ended == others
