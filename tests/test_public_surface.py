@@ -309,6 +309,35 @@ def test_a_class_name_that_stands_twice_is_found():
     }
 
 
+STANDS_FOR_A_TYPE_TOO = {
+    "Span": "what `TokenDataset.spans` gives is written so in its signature",
+    "Stop": "what a user says of a mixture; in `storage/` it ends threads",
+}
+"""Names of classes that are also another name for a type, and why."""
+
+
+def stands_for_a_type_too(texts: Iterable[str]) -> set[str]:
+    """The names of classes that a module gives to a type; type variables are no names of types."""
+    classes, others = set(), set()
+    for text in texts:
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef):
+                classes.add(node.name)
+            elif isinstance(node, ast.Assign) and "TypeVar(" not in ast.unparse(node.value):
+                others |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return classes & others
+
+
+def test_no_class_and_no_other_type_bear_one_name():
+    texts = (path.read_text(encoding="utf-8") for path in Path(sk.__file__).parent.rglob("*.py"))
+    assert stands_for_a_type_too(texts) == set(STANDS_FOR_A_TYPE_TOO)
+
+
+def test_a_type_that_is_called_like_a_class_is_found():
+    texts = ["class A: pass\nclass B: pass\nclass C: pass\n", "A = tuple[int, int]\nB = TypeVar('B')\n"]
+    assert stands_for_a_type_too(texts) == {"A"}
+
+
 def test_what_is_no_python_is_packaged():
     package = Path(sk.__file__).parent
     assert (package / "py.typed").is_file()

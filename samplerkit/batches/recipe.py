@@ -16,7 +16,7 @@ from samplerkit.batches.kept import KeptArrays
 from samplerkit.batches.lengths import SampleLengths
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan
-from samplerkit.batches.window_cut import Cut, WindowContext
+from samplerkit.batches.window_cut import CutFunction, WindowContext
 from samplerkit.batches.windows import WindowPlan
 from samplerkit.batches.words import in_words, is_same, short_digest
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
@@ -53,7 +53,7 @@ class Prepared:
     """
 
     measure: Measure
-    cut: Cut
+    cut: CutFunction
     window: int = DEFAULT_WINDOW
     whole: PlanOfKeys | None = None
     most_of_one: int = 1

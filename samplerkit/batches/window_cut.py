@@ -52,7 +52,7 @@ class CutSegments:
     segments: Segments
 
 
-Cut = Callable[[Ids, Ids, WindowContext], Sequence[Ids] | CutSegments]
+CutFunction = Callable[[Ids, Ids, WindowContext], Sequence[Ids] | CutSegments]
 """Cuts the samples of a window into batches: a recipe's one method, or what makes packs."""
 
 Even = Callable[[list[Ids], Ids, Ids, int], list[Ids]]

@@ -12,7 +12,7 @@ from samplerkit.batches.cuts import Groups
 from samplerkit.batches.measure import Measure
 from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.batches.segments import Segments
-from samplerkit.batches.window_cut import Cut, CutSegments, Even, WindowContext, checked_cut
+from samplerkit.batches.window_cut import CutFunction, CutSegments, Even, WindowContext, checked_cut
 from samplerkit.order.algebra import groups as grouped
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.intervals import edges_of, numbers_in
@@ -64,7 +64,7 @@ class WindowPlan(BatchPlan):
         self,
         order: Order,
         size: int,
-        cut: Cut,
+        cut: CutFunction,
         even: Even,
         context: WindowContext,
         key: Key | None,

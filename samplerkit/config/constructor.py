@@ -21,7 +21,7 @@ from samplerkit.config.derive import (
 from samplerkit.config.folder import Folder, joined
 from samplerkit.config.mistakes import from_constructor, from_pydantic, require_mapping, unknown_key
 from samplerkit.config.private import below, meant, resembling, scrubbed
-from samplerkit.config.section import Named, Section
+from samplerkit.config.section import Named, SectionOf
 from samplerkit.errors import ArgumentValueError, ConfigError, SamplerkitError
 from samplerkit.order import arguments
 from samplerkit.order.once import once
@@ -79,7 +79,7 @@ class Constructor:
         return {
             name: Constructor.of(mark.name, mark.make)
             for name, mark in self._marks()
-            if isinstance(mark, Section)
+            if isinstance(mark, SectionOf)
         }
 
     @once

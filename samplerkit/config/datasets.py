@@ -6,19 +6,13 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final, TypeVar, final, get_type_hints
 
+from pydantic import Strict
+
 from samplerkit.compat.megatron.dataset import MegatronDataset
 from samplerkit.config.constructor import Kinds
-from samplerkit.config.hints import (
-    Conditions,
-    CorpusPaths,
-    FieldNames,
-    PathOrLengths,
-    Paths,
-    Remote,
-    RemoteOrNot,
-)
+from samplerkit.config.derive import Under
 from samplerkit.config.private import below
-from samplerkit.config.section import Named
+from samplerkit.config.section import Named, SectionOf
 from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.batch_readers import present_reader
@@ -33,9 +27,31 @@ from samplerkit.storage.formats.parquet import ParquetDataset
 from samplerkit.storage.formats.sqlite import SqliteDataset
 from samplerkit.storage.formats.tfrecord import TfRecordDataset
 from samplerkit.storage.formats.zarr import ZarrDataset
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tokens.dataset import TokenDataset
 from samplerkit.storage.tree import TreeDataset
+
+Paths = Annotated[str | list[str], Under()]
+"""A path, a pattern, or a list of them."""
+
+CorpusPaths = Paths | dict[str, Paths | dict[str, Paths]]
+"""Paths, or corpora by name; one of them may have parts by name itself."""
+
+FieldNames = Annotated[list[str] | None, Strict()]
+"""Names that stand in the config itself; a list that is not annotated may also be a `.npy` file."""
+
+PathOrLengths = Annotated[str | list[int] | dict[str, int] | None, Under()]
+"""Samples in each file, in order or by name, or the path of a file that says so."""
+
+Remote = Annotated[Any, SectionOf("remote", RemoteOptions, others=(None,))]
+"""How URLs are fetched."""
+
+RemoteOrNot = Annotated[Any, SectionOf("remote", RemoteOptions, others=(None, False))]
+"""How URLs are fetched; false leaves them to the reader."""
+
+Conditions = Annotated[list[Any] | None, Strict()]
+"""Conditions on rows, or lists of these."""
 
 
 def placed(dataset: Any, said: Any) -> Any:

@@ -11,7 +11,7 @@ from samplerkit.config.constructor import Call, Constructor, Kinds
 from samplerkit.config.folder import Folder
 from samplerkit.config.mistakes import require_mapping, unknown_key
 from samplerkit.config.private import below, meant, public, resembling
-from samplerkit.config.section import Section
+from samplerkit.config.section import SectionOf
 from samplerkit.errors import ArgumentTypeError, CompositionError, ConfigError
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import BlockSampler
@@ -65,7 +65,7 @@ for _name, _class in {
 
 
 # The sampler of a ledger is its child.
-_EDITS = Annotated[Any, Section("edit", Edit, many=True)]
+_EDITS = Annotated[Any, SectionOf("edit", Edit, many=True)]
 SAMPLERS.add("ledger", Ledger, {"sampler": None, "edits": _EDITS})
 TARGETS["samplerkit.Ledger"] = "ledger"
 

@@ -16,7 +16,7 @@ from samplerkit.config.mistakes import refuse
 
 @final
 @dataclass(frozen=True)
-class Section:
+class SectionOf:
     """Marks an argument for which a config writes a mapping: the arguments of a class.
 
     A `Constructor` reads the mapping before the other arguments are looked at, so that its mistakes have a

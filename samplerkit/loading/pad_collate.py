@@ -13,7 +13,7 @@ from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.loading.limits import require_within
 from samplerkit.loading.padded_fields import (
-    Named,
+    Naming,
     Padded,
     SampleNames,
     SequenceField,
@@ -140,7 +140,7 @@ class PadCollate:
         lengths = self._lengths(found, ids)
         return self._padded(tree, lengths)
 
-    def _found(self, path: str, items: list[Any], named: Named, found: dict[str, SequenceField]) -> Any:
+    def _found(self, path: str, items: list[Any], named: Naming, found: dict[str, SequenceField]) -> Any:
         """Gives the structure of a sample, with a `SequenceField` in place of what is padded."""
         first = items[0]
         if isinstance(first, Mapping):

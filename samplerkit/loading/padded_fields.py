@@ -13,7 +13,7 @@ from torch.utils.data import default_collate
 from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
 
-Named = Callable[[int], str]
+Naming = Callable[[int], str]
 """Names the sample at a place of the batch, in errors."""
 
 
@@ -88,7 +88,7 @@ def is_sequence(item: Any) -> bool:
     return item == [] or isinstance(item, int | float | np.number | np.bool_)
 
 
-def field_of(path: str, items: list[Any], named: Named) -> SequenceField:
+def field_of(path: str, items: list[Any], named: Naming) -> SequenceField:
     """Makes the sequences of a field alike: tensors of one type, or arrays of one.
 
     Lists become int64, float or bool as torch makes them.
@@ -124,7 +124,7 @@ def field_of(path: str, items: list[Any], named: Named) -> SequenceField:
     return SequenceField(path, made, np.array([item.shape[0] for item in made], dtype=np.int64))
 
 
-def _array(path: str, place: int, item: Any, named: Named) -> np.ndarray[Any, Any]:
+def _array(path: str, place: int, item: Any, named: Naming) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(item)
     except (TypeError, ValueError, RuntimeError):  # rows of unlike lengths, a tensor on a device
@@ -159,7 +159,7 @@ class SampleNames:
         )
 
 
-def require_alike(path: str, items: list[Any], is_alike: Any, named: Named) -> None:
+def require_alike(path: str, items: list[Any], is_alike: Any, named: Naming) -> None:
     """Refuses samples that differ in structure from the first one of their batch.
 
     Raises:

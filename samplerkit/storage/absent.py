@@ -31,13 +31,7 @@ class AbsentError(DatasetError):
 
 
 def unopened(name: str, what: str, error: OSError) -> DatasetError:
-    """Gives the error for a file that cannot be opened, which is absent or not.
-
-    Args:
-        name: of the file.
-        what: what cannot be done with it.
-        error: of the system.
-    """
+    """Gives the error for a file that cannot be opened, which is absent or not."""
     kind = AbsentError if error.errno in ERRNOS else DatasetError
     mend = "put it there again, or leave it out of the dataset" if error.errno == errno.ENOENT else ""
     return kind(name, f"{what} ({error.strerror})", mend=mend)

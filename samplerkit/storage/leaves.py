@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import tee
@@ -113,27 +113,37 @@ class Leaf:
         return list(parts)
 
     def _read_segments(self, segments: Ids, told: Mapping[str, Ids], places: Ids, size: int) -> Any:
-        dataset, draws = self.dataset, entered_draws(size)
-        first = {"passes": np.zeros(len(segments), dtype=np.int64), **told}
-        given = (segments, *(first[name] for name in wanted(dataset) if name in first))
-        enters_alone = bool(getattr(batch_reader(dataset), "enters_draws", False))
-        if draws is None:
-            return dataset.__getsegments__(*given)
-        if draws.seeds and not enters_alone:
-            one_by_one = zip(*(values[:, None] for values in given), strict=True)
-            return in_draws(lambda one: dataset.__getsegments__(*one)[0], one_by_one, places.tolist(), size)
-        with draws.of(places, enters_alone=enters_alone).being_read():
-            return dataset.__getsegments__(*given)
+        read = self.dataset.__getsegments__
+
+        def one(given: tuple[Any, ...]) -> Any:
+            return read(*(values[None] for values in given))[0]
+
+        return self._called(read, one, self._given(segments, told), places, size)
 
     def _read(self, ids: Ids, told: Mapping[str, Ids], places: Ids, size: int) -> Any:
-        dataset, reader, draws = self.dataset, batch_reader(self.dataset), entered_draws(size)
-        first = {"passes": np.zeros_like(ids), **told}
-        # The epoch that was set is known by `set_epoch` already.
-        given = (ids, *(first[name] for name in wanted(dataset) if name in first))
-        enters_alone = bool(getattr(reader, "enters_draws", False))
-        if reader is None or (draws is not None and draws.seeds and not enters_alone):
-            return in_draws(self._one, zip(*given, strict=True), places.tolist(), size)
-        read = present_reader(dataset) or dataset.__getitems__
+        dataset = self.dataset
+        in_batches = batch_reader(dataset) is not None
+        read = (present_reader(dataset) or dataset.__getitems__) if in_batches else None
+        return self._called(read, self._one, self._given(ids, told), places, size)
+
+    def _given(self, what: Ids, told: Mapping[str, Ids]) -> tuple[Ids, ...]:
+        """What the dataset is called with; the epoch that was set it knows by `set_epoch` already."""
+        first = {"passes": np.zeros(len(what), dtype=np.int64), **told}
+        return (what, *(first[name] for name in wanted(self.dataset) if name in first))
+
+    def _called(
+        self,
+        read: Callable[..., Any] | None,
+        one: Callable[[Any], Any],
+        given: tuple[Ids, ...],
+        places: Ids,
+        size: int,
+    ) -> Any:
+        """Reads all in one go; one by one where it cannot, or would not enter draws that are seeded."""
+        draws = entered_draws(size)
+        enters_alone = bool(getattr(batch_reader(self.dataset), "enters_draws", False))
+        if read is None or (draws is not None and draws.seeds and not enters_alone):
+            return in_draws(one, zip(*given, strict=True), places.tolist(), size)
         if draws is None:
             return read(*given)
         with draws.of(places, enters_alone=enters_alone).being_read():

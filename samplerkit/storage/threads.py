@@ -148,12 +148,7 @@ class Pool:
 
 @final
 class _Group(Generic[Result]):
-    """What one call of `each` waits for.
-
-    Args:
-        stop: gives up what is not done.
-        changed: of the pool.
-    """
+    """What one call of `each` waits for."""
 
     def __init__(self, stop: Stop, changed: threading.Condition) -> None:
         self.stop = stop

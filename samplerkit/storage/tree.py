@@ -232,30 +232,32 @@ class TreeDataset(OpenPerProcess[Any]):
 
     def _read(self, ids: Iterable[int], passes: Ids | None, epochs: Ids | None) -> Present | Columns:
         asked = checked_ids(batch_ids(ids), len(self))
-        told = {"passes": passes, "epochs": epochs}
-        leaf_of = interval_of(self._starts, asked)
         shares = []
-        for number in np.unique(leaf_of).tolist():
-            leaf, start = self._leaves[number], int(self._starts[number])
-            places = np.flatnonzero(leaf_of == number)
-            mine = {name: np.asarray(values)[places] for name, values in told.items() if values is not None}
+        for leaf, start, places, mine in self._of_parts(asked, passes, epochs):
             samples = leaf.read(asked[places] - start, mine, places, asked.size)
             shares.append(LeafSamples(leaf.place, start, samples, places))
         return joined(shares, asked.size)
 
     def _segments(self, segments: Any, passes: Ids | None = None, epochs: Ids | None = None) -> list[Any]:
         asked = np.asarray(segments, dtype=np.int64)
-        told = {"passes": passes, "epochs": epochs}
-        leaf_of = interval_of(self._starts, checked_ids(asked[:, 0], len(self)))
         found: list[Any] = [None] * len(asked)
-        for number in np.unique(leaf_of).tolist():
-            places = np.flatnonzero(leaf_of == number)
-            mine = {name: np.asarray(values)[places] for name, values in told.items() if values is not None}
-            wanted_here = asked[places] - np.array([self._starts[number], 0, 0])
-            parts = self._leaves[number].read_segments(wanted_here, mine, places, len(asked))
+        ids = checked_ids(asked[:, 0], len(self))
+        for leaf, start, places, mine in self._of_parts(ids, passes, epochs):
+            parts = leaf.read_segments(asked[places] - np.array([start, 0, 0]), mine, places, len(asked))
             for place, part in zip(places.tolist(), parts, strict=True):
                 found[place] = part
         return found
+
+    def _of_parts(
+        self, ids: Ids, passes: Ids | None, epochs: Ids | None
+    ) -> Iterator[tuple[Leaf, int, Ids, dict[str, Ids]]]:
+        """Gives each part that has some of a batch, its first id, their places, and what is told of them."""
+        told = {"passes": passes, "epochs": epochs}
+        leaf_of = interval_of(self._starts, ids)
+        for number in np.unique(leaf_of).tolist():
+            places = np.flatnonzero(leaf_of == number)
+            mine = {name: np.asarray(values)[places] for name, values in told.items() if values is not None}
+            yield self._leaves[number], int(self._starts[number]), places, mine
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
         numbers = [number for number, leaf in enumerate(self._leaves) if wants_to_know(leaf.dataset)]

@@ -53,10 +53,10 @@ class SamplerCall:
         return self.make(**arguments)
 
 
-Chain = tuple[SamplerCall, ...]
+Links = tuple[SamplerCall, ...]
 
 
-def built(chain: Chain) -> Sampler:
+def built(chain: Links) -> Sampler:
     """Builds the samplers of a chain, the one that reads the dataset first."""
     first, *more = chain
     root = first.build()

@@ -18,7 +18,7 @@ from samplerkit.samplers.ledger import Ledger
 from samplerkit.samplers.mixture import MixtureSampler
 from samplerkit.testing.links import (
     MOST_SHARDS,
-    Chain,
+    Links,
     SamplerCall,
     legal_modes,
     random_link,
@@ -54,7 +54,7 @@ def tree_layouts(draw: st.DrawFn, *, is_nested: bool = True) -> Layout:
 
 
 @st.composite
-def _chain(draw: st.DrawFn, layout: Layout) -> Chain:
+def _chain(draw: st.DrawFn, layout: Layout) -> Links:
     """A chain of one or two samplers that may read a part: its passes have one length."""
     size, has_files = len(layout), layout.has_files
     modes = legal_modes(of_files=has_files, is_leaf=True, is_root=False) + 3 * [Shuffle.PARTIAL]
@@ -70,7 +70,7 @@ def _chain(draw: st.DrawFn, layout: Layout) -> Chain:
     return first, draw(random_link([Shuffle.GLOBAL]) | repeat_link())
 
 
-def _whole(layout: Layout) -> st.SearchStrategy[Chain]:
+def _whole(layout: Layout) -> st.SearchStrategy[Links]:
     """A chain that reads all samples of a part in each pass: ids can leave it."""
     modes = legal_modes(of_files=layout.has_files, is_leaf=True, is_root=True)
     every = {"replacement": False, "num_samples": None}
@@ -83,7 +83,7 @@ def mixture_of_parts(
     draw: st.DrawFn, layout: Layout, *, runs_on: bool = False, is_whole: bool = False
 ) -> SamplerCall:
     """A `MixtureSampler` of the parts of a tree; `runs_on` and `is_whole` as edits need it."""
-    sources: dict[str, Chain | None] = {}
+    sources: dict[str, Links | None] = {}
     for name, part in layout.parts.items():
         if part.parts:
             sources[name] = (draw(mixture_of_parts(part, runs_on=is_whole, is_whole=is_whole)),)
@@ -148,7 +148,7 @@ def ledgers(draw: st.DrawFn) -> Case:
     runs_on = is_whole or draw(st.booleans())
     mixture = draw(mixture_of_parts(layout, runs_on=runs_on, is_whole=is_whole)) if mixes else None
     if mixture is not None:
-        links: Chain = (mixture,)
+        links: Links = (mixture,)
     else:
         links = draw(_whole(layout) if is_whole else _chain(layout))
     weighed = mixture if runs_on else None
@@ -174,7 +174,7 @@ def trees() -> st.SearchStrategy[Case]:
     return mixtures() | ledgers()
 
 
-def every_link(chain: Chain) -> list[SamplerCall]:
+def every_link(chain: Links) -> list[SamplerCall]:
     """The samplers of a chain, and those of the sources in it."""
     found = []
     for link in chain:

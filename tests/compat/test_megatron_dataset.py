@@ -87,6 +87,13 @@ def test_workers_read_what_the_process_reads(prefix):
     assert (sent[3] == dataset[3]).all()
 
 
+def test_a_loader_that_seeds_draws_reads_whole_batches_and_no_samples_one_by_one(prefix, monkeypatch):
+    dataset = megatron.MegatronDataset(prefix, 40, sequence_length=8, random_seed=5)
+    monkeypatch.delattr(megatron.MegatronDataset, "__getitem__")
+    loader = sk.Loader(dataset, batch_size=4, seed_draws=True, world=sk.World(1, 0), num_workers=1)
+    assert sum(len(batch) for batch in loader) == len(dataset)
+
+
 def test_the_state_of_another_dataset_is_refused(tmp_path, prefix, documents):
     loader = megatron.loader(megatron.MegatronDataset(prefix, 30, sequence_length=8), 2, 1)
     state = loader.state_dict()

@@ -16,7 +16,7 @@ LEAST_ACCURACY = 95.0
 """What GLOBAL must reach on the test set, in percent."""
 
 
-Received = Sequence[Sequence[Sequence[Mapping[str, Any]]]]
+ReceivedLines = Sequence[Sequence[Sequence[Mapping[str, Any]]]]
 """Lines of ledgers: of each training, each rank, each epoch."""
 
 
@@ -56,7 +56,7 @@ class Row:
     orders: tuple[str, ...]
 
     @classmethod
-    def of(cls, mode: Shuffle, accuracies: Sequence[float], received: Received, num_samples: int) -> Row:
+    def of(cls, mode: Shuffle, accuracies: Sequence[float], received: ReceivedLines, num_samples: int) -> Row:
         """Sums up the trainings with one mode.
 
         Args:

@@ -19,7 +19,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.remote import storage_for
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tokens.bytes import Part
+from samplerkit.storage.tokens.bytes import WantedBytes
 from samplerkit.storage.tokens.formats import HEADER, Opened, TokenPaths
 from samplerkit.storage.tokens.split import PARTS
 from samplerkit.storage.urls import is_remote
@@ -75,7 +75,8 @@ class MegatronDataset:
         (2, [1, 2, 3, 0, 9], [(0, 2, 0, 4), (0, 1, 0, 1)])
     """
 
-    draws_nothing = True
+    enters_draws = True
+    """A Loader that seeds draws need not read this one by one: nothing is drawn while it is read."""
 
     def __init__(
         self,
@@ -244,7 +245,7 @@ class MegatronDataset:
             tokens[np.arange(width) >= filled[:, None]] = self._pad
         return tokens
 
-    def _parts(self, rows: Array, corpora: Ids, spans: Spans, filled: Ids) -> Iterator[Part]:
+    def _parts(self, rows: Array, corpora: Ids, spans: Spans, filled: Ids) -> Iterator[WantedBytes]:
         """Where each span lies, corpus by corpus, and the piece of a row that it fills."""
         size, width = rows.itemsize, rows.shape[1]
         ends = (

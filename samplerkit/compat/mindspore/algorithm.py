@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import replace as replaced
+from enum import Enum
 from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
 
 from samplerkit.compat.mindspore import over_files
-from samplerkit.compat.mindspore.dataset_kind import DatasetKind, kind_of
 from samplerkit.compat.mindspore.replay import record_files
 from samplerkit.compat.mindspore.replay.concat import random_concat
 from samplerkit.compat.mindspore.replay.distributions import uniform_integers
@@ -53,6 +53,36 @@ MINDSPORE_QUIRKS = "mindspore-2.10-quirks"
 """The id of what MindSpore 2.10 does, with its bugs."""
 
 _SEEDS = 2**32
+
+
+class DatasetKind(Enum):
+    """The kinds of datasets that MindSpore orders by different rules.
+
+    Attributes:
+        PLAIN: samples without files; MindSpore's mappable datasets.
+        FILES: samples in files; MindSpore's MindDataset.
+        CONCAT: datasets one after another; MindSpore's and torch's ConcatDataset.
+    """
+
+    PLAIN = "plain"
+    FILES = "files"
+    CONCAT = "concat"
+
+
+def kind_of(dataset: Any) -> DatasetKind:
+    """Tells the kind of a dataset.
+
+    Args:
+        dataset: anything that `Sampler.order` takes.
+
+    Example:
+        >>> kind_of(5).name, kind_of(Layout([2, 3])).name
+        ('PLAIN', 'FILES')
+    """
+    if not Layout.of(dataset).has_files:
+        return DatasetKind.PLAIN
+    has_layout = isinstance(dataset, Layout) or isinstance(getattr(dataset, "layout", None), Layout)
+    return DatasetKind.FILES if has_layout else DatasetKind.CONCAT
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 import torch.utils.data
 
 from samplerkit.compat.torch.draws import Drawn, nested, read_draws, require_undealt
-from samplerkit.compat.torch.epoch_sampler import EpochSampler, Opened
+from samplerkit.compat.torch.epoch_sampler import EpochSampler, InLists
 from samplerkit.compat.torch.lent_randomness import lent_randomness
 from samplerkit.compat.torch.part import DealtPart
 from samplerkit.loading.agreement import job_agreement
@@ -144,10 +144,10 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
     def _end(self, epoch: int, start: int) -> int:
         return DealtPart.of(self._size(epoch), self.world, drop_last=self.drop_last, start=start).end
 
-    def _open(self, start: int) -> Callable[[], Opened]:
+    def _open(self, start: int) -> Callable[[], InLists]:
         return partial(self._read_part, self.epoch, start)
 
-    def _read_part(self, epoch: int, start: int) -> Opened:
+    def _read_part(self, epoch: int, start: int) -> InLists:
         require_still(self.world, self._asked_world)
         drawn = self._draw(epoch)
         self._require_agreement(epoch)

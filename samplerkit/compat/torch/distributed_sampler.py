@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.distributed
 
-from samplerkit.compat.torch.epoch_sampler import EpochSampler, Opened
+from samplerkit.compat.torch.epoch_sampler import EpochSampler, InLists
 from samplerkit.compat.torch.part import DealtPart
 from samplerkit.errors import (
     ArgumentRangeError,
@@ -154,7 +154,7 @@ class DistributedSampler(EpochSampler[int]):
             return self.total_size
         return DealtPart.of(len(self.dataset), self.world, drop_last=bool(self.drop_last), start=start).end
 
-    def _open(self, start: int) -> Callable[[], Opened]:
+    def _open(self, start: int) -> Callable[[], InLists]:
         draw = self._draw(start)
         return lambda: _lists(draw())
 

@@ -17,7 +17,7 @@ from samplerkit.order.world import World
 
 Item_co = TypeVar("Item_co", covariant=True)
 
-Opened = Iterator[list[Any]]
+InLists = Iterator[list[Any]]
 """What an iteration yields, in lists."""
 
 
@@ -50,7 +50,7 @@ class EpochSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
         """Tells at which position the ranks are done that began at `start`, repeats counted."""
 
     @abstractmethod
-    def _open(self, start: int) -> Callable[[], Opened]:
+    def _open(self, start: int) -> Callable[[], InLists]:
         """Fixes what an iteration of the current epoch reads from a position on; calling it reads."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class EpochSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
         place = self._cursor.upcoming
         return self._read(place, self._open(place.position))
 
-    def _read(self, place: Place, read: Callable[[], Opened]) -> Iterator[Item_co]:
+    def _read(self, place: Place, read: Callable[[], InLists]) -> Iterator[Item_co]:
         self._warn_of_a_repeated(place.epoch)
         chunks = read()
         iteration = self._cursor.begin(place)

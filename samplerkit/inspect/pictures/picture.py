@@ -18,7 +18,7 @@ KINDS = (".png", ".html")
 MOST_RUNS = 4
 """Runs side by side; more would be too small to see."""
 
-Draw = Callable[[Any, list[Shown], Theme], str]
+DrawPanel = Callable[[Any, list[Shown], Theme], str]
 """Draws on a figure, and gives the heading."""
 
 
@@ -39,7 +39,7 @@ class Panel:
         is_shown: whether a run has anything to show in it.
     """
 
-    draw: Draw
+    draw: DrawPanel
     height: float
     caption: str
     by_column: bool

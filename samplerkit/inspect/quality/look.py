@@ -14,11 +14,13 @@ from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.pairs import random_distance, same_pairs
 from samplerkit.inspect.quality.sampled import SamplingPlan, Statistic, distance, sampled, sharing
 from samplerkit.inspect.quality.subject import Subject
-from samplerkit.inspect.quality.windows import window_sizes
 from samplerkit.order import arguments
 from samplerkit.order.order import Order
 from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
+
+DOUBLINGS = 7
+"""How many windows there are: the batch size times 2^0 to 2^6."""
 
 
 @final
@@ -100,3 +102,23 @@ class Look:
     def _known(self, name: str) -> float:
         layout = self.subject.layout
         return same_pairs(layout.sizes) if name == "file_mixing" else random_distance(len(layout))
+
+
+def window_sizes(num_samples: int, batch_size: int) -> tuple[int, ...]:
+    """Gives the sizes of the windows, in samples.
+
+    They are the batch size times 1, 2, 4, up to 64, as far as they hold at least two samples and at most half
+    of the order. Where already a batch holds more than half, half of the order is the only window.
+
+    Raises:
+        ArgumentRangeError: the order has fewer than four samples, so that no window tells anything.
+
+    Example:
+        >>> window_sizes(1000, 100), window_sizes(1000, 1), window_sizes(100, 64)
+        ((100, 200, 400), (2, 4, 8, 16, 32, 64), (50,))
+    """
+    if num_samples < 4:
+        raise ArgumentRangeError("dataset", "has too few samples to speak of mixing", num_samples)
+    half = num_samples // 2
+    doubled = (batch_size << doubling for doubling in range(DOUBLINGS))
+    return tuple(window for window in doubled if 2 <= window <= half) or (half,)

@@ -59,11 +59,6 @@ class Channel(Generic[Item, Room]):
         """Whether `close` was called."""
         return self._is_closed
 
-    @property
-    def has_room(self) -> bool:
-        """Whether `take_room` would return at once."""
-        return self._is_closed or self._rooms.qsize() > 0
-
     def take_room(self) -> Room | Closed:
         """Waits until there is room, and takes it. The producer calls this."""
         return CLOSED if self._is_closed else self._rooms.get()

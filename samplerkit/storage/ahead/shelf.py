@@ -52,9 +52,6 @@ class CacheLimits:
 class Shelf(Generic[Content]):
     """The files in memory, and the places that are kept for those being read.
 
-    Args:
-        limits: what there may be.
-
     Attributes:
         contents: the files by number, the least recently used first.
         loading: the files for which a place is kept.

@@ -14,11 +14,10 @@ from samplerkit.storage.catalogue.file import SUFFIX, read_catalogue, write_cata
 from samplerkit.storage.catalogue.known import FileCatalogue, KnownFile, joined
 from samplerkit.storage.catalogue.looking import kind_of, look
 from samplerkit.storage.catalogue.texts import encoded
-from samplerkit.storage.progress import Progress, silence
+from samplerkit.storage.progress import Progress, all_in_threads, silence
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.archive_names import archive_names
-from samplerkit.storage.threads import in_threads
 from samplerkit.storage.urls import is_remote, shown
 
 PART_FILES: Final = 1024
@@ -83,16 +82,13 @@ def make_part(
     found = _there(out, remote)
     if found is not None and found.kind == kind:
         return out
-    known: list[KnownFile] = []
+    told = None if tell is None else lambda done, _: tell(done)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
 
         def work(number: int) -> KnownFile:
             return look(files[number], reader, storage=storage)
 
-        for _, entry in in_threads(work, range(len(files)), threads, "samplerkit-catalogue"):
-            known.append(entry)
-            if tell is not None:
-                tell(len(known))
+        known = all_in_threads(work, len(files), threads, "samplerkit-catalogue", told)
     write_catalogue(FileCatalogue.of(kind, known), out, remote)
     return out
 

@@ -211,12 +211,7 @@ def batch_ids(ids: Any) -> Ids:
 
 
 def gathered_samples(parts: Iterable[ContentPart], size: int) -> list[Any]:
-    """Gives the samples of a batch.
-
-    Args:
-        parts: all files of the batch.
-        size: the number of samples.
-    """
+    """Gives the samples of a batch."""
     samples: list[Any] = [None] * size
     for content, rows, places in parts:
         for place, sample in zip(places.tolist(), content.samples(rows, places, size), strict=True):
@@ -227,10 +222,6 @@ def gathered_samples(parts: Iterable[ContentPart], size: int) -> list[Any]:
 
 def gathered_columns(parts: Iterable[ContentPart], size: int) -> dict[Any, Array]:
     """Gives an array a column, of shape (size, ...).
-
-    Args:
-        parts: all files of the batch.
-        size: the number of samples.
 
     Raises:
         DatasetError: a file is no mapping of columns, or its columns or their shapes or types are not those

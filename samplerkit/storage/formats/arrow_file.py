@@ -10,14 +10,12 @@ from typing import Any, final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.formats.extras import extra
-from samplerkit.storage.formats.stored import ANEW, Stored, guarded
+from samplerkit.storage.formats.stored import ANEW, ByteSpan, Stored, guarded
 
 _MAGIC = b"ARROW1\0\0"
 _MARK = 0xFFFFFFFF
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
 _LARGEST_HEADER = 1 << 28
-
-Span = tuple[int, int]
 
 
 @final
@@ -34,7 +32,7 @@ class Message:
     """
 
     kind: int
-    span: Span
+    span: ByteSpan
     header: int
     check: int
     rows: int
@@ -91,10 +89,6 @@ class ArrowFile:
 
     def read(self, number: int, place: str) -> Any:
         """Reads a record batch into a table.
-
-        Args:
-            number: of the record batch.
-            place: what errors call it.
 
         Raises:
             DatasetError: it cannot be read, or is not what it was.

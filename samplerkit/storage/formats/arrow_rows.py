@@ -113,10 +113,6 @@ class ArrowContent:
 def gather_of(batches: Any, *, has_arrow: bool = False) -> Any:
     """Gives what makes a batch of the parts of chunks.
 
-    Args:
-        batches: what the user asked for.
-        has_arrow: whether it may be `arrow`.
-
     Raises:
         ArgumentValueError: it is none of the words.
     """

@@ -21,11 +21,7 @@ from samplerkit.storage.per_process import OpenPerProcess
 
 
 class OpenStore(ABC):
-    """A store that is open in one process, as `Open` describes what is.
-
-    Args:
-        stats: the figures to begin with.
-    """
+    """A store that is open in one process, as `Open` describes what is."""
 
     def __init__(self, stats: FileStats) -> None:
         self.stats = stats

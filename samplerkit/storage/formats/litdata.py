@@ -16,7 +16,7 @@ from samplerkit.storage.files.content import FileContent, MadeSamples
 from samplerkit.storage.formats.folder import INDEX, FolderDataset
 from samplerkit.storage.formats.litdata_chunk import LitIndex, Sample, cutter
 from samplerkit.storage.formats.litdata_tree import value_decoder
-from samplerkit.storage.formats.mds_values import Decode
+from samplerkit.storage.formats.mds_values import Decoder
 from samplerkit.storage.formats.stored import ANEW, Stored, guarded
 from samplerkit.storage.per_process import Process
 from samplerkit.storage.remote.options import RemoteOptions
@@ -114,7 +114,7 @@ class _LitChunks:
     index: LitIndex
     files: tuple[Stored, ...]
     columns: tuple[str, ...] | None
-    decoders: tuple[Decode, ...]
+    decoders: tuple[Decoder, ...]
     decode: Callable[[Any], Any] | None
     digest: str
 

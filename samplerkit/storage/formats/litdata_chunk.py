@@ -110,10 +110,6 @@ class LitIndex:
     def understood(self, number: int, data: bytes) -> Sequence[Sample]:
         """Takes the bytes of a chunk apart.
 
-        Args:
-            number: of the chunk.
-            data: the file.
-
         Raises:
             ValueError: it is not what the index says.
         """
@@ -218,11 +214,7 @@ def _unpacked(data: bytes | memoryview, most: int = _MOST_BYTES) -> bytes:
 
 
 def cutter(count: int) -> Callable[[bytes | memoryview], Sequence[bytes]]:
-    """Gives what cuts the bytes of a sample into those of its values.
-
-    Args:
-        count: of the values.
-    """
+    """Gives what cuts the bytes of a sample into those of its values."""
     sizes = struct.Struct(f"<{count}I")
 
     def cut(item: bytes | memoryview) -> Sequence[bytes]:

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.storage.formats.extras import extra
-from samplerkit.storage.formats.mds_values import Decode, decoder
+from samplerkit.storage.formats.mds_values import Decoder, decoder
 
 _KINDS: Final[dict[str | None, str]] = {
     None: "leaf",
@@ -52,7 +52,7 @@ class SampleTree:
     children: tuple[SampleTree, ...]
     leaves: int
 
-    def maker(self, decoders: Sequence[Decode], first: int = 0) -> Make:
+    def maker(self, decoders: Sequence[Decoder], first: int = 0) -> Make:
         """Gives what makes it of the bytes of all values of a sample; it is put together once.
 
         Args:
@@ -114,7 +114,7 @@ def _tree(told: Any) -> SampleTree:
     return SampleTree(kind, keys, children, sum(child.leaves for child in children) if kind != "leaf" else 1)
 
 
-def value_decoder(name: str) -> Decode:
+def value_decoder(name: str) -> Decoder:
     """Gives what makes a value of bytes, or an error: what is pickled is never loaded.
 
     Args:
@@ -181,7 +181,7 @@ def _image(data: bytes) -> Any:
     return image(data)
 
 
-_PLAIN: Final[dict[str, Decode]] = {
+_PLAIN: Final[dict[str, Decoder]] = {
     "bytes": bytes,
     "file": bytes,
     "str": bytes.decode,

@@ -17,7 +17,7 @@ from samplerkit.storage.files.chunked import ChunkCache, limits_of
 from samplerkit.storage.files.content import FileContent, MadeSamples
 from samplerkit.storage.formats.folder import INDEX, FolderDataset
 from samplerkit.storage.formats.mds_shard import MdsColumns, MdsShard
-from samplerkit.storage.formats.mds_values import Decode
+from samplerkit.storage.formats.mds_values import Decoder
 from samplerkit.storage.formats.stored import Stored, guarded
 from samplerkit.storage.per_process import Process
 from samplerkit.storage.remote.options import RemoteOptions
@@ -120,7 +120,7 @@ class _Shards:
     shards: tuple[MdsShard, ...]
     files: tuple[tuple[Stored, bool], ...]
     columns: MdsColumns
-    decoders: Mapping[str, Decode]
+    decoders: Mapping[str, Decoder]
     decode: Callable[[dict[str, Any]], Any] | None
     digest: str
 

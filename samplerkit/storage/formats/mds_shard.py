@@ -16,7 +16,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.storage.formats.extras import extra
 from samplerkit.storage.formats.folder import require_inside
-from samplerkit.storage.formats.mds_values import Decode, UnsafeEncodingError, decoder
+from samplerkit.storage.formats.mds_values import Decoder, UnsafeEncodingError, decoder
 from samplerkit.storage.formats.stored import ANEW, guarded
 
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
@@ -89,7 +89,7 @@ class MdsColumns:
             raise ValueError("columns of which some lack a name, an encoding or a size, or have one name")
         return cls(names, encodings, sizes)
 
-    def decoders(self, place: str, chosen: Sequence[str]) -> dict[str, Decode]:
+    def decoders(self, place: str, chosen: Sequence[str]) -> dict[str, Decoder]:
         """Gives what reads the values of some columns.
 
         Raises:

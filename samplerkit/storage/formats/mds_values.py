@@ -14,7 +14,7 @@ import numpy as np
 
 from samplerkit.storage.formats.extras import extra
 
-Decode = Callable[[bytes], Any]
+Decoder = Callable[[bytes], Any]
 
 _SCALARS: Final = (
     "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
@@ -30,7 +30,7 @@ class UnsafeEncodingError(Exception):
     """An encoding that runs code when it is read."""
 
 
-def decoder(encoding: str) -> Decode:
+def decoder(encoding: str) -> Decoder:
     """Gives what makes a value of bytes.
 
     Args:
@@ -57,7 +57,7 @@ def decoder(encoding: str) -> Decode:
     return found
 
 
-def _array_decoder(options: str) -> Decode:
+def _array_decoder(options: str) -> Decoder:
     kind, _, sizes = options.partition(":")
     if kind and kind not in _SCALARS:
         raise ValueError(f"arrays of {kind!r} are not known")
@@ -95,7 +95,7 @@ def _image(kind: str, data: bytes) -> Any:
     return image
 
 
-def _listed(decode: Decode, start: int, data: bytes) -> list[Any]:
+def _listed(decode: Decoder, start: int, data: bytes) -> list[Any]:
     """Reads a list: how many, how long each is, and they themselves."""
     number = int.from_bytes(data[start : start + 4], "little")
     sizes = np.frombuffer(data, "<u4", number, start + 4).tolist()
@@ -123,7 +123,7 @@ def _decimal(data: bytes) -> Decimal:
 
 _JPEG, _PNG = partial(_image, "JPEG"), partial(_image, "PNG")
 
-_PLAIN: Final[dict[str, Decode]] = {
+_PLAIN: Final[dict[str, Decoder]] = {
     "bytes": bytes,
     "str": bytes.decode,
     "int": _integer,

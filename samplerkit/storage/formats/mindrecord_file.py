@@ -13,13 +13,11 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.formats.msgpack import unpacked_map
-from samplerkit.storage.formats.stored import ANEW, Stored, guarded
+from samplerkit.storage.formats.stored import ANEW, ByteSpan, Stored, guarded
 from samplerkit.storage.remote.storage import RemoteStorage
 
 _MOST_HEADER: Final = 1 << 28
 _NUMBERS: Final = {"int32": "<i4", "int64": "<i8", "float32": "<f4", "float64": "<f8"}
-
-Span = tuple[int, int]
 
 
 @final
@@ -34,8 +32,8 @@ class RowGroup:
     """
 
     rows: int
-    raw: Span
-    blob: Span
+    raw: ByteSpan
+    blob: ByteSpan
 
 
 @final
@@ -179,7 +177,7 @@ def _groups(header: Mapping[str, Any], size: int) -> tuple[RowGroup, ...]:
     pages = sorted(header["page"], key=lambda page: int(page["page_id"]))
     if [page["page_id"] for page in pages] != list(range(len(pages))):
         raise ValueError("pages without the numbers that they should have")
-    raw: dict[int, Span] = {}
+    raw: dict[int, ByteSpan] = {}
     blobs = []
     for page in pages:
         start, used = begins + page["page_id"] * page_bytes, page["page_size"]

@@ -37,7 +37,6 @@ from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.per_process import Process
 from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.threads import in_threads
 
 
 @final
@@ -155,11 +154,12 @@ class ParquetDataset(DatasetOfFiles):
         if name not in self._told:
             groups = self._groups.only(name)
             read = partial(read_group, groups, self._storage, Footers())
-            found: list[Any] = [None] * self.layout.num_files
-            for number, content in in_threads(
-                read, range(len(found)), self._limits.threads, "samplerkit-column"
-            ):
-                found[number] = _values_of(content, name, is_length=name == self._length_column)
+
+            def values(number: int) -> Any:
+                return _values_of(read(number), name, is_length=name == self._length_column)
+
+            threads = self._limits.threads
+            found = all_in_threads(values, self.layout.num_files, threads, "samplerkit-column")
             self._told[name] = _joined(found)
         return self._told[name]
 

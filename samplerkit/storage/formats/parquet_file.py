@@ -10,7 +10,7 @@ from typing import Any, final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.formats.extras import extra
-from samplerkit.storage.formats.stored import ANEW, Stored, guarded
+from samplerkit.storage.formats.stored import ANEW, ByteSpan, Stored, guarded
 from samplerkit.storage.formats.thrift import Compact
 from samplerkit.storage.remote.storage import RemoteStorage
 
@@ -22,8 +22,6 @@ _GAP = 1 << 20
 
 _SLACK = 100
 """Old writers told the size of a dictionary without its header: so much more is read."""
-
-Span = tuple[int, int]
 
 
 @final
@@ -39,7 +37,7 @@ class ParquetFile:
     """
 
     stored: Stored
-    footer: Span
+    footer: ByteSpan
     digest: bytes
     rows: tuple[int, ...]
 
@@ -132,7 +130,7 @@ class _Pieces:
 
     closed = False
 
-    def __init__(self, stored: Stored, spans: Sequence[Span], data: Sequence[bytes]) -> None:
+    def __init__(self, stored: Stored, spans: Sequence[ByteSpan], data: Sequence[bytes]) -> None:
         self._stored = stored
         self._starts = [offset for offset, _ in spans]
         self._data = data
@@ -228,7 +226,7 @@ def _place(column: dict[int, Any]) -> tuple[str, int, int]:
 
 def _spans(
     name: str, end_of_data: int, places: Sequence[tuple[str, int, int]], columns: Sequence[str]
-) -> list[Span]:
+) -> list[ByteSpan]:
     """Gives what is to be read of a row group: columns that lie close to one another as one part.
 
     Raises:

@@ -13,7 +13,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.formats.extras import extra
 
 Condition = tuple[str, str, Any]
-Range = tuple[Any, Any]
+Bounds = tuple[Any, Any]
 
 _WORDS = {
     "==": "equal",
@@ -24,7 +24,7 @@ _WORDS = {
     ">": "greater",
     ">=": "greater_equal",
 }
-_MAY: dict[str, Callable[[Range, Any], bool]] = {
+_MAY: dict[str, Callable[[Bounds, Any], bool]] = {
     "==": lambda there, value: there[0] <= value <= there[1],
     "=": lambda there, value: there[0] <= value <= there[1],
     "<": lambda there, value: there[0] < value,
@@ -70,7 +70,7 @@ class RowFilter:
         """The columns that are looked at."""
         return tuple(dict.fromkeys(name for way in self.ways for name, _, _ in way))
 
-    def may_hold(self, ranges: Mapping[str, Range]) -> bool:
+    def may_hold(self, ranges: Mapping[str, Bounds]) -> bool:
         """Tells whether a row group can hold a wanted row.
 
         Args:
@@ -94,7 +94,7 @@ class RowFilter:
         return np.flatnonzero(wanted)
 
 
-def ranges_of(group: Any, names: Sequence[str]) -> dict[str, Range]:
+def ranges_of(group: Any, names: Sequence[str]) -> dict[str, Bounds]:
     """Gives the least and the most of columns of a row group, where its statistics know."""
     found = {}
     for number in range(group.num_columns):
@@ -122,7 +122,7 @@ def _checked(entry: Any) -> Condition:
     return name, word, value
 
 
-def _may(condition: Condition, ranges: Mapping[str, Range]) -> bool:
+def _may(condition: Condition, ranges: Mapping[str, Bounds]) -> bool:
     name, word, value = condition
     if name not in ranges or word not in _MAY:
         return True

@@ -31,11 +31,11 @@ INDEX_SUFFIX: Final = ".skidx"
 _MOST_BYTES: Final = 1 << 30
 _KIND: Final = "tfrecord"
 
-Indexed = tuple[Records, bool]
+IndexedRecords = tuple[Records, bool]
 """The records of a file, and whether it is compressed."""
 
 
-def records_of(stored: Stored, storage: RemoteStorage | None) -> Indexed:
+def records_of(stored: Stored, storage: RemoteStorage | None) -> IndexedRecords:
     """Finds the index of a file, or makes it and keeps it in the cache.
 
     It is not trusted: whoever reads records holds them against their own checksums, from end to end.
@@ -62,7 +62,7 @@ def records_of(stored: Stored, storage: RemoteStorage | None) -> Indexed:
     return made
 
 
-def write_index(path: Path, stored: Stored, indexed: Indexed, version: str) -> None:
+def write_index(path: Path, stored: Stored, indexed: IndexedRecords, version: str) -> None:
     """Writes an index.
 
     Args:
@@ -87,7 +87,7 @@ def _version(stored: Stored, storage: RemoteStorage | None) -> str:
     return "" if storage is None else storage.version(stored.path).tag
 
 
-def _beside(stored: Stored, storage: RemoteStorage | None) -> Indexed | None:
+def _beside(stored: Stored, storage: RemoteStorage | None) -> IndexedRecords | None:
     name = f"{stored.name}{INDEX_SUFFIX}"
     mend = "take it away, and make it anew with dataset.save_indexes()"
     try:
@@ -112,7 +112,7 @@ def _beside(stored: Stored, storage: RemoteStorage | None) -> Indexed | None:
     return found
 
 
-def _understood(path: Path, stored: Stored, version: str | None = None) -> Indexed | None:
+def _understood(path: Path, stored: Stored, version: str | None = None) -> IndexedRecords | None:
     """Reads an index; None if it is of another file.
 
     Raises:

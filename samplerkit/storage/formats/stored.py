@@ -16,6 +16,9 @@ from samplerkit.storage.urls import is_remote, shown
 
 Result = TypeVar("Result")
 
+ByteSpan = tuple[int, int]
+"""A part of a file: offset and length."""
+
 
 @final
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Stored:
         """What errors call it."""
         return shown(self.path) if is_remote(self.path) else self.path
 
-    def read(self, spans: Sequence[tuple[int, int]], storage: RemoteStorage | None) -> list[bytes]:
+    def read(self, spans: Sequence[ByteSpan], storage: RemoteStorage | None) -> list[bytes]:
         """Reads parts of the file.
 
         Args:
@@ -81,7 +84,7 @@ class Stored:
         """
         self._require(_guarded(self.path, lambda: _looked_at(self.path)))
 
-    def _read_here(self, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+    def _read_here(self, spans: Sequence[ByteSpan]) -> list[bytes]:
         with opened(self.path) as file:
             descriptor, pread = file.fileno(), os.pread
             self._require(_seen(self.path, os.fstat(descriptor)))

@@ -34,11 +34,7 @@ class RemoteStats:
 
 @final
 class Counts:
-    """The figures of `RemoteStats` while they grow.
-
-    Args:
-        stats: the figures to begin with.
-    """
+    """The figures of `RemoteStats` while they grow."""
 
     def __init__(self, stats: RemoteStats | None = None) -> None:
         self._lock = threading.Lock()

@@ -46,14 +46,7 @@ _LOG = logging.getLogger(__name__)
 
 @final
 class Download:
-    """Downloads a whole file.
-
-    Args:
-        access: the way to it.
-        options: how often it is tried.
-        counts: of the retries.
-        stop: ends it.
-    """
+    """Downloads a whole file."""
 
     def __init__(self, access: Access, options: RemoteOptions, counts: Counts, stop: Stop) -> None:
         self._access = access

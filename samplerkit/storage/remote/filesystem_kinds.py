@@ -26,9 +26,6 @@ _MISTAKES = (ValueError, TypeError, LookupError, AttributeError, ImportError, No
 def plain_fault(error: Exception) -> Transient | Refused:
     """Tells what may pass from what will not.
 
-    Args:
-        error: as a filesystem raised it.
-
     Returns:
         `Absent` for "not found" and "forbidden"; `Refused` for a mistake; `Transient` for all else.
     """

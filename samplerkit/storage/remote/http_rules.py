@@ -168,11 +168,6 @@ _PORTS = {"http": 80, "https": 443}
 def target_of(url: str, status: int, headers: Mapping[str, str]) -> str | None:
     """Gives the URL that an answer redirects to; None if it does not.
 
-    Args:
-        url: that was asked.
-        status: of the answer.
-        headers: of the answer.
-
     Raises:
         Refused: to what is not HTTP, or from HTTPS to HTTP.
         ValueError: the place makes no sense.

@@ -29,10 +29,6 @@ class RemoteResources:
         cache: the whole files.
         filesystems: the way to URLs that are not of HTTP, once there was one.
         finalizer: ends it when the storage is garbage, and at the interpreter's end.
-
-    Args:
-        options: how files are reached.
-        stats: the figures to begin with.
     """
 
     finalizer: weakref.finalize[Any, Any]

@@ -8,8 +8,8 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.order.typing import Ids
+from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
 from samplerkit.storage.ahead.stats import FileStats
-from samplerkit.storage.tar.read.ranges import Batches, SampleBatch
 from samplerkit.storage.threads import weakly
 from samplerkit.storage.tokens.source import Rows, TokenSource
 
@@ -21,23 +21,19 @@ class WindowsAhead:
     What comes is told in ids alone, and where a window lies hangs on the epoch of its source, too. That is
     the one in which windows of its corpus were read last; where a pass ends it is another one, and those
     windows are read again.
-
-    Args:
-        source: the files.
-        stats: the figures so far.
     """
 
     def __init__(self, source: TokenSource, stats: FileStats) -> None:
         self.stats: Final = stats
         self._source: Final = source
         self._epochs = np.zeros(len(source.rings.corpora), dtype=np.int64)
-        self._batches: Batches | None = None
+        self._batches: BatchesAhead | None = None
 
     def expect(self, upcoming: Iterable[Any], epoch: int) -> None:
         """Is told what is read next, batch by batch, from an epoch on."""
         self.stop()
         self._epochs = np.full_like(self._epochs, epoch)
-        self._batches = Batches(weakly(self._read), upcoming)
+        self._batches = BatchesAhead(weakly(self._read), upcoming)
 
     def rows(self, ids: Ids, epochs: Ids | int) -> Rows:
         """Reads windows, as `TokenSource.rows` does."""

@@ -11,17 +11,17 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.index.archive import Archive, open_for_reading
 from samplerkit.storage.tar.index.handles import Handle, Handles
 from samplerkit.storage.tar.read.ranges import near_groups
-from samplerkit.storage.threads import in_threads
 from samplerkit.storage.urls import is_remote, shown
 
 _ASKED_AT_A_TIME = 16
 
-Part = tuple[int, int, Any]
+WantedBytes = tuple[int, int, Any]
 """The number of a file, the byte where the part begins, and the buffer that it is to fill."""
 
 
@@ -97,13 +97,13 @@ class ByteFiles:
         self.fill([(number, begin, memoryview(data))])
         return bytes(data)
 
-    def fill(self, parts: Iterable[Part]) -> None:
+    def fill(self, parts: Iterable[WantedBytes]) -> None:
         """Reads parts straight into buffers; those of a file should stand together.
 
         Raises:
             DatasetError: a file ends before, or was written to.
         """
-        far: list[Part] = []
+        far: list[WantedBytes] = []
         by_ranges = self._storage is not None and not self._whole
         current, begin, descriptor = -1, 0, -1
         handle: Handle | None = None
@@ -161,11 +161,11 @@ class ByteFiles:
         problem = f"ends at byte {end}, was {archive.size} bytes long, and is needed up to byte {wanted}"
         return DatasetError(archive.url, problem, mend="it was cut meanwhile: fetch or make it anew")
 
-    def _fill_by_requests(self, parts: list[Part]) -> None:
+    def _fill_by_requests(self, parts: list[WantedBytes]) -> None:
         """Asks for parts, those that lie near one another by one request."""
         assert self._storage is not None  # noqa: S101  # for mypy: only then something lies elsewhere
         spans: list[Span] = []
-        groups: list[list[Part]] = []
+        groups: list[list[WantedBytes]] = []
         for number in dict.fromkeys(part[0] for part in parts):
             mine = sorted((part for part in parts if part[0] == number), key=lambda part: part[1])
             begins = np.array([begin for _, begin, _ in mine], dtype=np.int64)
@@ -183,13 +183,11 @@ class ByteFiles:
 def _looked_at(urls: tuple[str, ...], storage: RemoteStorage | None) -> tuple[Archive, ...]:
     if not any(map(is_remote, urls)):
         return tuple(map(Archive.of, urls))
-    found: dict[int, Archive] = {}
 
     def look(number: int) -> Archive:
-        return Archive.at(urls[number], storage)
-
-    for number, archive in in_threads(look, range(len(urls)), _ASKED_AT_A_TIME, "samplerkit-version"):
+        archive = Archive.at(urls[number], storage)
         if archive.size < 0:
             raise DatasetError(shown(urls[number]), "does not tell its size")
-        found[number] = archive
-    return tuple(found[number] for number in range(len(urls)))
+        return archive
+
+    return tuple(all_in_threads(look, len(urls), _ASKED_AT_A_TIME, "samplerkit-version"))

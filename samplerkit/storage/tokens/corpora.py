@@ -54,12 +54,7 @@ def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -
 
 
 def layout_of(corpora: Sequence[Corpus], sizes: Ids) -> Layout:
-    """Gives the layout, a tree where corpora have names.
-
-    Args:
-        corpora: one after another.
-        sizes: of all files.
-    """
+    """Gives the layout, a tree where corpora have names."""
     ends = np.cumsum([len(corpus.files) for corpus in corpora])[:-1]
     shares = np.split(sizes, ends)
     return _tree(

@@ -15,7 +15,7 @@ from samplerkit.order.once import once
 from samplerkit.order.told import fingerprint_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tokens.bytes import Part
+from samplerkit.storage.tokens.bytes import WantedBytes
 from samplerkit.storage.tokens.corpora import Corpus, layout_of
 from samplerkit.storage.tokens.formats import Dtype, Opened
 from samplerkit.storage.tokens.pointers import Pages, Pointers, pointers_of
@@ -178,7 +178,9 @@ class TokenSource:
         extents = zip(self.opened.files, self.extents, strict=True)
         return [(file.begin + first * size, tokens * size) for file, (first, tokens) in extents]
 
-    def _parts(self, rows: Array, in_order: list[int], files: list[int], begins: list[int]) -> Iterator[Part]:
+    def _parts(
+        self, rows: Array, in_order: list[int], files: list[int], begins: list[int]
+    ) -> Iterator[WantedBytes]:
         """Where each row lies, file by file: two parts of one that has the seam."""
         size, extents = rows.itemsize, self._byte_extents
         # Slices of one view: numpy takes several times as long to make a row, and to tell where it lies.

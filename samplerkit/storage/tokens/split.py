@@ -13,11 +13,11 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 SplitPart = Literal["train", "valid", "test"]
 PARTS: Final[tuple[SplitPart, ...]] = get_args(SplitPart)
 
-Share = tuple[float, float]
+Extent = tuple[float, float]
 """Where a part begins and ends, as shares of the whole."""
 
 
-def shares_of(split: Any) -> tuple[Share | None, Share | None, Share | None]:
+def shares_of(split: Any) -> tuple[Extent | None, Extent | None, Extent | None]:
     """Gives the shares that the three parts have; None for a part that does not exist.
 
     Args:
@@ -51,7 +51,7 @@ def shares_of(split: Any) -> tuple[Share | None, Share | None, Share | None]:
     return train, valid, test
 
 
-def range_of(share: Share | None, count: int) -> tuple[int, int]:
+def range_of(share: Extent | None, count: int) -> tuple[int, int]:
     """Gives the first and the last but one of `count` things, sequences or tokens, that a share holds.
 
     Example:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar.read.ranges import MOST_BYTES, MOST_MISTAKES, Batches, SampleBatch
+from samplerkit.storage.ahead.batches import MOST_BYTES, BatchesAhead, SampleBatch
+from samplerkit.storage.ahead.uses import MOST_MISTAKES
 from tests.storage.tar.remote_shards import EACH, PATTERN, SHARDS, write_shards
 from tests.storage.tar.server import Server
 from tests.waiting import wait_until
@@ -55,7 +56,7 @@ def fixture_begun():
 
     def begin(plan=PLAN, **options):
         reads = Reads(**options)
-        opened.append(Batches(reads, iter(plan)))
+        opened.append(BatchesAhead(reads, iter(plan)))
         return opened[-1], reads
 
     yield begin

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar.read.ranges import Batches, SampleBatch
+from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
 from tests.storage.crowd import all_done
 from tests.storage.tar.remote_shards import EACH, NUMBERS, SHARDS, write_shards
 
@@ -59,7 +59,7 @@ def test_threads_read_shards_of_which_few_may_be_open(tmp_path, max_shards, is_t
 def test_threads_that_want_the_batch_that_was_read_ahead_all_get_it():
     plan = [np.arange(first, first + 3) for first in range(40)]
     for _ in range(20):
-        batches = Batches(lambda ids: SampleBatch(ids.tolist(), ids.nbytes), iter(plan))
+        batches = BatchesAhead(lambda ids: SampleBatch(ids.tolist(), ids.nbytes), iter(plan))
 
         def read(batches=batches):
             for ids in plan:

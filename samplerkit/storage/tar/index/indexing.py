@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +16,7 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.arrays import on_disk
 from samplerkit.storage.lengths import lengths_in, lengths_text
 from samplerkit.storage.names import short_names
-from samplerkit.storage.progress import Progress, silence
+from samplerkit.storage.progress import Progress, all_in_threads, silence
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -25,7 +26,6 @@ from samplerkit.storage.tar.format.members import Flaw
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
 from samplerkit.storage.tar.index.finding import find_index, kept, make_index, read_index
 from samplerkit.storage.tar.index.one import Index
-from samplerkit.storage.threads import in_threads
 from samplerkit.storage.urls import beside, is_remote, shown
 
 LENGTHS = "lengths.json"
@@ -102,23 +102,20 @@ def index_shards(
             raise ArgumentValueError("--lengths", "lies elsewhere", shown(goal), mend="say --upload as well")
         place_of_lengths = place if is_remote(goal) else ON_DISK
         before = _lengths_before(goal, set(short), place_of_lengths)
-        found: dict[int, tuple[Index, bool]] = {}
-        progress("indexing shard", 0, len(names))
 
         def work(number: int) -> tuple[Index, bool]:
             return _indexed(names[number], targets[number], place, storage, checksums=checksums)
 
-        for number, made in in_threads(work, range(len(names)), threads, "samplerkit-index"):
-            found[number] = made
-            progress("indexing shard", len(found), len(names))
-        indexes = [found[number][0] for number in range(len(names))]
+        told = partial(progress, "indexing shard")
+        found = all_in_threads(work, len(names), threads, "samplerkit-index", told)
+        indexes = [index for index, _ in found]
         sizes = {name: index.num_samples for name, index in zip(short, indexes, strict=True)}
         place_of_lengths.write(goal, lengths_text({**before, **sizes}).encode())
     return Indexed(
         len(names),
         sum(index.num_samples for index in indexes),
         sum(index.num_members for index in indexes),
-        sum(is_new for _, is_new in found.values()),
+        sum(is_new for _, is_new in found),
         tuple(flaw for index in indexes for flaw in index.flaws),
         sum(sum(index.counts.values()) for index in indexes),
         shown(goal),

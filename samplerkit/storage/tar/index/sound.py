@@ -136,7 +136,7 @@ def _check_samples(
             raise unsound(place, f"{name} has another length than {size}", arrays[name].size)
     _check_sums(place, "samples", archives, arrays["signature"].size)
     widths = np.array([len(names) for names in meta["fields"]], dtype=np.int64)
-    _check_within(place, "signature", arrays["signature"], 0, widths.size)
+    _check_within(place, "signature", arrays["signature"], widths.size)
     _check_steps(place, "first", arrays, lambda part: widths[arrays["signature"][part]], "offset")
     _check_steps(place, "key_end", arrays, None, "keys")
     starts = np.concatenate([[0], np.cumsum(archives, dtype=np.int64)])
@@ -156,16 +156,16 @@ def _sizes(place: str, arrays: Mapping[str, Array]) -> dict[str, int]:
     return {**sizes, "crc": members} if "crc" in arrays else sizes
 
 
-def _check_within(place: str, name: str, numbers: Array, least: int, end: int) -> None:
+def _check_within(place: str, name: str, numbers: Array, end: int) -> None:
     for at in range(0, numbers.size, AT_ONCE):
         part = numbers[at : at + AT_ONCE]
-        wrong = (part < least) | (part >= end)
+        wrong = (part < 0) | (part >= end)
         if wrong.any():
-            raise unsound(place, f"{name} lies outside of [{least}, {end})", int(part[wrong][0]))
+            raise unsound(place, f"{name} lies outside of [0, {end})", int(part[wrong][0]))
 
 
 def _check_sums(place: str, name: str, numbers: Array, total: int) -> None:
-    _check_within(place, name, numbers, 0, total + 1)
+    _check_within(place, name, numbers, total + 1)
     # Each is at most the total, so as many as fit into memory cannot overflow.
     if int(numbers.sum(dtype=np.int64)) != total:
         raise unsound(place, f"{name} do not add up to {total}", int(numbers.sum(dtype=np.int64)))
@@ -180,7 +180,7 @@ def _check_steps(
 ) -> None:
     """Looks at where samples begin in another array: they follow one another, and fill it."""
     begins, total = arrays[name], arrays[counted].size
-    _check_within(place, name, begins, 0, total + 1)
+    _check_within(place, name, begins, total + 1)
     if int(begins[0]) != 0 or int(begins[-1]) != total:
         raise unsound(place, f"{name} does not go from 0 to {total}", (int(begins[0]), int(begins[-1])))
     for at in range(0, begins.size - 1, AT_ONCE):

@@ -1,20 +1,15 @@
-"""Samples read by requests for parts of shards: those of a batch at once, and the next batch ahead."""
+"""Samples read by requests for parts of shards, those of a batch at once."""
 
 from __future__ import annotations
 
-import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.shelf import CacheLimits
-from samplerkit.storage.ahead.stats import FileStats
-from samplerkit.storage.ahead.uses import MOST_OVERTAKEN
 from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.format.headers import BLOCK
@@ -22,19 +17,12 @@ from samplerkit.storage.tar.format.members import damaged_data
 from samplerkit.storage.tar.format.samples import is_header_of
 from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.tar.read.costs import FetchCosts
-from samplerkit.storage.threads import weakly
 
 NEAR = 64 << 10
 """Bytes between two samples of a shard that are read along, for a request costs more."""
 
 LONGEST = 8 << 20
 """Bytes after which a request takes in no further sample: two at the same time are faster."""
-
-MOST_BYTES = 256 << 20
-"""Bytes of a batch from which on none is read ahead."""
-
-MOST_MISTAKES = 8
-"""Batches in a row that were not expected, after which nothing is expected any more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,21 +42,6 @@ class WantedRows:
     index: Index
     rows: Ids
     places: Ids
-
-
-@dataclass(frozen=True, eq=False)
-class SampleBatch:
-    """Samples that were read together.
-
-    Args:
-        samples: of the batch; None where they were too large to be read ahead.
-        num_bytes: that were read for it.
-        path: nothing: a batch has no name.
-    """
-
-    samples: list[Any] | None
-    num_bytes: int
-    path: str = ""
 
 
 def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: list[Any]) -> FetchCosts:
@@ -137,91 +110,3 @@ def _sample(index: Index, row: int, data: bytes, start: int) -> dict[str, Any]:
             raise damaged_data(index.archive.url, begin, field, sample["__key__"])
         sample[field] = content
     return sample
-
-
-@final
-class Batches:
-    """The batches that come next: while one is worked on, the next one is read in a thread.
-
-    Args:
-        read: reads a batch; called from that thread, too.
-        upcoming: the ids of each batch to come; iterated over a bounded way ahead.
-    """
-
-    def __init__(self, read: Callable[[Ids], SampleBatch], upcoming: Iterable[Any]) -> None:
-        self._read_now = read
-        self._turn = threading.Lock()
-        self._expected: dict[int, Ids] = {}
-        self._begun: set[int] = set()
-        self._last = -1
-        self._mistakes = 0
-        self._num_bytes = 0
-        # To the cache each batch is a file that is used once.
-        limits = CacheLimits(max_files=3, max_bytes=None, read_ahead=1, threads=1, keeps_unneeded=False)
-        self._cache = ReadAheadCache(weakly(self._read), 1, limits, FileStats())
-        self._cache.expect(self._numbered(upcoming), lambda numbers: numbers)
-
-    @property
-    def is_right(self) -> bool:
-        """Whether what is read is still what was expected."""
-        return self._mistakes < MOST_MISTAKES
-
-    def read(self, ids: Ids) -> list[Any]:
-        """Gives the samples of a batch; one that was not expected is read now."""
-        number = self._found(ids)
-        if number is None:
-            return self._now(ids)
-        self._cache.begin(_as_file(number, ids))
-        try:
-            with self._cache.using(number) as batch:
-                samples = batch.samples
-        finally:
-            self._cache.end()
-            with self._turn:
-                self._begun.discard(number)
-                self._expected.pop(number, None)
-        return self._now(ids) if samples is None else samples
-
-    def stop(self) -> None:
-        """Ends the thread when it has read what it reads now."""
-        self._cache.stop()
-
-    def close(self) -> None:
-        """Ends the thread, and waits for it for a second at most."""
-        self._cache.close()
-
-    def _found(self, ids: Ids) -> int | None:
-        """Gives the number of an expected batch: the next one, or one beside it where threads read."""
-        # Of several threads that want the same batch, one gets what was read ahead.
-        with self._turn:
-            for number in range(self._last - MOST_OVERTAKEN, self._last + MOST_OVERTAKEN):
-                expected = None if number in self._begun else self._expected.get(number)
-                if expected is not None and np.array_equal(expected, ids):
-                    self._begun.add(number)
-                    self._last = max(self._last, number)
-                    self._expected.pop(number - 2 * MOST_OVERTAKEN, None)
-                    self._mistakes = 0
-                    return number
-            self._mistakes += 1
-            return None
-
-    def _now(self, ids: Ids) -> list[Any]:
-        batch = self._read_now(ids)
-        return [] if batch.samples is None else batch.samples
-
-    def _read(self, number: int) -> SampleBatch:
-        expected = self._expected.get(number)
-        if expected is None or (number not in self._begun and self._num_bytes > MOST_BYTES):
-            return SampleBatch(None, 0)
-        batch = self._read_now(expected)
-        self._num_bytes = batch.num_bytes
-        return batch
-
-    def _numbered(self, upcoming: Iterable[Any]) -> Iterator[Ids]:
-        for number, ids in enumerate(upcoming):
-            self._expected[number] = np.asarray(ids, dtype=np.int64)
-            yield _as_file(number, self._expected[number])
-
-
-def _as_file(number: int, ids: Ids) -> Ids:
-    return np.full(max(1, ids.size), number)

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from samplerkit.order.typing import Ids
 from samplerkit.storage.absent import AbsentError
+from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
 from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.shelf import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
@@ -20,7 +21,7 @@ from samplerkit.storage.tar.index.one import Index
 from samplerkit.storage.tar.read.contents import Contents, MetIndexes
 from samplerkit.storage.tar.read.costs import EpochCosts, FetchCosts, Stretch, stretch_of
 from samplerkit.storage.tar.read.local import OpenShard
-from samplerkit.storage.tar.read.ranges import Batches, SampleBatch, WantedRows, read_ranges
+from samplerkit.storage.tar.read.ranges import WantedRows, read_ranges
 from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, Shards
 from samplerkit.storage.threads import in_threads, weakly
 from samplerkit.storage.workers import this_worker
@@ -55,7 +56,7 @@ class ShardReading:
         self._open: ReadAheadCache[OpenShard] = self._new_cache(stats)
         self._at_hand: WeakValueDictionary[int, OpenShard] = WeakValueDictionary()
         self._met = MetIndexes(shards.names, contents, skips=shards.options.skips)
-        self._batches: Batches | None = None
+        self._batches: BatchesAhead | None = None
         self._is_whole: bool | None = None  # None: it was not told what comes
         self._epoch_samples = contents.layout.num_samples
         self._stretch: Stretch | None = None
@@ -104,7 +105,7 @@ class ShardReading:
         before = self._open
         before.stop()
         self._open = self._new_cache(before.stats)
-        self._batches = Batches(weakly(self._by_ranges), batches)
+        self._batches = BatchesAhead(weakly(self._by_ranges), batches)
 
     def read(self, ids: Ids) -> list[dict[str, Any]]:
         """Reads samples; if flaws are skipped, an `AbsentError` stands in place of one that is missing."""

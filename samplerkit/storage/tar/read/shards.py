@@ -10,12 +10,12 @@ from typing import final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.catalogue.known import FileCatalogue
 from samplerkit.storage.names import short_names
+from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.read.source import TarOptions
-from samplerkit.storage.threads import in_threads
 from samplerkit.storage.urls import is_remote
 from samplerkit.storage.user_cache import user_cache_folder
 
@@ -74,9 +74,7 @@ class Shards:
         Raises:
             DatasetError: one is not there, or the server does not answer.
         """
-        number = len(self.urls)
-        found = dict(in_threads(self.archive, range(number), ASKED_AT_A_TIME, "samplerkit-version"))
-        return tuple(found[shard] for shard in range(number))
+        return tuple(all_in_threads(self.archive, len(self.urls), ASKED_AT_A_TIME, "samplerkit-version"))
 
     def shard_bytes(self) -> int | None:
         """Tells the size of the first remote shard, for all; None where that cannot be told."""
