@@ -54,6 +54,27 @@ def test_the_page_has_all_its_rows_each_with_a_test_and_a_control():
         assert NAMED_TEST.search(control) or NAMED_BUG.search(control), number
 
 
+def is_over_threads(path, name):
+    """Whether a test says that it runs over threads, in its decorators or in itself."""
+    source = (TESTS / path).read_text(encoding="utf-8").splitlines()
+    found = [
+        node for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
+    first = min(line.lineno for line in (*found[0].decorator_list, found[0]))
+    return "threads" in "\n".join(source[first - 1 : found[0].end_lineno]).lower()
+
+
+def test_the_rows_that_are_said_to_run_over_threads_do_and_the_others_have_a_reason():
+    (said,) = re.findall(r"^Of the rows of the loader.* over threads too: ([\d, ]+)\.", PAGE, re.MULTILINE)
+    reasons = re.findall(r"^\| ([\d, ]+) \| [^|]+ \|$", PAGE, re.MULTILINE)
+    over = {int(number) for number in said.split(", ")}
+    others = {int(number) for row in reasons for number in row.split(", ")}
+    tests = {int(number): NAMED_TEST.findall(shown_by) for number, _, _, shown_by, _ in ROW.findall(PAGE)}
+    run = {number for number in range(1, 27) if any(is_over_threads(*test) for test in tests[number])}
+    assert over == run
+    assert (over | others, over & others) == ({*range(1, 27)}, set())
+
+
 def test_every_planted_bug_of_a_row_is_named():
     path = TESTS / "campaigns/test_planted_reliability_bugs.py"
     calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from samplerkit.errors import SamplerkitError
 from tests import test_bad_arguments
-from tests.docs.test_error_messages import MINE
+from tests.docs.raised import MINE
 
 FILE = Path(__file__).parent / "data" / "values_in_messages.json"
 

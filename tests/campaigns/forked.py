@@ -42,13 +42,14 @@ IMPORTED = (
 class _Chosen:
     """Runs the chosen tests, or all of a chosen file or folder, and keeps the first that fails."""
 
-    def __init__(self, tests: Sequence[str], told: Path) -> None:
+    def __init__(self, tests: Sequence[str], among: str, told: Path) -> None:
         self._rank = {test: rank for rank, test in enumerate(tests)}
         self._above = tuple(f"{test}{border}" for test in tests for border in ("/", "::", "["))
-        self._told = told
+        self._among, self._told = among, told
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         chosen = [item for item in items if item.nodeid.startswith(self._above) or item.nodeid in self._rank]
+        chosen = [item for item in chosen if self._among in item.nodeid]
         items[:] = sorted(chosen, key=lambda item: self._rank.get(item.nodeid, 0))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -92,8 +93,11 @@ def prepare() -> None:
     settings.load_profile("first")
 
 
-def failing(folder: Path, tests: Sequence[str], seconds: float) -> str | None:
-    """Gives the first of some tests that fails over the copy in a folder; `time` if they come to no end."""
+def failing(folder: Path, tests: Sequence[str], seconds: float, among: str = "") -> str | None:
+    """Gives the first of some tests that fails over the copy in a folder; `time` if they come to no end.
+
+    Of the tests, those are run whose ids have `among` in them.
+    """
     ctypes.CDLL(None).prctl(BECOME_SUBREAPER, 1, 0, 0, 0)
     told = folder / "failed"
     told.unlink(missing_ok=True)
@@ -102,7 +106,7 @@ def failing(folder: Path, tests: Sequence[str], seconds: float) -> str | None:
         child = os.fork()
         if child == 0:
             try:
-                os._exit(_run(folder, tests, told, temporary))
+                os._exit(_run(folder, tests, among, told, temporary))
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -117,7 +121,7 @@ def failing(folder: Path, tests: Sequence[str], seconds: float) -> str | None:
     return None if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} else f"exit code {code}"
 
 
-def _run(folder: Path, tests: Sequence[str], told: Path, temporary: str) -> int:
+def _run(folder: Path, tests: Sequence[str], among: str, told: Path, temporary: str) -> int:
     os.setsid()
     os.chdir(folder)
     output = os.open("output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -140,7 +144,7 @@ def _run(folder: Path, tests: Sequence[str], told: Path, temporary: str) -> int:
     marks = ["-m", "not campaign and not statistics and not trainers"]
     options += [*marks, "--import-mode=importlib", "--rootdir", str(folder)]
     files = dict.fromkeys(test.partition("::")[0] for test in tests)
-    code = pytest.main([*options, *files], plugins=[_Chosen(tests, told)])
+    code = pytest.main([*options, *files], plugins=[_Chosen(tests, among, told)])
     package = sys.modules.get("samplerkit")
     assert package is None or Path(str(package.__file__)).is_relative_to(folder), "another copy was tested"
     return int(code)
@@ -185,12 +189,12 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def failing_elsewhere(folder: Path, tests: Sequence[str], seconds: float) -> str | None:
+def failing_elsewhere(folder: Path, tests: Sequence[str], seconds: float, among: str = "") -> str | None:
     """As `failing`, by a process that has not imported the package; the first call starts it."""
     process = _other()
     assert process.stdin is not None
     assert process.stdout is not None
-    print(json.dumps([str(folder), [*tests], seconds]), file=process.stdin, flush=True)
+    print(json.dumps([str(folder), [*tests], seconds, among]), file=process.stdin, flush=True)
     answer = process.stdout.readline()
     assert answer, f"the process that forks ended with {process.wait()}"
     found: str | None = json.loads(answer)
@@ -198,11 +202,11 @@ def failing_elsewhere(folder: Path, tests: Sequence[str], seconds: float) -> str
 
 
 def main() -> None:
-    """Answers for each line: a folder, tests and seconds."""
+    """Answers for each line: a folder, tests, seconds, and what is in the ids of those that are run."""
     prepare()
     for line in sys.stdin:
-        folder, tests, seconds = json.loads(line)
-        print(json.dumps(failing(Path(folder), tests, seconds)), flush=True)
+        folder, *asked = json.loads(line)
+        print(json.dumps(failing(Path(folder), *asked)), flush=True)
 
 
 if __name__ == "__main__":

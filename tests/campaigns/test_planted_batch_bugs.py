@@ -18,11 +18,13 @@ RECIPES = "tests/batches/test_recipes.py"
 LENGTHS = "tests/batches/test_lengths.py"
 PADDING = "tests/loading/test_pad_collate.py"
 DEALT = "tests/loading/test_batches.py"
+STATES = "tests/loading/test_batch_states.py"
 EXACTLY_ONCE = "tests/loading/test_batches_exactly_once.py"
 BY_VALUES = "tests/loading/test_batches_by_values.py"
 BINS = "tests/batches/test_best_fit.py"
 PACKS = "tests/batches/test_packs.py"
 PACKED = "tests/loading/test_packs_delivered.py"
+PACK_COLLATE = "tests/loading/test_pack_collate.py"
 
 BUGS = [
     Bug(
@@ -107,14 +109,14 @@ BUGS = [
         "cut",
         "None if is_last else start + length",
         "start + length",
-        f"{PACKED}::test_no_token_is_lost_where_lengths_lie_within_the_limit",
+        "tests/loading/test_lying_documents.py::test_no_token_is_lost_where_lengths_lie_within_the_limit",
     ),
     Bug(
         "padding is attended to",
         "PackCollate.collated",
         "[begins, begins + tokens.lengths, np.arange(shape[0] + 1) * seq_len]",
         "[begins, np.arange(shape[0] + 1) * seq_len]",
-        PACKED,
+        PACK_COLLATE,
     ),
     Bug(
         "a batch of packs counts whole documents as its tokens",
@@ -260,21 +262,21 @@ BUGS = [
         "RunBatches.restored",
         'new._abreast = saved["abreast"]',
         "pass",
-        DEALT,
+        STATES,
     ),
     Bug(
         "the window of a state is not used",
         "RunBatches.restored",
         '(epoch, (saved["window"][0], saved["window"][1]))',
         "(epoch, (0, 0))",
-        DEALT,
+        STATES,
     ),
     Bug(
         "the window of a state stands in all epochs",
         "RunBatches.plan",
         "self._known[1] if epoch == self._known[0] else (0, 0)",
         "self._known[1]",
-        DEALT,
+        STATES,
     ),
     Bug(
         "dropping is decided by one rank",
@@ -302,7 +304,7 @@ BUGS = [
         "RunBatches.restored",
         '("recipe", "lengths")',
         '("recipe",)',
-        DEALT,
+        STATES,
     ),
     Bug(
         "a length is asked for where the next step would do",
@@ -315,5 +317,5 @@ BUGS = [
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_the_tests_of_plans_notice_a_planted_bug(tmp_path, bug):
-    assert notices(tmp_path, bug)
+def test_the_tests_of_plans_notice_a_planted_bug(bug):
+    assert notices(bug)

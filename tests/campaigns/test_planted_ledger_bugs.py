@@ -130,5 +130,5 @@ BUGS = [
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
-def test_a_planted_bug_is_noticed(tmp_path, bug):
-    assert notices(tmp_path, bug)
+def test_a_planted_bug_is_noticed(bug):
+    assert notices(bug)

@@ -12,6 +12,7 @@ from tests.campaigns.planting import Bug, notices
 pytestmark = pytest.mark.campaign
 
 LAWS, ZOO = "tests/samplers/test_laws.py", "tests/samplers/test_repeats_and_parts.py"
+EPOCHS = "tests/samplers/test_epochs_and_seeds.py"
 DICE, MIXED = "tests/order/test_dice.py", "tests/samplers/test_dice_mixtures.py"
 SHARES = "tests/samplers/test_rank_shares.py"
 
@@ -136,14 +137,14 @@ BUGS = [
         "Key.words",
         "self.epoch",
         "0",
-        f"{LAWS}::test_every_epoch_has_an_order_of_its_own",
+        f"{EPOCHS}::test_every_epoch_has_an_order_of_its_own",
     ),
     Bug(
         "the depth is not in the keys",
         "Key.words",
         "self.depth",
         "0",
-        f"{LAWS}::test_two_samplers_of_one_seed_in_a_chain_shuffle_differently",
+        f"{EPOCHS}::test_two_samplers_of_one_seed_in_a_chain_shuffle_differently",
     ),
     Bug(
         "folds are drawn anew in each epoch",
@@ -177,5 +178,5 @@ BUGS = [
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_noticed(tmp_path, bug):
-    assert notices(tmp_path, bug)
+def test_a_planted_bug_is_noticed(bug):
+    assert notices(bug)

@@ -246,5 +246,5 @@ BUGS = [
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_the_tests_of_its_row_notice_a_planted_bug(tmp_path, bug):
-    assert notices(tmp_path, bug)
+def test_the_tests_of_its_row_notice_a_planted_bug(bug):
+    assert notices(bug)

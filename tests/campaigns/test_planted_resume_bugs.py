@@ -211,5 +211,5 @@ BUGS = [
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_noticed(tmp_path, bug):
-    assert notices(tmp_path, bug)
+def test_a_planted_bug_is_noticed(bug):
+    assert notices(bug)

@@ -12,6 +12,8 @@ from tests.campaigns.planting import Bug, notices
 pytestmark = pytest.mark.campaign
 
 THREADS = "tests/loading/test_worker_threads.py"
+COPIES = "tests/loading/test_thread_copies.py"
+ENDINGS = "tests/loading/test_thread_endings.py"
 
 BUGS = [
     Bug(
@@ -33,7 +35,7 @@ BUGS = [
         "copied_by_thread",
         "made = make()",
         "made = dataset",
-        f"{THREADS}::test_each_thread_reads_a_copy_of_a_dataset_that_asks_for_it_wherever_that_lies",
+        f"{COPIES}::test_each_thread_reads_a_copy_of_a_dataset_that_asks_for_it_wherever_that_lies",
     ),
     Bug(
         "as many batches are under way as there are",
@@ -47,7 +49,7 @@ BUGS = [
         "end_together",
         "threads.stop()",
         "pass",
-        f"{THREADS}::test_closing_and_breaking_end_the_threads",
+        f"{ENDINGS}::test_closing_and_breaking_end_the_threads",
     ),
     Bug(
         "one thread more than its turn makes a batch",
@@ -67,5 +69,5 @@ BUGS = [
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_noticed(tmp_path, bug):
-    assert notices(tmp_path, bug)
+def test_a_planted_bug_is_noticed(bug):
+    assert notices(bug)

@@ -13,6 +13,8 @@ pytestmark = pytest.mark.campaign
 
 LAWS = "tests/samplers/test_blocks.py"
 RESUMED = "tests/loading/test_tokens_resumed.py"
+OTHER_LENGTHS = "tests/loading/test_other_window_lengths.py"
+SOURCES = "tests/loading/test_epochs_of_sources.py"
 
 BUGS = [
     Bug(
@@ -41,7 +43,7 @@ BUGS = [
         "RunTokens.rescaled",
         "state.position % of_pool and state.position != end",
         "False",
-        RESUMED,
+        OTHER_LENGTHS,
     ),
     Bug(
         "the position stays as it was, in windows of another length",
@@ -55,18 +57,18 @@ BUGS = [
         "RunTokens.require_survivable",
         'None in (saved["pool"], self.pool)',
         "False",
-        RESUMED,
+        OTHER_LENGTHS,
     ),
     Bug(
         "the phase is that of the epoch of the run, not of the source",
         "Part.epochs_at",
         "not self._runs_on",
         "True",
-        RESUMED,
+        SOURCES,
     ),
 ]
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_the_tests_of_tokens_notice_a_planted_bug(tmp_path, bug):
-    assert notices(tmp_path, bug)
+def test_the_tests_of_tokens_notice_a_planted_bug(bug):
+    assert notices(bug)

@@ -56,5 +56,5 @@ BUGS = [
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_the_tests_of_trees_notice_a_planted_bug(tmp_path, bug):
-    assert notices(tmp_path, bug)
+def test_the_tests_of_trees_notice_a_planted_bug(bug):
+    assert notices(bug)

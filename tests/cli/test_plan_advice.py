@@ -11,7 +11,7 @@ from samplerkit.cli.advice import advised, in_yaml
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.transfers import transfers
 from samplerkit.inspect.view import RunView
-from tests.cli.test_inspect_commands import command, in_json  # noqa: F401  # a fixture
+from tests.cli.configs import in_json
 
 SIZES = [40, 60, 50, 50, 30, 70, 45, 55]
 EQUAL = [50] * 8
@@ -85,7 +85,7 @@ def test_what_is_advised_can_be_loaded_and_reads_the_same_samples_in_that_mode(s
 
 
 @pytest.mark.parametrize("section", CHOOSING.values(), ids=CHOOSING.keys())
-def test_nothing_is_advised_in_place_of_a_choice_of_samples(section, command, tmp_path):  # noqa: F811
+def test_nothing_is_advised_in_place_of_a_choice_of_samples(section, command, tmp_path):
     config = sk.load_config(config_of(section))
     assert all(advised(config, sk.Layout(SIZES), mode) is None for mode in MODES)
     told = in_json(command, "plan", written(tmp_path, section, sizes=EQUAL))[1]["recommendation"]
@@ -101,7 +101,7 @@ def test_min_quality_advises_no_mode_in_place_of_a_choice_either():
         sk.load_config(config_of(SEQUENTIAL, min_quality=0.9))
 
 
-def test_the_chain_of_the_readme_has_a_mode_and_advice_that_can_be_pasted(command, tmp_path):  # noqa: F811
+def test_the_chain_of_the_readme_has_a_mode_and_advice_that_can_be_pasted(command, tmp_path):
     path = written(tmp_path, WHOLE["distributed over sequential"])
     code, output, _ = command("plan", path, "--world", 2)
     assert code == 0
@@ -158,7 +158,7 @@ def test_files_of_a_worker_are_those_that_it_reads():
     assert plan(remote(2, shuffle="files")).files_of_a_worker is None
 
 
-def test_a_run_that_goes_on_on_other_ranks_is_planned_with_the_lanes_of_its_start(command, tmp_path):  # noqa: F811
+def test_a_run_that_goes_on_on_other_ranks_is_planned_with_the_lanes_of_its_start(command, tmp_path):
     path = written(tmp_path, {"kind": "distributed", "shuffle": "files", "seed": 7})
     plain = in_json(command, "plan", path, "--world", 3)[1]
     resumed = in_json(command, "plan", path, "--world", 3, "--first-world", 4)[1]
@@ -167,7 +167,7 @@ def test_a_run_that_goes_on_on_other_ranks_is_planned_with_the_lanes_of_its_star
     assert resumed["fingerprint"] == first["fingerprint"] != plain["fingerprint"]
 
 
-def test_remote_files_are_advised_blocks_of_four_files_as_the_page_says(command, tmp_path):  # noqa: F811
+def test_remote_files_are_advised_blocks_of_four_files_as_the_page_says(command, tmp_path):
     folder = tmp_path / "remote"
     folder.mkdir()
     dataset = {"kind": "tar", "urls": "memory://none/{00..31}.tar"}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 
 import numpy as np
 import pytest
 import yaml
 
 import samplerkit as sk
-from samplerkit.cli.main import main
 from samplerkit.cli.printing import size_of
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
@@ -26,22 +24,6 @@ SECRET = "X-Signature=5ec4e7"  # noqa: S105  # no secret of anyone's
 def fixture_home(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
-
-
-@pytest.fixture(name="command")
-def fixture_command(monkeypatch, capsys):
-    """Runs the command in this process, in 80 columns; gives its exit code, output and errors."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-
-    def called(*arguments):
-        monkeypatch.setattr(sys, "argv", ["samplerkit", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        output, errors = capsys.readouterr()
-        return end.value.code or 0, output, errors
-
-    return called
 
 
 @pytest.fixture(name="folder", scope="module")

@@ -7,8 +7,8 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.quality import file_mixing, mixing, spread
+from samplerkit.inspect.quality.look import window_sizes
 from samplerkit.inspect.quality.pairs import cross_weight, pair_distance, pair_weight
-from samplerkit.inspect.quality.windows import window_sizes
 from tests.inspect import brute_force
 
 EQUAL = {"8 files": [60] * 8, "24 files": [20] * 24, "40 files": [10] * 40}

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import samplerkit as sk
+
+BESIDE: dict[str, Any] = {}
+"""The workers of a loader of numbers that is told none: `beside_or_not` sets them for a test."""
 
 
 class Numbers:
@@ -32,4 +37,7 @@ def ids_of(loader):
 
 def numbers_loader(size=10, **options):
     sampler = options.pop("sampler", sk.RandomSampler(seed=3))
-    return sk.Loader(Numbers(size), sampler, **{"batch_size": 3, "collate_fn": as_lists, **options})
+    workers = {} if "num_workers" in options else BESIDE
+    return sk.Loader(
+        Numbers(size), sampler, **{"batch_size": 3, "collate_fn": as_lists, **workers, **options}
+    )

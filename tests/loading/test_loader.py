@@ -11,7 +11,7 @@ import torch.distributed.checkpoint
 
 import samplerkit as sk
 from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
-from tests.loading.worker_kinds import beside
+from tests.loading.worker_kinds import beside, over_threads_too
 
 
 class InBatches(Numbers):
@@ -32,8 +32,9 @@ def test_any_number_of_workers_gives_the_order_of_the_sampler(workers):
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_the_epoch_reaches_the_dataset_in_its_worker(persistent):
-    with numbers_loader(num_workers=2, persistent_workers=persistent) as loader:
+@pytest.mark.parametrize("workers", [2, "2 threads"])
+def test_the_epoch_reaches_the_dataset_in_its_worker(workers, persistent):
+    with numbers_loader(**beside(workers), persistent_workers=persistent) as loader:
         for epoch in range(3):
             assert {seen for batch in loader for _, seen in batch} == {epoch}
 
@@ -55,6 +56,7 @@ def test_the_order_of_an_epoch_is_drawn_once(workers):
     assert drawn == [0, 1]
 
 
+@over_threads_too
 def test_a_finished_epoch_moves_on_and_a_set_epoch_holds():
     loader = numbers_loader()
     first, second = ids_of(loader), ids_of(loader)
@@ -83,6 +85,7 @@ def test_lightning_finds_set_epoch_at_the_sampler_of_the_batch_sampler():
     assert loader.epoch == 4
 
 
+@over_threads_too
 @pytest.mark.parametrize(("after_break", "begins_at"), [("restart", 0), ("continue", 2)])
 def test_after_an_early_break_the_epoch_begins_anew_or_goes_on(after_break, begins_at):
     whole = ids_of(numbers_loader())
@@ -95,6 +98,7 @@ def test_after_an_early_break_the_epoch_begins_anew_or_goes_on(after_break, begi
     assert loader.epoch == 1
 
 
+@over_threads_too
 def test_an_iterator_that_was_replaced_says_so():
     loader = numbers_loader()
     first = iter(loader)
@@ -105,6 +109,7 @@ def test_an_iterator_that_was_replaced_says_so():
         next(first)
 
 
+@over_threads_too
 def test_set_epoch_during_an_iteration_holds_from_its_end():
     loader = numbers_loader()
     for batch in loader:
@@ -119,6 +124,7 @@ def epoch_of(epoch):
     return [order[first : first + 3] for first in range(0, 10, 3)]
 
 
+@over_threads_too
 @pytest.mark.parametrize("options", [{}, {"run_ahead": True}, {"after_break": "continue"}], ids=str)
 @pytest.mark.parametrize("batches", [1, 4])
 @pytest.mark.parametrize("ended_by", ["its end", "a break", "a second iterator", "close"])
@@ -141,6 +147,7 @@ def test_an_epoch_set_during_an_iteration_is_read_next_however_that_ends(ended_b
         assert loader.epoch == epoch + 2
 
 
+@over_threads_too
 def test_close_after_the_last_batch_ends_the_epoch():
     loader = numbers_loader()
     batches = iter(loader)
@@ -152,6 +159,7 @@ def test_close_after_the_last_batch_ends_the_epoch():
     assert ids_of(loader) == epoch_of(0)
 
 
+@over_threads_too
 @pytest.mark.parametrize("tail", ["pad", "drop", "ragged"])
 @pytest.mark.parametrize("size", [0, 3, 7, 24])
 def test_a_progress_bar_is_the_same_after_a_resume(size, tail):
@@ -178,6 +186,7 @@ def test_a_progress_bar_is_the_same_after_a_resume(size, tail):
         assert of_all_ranks(state) == [bar[step:] for bar in whole]
 
 
+@over_threads_too
 def test_a_progress_bar_ends_full_on_another_number_of_ranks():
     state = numbers_loader(24, batch_size=5).state_dict(step=1)
     loader = numbers_loader(24, batch_size=2)
@@ -186,6 +195,7 @@ def test_a_progress_bar_ends_full_on_another_number_of_ranks():
     assert [(loader.epoch_step, loader.remaining) for _ in loader] == [(3 + n, 9 - n) for n in range(10)]
 
 
+@over_threads_too
 def test_pads_can_be_told_from_samples():
     loaders = [numbers_loader(10, world=sk.World(4, rank), batch_size=2) for rank in range(4)]
     kept = []
@@ -197,12 +207,14 @@ def test_pads_can_be_told_from_samples():
     assert {len(loader) for loader in loaders} == {2}
 
 
+@over_threads_too
 def test_a_chain_without_distributed_is_dealt_and_one_world_reads_everything():
     dealt = [ids_of(numbers_loader(9, world=sk.World(3, rank))) for rank in range(3)]
     assert sorted(sum(sum(dealt, []), [])) == list(range(9))
     assert sorted(sum(ids_of(numbers_loader(9, world=sk.World(1, 0))), [])) == list(range(9))
 
 
+@over_threads_too
 def test_weighted_draws_are_dealt_without_overlap():
     sampler = sk.WeightedRandomSampler(np.arange(1, 101), num_samples=40, replacement=False)
     dealt = [ids_of(numbers_loader(100, sampler=sampler, world=sk.World(4, rank))) for rank in range(4)]
@@ -332,6 +344,7 @@ def test_the_fingerprint_names_the_order_and_nothing_of_the_job():
     assert numbers_loader(11, world=sk.World(2, 1)).fingerprint != named
 
 
+@over_threads_too
 def test_drop_last_means_drop():
     assert numbers_loader(drop_last=True).tail == "drop"
     assert [len(batch) for batch in numbers_loader(drop_last=True)] == [3, 3, 3]

@@ -17,17 +17,19 @@ from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuf
 from samplerkit.compat.torch import DistributedSampler
 from samplerkit.loading.state import State, _checksum
 from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
-from tests.loading.worker_kinds import THREADS
+from tests.loading.worker_kinds import THREADS, beside, over_threads_too
 
 
-def test_prefetched_batches_do_not_count_as_delivered():
-    with numbers_loader(60, num_workers=2, prefetch_factor=4) as loader:
+@pytest.mark.parametrize("workers", [2, "2 threads"])
+def test_prefetched_batches_do_not_count_as_delivered(workers):
+    with numbers_loader(60, prefetch_factor=4, **beside(workers)) as loader:
         batches = iter(loader)
         next(batches)
         time.sleep(0.2)
         assert loader.state_dict()["position"] == 3
 
 
+@over_threads_too
 def test_set_epoch_with_the_restored_epoch_keeps_the_restored_position():
     loader = numbers_loader()
     state = loader.state_dict(step=2)
@@ -37,12 +39,13 @@ def test_set_epoch_with_the_restored_epoch_keeps_the_restored_position():
     assert ids_of(resumed) == ids_of(loader)[2:]
 
 
+@over_threads_too
 def test_a_chain_of_twenty_resumes_loses_and_repeats_nothing():
     got = []
     state = numbers_loader(200, batch_size=2).state_dict()
     for resume in range(20):
         batch_size = 1 + resume % 5
-        loader = numbers_loader(200, batch_size=batch_size, num_workers=0)
+        loader = numbers_loader(200, batch_size=batch_size)
         loader.load_state_dict(json.loads(json.dumps(state)))
         for batch in loader:
             got += [index for index, _ in batch]
@@ -266,6 +269,7 @@ def test_an_epoch_of_no_batches_begins_and_ends(size, tail, options):
             assert ids_of(loader) == []
 
 
+@over_threads_too
 def test_what_is_too_short_for_a_batch_after_a_resume_ends_the_epoch():
     state = numbers_loader(12, batch_size=4, tail="drop").state_dict(step=2)
     resumed = numbers_loader(12, batch_size=5, tail="drop")
@@ -277,6 +281,7 @@ def test_what_is_too_short_for_a_batch_after_a_resume_ends_the_epoch():
     assert sum(ids_of(resumed), []) == np.asarray(sk.RandomSampler(seed=3).order(12, 1)).tolist()[:10]
 
 
+@over_threads_too
 def test_a_state_cannot_be_loaded_while_an_iteration_is_under_way():
     loader = numbers_loader()
     state = loader.state_dict()
@@ -293,6 +298,7 @@ def test_a_state_survives_json_and_a_safe_torch_load(tmp_path):
     assert json.loads(json.dumps(state)) == state
 
 
+@over_threads_too
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_a_distributed_checkpoint_saves_on_one_number_of_ranks_and_loads_on_another(tmp_path):
     four = numbers_loader(100, world=sk.World(4, 1))

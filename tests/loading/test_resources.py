@@ -152,6 +152,7 @@ def forked():
 
 @pytest.mark.parametrize("case", FORKS[:-1], ids=str)
 def test_a_fork_in_mid_epoch_reads_a_loader_of_its_own_and_the_parent_goes_on(forked, case):
+    """Both over processes and over threads."""
     assert forked[case] == [0, True, 1]
 
 

@@ -151,9 +151,9 @@ def fixture_corpus(tmp_path_factory):
         parts[name] = sk.TarDataset(urls, lengths=lengths, cache=folder, progress=False).decode().map(number)
     files = write_npz(folder / "books", [24] * BIG["books"])
     parts["books"] = Rows(sk.FileDataset(files, "npz", [24] * BIG["books"]))
-    return sk.TreeDataset(
-        {"text": sk.TreeDataset({name: parts[name] for name in BIG if name != "code"}), "code": parts["code"]}
-    )
+    text = sk.TreeDataset({name: parts[name] for name in BIG if name != "code"})
+    with sk.TreeDataset({"text": text, "code": parts["code"]}) as corpus:
+        yield corpus
 
 
 def mixture(**options):

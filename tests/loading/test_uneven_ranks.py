@@ -8,7 +8,8 @@ from itertools import islice, product
 import pytest
 
 import samplerkit as sk
-from tests.loading.worker_kinds import beside
+from tests.loading import numbers
+from tests.loading.worker_kinds import beside, over_threads_too
 from tests.numbers import Numbers
 
 TAILS = ["pad", "drop", "ragged"]
@@ -30,7 +31,7 @@ def job(ranks, layout, tail, batch_size, **options):
             tail=tail,
             world=sk.World(ranks, rank),
             collate_fn=as_lists,
-            **options,
+            **{**numbers.BESIDE, **options},
         )
         for rank in range(ranks)
     ]
@@ -120,6 +121,7 @@ def test_after_the_same_step_the_state_is_the_same_on_every_rank_however_the_loo
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("epoch", [0, 5])
 @pytest.mark.parametrize("told_after", [1, 2], ids=["before the last step", "after it"])
+@over_threads_too
 def test_at_the_end_of_an_epoch_the_state_of_every_rank_is_at_the_epoch_that_was_set(tail, epoch, told_after):
     loaders = job(3, 7 if tail == "ragged" else 12, tail, 2)
     steps = in_lock_step(loaders)
@@ -135,6 +137,7 @@ def test_at_the_end_of_an_epoch_the_state_of_every_rank_is_at_the_epoch_that_was
     assert [loader.state_dict() for loader in loaders] == states
 
 
+@over_threads_too
 def test_a_break_at_the_last_batch_of_some_ranks_lets_all_ranks_begin_the_epoch_anew():
     loaders = job(3, 7, "ragged", 2)
     for _ in range(2):
@@ -148,6 +151,7 @@ def test_a_break_at_the_last_batch_of_some_ranks_lets_all_ranks_begin_the_epoch_
 
 
 @pytest.mark.parametrize(("ranks", "batch_size"), [(4, 2), (3, 4), (7, 3)])
+@over_threads_too
 def test_a_metric_without_the_pads_is_that_of_one_process_and_one_with_them_is_not(ranks, batch_size):
     size = 10
     masked, unmasked = Counter(), Counter()
@@ -161,6 +165,7 @@ def test_a_metric_without_the_pads_is_that_of_one_process_and_one_with_them_is_n
     assert unmasked.total() == -(-size // ranks) * ranks
 
 
+@over_threads_too
 def test_pads_that_repeat_are_counted_after_a_resume_too():
     first, size = job(4, 10, "pad", 2), 10
     state = first[0].state_dict(step=1)  # two samples are left, for three ranks

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 THREADS: dict[str, Any] = {"num_workers": 2, "workers": "threads"}
+
+over_threads_too = pytest.mark.usefixtures("beside_or_not")
+"""Of a test whose loaders of numbers are told no workers: it runs in the loop, and once more over threads."""
 
 
 def beside(workers: int | str) -> dict[str, Any]:

@@ -13,35 +13,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.order.algebra import Shard
-from samplerkit.order.deal import Deal, limited
 from samplerkit.order.modes import FILE_AWARE
 from samplerkit.order.sequences import Table
-from samplerkit.testing.strategies import MOST_SHARDS, Case, SamplerCall, chains
-from samplerkit.testing.user_samplers import Backwards, EvenOdd, Rotated, Turning
+from samplerkit.testing.strategies import MOST_SHARDS, SamplerCall, chains
+from samplerkit.testing.user_samplers import Backwards, EvenOdd, Rotated
+from tests.samplers.dealing import dealt, woven
 
 LAW = settings(max_examples=150, deadline=None, derandomize=True)
-
 # Laws of one kind of chain are held against chains of that kind, not against those that happen to be.
 DEALT_AT_THE_ROOT = chains().filter(lambda case: case.deals_at_the_root)
 DEALT_BELOW_THE_ROOT = chains().filter(lambda case: not case.deals_at_the_root)
 LIMITED = DEALT_AT_THE_ROOT.filter(lambda case: case.dealer is not None)
-
-
-def dealt(ids, shard, num_shards, offset):
-    """Deals a list like cards: row g goes to shard (g + offset) mod num_shards; offset -1 fills all up."""
-    if offset < 0:
-        rows = -(-len(ids) // num_shards)
-        return [ids[(row * num_shards + shard) % len(ids)] for row in range(rows)]
-    return [id for row, id in enumerate(ids) if (row + offset) % num_shards == shard]
-
-
-def woven(runs):
-    longest = max(len(run) for run in runs)
-    return [run[row] for row in range(longest) for run in runs if row < len(run)]
-
-
-# The laws.
 
 
 @LAW
@@ -282,168 +264,6 @@ def test_get_num_samples_is_the_least_that_is_asked_for_along_the_chain(case):
     assert case.sampler().get_num_samples() == min((n for n in asked if n is not None), default=None)
 
 
-# The strategy must reach what the laws are about; these are its own tests.
-
-REACHED = {
-    "no samples": lambda case: len(case.layout) == 0,
-    "one sample": lambda case: len(case.layout) == 1,
-    "files": lambda case: case.layout.num_files > 1,
-    "four samplers": lambda case: len(case.links) == 4,
-    "no distributed sampler, dealt all the same": lambda case: case.dealer is None and case.num_shards > 1,
-    "two distributed samplers": lambda case: sum(link.is_distributed for link in case.links) == 2,
-    "a deal below the root": lambda case: not case.deals_at_the_root and case.num_shards > 2,
-    "a deal that asks the job": lambda case: (
-        case.dealer is not None and case.links[case.dealer].arguments["num_shards"] is None
-    ),
-    "an empty shard": lambda case: len(case.undealt()) > 0 and min(case.lengths()) == 0,
-    "a pad": lambda case: case.deals_at_the_root and sum(case.lengths()) > len(case.undealt()),
-    "files below a parent": lambda case: any(
-        link.arguments.get("shuffle") in FILE_AWARE for link in case.links[1:]
-    ),
-    "a limit": lambda case: (case.constants().limit or 99) < len(case.layout),
-    **{
-        kind.__name__: lambda case, kind=kind: any(link.make is kind for link in case.links)
-        for kind in (
-            sk.DistributedSampler,
-            sk.IterSampler,
-            sk.MixtureSampler,
-            sk.PKSampler,
-            sk.FoldSampler,
-            sk.RandomSampler,
-            sk.RepeatFactorSampler,
-            sk.RepeatSampler,
-            sk.WindowSampler,
-            sk.BlockSampler,
-            sk.SequentialSampler,
-            sk.SubsetRandomSampler,
-            sk.SubsetSampler,
-            sk.WeightedRandomSampler,
-            EvenOdd,
-            Rotated,
-            Backwards,
-        )
-    },
-    **{
-        f"shuffle {mode.value}": lambda case, mode=mode: any(
-            link.arguments.get("shuffle") is mode and len(case.layout) > 4 for link in case.links
-        )
-        for mode in sk.Shuffle
-    },
-}
-
-
-def test_the_chains_reach_every_sampler_every_mode_and_every_way_to_deal():
-    reached = Counter()
-
-    @settings(LAW, max_examples=600)
-    @given(chains())
-    def look(case):
-        reached.update(name for name, holds in REACHED.items() if holds(case))
-
-    look()
-    assert {name: reached[name] for name in REACHED if reached[name] < 3} == {}
-
-
-# Dealing, exhaustively.
-
-
-def mindspores_shard(n, num_shards, shard, offset, num_samples):
-    """The positions of a shard by the formulas of MindSpore's source."""
-    if offset < 0:
-        length = -(-n // num_shards)
-        rows = range(min(length, num_samples or length))
-        return [(row * num_shards + shard) % n for row in rows]
-    longer = shard < (n + offset) % num_shards
-    length = (n + offset) // num_shards + longer - (shard < offset)
-    first = 1 if shard < offset else 0
-    return [row * num_shards + shard - offset for row in range(first, first + length)]
-
-
-def deals():
-    for num_shards in range(1, 5):
-        for offset in range(-1, num_shards + 1):
-            for num_samples in (None, 0, 1, 2, 5):
-                for shard in range(num_shards):
-                    yield num_shards, offset, num_samples, shard
-
-
-def test_every_way_to_deal_up_to_twelve_samples_to_up_to_four_shards(record_property):
-    cases = 0
-    for n in range(13):
-        order = sk.RandomSampler(seed=7).order(n)
-        ids = list(order)
-        for num_shards, offset, num_samples, shard in deals():
-            deal = Deal(num_shards, shard, offset, num_samples)
-            found = list(deal.shard(limited(order, deal.limit(num_shards)), deal.world(None)))
-            total = min(n, num_samples * num_shards) if num_samples else n
-            assert found == dealt(ids[:total], shard, num_shards, offset)
-            if n and (offset < 0 or not num_samples):
-                positions = mindspores_shard(n, num_shards, shard, offset, num_samples)
-                if offset < 0 and num_samples and total < n:
-                    # MindSpore wraps around the dataset, we wrap around the limit: the same without a pad.
-                    assert len(positions) * num_shards == total
-                assert found == [ids[p] for p in positions]
-            sampler = sk.DistributedSampler(num_shards, shard, num_samples=num_samples, offset=offset, seed=7)
-            assert list(sampler.order(n)) == found
-            cases += 1
-    record_property("cases", cases)
-    assert cases == 3250
-
-
-def test_a_shard_is_the_same_by_arithmetic_and_by_dealing_for_more_shards_than_samples():
-    for n in range(1, 6):
-        order = sk.SequentialSampler().order(n)
-        for num_shards in (7, 100):
-            for first in range(num_shards):
-                padded = Shard(order, num_shards, first, padded=True)
-                assert list(padded) == [first % n]
-                assert padded.positions_of(first % n).tolist() == [0]
-
-
-# Epochs, and the table of get_num_samples.
-
-N = 60
-EPOCHS_DIFFER = {
-    "random": sk.RandomSampler(),
-    "random with replacement": sk.RandomSampler(replacement=True),
-    "files": sk.RandomSampler(shuffle="files"),
-    "infile": sk.RandomSampler(shuffle="infile"),
-    "partial": sk.RandomSampler(shuffle="partial", partial_size=20),
-    "adaptive": sk.RandomSampler(shuffle="adaptive"),
-    "distributed": sk.DistributedSampler(2, 0),
-    "subset random": sk.SubsetRandomSampler(list(range(0, N, 2))),
-    "weighted": sk.WeightedRandomSampler([1.0] * N),
-    "weighted without replacement": sk.WeightedRandomSampler([1.0] * N, 30, replacement=False),
-    "pk": sk.PKSampler(9, labels=[i % 3 for i in range(N)]),
-    "iterable with set_epoch": sk.IterSampler(Turning(list(range(N)))),
-    "of the user": Rotated(),
-}
-
-
-@pytest.mark.parametrize("sampler", EPOCHS_DIFFER.values(), ids=EPOCHS_DIFFER.keys())
-def test_every_epoch_has_an_order_of_its_own(sampler):
-    layout = sk.Layout([10] * (N // 10))
-    orders = [tuple(sampler.order(layout, epoch)) for epoch in range(6)]
-    assert len(set(orders)) == 6
-    assert tuple(sampler.order(layout)) == orders[0]
-
-
-@pytest.mark.parametrize("name", [name for name in EPOCHS_DIFFER if name[:4] not in {"iter", "of t"}])
-def test_every_seed_has_an_order_of_its_own(name):
-    sampler = EPOCHS_DIFFER[name]
-    arguments = sampler.arguments()
-    layout = sk.Layout([10] * (N // 10))
-    orders = [tuple(type(sampler)(**{**arguments, "seed": seed}).order(layout)) for seed in range(6)]
-    assert len(set(orders)) == 6
-    assert tuple(sampler.order(layout)) == orders[0]
-
-
-@pytest.mark.parametrize("seed", [2**64 - 1, 2**63])
-@pytest.mark.parametrize("epoch", [0, 2**63 - 1])
-def test_the_largest_seeds_and_epochs_have_orders_too(seed, epoch):
-    assert sorted(sk.RandomSampler(seed=seed).order(9, epoch)) == list(range(9))
-
-
 @pytest.mark.parametrize("own", [None, 0, 3, 50])
 @pytest.mark.parametrize("childs", [None, 0, 5, 40, "no child"])
 def test_get_num_samples_follows_its_table(own, childs):
@@ -452,14 +272,3 @@ def test_get_num_samples_follows_its_table(own, childs):
         sampler.add_child(sk.SequentialSampler(num_samples=childs))
     numbers = [number for number in (own, childs) if isinstance(number, int)]
     assert sampler.get_num_samples() == (min(numbers) if numbers else None)
-
-
-def test_a_case_says_all_that_makes_an_order():
-    assert set(Case.__dataclass_fields__) == {"links", "dataset", "epoch", "num_shards", "by_world"}
-
-
-def test_two_samplers_of_one_seed_in_a_chain_shuffle_differently():
-    alone = np.asarray(sk.RandomSampler(seed=5).order(50))
-    parent = sk.RandomSampler(seed=5)
-    parent.add_child(sk.RandomSampler(seed=5))
-    assert np.asarray(parent.order(50)).tolist() != alone[alone].tolist()

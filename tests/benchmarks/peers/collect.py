@@ -158,6 +158,7 @@ def machine() -> dict[str, Any]:
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),
+        "in_front": os.sched_getscheduler(0) in {os.SCHED_FIFO, os.SCHED_RR},
         "machine": platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
         "commit": (commit and commit.stdout.strip()) or "unknown",

@@ -96,6 +96,8 @@ def machine_text(results: Results) -> str:
     what = f"{machine['cores']} shared cores without a GPU, {machine['machine']}, Python {machine['python']}"
     took = f"{round(results['seconds'] / 60)} minutes"
     lines = [f"Last run on {machine['date']}, at commit {machine['commit']}: {what}; {took}."]
+    if machine.get("in_front"):
+        lines.append("Other work was on the machine, and this in front of it (`chrt -f`).")
     if results.get("quick"):
         lines.append("A quick run: small sizes only.")
     if not results.get("in_one_run", True):

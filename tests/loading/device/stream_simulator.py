@@ -307,7 +307,9 @@ class Schedule:
         if step in self.inside:
             return False
         if step == self._produce:
-            return self.produces and (self.producer._room is not None or self.stage._channel.has_room)
+            channel = self.stage._channel
+            has_room = self.producer._room is not None or channel.is_closed or channel._rooms.qsize() > 0
+            return self.produces and has_room
         return self.consumes and len(self.stage._channel) > 0
 
     def _other_side(self):

@@ -1,0 +1,25 @@
+"""The command `samplerkit`, run in the process of its test."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from samplerkit.cli.main import main
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs the command in this process, in 80 columns; gives its exit code, output and errors."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+    def called(*arguments):
+        monkeypatch.setattr(sys, "argv", ["samplerkit", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        output, errors = capsys.readouterr()
+        return end.value.code or 0, output, errors
+
+    return called

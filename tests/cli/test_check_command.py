@@ -1,0 +1,135 @@
+"""`samplerkit check`: the findings, their exit codes, and loaders that functions make."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from importlib import import_module
+
+import pytest
+
+from samplerkit.inspect.doctor.check import check
+from tests.cli.configs import config, in_json, is_plain_and_narrow
+
+
+def test_check_finds_the_trap_and_exits_with_one(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trap = {"kind": "layout", "sizes": [500] * 8}
+    config(tmp_path, dataset=trap, shuffle="partial", partial_size=500)
+    path = "train.yaml"
+    code, output, errors = command("check", path, "--world", 2)
+    assert (code, errors) == (1, "")
+    assert is_plain_and_narrow(output)
+    assert "partial-size-in-file" in output
+    assert "mend   say partial_size=750" in output
+    code, told = in_json(command, "check", path, "--world", 2)
+    assert code == 1
+    assert [finding["code"] for finding in told["findings"]] == ["partial-size-in-file"]
+    healthy = config(tmp_path, dataset=trap, shuffle="partial", partial_size=750)
+    code, output, _ = command("check", healthy, "--world", 2)
+    assert code == 0
+    assert "nothing found by" in output
+
+
+FUNCTIONS = """
+    import samplerkit as sk
+
+    def hashed():
+        # A seed from hash() is another one in each process.
+        return sk.Loader(range(100), sk.RandomSampler(seed=hash("seed") % 1000), batch_size=8)
+
+    def healthy():
+        return sk.Loader(range(100), sk.RandomSampler(seed=7), batch_size=8)
+
+    def talking():
+        print("reading the paths")
+        return healthy()
+
+    def failing():
+        raise KeyError("PATHS")
+"""
+
+
+def test_check_sees_seeds_that_come_from_hashes_by_asking_another_process(command, tmp_path, monkeypatch):
+    (tmp_path / "planted_loaders.py").write_text(textwrap.dedent(FUNCTIONS))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    code, told = in_json(command, "check", "planted_loaders:hashed")
+    assert code == 1
+    assert [finding["code"] for finding in told["findings"]] == ["ranks-disagree"]
+    assert "the seed" in told["findings"][0]["what"]
+    assert in_json(command, "check", "planted_loaders:healthy")[0] == 0
+    code, output, errors = command("check", "planted_loaders:missing")
+    assert (code, output) == (2, "")
+    assert errors.startswith("samplerkit: function: cannot be imported")
+    assert errors.count("\n") == 1
+
+
+def test_what_a_function_prints_is_no_part_of_the_json(command, tmp_path, monkeypatch):
+    (tmp_path / "talking_loaders.py").write_text(textwrap.dedent(FUNCTIONS))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    code, output, errors = command("check", "talking_loaders:talking", "--json")
+    assert (code, json.loads(output)["findings"]) == (0, [])
+    assert "reading the paths" in errors
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (FUNCTIONS, "fails (KeyError: 'PATHS'; {name}.py, line 15)"),
+        ("def failing(:", "cannot be imported (SyntaxError: invalid syntax; {name}.py, line 1)"),
+        ("raise RuntimeError('no data')", "cannot be imported (RuntimeError: no data; {name}.py, line 1)"),
+    ],
+    ids=["a function that fails", "a module that is no Python", "a module that fails"],
+)
+def test_a_function_that_fails_is_no_finding_but_one_line(command, tmp_path, monkeypatch, text, line):
+    name = f"failing_loaders_{len(text)}"
+    (tmp_path / f"{name}.py").write_text(textwrap.dedent(text).lstrip())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    code, output, errors = command("check", f"{name}:failing")
+    assert (code, output, errors.count("\n")) == (2, "", 1)
+    assert line.format(name=name) in errors
+
+
+SAVING = """
+    import samplerkit as sk
+    from torch.utils.data import DataLoader
+
+    def loader():
+        sampler = sk.TorchSampler(sk.RandomSampler(seed=7), range(100), sk.World(1, 0))
+        return DataLoader(range(100), 8, sampler=sampler, num_workers=2)
+
+    def train():
+        batches = loader()
+        for batch in batches:
+            pass
+        return {what}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "codes"),
+    [
+        ("one", "batches.sampler.state_dict()", ["resume-inexact"]),
+        ("two", "{'sampler': batches.batch_sampler.sampler.state_dict()}", ["resume-inexact"]),
+        ("three", "[my_sampler.state_dict() for my_sampler in [batches.sampler]]", ["resume-inexact"]),
+        ("four", "batches.state_dict()", []),
+        ("five", "batches.sampler.epoch", []),
+    ],
+)
+def test_check_sees_a_module_that_saves_the_state_of_a_plain_loaders_sampler(
+    command, tmp_path, monkeypatch, name, what, codes
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / f"saving_{name}.py").write_text(textwrap.dedent(SAVING).replace("{what}", what))
+    if name in {"one", "four"}:  # the command looks in another process too, which takes seconds
+        code, told = in_json(command, "check", f"saving_{name}:loader")
+        assert code == bool(codes)
+        assert [finding["code"] for finding in told["findings"]] == codes
+    else:
+        found = check(import_module(f"saving_{name}").loader)
+        assert [finding.code for finding in found] == codes

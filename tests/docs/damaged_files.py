@@ -1,0 +1,114 @@
+"""Files, shards, indexes and folders that are damaged, changed or gone, and what reads them."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.arrays import Column, read_arrays, write_arrays
+
+
+def changed_file(folder):
+    np.savez(folder / "a.npz", x=np.zeros(7))
+    with sk.FileDataset([folder / "a.npz"], "npz", [8]) as dataset:
+        dataset[0]
+
+
+def cut_array(folder):
+    np.save(folder / "a.npy", np.zeros(7))
+    (folder / "a.npy").write_bytes((folder / "a.npy").read_bytes()[:-1])
+    len(sk.FileDataset([folder / "a.npy"], "npy"))
+
+
+def cut_shard(folder):
+    with sk.TarWriter(str(folder / "%d.tar"), samples_per_shard=9) as writer:
+        writer.write({"__key__": "a", "txt": "b" * 2000})
+    whole = (folder / "0.tar").read_bytes()
+    (folder / "cut.tar").write_bytes(whole[:1024])
+    len(sk.TarDataset(str(folder / "cut.tar"), cache=folder / "cache"))
+
+
+def zipped(folder, **remote):
+    (folder / "a.tar.gz").write_bytes(gzip.compress(bytes(100_000)))
+    len(sk.TarDataset(str(folder / "a.tar.gz"), cache=folder / "cache", remote=remote))
+
+
+def shard(folder):
+    with sk.TarWriter(str(folder / "%d.tar"), samples_per_shard=9) as writer:
+        writer.write({"__key__": "a", "txt": "b"})
+    dataset = sk.TarDataset(writer.paths, cache=folder / "cache")
+    assert len(dataset) == 1
+    return dataset
+
+
+def gone_shard(folder):
+    dataset = shard(folder)
+    (folder / "0.tar").unlink()
+    dataset[0]
+
+
+def emptied_cache(folder):
+    there = pickle.dumps(shard(folder))
+    shutil.rmtree(folder / "cache")
+    len(pickle.loads(there))  # noqa: S301  # our own
+
+
+def shard_of_nine(folder):
+    with sk.TarWriter(folder / "0.tar") as writer:
+        for number in range(9):
+            writer.write({"__key__": str(number), "cls": number})
+    return folder / "0.tar"
+
+
+def forged_index(folder):
+    shard = shard_of_nine(folder)
+    meta, arrays = read_arrays(folder / "0.tar.skidx")
+    columns = {name: Column.of(np.array(array)) for name, array in arrays.items()}
+    write_arrays(folder / "0.tar.skidx", {**meta, "ignored": "none"}, columns)
+    len(sk.TarDataset(shard, cache=folder / "cache"))
+
+
+def no_folder(folder):
+    (folder / "file").write_text("no folder")
+    sk.TarWriter(folder / "file" / "0.tar").write({"__key__": "a", "cls": 1})
+
+
+def other_lengths(folder):
+    """What one function left behind, and another one finds."""
+    with pytest.raises(sk.ArgumentTypeError):
+        sk.compute_lengths(["a"] * 300 + [7], letters, folder / "lengths.npy")
+    sk.compute_lengths(["a"] * 300 + [7], len, folder / "lengths.npy")
+
+
+def letters(text):
+    return len(text) if isinstance(text, str) else None
+
+
+def tokens(folder, **options):
+    with sk.TokenWriter(folder / "a", overwrite=True) as writer:
+        for _ in range(3):
+            writer.write(range(9))
+    return sk.TokenDataset(folder / "a", 4, **options)
+
+
+def read_tokens(folder, change):
+    data = tokens(folder)
+    if change is None:
+        os.truncate(folder / "a.bin", 3)
+    data[0]
+    change(folder / "a.bin")
+    data[0]
+
+
+def lying_index(folder):
+    data = tokens(folder)
+    index = bytearray((folder / "a.idx").read_bytes())
+    index[34 + 4 * 3 + 8] += 2
+    (folder / "a.idx").write_bytes(index)
+    return data

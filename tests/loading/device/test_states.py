@@ -1,0 +1,121 @@
+"""What the state of a device loader says, over every kind of loader: what the loop received, and no more."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import pickle
+import time
+
+import pytest
+
+import samplerkit as sk
+from samplerkit.loading.device.loader import DeviceLoader
+from tests.loading.device.kinds import BATCH, BATCHES, KINDS, SHUFFLING, SIZE, epoch_order, made, plain, read
+
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
+
+# After the last batch the states of these stand at the end of the epoch, and all others at the beginning of
+# the next one: where a length tells that it was the last batch, and where samplerkit's sampler does.
+AT_THE_END = {
+    "a plain loader over a stream",
+    "torchdata's loader",
+    "torchdata's loader with workers",
+    "torchdata's loader over a stateful stream",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("run_ahead", [False, True])
+@pytest.mark.parametrize(
+    "cut", [0, 2, 7, 8, *(pytest.param(cut, marks=pytest.mark.campaign) for cut in (1, 3, 4, 5, 6))]
+)
+def test_a_state_counts_only_what_the_loop_received(kind, run_ahead, cut):
+    """However much was loaded ahead, what comes after a restore is the rest: nothing twice, nothing lost."""
+    with made(kind, run_ahead=run_ahead, depth=3) as loader:
+        whole = read(made(kind))
+        first = []
+        batches = iter(loader)
+        for batch in itertools.islice(batches, cut):
+            first += batch.tolist()
+        time.sleep(0.005)
+        state = copy.deepcopy(loader.state_dict())
+        batches.close()
+    with made(kind) as resumed:
+        resumed.load_state_dict(pickle.loads(pickle.dumps(state)))  # noqa: S301  # ours
+        second = read(resumed)
+    if cut < BATCHES:
+        assert first + second == whole
+    else:
+        following = list(sk.RandomSampler(seed=5).order(SIZE, 1)) if kind in SHUFFLING else whole
+        assert (first, second) == (whole, [] if kind in AT_THE_END else following)
+
+
+def test_a_loop_that_is_left_at_its_last_batch_goes_on_as_its_state_says():
+    with DeviceLoader(plain(), "cpu") as loader:
+        for number, _ in enumerate(loader, 1):
+            if number == BATCHES:
+                break
+        assert loader.state_dict() == {"schema": 1, "epoch": 1, "step": 0}
+        assert read(loader) == epoch_order(1)
+
+
+def test_the_plain_state_is_small_json_and_moves_on_at_the_end():
+    loader = DeviceLoader(plain(), "cpu")
+    loader.set_epoch(4)
+    states = [loader.state_dict()] + [loader.state_dict() for _ in loader] + [loader.state_dict()]
+    steps = [(4, step) for step in range(BATCHES)] + [(5, 0), (5, 0)]
+    assert [(state["epoch"], state["step"]) for state in json.loads(json.dumps(states))] == steps
+
+
+def test_a_restored_state_is_that_state_and_stands_set_epoch():
+    loader = DeviceLoader(plain(), "cpu")
+    loader.load_state_dict({"schema": 1, "epoch": 2, "step": 5})
+    assert loader.state_dict() == {"schema": 1, "epoch": 2, "step": 5}
+    loader.set_epoch(2)
+    assert read(loader) == epoch_order(2)[5 * BATCH :]
+    assert loader.state_dict() == {"schema": 1, "epoch": 3, "step": 0}
+    loader.load_state_dict({"schema": 1, "epoch": 2, "step": 5})
+    loader.set_epoch(6)
+    assert read(loader) == epoch_order(6)
+
+
+BAD_STATES = {
+    "no mapping": ([], "state"),
+    "nothing in it": ({}, "schema"),
+    "a newer schema": ({"schema": 2, "epoch": 0, "step": 0}, "schema"),
+    "no step": ({"schema": 1, "epoch": 0}, "step"),
+    "a negative step": ({"schema": 1, "epoch": 0, "step": -1}, "step"),
+    "a step that is a bool": ({"schema": 1, "epoch": 0, "step": True}, "step"),
+    "an epoch that is a text": ({"schema": 1, "epoch": "0", "step": 0}, "epoch"),
+}
+
+
+@pytest.mark.parametrize(("state", "field"), BAD_STATES.values(), ids=BAD_STATES.keys())
+def test_a_bad_state_is_refused_by_name(state, field):
+    with pytest.raises(sk.StateError) as caught:
+        DeviceLoader(plain(), "cpu").load_state_dict(state)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("kind", ["samplerkit's loader", "a plain loader", "torchdata's loader"])
+def test_a_state_is_not_loaded_in_the_middle_of_an_iteration(kind):
+    with made(kind) as loader:
+        state = loader.state_dict()
+        batches = iter(loader)
+        next(batches)
+        with pytest.raises(sk.StateError, match="under way"):
+            loader.load_state_dict(state)
+        batches.close()
+        loader.load_state_dict(state)
+
+
+def test_the_state_of_ours_and_of_torchdatas_loader_are_their_own():
+    for kind in ("samplerkit's loader", "torchdata's loader"):
+        alone = KINDS[kind]()
+        batches = iter(alone)
+        with made(kind) as loader:
+            for _ in itertools.islice(loader, 3):
+                next(batches)
+                assert loader.state_dict() == alone.state_dict()

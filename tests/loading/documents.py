@@ -1,0 +1,58 @@
+"""Documents of which each token is found in no other one, and loaders of packs of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import torch
+
+import samplerkit as sk
+
+SIZES = np.clip(np.random.default_rng(0).lognormal(3, 1, 120), 0, 300).astype(np.int64)
+SIZES[7] = 0
+
+
+def document(id: int) -> torch.Tensor:
+    """The tokens of a document: each of them is found in no other one."""
+    return torch.arange(1000 * id + 1, 1000 * id + 1 + int(SIZES[id]))
+
+
+EVERY_TOKEN = Counter(token for id in range(SIZES.size) for token in document(id).tolist())
+
+
+class Documents:
+    """Documents that are read whole."""
+
+    def __init__(self, lengths: Any = SIZES) -> None:
+        self.lengths = lengths
+        self.read: list[int] = []
+
+    def __len__(self) -> int:
+        return SIZES.size
+
+    def __getitem__(self, id: int) -> Any:
+        self.read.append(id)
+        return document(id)
+
+
+class Parts(Documents):
+    """Documents that give the parts of them that are asked for."""
+
+    def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
+        assert segments.dtype == np.int64
+        assert segments.shape[1:] == (3,)
+        return [document(id)[start : start + length] for id, start, length in segments.tolist()]
+
+
+def loaders(dataset: Any, recipe: Any, ranks: int, **options: Any) -> list[sk.Loader]:
+    sampler = sk.RandomSampler(seed=3)
+    return [
+        sk.Loader(dataset, sampler, batches=recipe, world=sk.World(ranks, rank), **options)
+        for rank in range(ranks)
+    ]
+
+
+def tokens_of(batch: dict[str, Any]) -> list[int]:
+    return batch["input_ids"][batch["segment_ids"] > 0].tolist()

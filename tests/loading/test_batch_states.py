@@ -1,0 +1,176 @@
+"""The state of a loader of batches: what it says, who goes on from it, and what is refused by name."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+import torch
+import torch.distributed
+
+import samplerkit as sk
+from samplerkit.batches.windows import WindowPlan
+from samplerkit.loading.agreement import Agreement
+from samplerkit.loading.state import _checksum
+from tests.loading.batch_loaders import LENGTHS, RECIPE, SMALL_WINDOWS, Noisy, loader, read
+
+
+def test_a_state_says_how_batches_are_made_in_under_300_bytes():
+    run = loader("partial", 4, 0)
+    state = run.state_dict(step=7)
+    section = state["sections"]["batches"]
+    assert (state["unit"], state["position"]) == ("batches", 28)
+    assert section["recipe"] == "batches-1: TokenBatches(max_tokens=240, window=64)"
+    assert section["window"] == list(run.plan.window_of(28))
+    assert len(json.dumps(state["sections"])) < 300
+    assert len(json.dumps(state)) < 4096
+
+
+def test_a_state_of_samples_and_one_of_batches_are_refused_by_unit_with_the_mend():
+    samples = sk.Loader(Noisy(), sk.RandomSampler(seed=7), batch_size=8)
+    with pytest.raises(sk.StateError, match="batch_size=") as caught:
+        loader().load_state_dict(samples.state_dict(step=1))
+    assert caught.value.field == "unit"
+    with pytest.raises(sk.StateError, match="batches=") as caught:
+        samples.load_state_dict(loader().state_dict(step=1))
+    assert caught.value.field == "unit"
+
+
+@pytest.mark.parametrize(
+    ("other", "field"),
+    [
+        (sk.TokenBatches(241, lengths=LENGTHS), "recipe"),
+        (sk.TokenBatches(240, lengths=LENGTHS[::-1].copy()), "lengths"),
+        (sk.TokenBatches(240, lengths=LENGTHS, abreast=3), "abreast"),
+        (SMALL_WINDOWS, "recipe"),
+    ],
+    ids=["recipe", "lengths", "abreast", "windows"],
+)
+def test_a_state_of_other_batches_is_refused_by_field(other, field):
+    state = loader().state_dict(step=2)
+    run = loader(batches=other)
+    with pytest.raises(sk.StateError) as caught:
+        run.load_state_dict(state)
+    assert caught.value.field == field
+    assert run.state_dict()["position"] == 0
+
+
+def test_abreast_is_fixed_by_the_first_start_whatever_it_was():
+    first = loader(ranks=4, batches=sk.TokenBatches(240, lengths=LENGTHS, abreast=8))
+    resumed = loader(ranks=3, batches=sk.TokenBatches(240, lengths=LENGTHS))
+    resumed.load_state_dict(first.state_dict(step=5))
+    assert resumed.plan.abreast == 8
+    assert resumed.ids(0).tolist() == first.plan[20].tolist()
+    assert loader(ranks=3).plan.abreast == 3
+
+
+def test_a_resume_looks_at_one_window(monkeypatch):
+    saved = loader("partial", 2, 1)
+    last = saved.steps_left - 4
+    state = saved.state_dict(step=last)
+    assert state["sections"]["batches"]["window"][0] >= 2
+    looked, made, expected = [], WindowPlan._made, saved.ids(last).tolist()
+    monkeypatch.setattr(WindowPlan, "_made", lambda plan, number: looked.append(number) or made(plan, number))
+    run = loader("partial", 2, 1)
+    run.load_state_dict(state)
+    assert [index for index, _ in next(iter(run))] == expected
+    assert set(looked) == {state["sections"]["batches"]["window"][0]}
+
+
+def changed(state, **section):
+    """The state with other values in its section of batches, and a checksum that fits."""
+    saved = {**state["sections"]["batches"], **section}
+    saved = {name: value for name, value in saved.items() if value is not Ellipsis}
+    body = {**state, "sections": {"batches": saved}}
+    del body["checksum"], body["samplerkit"]
+    return {"samplerkit": "loader", **body, "checksum": _checksum(body)}
+
+
+DAMAGED = {
+    "no recipe": ({"recipe": ...}, "batches"),
+    "an unknown name": ({"edits": []}, "batches"),
+    "a recipe that is no text": ({"recipe": 3}, "recipe"),
+    "another rule": ({"recipe": "batches-0: TokenBatches(max_tokens=240, window=64)"}, "recipe"),
+    "lengths that are no digest": ({"lengths": [3]}, "lengths"),
+    "other lengths": ({"lengths": "0123456789abcdef"}, "lengths"),
+    "no batches abreast": ({"abreast": 0}, "abreast"),
+    "a bool abreast": ({"abreast": True}, "abreast"),
+    "too many abreast": ({"abreast": 1 << 40}, "abreast"),
+    "a window that is no pair": ({"window": [3]}, "window"),
+    "a negative window": ({"window": [-1, 0]}, "window"),
+    "a window of text": ({"window": ["1", "2"]}, "window"),
+    "no window": ({"window": None}, "window"),
+    "another window": ({"window": [1, 3]}, "window"),
+    "a window behind the position": ({"window": [4, 4000]}, "window"),
+    "a window behind the end": ({"window": [99, 0]}, "window"),
+    "a newer version": ({"version": 2}, "batches"),
+}
+
+
+@pytest.mark.parametrize(("section", "field"), DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_section_is_refused_by_field_and_the_run_is_as_it_was(section, field):
+    run = loader("partial", 2, 1)
+    state = run.state_dict(step=run.steps_left - 3)
+    before = json.dumps(run.state_dict())
+    with pytest.raises(sk.StateError) as caught:
+        run.load_state_dict(changed(state, **section))
+    assert caught.value.field == field
+    assert json.dumps(run.state_dict()) == before
+    run.load_state_dict(changed(state))
+    assert run.state_dict() == state
+
+
+@pytest.mark.parametrize("kind", ["global", "partial"])
+def test_a_position_outside_of_the_plan_is_refused(kind):
+    run = loader(kind)
+    for position in (-1, len(run.plan) + 1, 10**12):
+        state = {**run.state_dict(step=0), "position": position}
+        with pytest.raises(sk.StateError) as caught:
+            run.load_state_dict(changed(state))
+        assert caught.value.field in ("position", "window")
+
+
+def test_a_state_of_batches_without_its_section_is_refused():
+    body = {**loader().state_dict(step=1), "sections": {}}
+    del body["checksum"], body["samplerkit"]
+    with pytest.raises(sk.StateError) as caught:
+        loader().load_state_dict({"samplerkit": "loader", **body, "checksum": _checksum(body)})
+    assert caught.value.field == "sections"
+
+
+def test_a_state_goes_on_in_the_next_epoch_from_its_beginning():
+    run = loader("partial", 2, 1)
+    run.load_state_dict(run.state_dict(step=run.steps_left - 2))
+    whole = loader("partial", 2, 1)
+    whole.set_epoch(1)
+    assert len(read(run)) == 2
+    assert read(run) == read(whole)
+
+
+def test_ranks_that_make_other_batches_are_told():
+    identities = []
+    for recipe in (RECIPE, sk.TokenBatches(241, lengths=LENGTHS)):
+        run = loader(batches=recipe, ranks=2)
+        identities.append(run.state_dict())
+    store, told = torch.distributed.HashStore(), []
+
+    def rank(number):
+        try:
+            Agreement(store, number, 2).require(identities[number], 20)
+        except sk.DisagreementError as error:
+            told.append(str(error))
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
+    [thread.start() for thread in threads]
+    [thread.join(30) for thread in threads]
+    assert len(told) == 2
+    assert all("max_tokens=241" in message for message in told)
+
+
+def test_a_loader_whose_lengths_do_not_fit_can_still_load_a_state():
+    run = loader(batches=sk.TokenBatches(240, lengths=LENGTHS[:-1]))
+    for _ in range(2):
+        with pytest.raises(sk.DatasetError):
+            next(iter(run))
+        assert not run._cursor.at.is_open

@@ -1,0 +1,143 @@
+"""A batch of packs: its tensors keep documents apart, and what no packs can be made of is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import samplerkit as sk
+from tests.loading.documents import SIZES, Documents, Parts, document
+from tests.loading.worker_kinds import beside
+
+
+def test_a_batch_keeps_documents_apart():
+    lengths = [5, 3, 4, 2]
+    dataset = [list(range(10 * id, 10 * id + length)) for id, length in enumerate(lengths)]
+    recipe = sk.PackBatches(10, lengths=lengths, packs=2, length_multiple=2, window=4)
+    batch = next(iter(sk.Loader(dataset, sk.SequentialSampler(), batches=recipe)))
+    assert {key: value.tolist() if key != "max_seqlen" else value for key, value in batch.items()} == {
+        "input_ids": [[0, 1, 2, 3, 4, 0, 10, 11, 12, 0], [20, 21, 22, 23, 30, 31, 0, 0, 0, 0]],
+        "position_ids": [[0, 1, 2, 3, 4, 0, 0, 1, 2, 0], [0, 1, 2, 3, 0, 1, 0, 0, 0, 0]],
+        "segment_ids": [[1, 1, 1, 1, 1, 0, 2, 2, 2, 0], [1, 1, 1, 1, 2, 2, 0, 0, 0, 0]],
+        "cu_seqlens": [0, 5, 6, 9, 10, 14, 16, 20],
+        "max_seqlen": 5,
+    }
+    assert batch["cu_seqlens"].dtype == batch["segment_ids"].dtype == torch.int32
+    assert batch["input_ids"].dtype == batch["position_ids"].dtype == torch.int64
+
+
+def test_attention_by_the_bounds_of_a_batch_is_that_over_each_document_alone():
+    recipe = sk.PackBatches(64, lengths=SIZES, packs=2)
+    batch = next(iter(sk.Loader(Parts(), sk.RandomSampler(seed=3), batches=recipe)))
+    features = torch.randn(128, 4, generator=torch.Generator().manual_seed(0))
+    apart = torch.cat(
+        [
+            torch.nn.functional.scaled_dot_product_attention(part[None], part[None], part[None])[0]
+            for part in torch.tensor_split(features, batch["cu_seqlens"][1:-1].long())
+        ]
+    )
+    rows = features.reshape(2, 64, 4)
+    mask = batch["segment_ids"][:, :, None] == batch["segment_ids"][:, None, :]
+    together = torch.nn.functional.scaled_dot_product_attention(rows, rows, rows, attn_mask=mask)
+    real = batch["segment_ids"].reshape(-1) > 0
+    torch.testing.assert_close(together.reshape(128, 4)[real], apart[real])
+
+
+@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
+def test_fields_as_long_as_the_tokens_are_packed_beside_them(workers):
+    class Labelled(Documents):
+        def __getitem__(self, id: int) -> Any:
+            tokens = document(id).numpy().astype(np.uint16)
+            return {"text": tokens, "labels": -tokens.astype(np.int64), "id": id, "pair": np.zeros(2)}
+
+    recipe = sk.PackBatches(64, packs=2)
+    collate = sk.PackCollate("text", value={"labels": -100})
+    loader = sk.Loader(
+        Labelled(), sk.RandomSampler(seed=3), batches=recipe, collate_fn=collate, **beside(workers)
+    )
+    for step, batch in enumerate(loader):
+        real = batch["segment_ids"] > 0
+        tokens = batch["input_ids"]
+        assert (batch["labels"][~real] == -100).all()
+        assert (batch["labels"][real] == -tokens[real]).all()
+        assert batch["labels"].shape == tokens.shape == (batch["position_ids"].shape)
+        assert batch["id"].tolist() == loader.ids(step).tolist()
+        assert batch["pair"].shape == (len(batch["id"]), 2)
+
+
+def test_what_a_collate_draws_differs_between_the_packs_of_one_document():
+    def noisy(samples: list[Any]) -> float:
+        return float(torch.rand(len(samples))[0])
+
+    recipe = sk.PackBatches(8, lengths=[80])
+    loader = sk.Loader(
+        [torch.arange(80)], sk.RandomSampler(), batches=recipe, collate_fn=noisy, seed_draws=True
+    )
+    drawn = [*loader]
+    assert len({*drawn}) == len(drawn) == 10
+    loader.set_epoch(0)
+    assert [*loader] == drawn
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "problem"),
+    [
+        (lambda: sk.PackCollate(3), sk.ArgumentTypeError, "field"),
+        (lambda: sk.PackCollate(value="zero"), sk.ArgumentTypeError, "value"),
+        (lambda: sk.PackCollate(value={"text": None}), sk.ArgumentTypeError, "one by field, got None"),
+        (lambda: sk.PackCollate(plan=3), sk.ArgumentTypeError, "plan"),
+        (lambda: sk.PackCollate()([[1]]), sk.ArgumentValueError, "how long a pack is.*batches=PackBatches"),
+        (
+            lambda: sk.PackCollate(plan=sk.TokenBatches(8, lengths=[1]).plan(sk.RandomSampler(), 1)),
+            sk.ArgumentValueError,
+            "no packs.*PadCollate",
+        ),
+        (
+            lambda: sk.PackCollate().measured_by(
+                sk.TokenBatches(8, lengths=[1]).plan(sk.RandomSampler(), 1).measure
+            ),
+            sk.ArgumentValueError,
+            "no packs.*PackBatches",
+        ),
+    ],
+)
+def test_what_no_packs_can_be_made_of_is_refused(make, error, problem):
+    with pytest.raises(error, match=problem):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("samples", "problem"),
+    [
+        ([torch.ones(2, 3), torch.ones(2, 4)], r"place 1 .* shape \('length', 3\), got \(2, 4\)"),
+        ([{"text": [1]}, {"text": "b"}], "place 1 of a batch, field text: must be a sequence of numbers"),
+        ([{"a": [1, 2], "b": [3]}], "hold 2 sequences.*PackCollate"),
+        ([{"number": 3}], "hold 0 sequences"),
+        ([{"text": [1]}, {"text": [1], "id": 2}], "another structure"),
+        ([{"text": [1], "cu_seqlens": 3}], "field cu_seqlens"),
+        ([[1, 2], 3], "must be a sequence"),
+        ([[1] * 40, [2] * 40], "a pack of 80 tokens is above its limit of 64; the parts of it"),
+        ([{"text": [1], "object": object()}], "cannot be made a batch by torch"),
+    ],
+)
+def test_samples_of_which_no_packs_can_be_made_are_an_error(samples, problem):
+    plan = sk.PackBatches(64, lengths=[1]).plan(sk.RandomSampler(), 1)
+    with pytest.raises(sk.DatasetError, match=problem):
+        sk.PackCollate(plan=plan)(samples)
+
+
+@pytest.mark.parametrize(
+    ("sample", "problem"),
+    [
+        ({"words": [1]}, r"hold no sequence text, got \['words'\]"),
+        ({"text": 3, "words": [1]}, "hold no sequence text.*PackCollate"),
+        ({"text": [1], "input_ids": [1]}, "field input_ids: has the name.*call it otherwise"),
+    ],
+)
+def test_a_field_that_is_named_holds_the_tokens_and_leaves_the_names_of_packs_free(sample, problem):
+    plan = sk.PackBatches(64, lengths=[1]).plan(sk.RandomSampler(), 1)
+    with pytest.raises(sk.DatasetError, match=problem):
+        sk.PackCollate("text", plan=plan)([sample])

@@ -1,0 +1,112 @@
+"""What threads share, and of what each has a copy: datasets, figures, and files in memory."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from torch.utils.data import ConcatDataset, StackDataset, Subset
+
+import samplerkit as sk
+from tests.loading.worker_kinds import THREADS, beside
+
+
+@dataclass(frozen=True)
+class Reads:
+    """How many samples were read."""
+
+    number: int = 0
+
+    def __add__(self, other):
+        return Reads(self.number + other.number)
+
+
+class Table:
+    """Rows of a database, whose connection serves the thread alone that opened it."""
+
+    def __init__(self, path, copies):
+        self.path, self.copies, self.is_closed, self.stats = path, copies, False, Reads()
+        self._connection = None
+
+    def __len__(self):
+        return 24
+
+    def copy_for_thread(self):
+        made = Table(self.path, self.copies)
+        self.copies.append(made)
+        return made
+
+    def __getitem__(self, index):
+        assert not self.is_closed
+        self._connection = self._connection or sqlite3.connect(self.path)
+        self.stats += Reads(1)
+        return self._connection.execute("select value from rows where id = ?", (index,)).fetchone()[0]
+
+    def close(self):
+        self._connection.close()
+        self.is_closed = True
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "rows.db"
+    with sqlite3.connect(path) as database:
+        database.execute("create table rows (id integer primary key, value)")
+        database.executemany("insert into rows values (?, ?)", [(index, 100 + index) for index in range(24)])
+    database.close()
+    return Table(str(path), [])
+
+
+WRAPPERS = {
+    "alone": lambda table: table,
+    "Subset": lambda table: Subset(table, range(24)),
+    "ConcatDataset": lambda table: ConcatDataset([table, range(2)]),
+    "StackDataset": lambda table: StackDataset(table, range(24)),
+    "StackDataset by names": lambda table: StackDataset(row=table, id=range(24)),
+    "Subset of a ConcatDataset": lambda table: Subset(ConcatDataset([range(2), table]), range(2, 26)),
+    "TreeDataset": lambda table: sk.TreeDataset({"rows": table, "more": range(3)}),
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_each_thread_reads_a_copy_of_a_dataset_that_asks_for_it_wherever_that_lies(table, wrapper):
+    dataset = WRAPPERS[wrapper](table)
+    alone = sk.Loader(dataset, sk.RandomSampler(seed=1), batch_size=3, collate_fn=list)
+    expected = list(alone)
+    table._connection.close()
+    with sk.Loader(dataset, sk.RandomSampler(seed=1), batch_size=3, collate_fn=list, **THREADS) as loader:
+        assert list(loader) == expected
+    assert table.stats == Reads(24)  # of the loop alone
+    assert sum(made.stats.number for made in table.copies) == 24
+    assert all(made.is_closed for made in table.copies if made.stats.number)
+
+
+def test_the_figures_of_copies_are_added_up_and_lasting_threads_keep_theirs(table):
+    options = {**THREADS, "persistent_workers": True}
+    with sk.Loader(table, sk.RandomSampler(seed=1), batch_size=3, collate_fn=list, **options) as loader:
+        for epoch in (1, 2, 3):
+            assert sum(map(len, loader)) == 24
+            assert loader.stats.dataset == Reads(24 * epoch)
+        assert len(table.copies) <= 2
+        assert not any(made.is_closed for made in table.copies)
+    with sk.Loader(table, sk.RandomSampler(seed=1), batch_size=3, collate_fn=list, **THREADS) as loader:
+        for epoch in (1, 2):
+            assert sum(map(len, loader)) == 24
+            assert loader.stats.dataset == Reads(24 * epoch)
+    assert table.stats == Reads()
+
+
+@pytest.mark.parametrize("mode", ["files", "partial", "global"])
+def test_all_threads_share_what_is_in_memory_so_that_each_file_is_read_once(tmp_path, mode):
+    for number in range(6):
+        np.savez(tmp_path / f"{number}.npz", x=np.arange(10) + number * 10)
+    dataset = sk.FileDataset(str(tmp_path / "*.npz"), "npz", max_files=6, progress=False)
+    sampler = sk.RandomSampler(shuffle=mode, seed=7, **({"partial_size": 20} if mode == "partial" else {}))
+    with sk.Loader(dataset, sampler, batch_size=4, **beside("3 threads")) as loader:
+        for epoch in (1, 2):
+            read = [index for batch in loader for index in batch["x"].tolist()]
+            assert read == sampler.order(dataset, epoch - 1)[:].tolist()
+            assert loader.stats.dataset == dataset.stats
+            assert loader.stats.dataset.files_read <= 6 * epoch

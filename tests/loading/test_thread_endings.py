@@ -1,0 +1,182 @@
+"""How threads end: errors, breaks, samples that hang, forks, and the end of the script."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+
+import samplerkit as sk
+from tests.jobs import ended
+from tests.loading.numbers import Numbers, ids_of, numbers_loader
+from tests.loading.threads import threads_of_loaders
+from tests.loading.worker_kinds import THREADS
+from tests.own_seconds import OwnSeconds
+from tests.waiting import wait_until
+
+
+class OddError(Exception):
+    """Cannot be made anew from its message, as another process would have to."""
+
+    def __init__(self, code, *, place):
+        super().__init__(f"{code} at {place}")
+        self.code = code
+
+
+@pytest.mark.parametrize(
+    "error", [OddError(7, place="here"), StopIteration(), SystemExit(3), KeyError("x")], ids=repr
+)
+@pytest.mark.parametrize("options", [{}, {"device": "cpu"}], ids=str)
+def test_what_the_dataset_raises_is_raised_itself_at_its_place(error, options):
+    class Broken(Numbers):
+        def __getitem__(self, index):
+            if index == 7:
+                raise error
+            return index
+
+    loader, received = sk.Loader(Broken(20), sk.SequentialSampler(), batch_size=2, **THREADS, **options), []
+    with pytest.raises(RuntimeError if isinstance(error, StopIteration) else type(error)) as caught:
+        for batch in loader:
+            received += batch.tolist()
+    assert received == [0, 1, 2, 3, 4, 5]
+    assert loader.state_dict()["position"] == 6
+    assert error in (caught.value, caught.value.__cause__)
+    wait_until(lambda: not threads_of_loaders())
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("end", ["close", "break"])
+def test_closing_and_breaking_end_the_threads(persistent, end):
+    loader = numbers_loader(60, persistent_workers=persistent, **THREADS)
+    batches = iter(loader)
+    next(batches)
+    mine = threads_of_loaders()
+    assert len(mine) == 2
+    assert loader.worker_pids == []
+    if end == "break":
+        del batches
+        assert [thread.is_alive() for thread in mine] == [persistent] * 2
+        assert len(ids_of(loader)) == 20
+    if end == "close" or persistent:
+        loader.close()
+    assert threads_of_loaders() == []
+    if end == "close":
+        with pytest.raises(sk.StateError, match="close"):
+            next(batches)
+    assert len(ids_of(loader)) == 20
+    loader.close()
+
+
+class Stuck(Numbers):
+    """From the fifth on, samples come when they are let go."""
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.let_go = threading.Event()
+
+    def __getitem__(self, index):
+        if index >= 4:
+            self.let_go.wait()
+        return index
+
+
+@pytest.mark.parametrize("options", [{}, {"device": "cpu"}, {"persistent_workers": True}], ids=str)
+def test_a_break_waits_no_longer_than_two_seconds_for_a_sample_that_hangs(options):
+    dataset = Stuck(20)
+    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, **THREADS, **options)
+    for _ in loader:
+        with OwnSeconds() as own:
+            loader.close()
+        break
+    assert own.seconds < 2
+    dataset.let_go.set()
+    wait_until(lambda: not threads_of_loaders())
+    assert [i for batch in loader for i in batch.tolist()] == list(range(20))
+    loader.close()
+
+
+def test_a_batch_that_does_not_come_in_time_is_a_typed_error():
+    dataset = Stuck(20)
+    loader, received = sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, timeout=0.2, **THREADS), []
+    with pytest.raises(sk.WorkerError, match="timeout"):
+        for batch in loader:
+            received += batch.tolist()
+    assert received == [0, 1, 2, 3]
+    dataset.let_go.set()
+
+
+def test_a_handler_that_closes_the_loader_while_it_waits_ends_the_wait():
+    dataset = Stuck(20)
+    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, **THREADS)
+    received = []
+    closing = threading.Timer(0.3, loader.close)
+    closing.start()
+    with pytest.raises(sk.StateError, match="close"):
+        for batch in loader:
+            received += batch.tolist()
+    assert received == [0, 1, 2, 3]
+    dataset.let_go.set()
+    closing.join()
+
+
+@pytest.mark.parametrize("options", [{"run_ahead": True}, {"persistent_workers": True}], ids=str)
+def test_a_loader_that_is_dropped_leaves_no_thread_behind(options):
+    loader = numbers_loader(**THREADS, **options)
+    ids_of(loader)
+    assert threads_of_loaders()
+    del loader
+    gc.collect()
+    wait_until(lambda: not threads_of_loaders())
+
+
+INHERITED = """
+import os, samplerkit as sk
+batches = iter(sk.Loader(range(40), sk.SequentialSampler(), batch_size=2, num_workers=2, workers="threads"))
+next(batches)
+if os.fork() == 0:
+    try:
+        next(batches)
+    except sk.StateError as error:
+        os.write(1, f"{error}\\n".encode())
+    os._exit(0)
+os.wait()
+print(next(batches).tolist(), sum(1 for _ in batches))
+"""
+
+
+def test_an_iteration_that_a_forked_process_inherits_is_an_error_there_and_goes_on_here():
+    code, printed, errors = ended("-c", INHERITED, seconds=120)
+    assert code == 0, errors
+    assert printed.splitlines() == [
+        "state: iteration: belongs to the process that began it; iterate anew in this process",
+        "[2, 3] 18",
+    ]
+
+
+AT_THE_END = """
+import sys, threading, time, samplerkit as sk
+class Slow:
+    def __len__(self): return 100
+    def __getitem__(self, index):
+        if index > 4:
+            time.sleep(60)
+        return index
+options = {options}
+loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=2, num_workers=2, workers="threads", **options)
+kept = iter(loader)
+next(kept)
+begun = time.monotonic()
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "end"), [({}, ""), ({"device": "cpu", "run_ahead": True}, "raise ValueError")], ids=str
+)
+def test_a_script_ends_though_its_threads_are_in_the_middle_of_a_sample(end, options):
+    with OwnSeconds() as own:
+        code, _, errors = ended("-c", AT_THE_END.format(options=options, end=end), seconds=120)
+    assert code == ("ValueError" in end), errors
+    assert "Fatal" not in errors
+    assert own.seconds < 20  # a sample alone takes sixty
