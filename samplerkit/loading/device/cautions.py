@@ -136,8 +136,10 @@ class _Probe:
         self._held = self._looked = 0.0
         self._is_over = False
         self._computed = _own_clock()
+        self._naps = threading.Event()
         self._thread = threading.Thread(target=self._run, name="samplerkit-probe", daemon=True)
         self._thread.start()
+        self._naps.wait()
 
     def stop(self) -> tuple[float, float]:
         """Gives the seconds in which the interpreter was held, and those that were looked at."""
@@ -150,13 +152,17 @@ class _Probe:
         interval = 0.9 * sys.getswitchinterval()
         most = _MOST_INTERVALS * sys.getswitchinterval()
         while True:
-            asked, waited, computed = time.perf_counter(), _waited(), self._computed()
+            waited = _waited()
+            self._naps.set()
+            asked, computed = time.perf_counter(), self._computed()
             time.sleep(_NAP_SECONDS)
-            took = max(0.0, time.perf_counter() - asked - (_waited() - waited))
+            took, computed = time.perf_counter() - asked, self._computed() - computed
             if self._is_over:
                 return  # the load ended in between: who held the interpreter last is not known
+            # To read a file lets go of the interpreter, and the load may end before this has it again.
+            took = max(0.0, took - (_waited() - waited))
             if took - _NAP_SECONDS >= interval:
-                held = min(took - _NAP_SECONDS, self._computed() - computed, most)
+                held = min(took - _NAP_SECONDS, computed, most)
                 self._held += held
                 took = _NAP_SECONDS + held
             self._looked += took
