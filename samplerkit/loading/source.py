@@ -134,7 +134,7 @@ class Source:
         requests = partial(asked.requests, reading)
         keeps_workers = bool(self._options.get("persistent_workers"))
         self._open = OpenSource(
-            self._by_threads(reading.epoch, requests)
+            self._by_threads(reading.epoch, requests, loop_helps=make_stage is None)
             if self._uses_threads
             else self._watched(reading.epoch, requests),
             make_stage,
@@ -151,7 +151,9 @@ class Source:
                 prepare_for_workers()
         return Watched(iter(self._dataloader))
 
-    def _by_threads(self, epoch: int, requests: Callable[[], Iterator[Request]]) -> ThreadedBatches:
+    def _by_threads(
+        self, epoch: int, requests: Callable[[], Iterator[Request]], *, loop_helps: bool
+    ) -> ThreadedBatches:
         options = self._options
         if self._threads is None or not self._threads.can_be_used:
             requested, collate = self._reader(epoch)
@@ -159,7 +161,8 @@ class Source:
             plan = WorkPlan(requested, collate, pins, options.get("worker_init_fn"), self.loader, self._turns)
             self._threads = WorkerThreads(plan, self._num_workers)
         ahead = (options.get("prefetch_factor") or BATCHES_AHEAD) * self._num_workers
-        return ThreadedBatches(self._threads, requests(), ahead, options.get("timeout") or None)
+        timeout = options.get("timeout") or None
+        return ThreadedBatches(self._threads, requests(), ahead, timeout, loop_helps=loop_helps)
 
     def release(self, opened: OpenSource) -> None:
         """Ends an iteration; its workers live on if the options say so."""

@@ -1,4 +1,4 @@
-"""How many threads make batches at once: all that there are, or one after another where that is quicker."""
+"""Who makes the batches of threads: all at once, one after another, or the loop, where that is quicker."""
 
 from __future__ import annotations
 
@@ -18,23 +18,114 @@ PATIENCE: Final = 0.05
 """Seconds that a thread waits for its turn at the least, before all go on at once."""
 
 _BETTER = 1.1
+_PROMISING = 1.25
+
+
+@final
+class TwoWays:
+    """Two ways to make batches: both are tried now and then on a few of them, and the quicker one stays.
+
+    Args:
+        usual: how many are made at once in the way to begin with.
+        other: and in the other one.
+        skipped: how many batches after a change to each of the two tell nothing of it.
+        together: how many batches are one measurement: those that come in one go.
+        tried: the measurements by which a way is judged.
+
+    Attributes:
+        now: how many are made at once now.
+        trial: changes when `now` does. A batch that was begun before says nothing of it.
+        is_trial: whether this way is only looked at.
+        rate: batches a second of the way that stays; 0 while it is not known.
+        seconds: what a batch takes in each way, as far as it is known.
+    """
+
+    def __init__(
+        self, usual: int, other: int, skipped: tuple[int, int], *, together: int = 1, tried: int = TRIED
+    ) -> None:
+        self.now, self._other = usual, other
+        self.trial = 0
+        self.is_trial = False
+        self.rate = 0.0
+        self.seconds: Final[dict[int, float]] = {}
+        self._skipped: Final = {usual: skipped[0], other: skipped[1]}
+        self._together, self._tried = together, tried
+        self._pause = FIRST_PAUSE
+        self._to_skip = skipped[0]
+        self._batches: list[float] = []
+        self._measured: list[float] = []
+
+    def ended(self, trial: int, seconds: float, *, at_least: float = 0.0) -> None:
+        """Counts a batch.
+
+        Args:
+            trial: the one in which it was begun.
+            seconds: what it took by the clock.
+            at_least: what it would take in the other way, as far as is known.
+        """
+        if trial != self.trial:
+            return
+        if self._to_skip:
+            self._to_skip -= 1
+            return
+        self._batches.append(seconds)
+        if len(self._batches) == self._together:
+            self._measured.append(sum(self._batches) / self._together)
+            self._batches = []
+            self._judge(at_least)
+
+    def _judge(self, at_least: float) -> None:
+        seconds = self.seconds[self.now] = median(self._measured)
+        rate = max(1, self.now) / max(seconds, 1e-9)
+        # One measurement tells what is out of the question, two what is no gain: the rest would cost time.
+        least = self.rate / 2 if len(self._measured) == 1 else self.rate
+        if self.is_trial and rate < least:
+            self.settle(self._other, is_new=False)
+        elif len(self._measured) < self._tried:
+            return
+        elif self.is_trial:
+            is_new = rate > _BETTER * self.rate
+            self.settle(self.now if is_new else self._other, is_new=is_new)
+        elif seconds > LONG or at_least > _PROMISING * seconds:
+            self.rate = rate
+            self.settle(self.now, is_new=False)
+        else:
+            self.rate = rate
+            self._change(self._other, to_skip=self._skipped[self._other])
+            self.is_trial = True
+
+    def settle(self, way: int, *, is_new: bool) -> None:
+        """Stays with a way for some batches."""
+        self._pause = FIRST_PAUSE if is_new else min(2 * self._pause, LONGEST_PAUSE)
+        self._change(way, to_skip=self._pause)
+        self.is_trial = False
+
+    def _change(self, way: int, *, to_skip: int) -> None:
+        if way != self.now:
+            self.now, self._other = way, self.now
+        self._to_skip, self._batches, self._measured = to_skip, [], []
+        self.trial += 1
 
 
 @final
 class ThreadTurns:
-    """Decides how many threads make batches at once; whoever asks holds a lock.
+    """Decides who makes batches: so many threads at once, or the loop itself; whoever tells it holds a lock.
 
     A batch of small samples is Python with many short calls that let go of the interpreter. Each time another
-    thread takes it, across processors, and so several threads can be slower together than one alone. Where a
-    batch is decoded in C, or waits for a network, they are as many times as fast. No look at a dataset tells
-    which it is, so both ways are tried now and then on a few batches, and the faster one stays.
+    thread takes it, across processors, and so several threads can be slower together than one alone, and one
+    beside the loop slower than the loop by itself. Where a batch is decoded in C, or waits for a network, or
+    where the loop trains meanwhile, threads are as many times as fast. No look at a dataset tells which it
+    is, so the ways are tried now and then on a few batches, and the fastest one stays.
+
+    How many threads make batches at once is judged by what a batch takes in its thread. Whether the loop
+    makes them is judged by what the loop takes from one batch to the next, the step between them included.
 
     Args:
         threads: how many there are.
 
     Attributes:
-        at_once: how many may make a batch now.
-        trial: changes when `at_once` does. A batch that was begun before says nothing of it.
+        crowd: how many threads at once.
+        loop: whether threads make batches, 1, or the loop does, 0.
 
     Example:
         >>> turns = ThreadTurns(2)
@@ -47,68 +138,54 @@ class ThreadTurns:
     """
 
     def __init__(self, threads: int) -> None:
-        self.at_once = threads
-        self.trial = 0
+        # Threads open files and fill caches at first; a thread that goes on alone does not.
+        self.crowd: Final = TwoWays(threads, 1, (threads, 0))
+        # What threads have made ahead comes in one go, and what they make behind it late.
+        self.loop: Final = TwoWays(1, 0, (2 * threads, 1), together=2 * threads, tried=3)
         self._threads: Final = threads
-        self._is_trial = False
-        self._pause = FIRST_PAUSE
-        self._to_skip = threads  # they open files, and fill caches
-        self._seconds: list[float] = []
-        self._usual_rate = 0.0
+
+    @property
+    def at_once(self) -> int:
+        """How many threads may make a batch now."""
+        return self.crowd.now
+
+    @property
+    def trial(self) -> int:
+        """Changes when `at_once` does."""
+        return self.crowd.trial
 
     @property
     def patience(self) -> float:
         """Seconds after which a thread that waits for its turn goes on, by `give_up`."""
-        return max(PATIENCE, 4 * self._threads / self._usual_rate if self._usual_rate else 0.0)
+        rate = self.crowd.rate
+        return max(PATIENCE, 4 * self._threads / rate if rate else 0.0)
 
     def give_up(self) -> None:
         """Lets all make batches: one takes far longer than others did, and may wait for another thread."""
         if self.at_once < self._threads:
-            self._settle(self._threads, pause=2 * self._pause)
+            self.crowd.settle(self._threads, is_new=False)
+            self.crowd.seconds.pop(1, None)
 
     def ended(self, trial: int, seconds: float) -> None:
-        """Counts a batch that was made.
+        """Counts a batch that a thread made.
 
         Args:
             trial: the one in which it was begun.
             seconds: what it took by the clock.
         """
-        if trial != self.trial or self._threads == 1:
-            return
-        if self._to_skip:
-            self._to_skip -= 1
-            return
-        self._seconds.append(seconds)
-        rate = self.at_once / max(median(self._seconds), 1e-9)
-        # One batch tells what is out of the question, two what is no gain: the rest would cost time.
-        least = self._usual_rate / 2 if len(self._seconds) == 1 else self._usual_rate
-        if self._is_trial and rate < least:
-            self._settle(self._other, pause=2 * self._pause)
-        elif len(self._seconds) == TRIED:
-            self._judge(rate)
+        if self._threads > 1:
+            self.crowd.ended(trial, seconds)
 
-    @property
-    def _other(self) -> int:
-        return self._threads if self.at_once == 1 else 1
+    def received(self, trial: int, step: float, wait: float) -> None:
+        """Counts a batch that the loop received.
 
-    def _judge(self, rate: float) -> None:
-        if not self._is_trial:
-            self._usual_rate = rate
-            if self.at_once / rate > LONG:
-                self._settle(self.at_once, pause=2 * self._pause)
-            else:
-                self._change(self._other, to_skip=0 if self._other == 1 else self._threads)
-                self._is_trial = True
-        elif rate > _BETTER * self._usual_rate:
-            self._settle(self.at_once, pause=FIRST_PAUSE)
-        else:
-            self._settle(self._other, pause=2 * self._pause)
-
-    def _settle(self, at_once: int, *, pause: int) -> None:
-        self._pause = min(pause, LONGEST_PAUSE)
-        self._change(at_once, to_skip=self._pause)
-        self._is_trial = False
-
-    def _change(self, at_once: int, *, to_skip: int) -> None:
-        self.at_once, self._to_skip, self._seconds = at_once, to_skip, []
-        self.trial += 1
+        Args:
+            trial: of `loop`, the one in which it was asked for.
+            step: seconds from the batch before until it was asked for.
+            wait: seconds from then until it was there.
+        """
+        alone = self.crowd.seconds.get(1)
+        # Only what one thread was seen to make alone, with no other one that it could wait for, may be made
+        # in the loop. There it takes as long, and the step comes on top.
+        if alone is not None and not self.crowd.is_trial:
+            self.loop.ended(trial, step + wait, at_least=step + alone if self.loop.now else 0.0)

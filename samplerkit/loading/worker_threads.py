@@ -24,7 +24,8 @@ from samplerkit.loading.requested import RequestedDataset
 from samplerkit.loading.thread_turns import ThreadTurns
 from samplerkit.loading.watch import LAST_BATCH_SECONDS
 
-_WHERE: Final = "a dataset or its collate function"
+WHERE: Final = "a dataset or its collate function"
+"""Who raised a StopIteration, in errors."""
 _numbers = count(-1, -1)
 _here = threading.local()
 
@@ -68,14 +69,16 @@ class Slot:
         request: what is wanted.
 
     Attributes:
+        trial: of `ThreadTurns.loop`, the one in which a thread was asked for it; None where none was.
         is_wanted: whether somebody waits for it still.
         answer: where the batch is put, or what was raised.
     """
 
-    __slots__ = ("answer", "is_wanted", "request")
+    __slots__ = ("answer", "is_wanted", "request", "trial")
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.trial: int | None = None
         self.is_wanted = True
         self.answer: SimpleQueue[Any] = SimpleQueue()
 
@@ -100,13 +103,18 @@ class WorkPlan(NamedTuple):
     loader: object
     turns: ThreadTurns
 
+    def batch(self, requested: RequestedDataset, request: Request) -> Any:
+        """Makes a batch, in whichever thread this is called."""
+        batch = self.collate(requested.read(request))
+        return pin_memory(batch) if self.pins else batch  # type: ignore[no-untyped-call]
+
 
 @final
 class _Desk:
     """What the threads share: the requests that wait, and whose turn it is. It knows none who ends them."""
 
     def __init__(self, plan: WorkPlan) -> None:
-        self._plan: Final = plan
+        self.plan: Final = plan
         self._read_for: Final = _read_for() | {plan.loader}
         self._slots: Final[SimpleQueue[Slot | None]] = SimpleQueue()
         self._turn: Final = threading.Lock()
@@ -115,6 +123,7 @@ class _Desk:
         self._idle: Final = threading.Condition(lock)
         self._under_way = self._made = 0
         self._is_stopped = False
+        self.has_copies = False
 
     def put(self, slot: Slot) -> None:
         """Gives the threads one more batch to make."""
@@ -136,7 +145,7 @@ class _Desk:
             number: of the thread, from 0.
             reader: under which its figures are kept, if it reads a copy.
         """
-        plan, mine, batch = self._plan, None, None
+        plan, mine, batch = self.plan, None, None
         _here.read_for = self._read_for
         with ExitStack() as copies:
             while (slot := self._taken()) is not None:
@@ -146,11 +155,9 @@ class _Desk:
                         mine = self._begun(number, reader, copies)
                     if mine is not plan.requested:
                         mine.begin(slot.request)
-                    batch = plan.collate(mine.read(slot.request))
-                    if plan.pins:
-                        batch = pin_memory(batch)  # type: ignore[no-untyped-call]
+                    batch = plan.batch(mine, slot.request)
                 except BaseException as error:  # whatever it is, it belongs into the loop
-                    batch = Raised(not_an_end(error, _WHERE))
+                    batch = Raised(not_an_end(error, WHERE))
                 self._done(trial, time.perf_counter() - begun)
                 slot.answer.put(batch)
                 # A thread that waits for the next request holds nothing of this one.
@@ -158,21 +165,23 @@ class _Desk:
                 batch = None
 
     def _begun(self, number: int, reader: int, copies: ExitStack) -> RequestedDataset:
-        if self._plan.start is not None:
-            self._plan.start(number)
-        return self._plan.requested.of_one_thread(reader, copies)
+        if self.plan.start is not None:
+            self.plan.start(number)
+        mine = self.plan.requested.of_one_thread(reader, copies)
+        self.has_copies |= mine is not self.plan.requested
+        return mine
 
     def _taken(self) -> Slot | None:
         """Takes the next request, when one more batch may be made."""
         while not self._is_stopped:
             with self._turn:
-                if self._under_way < self._plan.turns.at_once:
+                if self._under_way < self.plan.turns.at_once:
                     return self._next()
             self._wait_for_turn()
         return None
 
     def _wait_for_turn(self) -> None:
-        turns = self._plan.turns
+        turns = self.plan.turns
         with self._changed:
             made = self._made
             if self._changed.wait_for(
@@ -193,13 +202,13 @@ class _Desk:
             if not slot.is_wanted:
                 continue
             try:
-                if self._plan.requested.tells_epoch(slot.request):
+                if self.plan.requested.tells_epoch(slot.request):
                     # Nobody reads for one epoch while a dataset that all share is told another one.
                     with self._idle:
                         self._idle.wait_for(lambda: not self._under_way)
-                self._plan.requested.begin(slot.request)
+                self.plan.requested.begin(slot.request)
             except BaseException as error:  # likewise
-                slot.answer.put(Raised(not_an_end(error, _WHERE)))
+                slot.answer.put(Raised(not_an_end(error, WHERE)))
                 continue
             with self._changed:
                 self._under_way += 1
@@ -207,7 +216,7 @@ class _Desk:
 
     def _done(self, trial: int, seconds: float) -> None:
         """Counts a batch that was made."""
-        turns = self._plan.turns
+        turns = self.plan.turns
         with self._changed:
             turns.ended(trial, seconds)
             self._under_way -= 1
@@ -257,9 +266,25 @@ class WorkerThreads:
         """Whether they read for this process, and were not ended."""
         return self._process == os.getpid() and not self._desk._is_stopped
 
+    @property
+    def turns(self) -> ThreadTurns:
+        """Who makes batches."""
+        return self._desk.plan.turns
+
+    @property
+    def loop_may_help(self) -> bool:
+        """Whether the loop may make batches itself: what several threads share it may read as well."""
+        return len(self._threads) > 1 and self._desk.plan.start is None and not self._desk.has_copies
+
     def put(self, slot: Slot) -> None:
         """Asks for one more batch."""
         self._desk.put(slot)
+
+    def made_here(self, request: Request) -> Any:
+        """Makes a batch in the thread that calls this, while no other one makes any."""
+        plan = self._desk.plan
+        plan.requested.begin(request)
+        return plan.batch(plan.requested, request)
 
     def stop(self) -> None:
         """Ends the threads when they are done with what they read now."""

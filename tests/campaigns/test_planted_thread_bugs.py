@@ -14,6 +14,8 @@ pytestmark = pytest.mark.campaign
 THREADS = "tests/loading/test_worker_threads.py"
 COPIES = "tests/loading/test_thread_copies.py"
 ENDINGS = "tests/loading/test_thread_endings.py"
+TURNS = "tests/loading/test_thread_turns.py"
+BY_LOOP = "tests/loading/test_batches_by_the_loop.py"
 
 BUGS = [
     Bug(
@@ -26,8 +28,8 @@ BUGS = [
     Bug(
         "what was asked for last comes first",
         "ThreadedBatches._ask",
-        "self._slots.append(slot)",
-        "self._slots.appendleft(slot)",
+        "self._slots.append(Slot(next(self._requests)))",
+        "self._slots.appendleft(Slot(next(self._requests)))",
         f"{THREADS}::test_draws_repeat_in_threads_and_a_thread_is_no_worker_of_torch",
     ),
     Bug(
@@ -54,8 +56,8 @@ BUGS = [
     Bug(
         "one thread more than its turn makes a batch",
         "_Desk._taken",
-        "self._under_way < self._plan.turns.at_once",
-        "self._under_way <= self._plan.turns.at_once",
+        "self._under_way < self.plan.turns.at_once",
+        "self._under_way <= self.plan.turns.at_once",
         "tests/loading/test_thread_turns.py::test_threads_that_hinder_one_another_take_turns_and_the_next_epoch_knows_it",
     ),
     Bug(
@@ -64,6 +66,34 @@ BUGS = [
         "islice(self._batches, MOST_OVERTAKEN)",
         "islice(self._batches, 1)",
         "tests/storage/files/test_uses_of_threads.py",
+    ),
+    Bug(
+        "the loop begins an epoch that threads have not left",
+        "ThreadedBatches._ask",
+        "not (self._received is not None and self._is_by_loop)",
+        "not self._is_by_loop",
+        f"{BY_LOOP}::test_whoever_makes_a_batch_the_order_holds_and_a_dataset_is_told_once_and_never_while_it_is_read",
+    ),
+    Bug(
+        "the loop reads what threads have copies of",
+        "WorkerThreads.loop_may_help",
+        "not self._desk.has_copies",
+        "True",
+        f"{BY_LOOP}::test_what_serves_one_thread_alone_or_has_a_limit_is_left_to_threads",
+    ),
+    Bug(
+        "the loop tries what it cannot have sooner",
+        "ThreadTurns.received",
+        "step + alone if self.loop.now else 0.0",
+        "0.0",
+        f"{TURNS}::test_what_threads_read_many_times_as_fast_is_never_made_in_the_loop",
+    ),
+    Bug(
+        "the step is not counted where the loop makes batches",
+        "ThreadTurns.received",
+        "step + wait",
+        "wait",
+        f"{TURNS}::test_the_loop_makes_batches_itself_where_it_has_the_next_one_sooner_by_that",
     ),
 ]
 

@@ -68,6 +68,63 @@ def test_batches_that_were_begun_before_a_change_say_nothing_of_it():
     assert turns.at_once == 1
 
 
+def trained(turns, alone, step, batches, *, together=None, held=0.0):
+    """Trains over batches that take so many seconds alone; gives those of all that the loop made.
+
+    Threads make them while the loop trains, but hold it up by some seconds for each.
+    """
+    by_loop = 0
+    for _ in range(batches):
+        if turns.loop.now:
+            made = alone if turns.at_once == 1 else (together or alone)
+            turns.ended(turns.trial, made)
+            turns.received(turns.loop.trial, step + held, max(0.0, made / turns.at_once - step))
+        else:
+            by_loop += 1
+            turns.received(turns.loop.trial, step, alone)
+    return by_loop
+
+
+@pytest.mark.parametrize("threads", [2, 8])
+@pytest.mark.parametrize("step", [0, 0.0001, 0.0005, 0.001, 0.1])
+def test_the_loop_makes_batches_itself_where_it_has_the_next_one_sooner_by_that(threads, step):
+    """Threads that make small batches hold up the loop by .4 of what a batch takes."""
+    turns, alone = ThreadTurns(threads), 0.0005
+    by_loop = trained(turns, alone, step, 20_000, together=2 * threads * alone, held=0.0002)
+    as_threads, in_loop = max(step + 0.0002, alone + 0.0002), step + alone
+    if as_threads > 1.1 * in_loop:
+        assert not turns.loop.now
+        assert by_loop > 19_000
+    else:
+        assert turns.loop.now
+        assert by_loop < 20_000 * 0.01 * threads
+
+
+def test_what_threads_read_many_times_as_fast_is_never_made_in_the_loop():
+    turns = ThreadTurns(4)
+    assert trained(turns, 0.03, 0, 5_000, together=0.03) == 0
+    assert turns.at_once == 4
+
+
+def test_a_loop_that_begins_to_train_gives_its_batches_back_to_threads():
+    turns = ThreadTurns(2)
+    trained(turns, 0.0005, 0, 1_000, together=0.002, held=0.0003)
+    assert not turns.loop.now
+    trained(turns, 0.0005, 0.002, 2 * LONGEST_PAUSE, together=0.002)
+    assert turns.loop.now
+
+
+def test_what_no_thread_was_seen_to_make_alone_is_not_made_in_the_loop():
+    """It may wait for another thread."""
+    turns = ThreadTurns(2)
+    lived(turns, 0.01, 0.01, 2 + TRIED)
+    assert turns.at_once == 1
+    turns.give_up()
+    for _ in range(1_000):
+        turns.received(turns.loop.trial, 0.0, 1.0)
+    assert turns.loop.now == 1
+
+
 class Crowd:
     """Reads slowly where two read at once; knows how often they did."""
 

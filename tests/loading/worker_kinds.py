@@ -9,7 +9,7 @@ import pytest
 THREADS: dict[str, Any] = {"num_workers": 2, "workers": "threads"}
 
 over_threads_too = pytest.mark.usefixtures("beside_or_not")
-"""Of a test whose loaders of numbers are told no workers: it runs in the loop, and once more over threads."""
+"""Of a test whose loaders of numbers are told no workers: it runs in the loop, over threads, over both."""
 
 
 def beside(workers: int | str) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Iterations over threads that end at random: what was handed out, and what another loader reads after it."""
+"""Iterations over threads that end at random: what was handed out, and what another loader reads after it.
+
+In half of them the loop makes some of the batches.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import samplerkit as sk
+from tests.loading.thread_ways import DicedTurns
 from tests.waiting import wait_until
 
 ENDS = ("break", "error of the loop", "error of the dataset", "signal", "close", "the end")
@@ -88,6 +92,8 @@ def ended_at_random(seed: int) -> tuple[str, list[str]]:
 
     threads = {"num_workers": dice.randint(1, 4), "workers": "threads", **options}
     first, at = loader(Numbers(size, broken), **threads), dice.randint(0, size // batch) * batch
+    if dice.random() < 0.5:
+        first._source._turns = DicedTurns(threads["num_workers"], seed)
     received = _received(first, end, at, dice.uniform(1e-5, 5e-3))
     state = first.state_dict()
     whole, wrong = sampler.order(size)[:].tolist(), []

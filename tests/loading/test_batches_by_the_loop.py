@@ -1,0 +1,237 @@
+"""Batches that the loop makes though there are threads, since it has them sooner: all else is as it was."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import sqlite3
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import samplerkit as sk
+from samplerkit.loading import source
+from tests.loading.numbers import Numbers, ids_of, numbers_loader
+from tests.loading.test_worker_threads import Telling
+from tests.loading.thread_ways import DicedTurns
+from tests.loading.threads import threads_of_loaders
+from tests.loading.worker_kinds import THREADS, beside
+
+
+class Whose(Numbers):
+    """A sample is whether the loop read it; threads read one after another, and take so long."""
+
+    def __init__(self, size, elsewhere=0.0):
+        super().__init__(size)
+        self.elsewhere, self.turn = elsewhere, threading.Lock()
+
+    def __getitem__(self, index):
+        is_loop = threading.current_thread() is threading.main_thread()
+        if not is_loop:
+            with self.turn:
+                time.sleep(self.elsewhere)
+        return index, is_loop
+
+
+def read_by_loop(loader, step=lambda: None):
+    """Which batches of an epoch the loop made."""
+    made = []
+    for batch in loader:
+        (is_loop,) = {is_loop for _, is_loop in batch}
+        made.append(is_loop)
+        step()
+    return made
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Lets the loop make whatever it may."""
+
+    class Always(DicedTurns):
+        def received(self, trial, step, wait):
+            self.loop.now = 0
+
+    monkeypatch.setattr(source, "ThreadTurns", Always)
+
+
+def test_a_loop_that_reads_more_quickly_than_threads_makes_most_batches_and_knows_it_in_the_next_epoch():
+    dataset = Whose(400, elsewhere=0.002)
+    with sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, collate_fn=list, **THREADS) as loader:
+        first, second = read_by_loop(loader), read_by_loop(loader)
+    assert sum(first) > 100
+    assert sum(second) > 150
+
+
+def test_a_loop_that_trains_meanwhile_leaves_the_batches_to_threads():
+    dataset = Whose(200)
+    with sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, collate_fn=list, **THREADS) as loader:
+        made = read_by_loop(loader, lambda: time.sleep(0.003))
+    assert sum(made) <= 0.3 * len(made), "a look or two at what the loop would take"
+
+
+@pytest.mark.usefixtures("always")
+def test_a_thread_makes_the_first_batches_and_the_loop_the_others():
+    options = {"batch_size": 2, "collate_fn": list, "persistent_workers": True, **THREADS}
+    with sk.Loader(Whose(40), sk.SequentialSampler(), **options) as loader:
+        for _ in range(3):
+            made = read_by_loop(loader)
+            assert made == [False] * (len(made) - sum(made)) + [True] * sum(made)
+            assert 14 <= sum(made) < 20
+
+
+class Connected(Whose):
+    """Each thread reads a copy."""
+
+    def copy_for_thread(self):
+        return Connected(self.size)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(
+    ("dataset", "options"),
+    [
+        (Connected(20), {}),
+        (Whose(20), {"worker_init_fn": lambda number: None}),
+        (Whose(20), {"timeout": 50.0}),
+        (Whose(20), {"num_workers": 1}),
+        (Whose(20), {"device": "cpu"}),
+    ],
+    ids=["copies", "a function of each worker", "a time limit", "one thread", "a device"],
+)
+def test_what_serves_one_thread_alone_or_has_a_limit_is_left_to_threads(dataset, options):
+    with sk.Loader(dataset, batch_size=2, collate_fn=list, **{**THREADS, **options}) as loader:
+        assert not any(read_by_loop(loader))
+
+
+class OneThread:
+    """A connection of sqlite3, which serves the thread that opened it."""
+
+    def __init__(self):
+        self.connection = None
+
+    def __len__(self):
+        return 60
+
+    def __getitem__(self, index):
+        self.connection = self.connection or sqlite3.connect(":memory:")
+        return self.connection.execute("select ?", (index,)).fetchone()[0]
+
+
+@pytest.mark.usefixtures("always")
+def test_one_thread_may_hold_what_no_other_thread_may_use():
+    with sk.Loader(
+        OneThread(), sk.SequentialSampler(), batch_size=2, **{**THREADS, "num_workers": 1}
+    ) as loader:
+        assert np.concatenate([*loader]).tolist() == [*range(60)]
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(
+    "error", [StopIteration(), SystemExit(3), KeyboardInterrupt(), KeyError("x")], ids=repr
+)
+def test_what_is_raised_in_the_loop_is_raised_itself_at_its_place_and_the_rest_follows(error):
+    class Broken(Numbers):
+        is_broken = True
+
+        def __getitem__(self, index):
+            if index == 17 and self.is_broken:
+                assert threading.current_thread() is threading.main_thread()
+                raise error
+            return index
+
+    dataset, received = Broken(30), []
+    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, **THREADS)
+    with pytest.raises(RuntimeError if isinstance(error, StopIteration) else type(error)) as caught:
+        for batch in loader:
+            received += batch.tolist()
+    assert received == [*range(16)]
+    assert error in (caught.value, caught.value.__cause__)
+    state, dataset.is_broken = loader.state_dict(), False
+    assert state["position"] == 16
+    loader.load_state_dict(state)
+    assert np.concatenate([*loader]).tolist() == [*range(16, 30)]
+    loader.close()
+    assert threads_of_loaders() == []
+
+
+@pytest.mark.usefixtures("always")
+def test_a_signal_that_comes_while_the_loop_makes_a_batch_leaves_a_state_that_goes_on():
+    class LateError(Exception):
+        pass
+
+    def handler(*_):
+        raise LateError
+
+    class Slow(Numbers):
+        def __getitem__(self, index):
+            if index == 20:
+                signal.setitimer(signal.ITIMER_REAL, 0.01)
+                time.sleep(5)
+            return index
+
+    received, before = [], signal.signal(signal.SIGALRM, handler)
+    loader = sk.Loader(Slow(30), sk.SequentialSampler(), batch_size=2, **THREADS)
+    try:
+        with pytest.raises(LateError):
+            for batch in loader:
+                received += batch.tolist()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert received == [*range(20)]
+    assert loader.state_dict()["position"] == 20
+    loader.close()
+    assert threads_of_loaders() == []
+
+
+SEEDS = itertools.count()
+
+
+@given(
+    options=st.fixed_dictionaries(
+        {"num_workers": st.integers(2, 4), "prefetch_factor": st.integers(1, 3)},
+        optional={"persistent_workers": st.just(True), "run_ahead": st.just(True)},
+    ),
+    chance=st.sampled_from([0.1, 0.5, 1.0]),
+    breaks=st.lists(st.integers(1, 14), max_size=3),
+)
+def test_whoever_makes_a_batch_the_order_holds_and_a_dataset_is_told_once_and_never_while_it_is_read(
+    options, chance, breaks
+):
+    seed = next(SEEDS)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(source, "ThreadTurns", lambda threads: DicedTurns(threads, seed, chance))
+        dataset, sampler = Telling(lambda: time.sleep(0.0002)), sk.RandomSampler(seed=5)
+        loader = sk.Loader(
+            dataset, sampler, batch_size=1, collate_fn=list, **{**beside("2 threads"), **options}
+        )
+    with loader:
+        for leave_at in breaks:  # those that go on read for an epoch that is over here
+            for step, _ in enumerate(loader, 1):
+                if step == leave_at:
+                    break
+        begun = loader.epoch
+        for epoch in range(begun, begun + 3):
+            loader.set_epoch(epoch)
+            expected = [(index, epoch) for index in sampler.order(12, epoch)[:].tolist()]
+            assert [sample for batch in loader for sample in batch] == expected
+    assert dataset.told.broken == []
+
+
+@pytest.mark.usefixtures("always")
+def test_a_loader_that_was_closed_while_the_loop_makes_a_batch_says_so():
+    class Closing(Numbers):
+        def __getitem__(self, index):
+            if index == 20:
+                loader.close()
+            return index
+
+    loader, received = sk.Loader(Closing(30), sk.SequentialSampler(), batch_size=2, **THREADS), []
+    with pytest.raises(sk.StateError, match="close"):
+        for batch in loader:
+            received += batch.tolist()
+    assert received == [*range(20)]
+    assert ids_of(numbers_loader(**THREADS)) == ids_of(numbers_loader())
