@@ -98,10 +98,12 @@ class Run:
         """Gives the order that all shards read together; the last one asked for is kept."""
         recipe = self.recipe
         wanted = (epoch, self.constants, recipe)
-        if self._undealt is None or self._undealt[0] != wanted:
+        # Looked at once: a thread that reads may ask for another epoch at the same time.
+        kept = self._undealt
+        if kept is None or kept[0] != wanted:
             order = recipe.undealt_order(self.dataset, epoch, constants=self.constants)
-            self._undealt = (wanted, order)
-        return self._undealt[1]
+            kept = self._undealt = (wanted, order)
+        return kept[1]
 
     def plan(self, epoch: int) -> BatchPlan | None:
         """Gives the plan of an epoch; None where samples are dealt."""

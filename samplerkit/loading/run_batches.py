@@ -163,11 +163,12 @@ class RunBatches:
             raise StateError("position", f"is outside of a plan of {len(plan)} batches", position)
 
     def _made(self, constants: RunConstants) -> tuple[Plans, str | None]:
-        if self._plans is None or self._plans[0] != constants:
+        made = self._plans
+        if made is None or made[0] != constants:
             plans = self.recipe.over(self._sampler, self._dataset, constants=constants, abreast=self._abreast)
             self._of_epochs = {}
-            self._plans = (constants, plans, plans.digest)
-        return self._plans[1:]
+            made = self._plans = (constants, plans, plans.digest)
+        return made[1:]
 
     def __getstate__(self) -> dict[str, Any]:
         """A worker makes the plans again: that is less to send."""

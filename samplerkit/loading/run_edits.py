@@ -41,9 +41,11 @@ class Looks:
         """Gives its digest for the first 0, 1, 2 ... edits; "" where nothing is looked at."""
         if ledger is None or not ledger.new_sources:
             return []
-        if self._kept is None or self._kept[0] is not ledger:
-            self._kept = (ledger, list(accumulate(map(self._told, ledger.edits), _also, initial="")))
-        return self._kept[1]
+        kept = self._kept
+        if kept is None or kept[0] is not ledger:
+            kept = (ledger, list(accumulate(map(self._told, ledger.edits), _also, initial="")))
+            self._kept = kept
+        return kept[1]
 
     def _told(self, edit: Edit) -> str:
         parts = Layout.of(self._dataset).parts

@@ -13,9 +13,11 @@ import pytest
 import torch
 
 import samplerkit as sk
+from samplerkit.loading.run import Run
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.threads import threads_of_loaders
 from tests.loading.worker_kinds import THREADS, beside
+from tests.storage.crowd import all_done
 from tests.waiting import wait_until
 
 
@@ -192,3 +194,15 @@ def test_batches_that_the_loop_has_not_asked_for_are_bounded():
                 time.sleep(0.1)
                 assert len(read) <= 5 + 2 * 3
                 break
+
+
+def test_threads_that_ask_for_the_orders_of_different_epochs_at_once_get_each_its_own():
+    sampler = sk.RandomSampler(seed=3)
+    run = Run(sampler, range(8), sk.World(1, 0))
+
+    def ask(epoch):
+        wanted = sampler.undealt_order(range(8), epoch, constants=run.constants).recipe
+        for _ in range(200_000):
+            assert run.undealt(epoch).recipe == wanted
+
+    all_done(lambda: ask(0), lambda: ask(1))
