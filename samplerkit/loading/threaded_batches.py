@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Iterator
 from queue import Empty
 from typing import Any, Final, final
@@ -47,7 +46,8 @@ class ThreadedBatches(Iterator[Any]):
         self._turns: Final = threads.turns
         self._loop_helps: Final = loop_helps and timeout is None
         self._received: float | None = None
-        self._slots: Final[deque[Slot]] = deque()
+        # Few, and no deque: without the GIL another thread's `give_up` could not go through one that grows.
+        self._slots: Final[list[Slot]] = []
         self._failure: Exception | None = None
         self._is_over = False
         self._process: Final = os.getpid()
@@ -82,7 +82,7 @@ class ThreadedBatches(Iterator[Any]):
         answer = _GIVEN_UP if self._is_over else self._answer(self._slots[0])
         if answer is _GIVEN_UP or self._is_over:
             raise StateError("iteration", "was ended by a newer one or by close()")
-        slot = self._slots.popleft()
+        slot = self._slots.pop(0)
         if isinstance(answer, Raised):
             try:
                 raise answer.error
@@ -139,7 +139,7 @@ class ThreadedBatches(Iterator[Any]):
     def give_up(self) -> None:
         """Ends the iteration, and the wait of whoever waits for a batch; what waits is not read any more."""
         self._is_over = True
-        for slot in list(self._slots):
+        for slot in self._slots.copy():
             slot.is_wanted = False
             slot.answer.put(_GIVEN_UP)
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import threading
 
 import pytest
 
 import samplerkit as sk
+from samplerkit.loading.thread_turns import ThreadTurns
+from samplerkit.loading.threaded_batches import ThreadedBatches
 from tests.jobs import ended
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.threads import threads_of_loaders
 from tests.loading.worker_kinds import THREADS
 from tests.own_seconds import OwnSeconds
+from tests.storage.crowd import all_done
 from tests.waiting import wait_until
 
 
@@ -180,3 +184,32 @@ def test_a_script_ends_though_its_threads_are_in_the_middle_of_a_sample(end, opt
     assert code == ("ValueError" in end), errors
     assert "Fatal" not in errors
     assert own.seconds < 20  # a sample alone takes sixty
+
+
+class AtOnce:
+    """Threads that answer each request at once."""
+
+    def __init__(self):
+        self.turns = ThreadTurns(2)
+
+    def put(self, slot):
+        slot.answer.put(slot.request)
+
+
+def test_an_iteration_may_be_given_up_by_another_thread_at_any_moment():
+    for attempt in range(300):
+        batches = ThreadedBatches(AtOnce(), itertools.count(), 128, None)
+        begun = threading.Event()
+
+        def read(batches=batches, begun=begun):
+            with pytest.raises(sk.StateError, match="ended by"):
+                for _ in batches:
+                    begun.set()
+
+        def give_up(batches=batches, begun=begun, turns=7 * attempt):
+            begun.wait(60)
+            for _ in range(turns):
+                pass
+            batches.give_up()
+
+        all_done(read, give_up)
