@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from dataclasses import dataclass
+from threading import Lock
 from typing import Final, final
 
 import numpy as np
@@ -34,6 +35,7 @@ class Pages:
         self.firsts: dict[tuple[int, int], Ids] = {}
         self.heads: dict[tuple[int, int], int] = {}
         self.ranges: dict[int, list[tuple[int, int, int]]] = {}
+        self.puts_in: Final = Lock()
 
     def __reduce__(self) -> tuple[type[Pages], tuple[()]]:
         return Pages, ()
@@ -109,8 +111,11 @@ class Pointers:
         """The page in which a token lies; of pages that begin there the last one."""
         ranges = self.pages.ranges.get(self.place, ())
         at = bisect_right(ranges, (token, LARGEST)) - 1
-        if at >= 0 and token < ranges[at][1]:
-            return ranges[at][2]
+        if at >= 0:
+            # Looked at once: another thread may put a page in before it meanwhile.
+            begin, end, page = ranges[at]
+            if begin <= token < end:
+                return page
         return bisect_right(range(self._num_pages), token, key=self._page_head) - 1
 
     def _page_head(self, page: int) -> int:
@@ -152,8 +157,12 @@ class Pointers:
             self.pages.ranges.clear()
         self.pages.firsts[self.place, page] = firsts
         covered = int(firsts[0]), int(ends[-1]) // self.file.dtype.itemsize, page
-        if covered[0] < covered[1]:
-            insort(self.pages.ranges.setdefault(self.place, []), covered)
+        # One at a time, else they may come out of order. A page that is left out is found by bisection.
+        if covered[0] < covered[1] and self.pages.puts_in.acquire(blocking=False):
+            try:
+                insort(self.pages.ranges.setdefault(self.place, []), covered)
+            finally:
+                self.pages.puts_in.release()
         return firsts
 
     def _lie(self, sequence: int, pointer: int) -> DatasetError:

@@ -5,6 +5,8 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
+from samplerkit.storage.tokens import pointers
+from tests.storage.crowd import all_done
 
 DOCUMENTS = [[1, 2, 3, 0], [0], [4, 5, 0], [6, 7, 8, 9, 10, 0], [11]]
 
@@ -91,3 +93,23 @@ def test_documents_that_nothing_tells_are_refused(tmp_path):
     data = sk.TokenDataset(raw(tmp_path), 3)
     with pytest.raises(DatasetError, match="does not tell where documents begin"):
         data.as_documents()
+
+
+def test_threads_find_documents_by_an_index_of_which_the_others_read_pages(tmp_path, monkeypatch):
+    monkeypatch.setattr(pointers, "PAGE", 4)
+    lengths = np.random.default_rng(0).integers(1, 4, 1200)
+    prefix = pair(tmp_path, [np.full(length, 7) for length in lengths])
+    of_token = np.repeat(np.arange(1200), lengths)
+    for attempt in range(5):
+        data = sk.TokenDataset(prefix, 5, documents="idx", outputs=("tokens", "documents"))
+        windows = np.random.default_rng(attempt).permutation(len(data))
+        found = [None] * len(data)
+
+        def read(mine, data=data, found=found):
+            for id in mine.tolist():
+                found[id] = data[id]["documents"]
+
+        all_done(*(lambda mine=mine: read(mine) for mine in np.array_split(windows, 3)))
+        for id, documents in enumerate(found):
+            expected = of_token[5 * id : 5 * id + 5]
+            assert np.array_equal(np.diff(documents), np.diff(expected) != 0), (attempt, id)
