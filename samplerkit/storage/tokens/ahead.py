@@ -56,9 +56,9 @@ class WindowsAhead:
 
     def stop(self) -> None:
         """Ends the thread when it has read what it reads now."""
-        if self._batches is not None:
-            self._batches.stop()
-        self._batches = None
+        batches, self._batches = self._batches, None
+        if batches is not None:
+            batches.stop()
 
     def close(self) -> None:
         """Ends the thread, and waits for it for a second at most."""

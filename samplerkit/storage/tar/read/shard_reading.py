@@ -95,9 +95,9 @@ class ShardReading:
             is_whole, self._stretch = stretch.is_whole, stretch
             # Else all that is read later would be kept for it.
             del shards, looked_at
-        if self._batches is not None:
-            self._batches.stop()
-        self._batches = None
+        ahead, self._batches = self._batches, None
+        if ahead is not None:
+            ahead.stop()
         self._is_whole = is_whole
         if is_whole:
             self._open.expect(batches, layout.file_of)
@@ -150,14 +150,16 @@ class ShardReading:
 
     def stop(self) -> None:
         """Lets everything go; threads end when they are done with what they do now."""
-        if self._batches is not None:
-            self._batches.stop()
+        batches = self._batches
+        if batches is not None:
+            batches.stop()
         self._open.stop()
 
     def close(self) -> None:
         """Lets everything go, and waits for the threads, for a second each at most."""
-        if self._batches is not None:
-            self._batches.close()
+        batches = self._batches
+        if batches is not None:
+            batches.close()
         self._open.close()
 
     def _by_shards(self, ids: Ids) -> list[dict[str, Any]]:
