@@ -128,7 +128,9 @@ class WindowPlan(BatchPlan):
     def learn(self, other: WindowPlan, end: int) -> None:
         """Takes over what another plan has found out of windows up to a position, where both are alike."""
         for mine, found in ((self._before, other._before), (self._from_start, other._from_start)):
-            mine.update({window: count for window, count in found.items() if window * self._size <= end})
+            # Of a copy: a thread that reads may look further meanwhile.
+            known = found.copy().items()
+            mine.update({window: count for window, count in known if window * self._size <= end})
 
     def samples(self, numbers: Ids) -> BatchSamples:
         windows = self._windows_at(numbers)
