@@ -44,8 +44,9 @@ class Handle:
         """Whether it holds room on the disk of a copy that is not in the cache any more."""
         return self._is_copy and os.fstat(self.descriptor).st_nlink == 0
 
-    def __del__(self) -> None:
-        os.close(self.descriptor)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # The interpreter's end may clear this module before it lets go of the last files.
+        close(self.descriptor)
 
 
 @final
