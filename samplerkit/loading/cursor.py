@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
+from samplerkit.loading.at_exit import leave_at_exit
+
 Reached = Callable[[int, int, int], tuple[int, bool]]
 """From an epoch, a start and the units taken since: the position up to which all ranks come together, and
 whether nothing is left there to any of them. At position 0 something is: only asking shows an empty epoch."""
@@ -42,7 +44,7 @@ class Iteration:
         is_finished: whether it only marks an epoch that was read to its end, and stays until it is set.
     """
 
-    __slots__ = ("epoch", "is_finished", "is_open", "start", "taken")
+    __slots__ = ("__weakref__", "epoch", "is_finished", "is_open", "start", "taken")
 
     def __init__(self, epoch: int, start: int = 0, *, is_finished: bool = False) -> None:
         self.epoch = epoch
@@ -129,6 +131,7 @@ class Cursor:
         upcoming = self.upcoming
         iteration = Iteration(*(upcoming if made_for is None else made_for))
         iteration.is_open = True
+        leave_at_exit(iteration)
         if made_for is None or made_for == upcoming:
             self._move(iteration)
         return iteration

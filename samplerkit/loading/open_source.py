@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol, final
 
+from samplerkit.loading.at_exit import leave_at_exit
 from samplerkit.loading.device.kinds import MakeStage
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.reading import Reading
@@ -49,6 +50,7 @@ class OpenSource:
 
     Attributes:
         next_epoch: the epoch to which it ran ahead when the one before was finished; None before.
+        is_open: whether it is under way.
 
     Args:
         workers: who makes the batches.
@@ -73,12 +75,13 @@ class OpenSource:
         self._batches: Iterator[Any] = iter(workers) if self._stage is None else iter(self._stage)
         self._keeps_workers = keeps_workers
         self._keeps_generators = keeps_generators
-        self._is_open = True
+        self.is_open = True
+        leave_at_exit(self)
 
     def runs_ahead_to(self, reading: Reading, make_stage: MakeStage | None) -> bool:
         """Tells whether its next batches are those of a reading."""
         wanted = (reading.epoch, reading.start, make_stage)
-        return self._is_open and (self.next_epoch, 0, self._make_stage) == wanted
+        return self.is_open and (self.next_epoch, 0, self._make_stage) == wanted
 
     def next(self) -> Any:
         """Gives the next batch; raises what was raised while it was made."""
@@ -87,9 +90,9 @@ class OpenSource:
 
     def end(self) -> bool:
         """Ends the iteration; tells whether its workers live on, and can be used for another one."""
-        if not self._is_open:
+        if not self.is_open:
             return self._keeps_workers
-        self._is_open = False
+        self.is_open = False
         self.workers.give_up()
         has_ended = self._stage is None or self._stage.close(_STAGE_SECONDS)
         self._keeps_workers = self._keeps_workers and has_ended and self.workers.can_go_on
