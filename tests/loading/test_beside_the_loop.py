@@ -10,6 +10,9 @@ import pytest
 import samplerkit as sk
 from samplerkit.loading.beside_the_loop import start_thread
 
+BEGINS = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
+"""By what `Thread.start` begins one, from Python 3.13 on and before."""
+
 
 class LeftByHandlerError(Exception):
     """What the handler of a signal raises."""
@@ -17,26 +20,26 @@ class LeftByHandlerError(Exception):
 
 @pytest.mark.parametrize("options", [{"num_workers": 2, "workers": "threads"}, {"device": "cpu"}], ids=str)
 def test_what_a_handler_raises_while_a_thread_is_started_is_raised_itself(options, monkeypatch):
-    begin = threading._start_new_thread
+    begin = getattr(threading, BEGINS)
 
-    def interrupted(target, arguments):
-        begin(target, arguments)
+    def interrupted(target, *arguments, **named):
+        begin(target, *arguments, **named)
         target.__self__._started.wait()  # from then on the thread is no longer among those that begin
         raise LeftByHandlerError
 
     with sk.Loader(range(8), sk.SequentialSampler(), batch_size=2, **options) as loader:
         with monkeypatch.context() as patch:
-            patch.setattr(threading, "_start_new_thread", interrupted)
+            patch.setattr(threading, BEGINS, interrupted)
             with pytest.raises(LeftByHandlerError):
                 next(iter(loader))
         assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
 def test_a_thread_that_cannot_be_started_says_so_whatever_is_being_handled(monkeypatch):
-    def refused(*_):
+    def refused(*_, **__):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading, "_start_new_thread", refused)
+    monkeypatch.setattr(threading, BEGINS, refused)
     for handled in (None, OSError("before")):
         with suppress(OSError):
             try:

@@ -130,15 +130,18 @@ class Crowd:
 
     def __init__(self, size):
         self.size, self.reading, self.crowds = size, 0, []
+        self.lock = threading.Lock()
 
     def __len__(self):
         return self.size
 
     def __getitem__(self, index):
-        self.reading += 1
-        is_crowd = self.reading > 1
+        with self.lock:
+            self.reading += 1
+            is_crowd = self.reading > 1
         time.sleep(0.02 if is_crowd else 0.001)
-        self.reading -= 1
+        with self.lock:
+            self.reading -= 1
         self.crowds.append(is_crowd)
         return index
 

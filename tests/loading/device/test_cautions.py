@@ -20,6 +20,9 @@ from samplerkit.loading.device import cautions
 from samplerkit.loading.device.cautions import JUDGED_LOADS, LoadingThreadWarning, Watch
 from samplerkit.loading.device.loader import DeviceLoader
 
+HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
+with_gil = pytest.mark.skipif(not HAS_GIL, reason="no thread takes from others what all have at once")
+
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
@@ -85,10 +88,16 @@ def standing(seconds=0.008):
     ctypes.PyDLL(None).usleep(int(1e6 * seconds))
 
 
+@with_gil
 def test_a_load_in_pure_python_is_warned_of_once():
     (message,) = said(in_python, lambda: time.sleep(0.002))
     assert "takes the interpreter" in message
     assert "num_workers" in message
+
+
+@pytest.mark.skipif(HAS_GIL, reason="loads in Python take it from the loop")
+def test_without_a_gil_a_load_in_pure_python_takes_nothing_from_the_loop():
+    assert said(in_python, lambda: time.sleep(0.002)) == []
 
 
 @pytest.fixture
@@ -106,6 +115,7 @@ def crowd():
     os.sched_setaffinity(0, processors)
 
 
+@with_gil
 @pytest.mark.usefixtures("crowd")
 def test_what_is_said_of_a_load_does_not_depend_on_how_busy_the_machine_is():
     assert said(lambda: time.sleep(0.005), size=14, epochs=1) == []
@@ -113,11 +123,13 @@ def test_what_is_said_of_a_load_does_not_depend_on_how_busy_the_machine_is():
     assert "takes the interpreter" in message
 
 
+@with_gil
 def test_a_load_in_pure_python_that_is_also_made_to_stand_is_warned_of():
     (message,) = watched([lambda: (in_python(0.008), standing())] * 100)
     assert "takes the interpreter" in message
 
 
+@with_gil
 def test_a_thread_that_only_later_computes_much_is_warned_of_too():
     quiet = [lambda: time.sleep(0.002)] * (JUDGED_LOADS + 1)
     (message,) = watched([*quiet, *[lambda: in_python(0.02)] * 60])

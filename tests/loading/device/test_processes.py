@@ -35,7 +35,8 @@ SECONDS = 120
 
 
 def run(code):
-    command = [sys.executable, "-c", PREPARED + code]
+    # From Python 3.12 on, a fork beside threads is warned of.
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", PREPARED + code]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
 
 
