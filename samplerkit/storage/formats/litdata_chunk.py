@@ -7,13 +7,14 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Final, final, overload
+from typing import Any, Final, final
 
 import numpy as np
 
 from samplerkit.storage.formats.extras import extra
 from samplerkit.storage.formats.folder import require_inside
 from samplerkit.storage.formats.litdata_tree import SampleTree, tree_of
+from samplerkit.storage.formats.parts import Parts
 
 _FRAMED: Final = struct.Struct("<8sHHIII")
 _FRAME: Final = struct.Struct("<IIQII")
@@ -124,39 +125,8 @@ class LitIndex:
             raise ValueError(f"it does not begin with {chunk.samples} samples, as index.json says")
         if ends[-1] != len(raw):
             return _rows(raw, ends[-1], chunk.samples)
-        parts = _Parts(memoryview(raw), ends)
+        parts = Parts(raw, ends)
         return [*map(_unpacked, parts)] if self.packing == "sample" else parts
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Parts(Sequence[memoryview]):
-    """Parts of a chunk, each cut when it is asked for.
-
-    As many views as there are samples would make Python look for garbage in all that is in memory.
-
-    Args:
-        data: of the chunk.
-        ends: where each part begins, and the last one ends.
-    """
-
-    data: memoryview
-    ends: list[int]
-
-    def __len__(self) -> int:
-        return len(self.ends) - 1
-
-    @overload
-    def __getitem__(self, at: int) -> memoryview: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> list[memoryview]: ...
-
-    def __getitem__(self, at: int | slice) -> memoryview | list[memoryview]:
-        if isinstance(at, slice):
-            return [self[number] for number in range(*at.indices(len(self)))]
-        number = range(len(self))[at]
-        return self.data[self.ends[number] : self.ends[number + 1]]
 
 
 def _ends(data: bytes, at: int, count: int) -> list[int]:

@@ -67,3 +67,19 @@ def test_threads_that_want_the_batch_that_was_read_ahead_all_get_it():
 
         all_done(read, read)
         batches.close()
+
+
+def test_threads_read_the_same_archives_at_the_same_time(tmp_path):
+    with sk.TarWriter(f"{tmp_path}/%02d.tar", samples_per_shard=250) as writer:
+        for number in range(1000):
+            writer.write({"__key__": f"{number:05}", "txt": str(number)})
+    dataset = sk.TarDataset(f"{tmp_path}/*.tar", cache=tmp_path, progress=False)
+
+    def read(seed):
+        for _ in range(60):
+            ids = np.random.default_rng(seed).permutation(1000)
+            found = [(sample["__key__"], sample["txt"]) for sample in dataset.__getitems__(ids)]
+            assert found == [(f"{id:05}", b"%d" % id) for id in ids.tolist()]
+            assert dataset[int(ids[0])]["__key__"] == f"{ids[0]:05}"
+
+    all_done(lambda: read(0), lambda: read(1))

@@ -47,7 +47,7 @@ class Reader:
     def _prepare(self) -> None:
         arrays = self._catalogue.arrays
         self._starts: list[int] = self._catalogue.layout.starts.tolist()
-        self._keys = np.ascontiguousarray(arrays["keys"]).data
+        self._keys = np.ascontiguousarray(arrays["keys"])
         self._urls = [archive.url for archive in self._catalogue.archives]
         self._fields = self._catalogue.fields
         self._first, self._offset, self._size = arrays["first"], arrays["offset"], arrays["size"]
@@ -91,7 +91,7 @@ class Reader:
         fields = self._fields[self._signature[id]]
         handle = self._handles.get(shard)
         sample: dict[str, Any] = {
-            "__key__": str(self._keys[key_begin:key_end], "utf-8", "surrogateescape"),
+            "__key__": str(self._keys.data[key_begin:key_end], "utf-8", "surrogateescape"),
             "__url__": self._urls[shard],
         }
         start = begins[0]
@@ -113,9 +113,9 @@ class Reader:
 
     def keys(self, ids: Ids) -> list[str]:
         """Gives the keys of samples."""
-        ends = self._catalogue.arrays["key_end"]
+        ends, keys = self._catalogue.arrays["key_end"], self._keys.data
         return [
-            str(self._keys[begin:end], "utf-8", "surrogateescape")
+            str(keys[begin:end], "utf-8", "surrogateescape")
             for begin, end in zip(ends[ids].tolist(), ends[ids + 1].tolist(), strict=True)
         ]
 
@@ -128,7 +128,8 @@ class Reader:
 
     def _follow(self, plan: _Plan) -> list[dict[str, Any]]:
         # The innermost loop of all reading: it is flat, because calls in it would cost as much as its work.
-        keys, pread = self._keys, os.pread
+        # A view of its own: without a GIL, threads must not cut one view at the same moment.
+        keys, pread = self._keys.data, os.pread
         described = iter(plan.described)
         extents = zip(plan.begins, plan.ends, strict=True)
         samples = []
