@@ -7,18 +7,18 @@ import weakref
 from typing import Final, Protocol
 
 
-class Open(Protocol):
+class UnderWay(Protocol):
     """What is under way, and ends something when it is garbage."""
 
     is_open: bool
 
 
-def leave_at_exit(held: Open) -> None:
+def leave_at_exit(held: UnderWay) -> None:
     """Marks something as not open at the interpreter's end; workers and threads were ended then."""
     _HELD.add(held)
 
 
-_HELD: Final[weakref.WeakSet[Open]] = weakref.WeakSet()
+_HELD: Final[weakref.WeakSet[UnderWay]] = weakref.WeakSet()
 
 
 @atexit.register  # here, and so before what ends workers: what was registered last comes first

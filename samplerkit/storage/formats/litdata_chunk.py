@@ -11,10 +11,10 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from samplerkit.storage.formats.byte_parts import ByteParts
 from samplerkit.storage.formats.extras import extra
 from samplerkit.storage.formats.folder import require_inside
 from samplerkit.storage.formats.litdata_tree import SampleTree, tree_of
-from samplerkit.storage.formats.parts import Parts
 
 _FRAMED: Final = struct.Struct("<8sHHIII")
 _FRAME: Final = struct.Struct("<IIQII")
@@ -125,7 +125,7 @@ class LitIndex:
             raise ValueError(f"it does not begin with {chunk.samples} samples, as index.json says")
         if ends[-1] != len(raw):
             return _rows(raw, ends[-1], chunk.samples)
-        parts = Parts(raw, ends)
+        parts = ByteParts(raw, ends)
         return [*map(_unpacked, parts)] if self.packing == "sample" else parts
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.paths import opened
+from samplerkit.storage.formats.byte_parts import ByteParts
 from samplerkit.storage.formats.crc32c import masked_crc32c
-from samplerkit.storage.formats.parts import Parts
 from samplerkit.storage.formats.stored import ANEW, Stored, guarded
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.format.inflate import inflated
@@ -145,7 +145,7 @@ class RecordFile:
             runs.append(RecordRun(span, first, last - first, records.check(first, last)))
         return cls(stored, is_packed, tuple(runs))
 
-    def read(self, number: int, storage: RemoteStorage | None) -> Parts:
+    def read(self, number: int, storage: RemoteStorage | None) -> ByteParts:
         """Reads a run; the data of all its records are held against their checksums.
 
         Raises:
@@ -156,12 +156,12 @@ class RecordFile:
         (data,) = self.stored.read([whole], storage)
         place = f"{self.stored.name}, records {run.first} to {run.first + run.rows}"
 
-        def parsed() -> Parts:
+        def parsed() -> ByteParts:
             plain = unpacked(data) if self.is_packed else data
             records = Records.walked(lambda at, size: plain[at : at + size], len(plain))
             if records.lengths.size != run.rows or records.check(0, run.rows) != run.check:
                 raise DatasetError(place, "are not those that stood there before", mend=ANEW)
-            found = Parts(plain, [0, *records.ends.tolist()], head=_HEAD.size, tail=AROUND - _HEAD.size)
+            found = ByteParts(plain, [0, *records.ends.tolist()], head=_HEAD.size, tail=AROUND - _HEAD.size)
             wrong = np.flatnonzero(masked_crc32c([*found]) != records.crcs)
             if wrong.size:
                 damaged = run.first + int(wrong[0])

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.formats.parts import Parts
+from samplerkit.storage.formats.byte_parts import ByteParts
 from tests.storage.crowd import all_done
 from tests.storage.formats.tf_records import example, write
 
 
 def test_parts_are_cut_out_of_what_stands_around_them():
-    parts = Parts(b"<one><two><>", [0, 5, 10, 12], head=1, tail=1)
+    parts = ByteParts(b"<one><two><>", [0, 5, 10, 12], head=1, tail=1)
     assert [bytes(part) for part in parts] == [b"one", b"two", b""]
     assert bytes(parts[-2]) == b"two"
     assert [bytes(part) for part in parts[1:]] == [b"two", b""]

@@ -9,7 +9,7 @@ from typing import final, overload
 
 @final
 @dataclass(frozen=True, eq=False)
-class Parts(Sequence[memoryview]):
+class ByteParts(Sequence[memoryview]):
     """Parts of bytes that follow one another, each cut when it is asked for.
 
     As many views as there are samples would make Python look for garbage in all that is in memory. And each
@@ -22,7 +22,7 @@ class Parts(Sequence[memoryview]):
         tail: those that stand behind it.
 
     Example:
-        >>> [bytes(part) for part in Parts(b"<one><two>", [0, 5, 10], head=1, tail=1)]
+        >>> [bytes(part) for part in ByteParts(b"<one><two>", [0, 5, 10], head=1, tail=1)]
         [b'one', b'two']
     """
 
