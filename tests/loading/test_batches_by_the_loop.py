@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-import sqlite3
 import threading
 import time
 
@@ -107,24 +106,21 @@ def test_what_serves_one_thread_alone_or_has_a_limit_is_left_to_threads(dataset,
         assert not any(read_by_loop(loader))
 
 
-class OneThread:
-    """A connection of sqlite3, which serves the thread that opened it."""
+class OneThread(Numbers):
+    """Serves the thread that read it first, as a connection of sqlite3 does."""
 
-    def __init__(self):
-        self.connection = None
-
-    def __len__(self):
-        return 60
+    owner = None
 
     def __getitem__(self, index):
-        self.connection = self.connection or sqlite3.connect(":memory:")
-        return self.connection.execute("select ?", (index,)).fetchone()[0]
+        self.owner = self.owner or threading.get_ident()
+        assert threading.get_ident() == self.owner
+        return index
 
 
 @pytest.mark.usefixtures("always")
 def test_one_thread_may_hold_what_no_other_thread_may_use():
     with sk.Loader(
-        OneThread(), sk.SequentialSampler(), batch_size=2, **{**THREADS, "num_workers": 1}
+        OneThread(60), sk.SequentialSampler(), batch_size=2, **{**THREADS, "num_workers": 1}
     ) as loader:
         assert np.concatenate([*loader]).tolist() == [*range(60)]
 
