@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import samplerkit as sk
+from tests.jobs import ended
 from tests.loading.ending_job import BATCH_SIZE, SIZE
 from tests.own_seconds import OwnSeconds
 from tests.waiting import alive
@@ -104,3 +105,24 @@ def test_workers_are_gone_in_two_seconds_and_the_state_is_what_was_received(tmp_
         assert next(iter(resumed)).tolist() == [len(received), len(received) + 1]
     else:
         assert end in {"SIGTERM", "SIGKILL"}, errors.read_text()
+
+
+CLOSED_BY_GARBAGE = """
+import samplerkit as sk
+class Closes:
+    def __init__(self, loader):
+        self.loader = loader
+    def __del__(self):
+        self.loader.close()
+        print("closed", flush=True)
+loader = sk.Loader(range(40), batch_size=2, num_workers=1, persistent_workers=True)
+batches = iter(loader)
+next(batches)
+kept = Closes(loader)
+kept.itself = kept  # garbage that is found when the interpreter ends
+"""
+
+
+def test_a_loader_may_be_closed_by_what_the_interpreter_lets_go_at_its_end():
+    code, printed, errors = ended("-c", CLOSED_BY_GARBAGE, own_seconds=20)
+    assert (code, printed, errors) == (0, "closed\n", "")
