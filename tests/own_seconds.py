@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _PAUSE = 0.02
@@ -59,22 +60,25 @@ class OwnSeconds:
         """Nanoseconds in which each thread was ready and did not run."""
         waits = {}
         for pid in self._pids | _started_by(os.getpid()):
-            for counts in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-                if counts.parent.name == str(self._thread.native_id):
-                    continue  # nothing waits for the one that looks
-                try:
-                    waits[str(counts)] = int(counts.read_text().split()[1])
-                except (OSError, IndexError):  # the thread has ended
-                    continue
+            for thread, counts in _told_of_threads(pid, "schedstat"):
+                if thread != self._thread.native_id:  # nothing waits for the one that looks
+                    waits[f"{pid}/{thread}"] = int(counts[1])
         return waits
 
 
 def _started_by(pid: int) -> set[int]:
     """Gives the processes that one has started, and those that these have."""
-    found: set[int] = set()
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found |= {int(child) for child in children.read_text().split()}
-        except OSError:  # the thread has ended
-            continue
+    found = {int(child) for _, children in _told_of_threads(pid, "children") for child in children}
     return found.union(*map(_started_by, found))
+
+
+def _told_of_threads(pid: int, what: str) -> Iterator[tuple[int, list[str]]]:
+    """Gives the words that Linux says of each thread of a process; either may end meanwhile."""
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return
+    for thread in threads:
+        with contextlib.suppress(OSError):
+            if words := (thread / what).read_text().split():
+                yield int(thread.name), words
