@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from statistics import median
 from typing import Final, final
 
@@ -17,7 +18,6 @@ LONG: Final = 0.25
 PATIENCE: Final = 0.05
 """Seconds that a thread waits for its turn at the least, before all go on at once."""
 
-_BETTER = 1.1
 _PROMISING = 1.25
 
 
@@ -31,6 +31,8 @@ class TwoWays:
         skipped: how many batches after a change to each of the two tell nothing of it.
         together: how many batches are one measurement: those that come in one go.
         tried: the measurements by which a way is judged.
+        better: how many times as fast the other way must have been to stay.
+        warming_up: how many batches tell nothing at first, beyond those after a change.
 
     Attributes:
         now: how many are made at once now.
@@ -41,7 +43,15 @@ class TwoWays:
     """
 
     def __init__(
-        self, usual: int, other: int, skipped: tuple[int, int], *, together: int = 1, tried: int = TRIED
+        self,
+        usual: int,
+        other: int,
+        skipped: tuple[int, int],
+        *,
+        together: int = 1,
+        tried: int = TRIED,
+        better: float = 1.1,
+        warming_up: int = 0,
     ) -> None:
         self.now, self._other = usual, other
         self.trial = 0
@@ -49,9 +59,9 @@ class TwoWays:
         self.rate = 0.0
         self.seconds: Final[dict[int, float]] = {}
         self._skipped: Final = {usual: skipped[0], other: skipped[1]}
-        self._together, self._tried = together, tried
+        self._together, self._tried, self._better = together, tried, better
         self._pause = FIRST_PAUSE
-        self._to_skip = skipped[0]
+        self._to_skip = skipped[0] + warming_up
         self._batches: list[float] = []
         self._measured: list[float] = []
 
@@ -84,7 +94,7 @@ class TwoWays:
         elif len(self._measured) < self._tried:
             return
         elif self.is_trial:
-            is_new = rate > _BETTER * self.rate
+            is_new = rate > self._better * self.rate
             self.settle(self.now if is_new else self._other, is_new=is_new)
         elif seconds > LONG or at_least > _PROMISING * seconds:
             self.rate = rate
@@ -105,6 +115,16 @@ class TwoWays:
             self.now, self._other = way, self.now
         self._to_skip, self._batches, self._measured = to_skip, [], []
         self.trial += 1
+
+
+def warming_up(threads: int) -> int:
+    """How many batches of so many threads tell nothing at first, beyond one of each.
+
+    Threads open files and fill caches at first. Without the GIL, all at once is nearly always the quickest
+    way, and one thread that is looked at when all is warm would seem quicker than what was measured before.
+    """
+    has_gil: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+    return 0 if has_gil else 3 * threads
 
 
 @final
@@ -138,10 +158,11 @@ class ThreadTurns:
     """
 
     def __init__(self, threads: int) -> None:
-        # Threads open files and fill caches at first; a thread that goes on alone does not.
-        self.crowd: Final = TwoWays(threads, 1, (threads, 0))
-        # What threads have made ahead comes in one go, and what they make behind it late.
-        self.loop: Final = TwoWays(1, 0, (2 * threads, 1), together=2 * threads, tried=3)
+        # A thread that goes on alone is warm, and works already.
+        self.crowd: Final = TwoWays(threads, 1, (threads, 0), warming_up=warming_up(threads))
+        # What threads have made ahead comes in one go, and what they make behind it late. Handing over takes
+        # a few percent of a batch of a millisecond: little, but of each.
+        self.loop: Final = TwoWays(1, 0, (2 * threads, 1), together=2 * threads, tried=3, better=1.03)
         self._threads: Final = threads
 
     @property
