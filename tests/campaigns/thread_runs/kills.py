@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,14 @@ def loader() -> sk.Loader:
 
 def lines_of(ledger: Path) -> list[dict[str, Any]]:
     """The batches that were written whole, each with the state after it."""
-    text = ledger.read_text(encoding="utf-8") if ledger.exists() else ""
-    return [json.loads(line) for line in text.split("\n")[:-1]]
+    return [json.loads(line) for line in ledger.read_bytes().split(b"\n")[:-1]]
 
 
 def read_on(ledger: Path) -> None:
     """What a job does: it goes on, and writes each batch with the state after it in one piece."""
     done = lines_of(ledger)
+    # A kill may end a write between two pages of the file: what it left of a line was never written.
+    os.truncate(ledger, ledger.read_bytes().rfind(b"\n") + 1)
     with ledger.open("ab", buffering=0) as written, loader() as job:
         if done:
             job.load_state_dict(done[-1]["state"])
@@ -58,17 +60,20 @@ def killed_again_and_again(folder: Path, kills: int, seed: int) -> tuple[int, in
         The batches that were written, the samples that are lost, and those that came again.
     """
     dice, ledger = random.Random(seed), folder / "ledger"
+    ledger.touch()
     for _ in range(kills):
+        written = ledger.read_bytes().count(b"\n")
         job = os.fork()
         if job == 0:
             try:
                 read_on(ledger)
+            except BaseException:
+                traceback.print_exc()  # nobody else would tell it
             finally:
                 os._exit(1)
         # Half of them in the middle of reading, however long a busy machine takes to begin.
-        size = ledger.stat().st_size if ledger.exists() else 0
         if dice.random() < 0.5:
-            wait_until(lambda size=size: ledger.exists() and ledger.stat().st_size > size)
+            wait_until(lambda written=written: ledger.read_bytes().count(b"\n") > written)
         time.sleep(dice.uniform(0.0, 0.08))
         os.kill(job, signal.SIGKILL)
         os.waitpid(job, 0)
