@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 
@@ -47,6 +48,16 @@ def test_what_changes_in_mid_run_is_found_too():
 def test_a_way_that_is_hopeless_is_left_after_one_batch():
     turns = ThreadTurns(8)
     assert lived(turns, 0.01, 0.01, warming_up(8) + 8 + TRIED + FIRST_PAUSE) == 1
+
+
+@pytest.mark.parametrize(("has_gil", "left_out"), [(True, 2), (False, 8)])
+def test_the_first_batches_tell_nothing_and_without_a_gil_more_of_them(monkeypatch, has_gil, left_out):
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: has_gil, raising=False)
+    turns = ThreadTurns(2)
+    lived(turns, 0.002, 0.01, left_out + TRIED - 1)
+    assert turns.at_once == 2
+    lived(turns, 0.002, 0.01, 1)
+    assert turns.at_once == 1
 
 
 def test_nothing_is_tried_where_a_batch_takes_long_or_one_thread_is_all_there_is():

@@ -42,8 +42,6 @@ def lines_of(ledger: Path) -> list[dict[str, Any]]:
 def read_on(ledger: Path) -> None:
     """What a job does: it goes on, and writes each batch with the state after it in one piece."""
     done = lines_of(ledger)
-    # A kill may end a write between two pages of the file: what it left of a line was never written.
-    os.truncate(ledger, ledger.read_bytes().rfind(b"\n") + 1)
     with ledger.open("ab", buffering=0) as written, loader() as job:
         if done:
             job.load_state_dict(done[-1]["state"])
@@ -62,7 +60,9 @@ def killed_again_and_again(folder: Path, kills: int, seed: int) -> tuple[int, in
     dice, ledger = random.Random(seed), folder / "ledger"
     ledger.touch()
     for _ in range(kills):
-        written = ledger.read_bytes().count(b"\n")
+        # A kill may end a write between two pages of the file: what it left of a line was never written.
+        size = ledger.read_bytes().rfind(b"\n") + 1
+        os.truncate(ledger, size)
         job = os.fork()
         if job == 0:
             try:
@@ -73,7 +73,7 @@ def killed_again_and_again(folder: Path, kills: int, seed: int) -> tuple[int, in
                 os._exit(1)
         # Half of them in the middle of reading, however long a busy machine takes to begin.
         if dice.random() < 0.5:
-            wait_until(lambda written=written: ledger.read_bytes().count(b"\n") > written)
+            wait_until(lambda size=size: ledger.stat().st_size > size)
         time.sleep(dice.uniform(0.0, 0.08))
         os.kill(job, signal.SIGKILL)
         os.waitpid(job, 0)
