@@ -5,11 +5,11 @@ import typing as _typing
 from samplerkit import names as _names
 
 if _typing.TYPE_CHECKING:
-    from samplerkit.batches.bucket import BucketBatches
-    from samplerkit.batches.classes import ClassBatches
-    from samplerkit.batches.packs import PackBatches
+    from samplerkit.batches.bucket_batches import BucketBatches
+    from samplerkit.batches.class_batches import ClassBatches
+    from samplerkit.batches.packs.pack_batches import PackBatches
     from samplerkit.batches.recipe import BatchRecipe
-    from samplerkit.batches.tokens import TokenBatches
+    from samplerkit.batches.token_batches import TokenBatches
     from samplerkit.config.batches import register_batches
     from samplerkit.config.config import Config, load_config
     from samplerkit.config.registry import register_sampler
@@ -30,40 +30,38 @@ if _typing.TYPE_CHECKING:
         WorkerError,
         WorldError,
     )
+    from samplerkit.loading.collate.pack_collate import PackCollate
+    from samplerkit.loading.collate.pad_collate import PadCollate
+    from samplerkit.loading.compute_lengths import compute_lengths
     from samplerkit.loading.device.loader import DeviceLoader
     from samplerkit.loading.device.order import order_on
     from samplerkit.loading.device.tensor_loader import TensorLoader
+    from samplerkit.loading.generators import sample_rng
     from samplerkit.loading.loader import Loader
-    from samplerkit.loading.pack_collate import PackCollate
-    from samplerkit.loading.pad_collate import PadCollate
-    from samplerkit.loading.sample_lengths import compute_lengths
     from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
-    from samplerkit.loading.worker import sample_rng
+    from samplerkit.order.deal import World
     from samplerkit.order.draws import draw_rng
     from samplerkit.order.layout import Layout
+    from samplerkit.order.modes import Shuffle
     from samplerkit.order.order import Order
-    from samplerkit.order.shuffle import Shuffle
-    from samplerkit.order.world import World
     from samplerkit.samplers.base import Sampler
     from samplerkit.samplers.block import BlockSampler
-    from samplerkit.samplers.context import Context, RunConstants
-    from samplerkit.samplers.distributed import DistributedSampler
-    from samplerkit.samplers.edit import Edit
+    from samplerkit.samplers.chain import Context, RunConstants
     from samplerkit.samplers.fold import FoldSampler
     from samplerkit.samplers.iterable import IterSampler
-    from samplerkit.samplers.ledger import Ledger
-    from samplerkit.samplers.mixture import MixtureSampler
+    from samplerkit.samplers.mixing.edit import Edit
+    from samplerkit.samplers.mixing.ledger import Ledger
+    from samplerkit.samplers.mixing.mixture import MixtureSampler
     from samplerkit.samplers.pk import PKSampler
-    from samplerkit.samplers.random import RandomSampler
     from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
-    from samplerkit.samplers.sequential import SequentialSampler
-    from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
+    from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
+    from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler, SubsetSampler
     from samplerkit.samplers.weighted import WeightedRandomSampler
     from samplerkit.samplers.window import WindowSampler
     from samplerkit.storage.files.dataset import FileDataset
     from samplerkit.storage.files.reader import register_reader
+    from samplerkit.storage.formats.arrays import Hdf5Dataset, ZarrDataset
     from samplerkit.storage.formats.arrow import ArrowDataset
-    from samplerkit.storage.formats.hdf5 import Hdf5Dataset
     from samplerkit.storage.formats.huggingface import HuggingFaceDataset
     from samplerkit.storage.formats.litdata import LitDataset
     from samplerkit.storage.formats.lmdb import LmdbDataset
@@ -72,13 +70,12 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.formats.parquet import ParquetDataset
     from samplerkit.storage.formats.sqlite import SqliteDataset
     from samplerkit.storage.formats.tfrecord import TfRecordDataset
-    from samplerkit.storage.formats.zarr import ZarrDataset
+    from samplerkit.storage.nested.tree import TreeDataset
     from samplerkit.storage.remote.options import RemoteOptions
     from samplerkit.storage.tar.dataset import TarDataset
     from samplerkit.storage.tar.writer import TarWriter
     from samplerkit.storage.tokens.dataset import TokenDataset
     from samplerkit.storage.tokens.writer import TokenWriter
-    from samplerkit.storage.tree import TreeDataset
 
 __version__ = "0.1.0"
 

@@ -2,7 +2,7 @@
 
 Every error is a `SamplerkitError`, and also the builtin class that MindSpore documents for the same
 mistake, so that code written against MindSpore keeps catching it. Each carries the place, the value and
-the mend, and its message is made of these three.
+a hint, and its message is made of these three.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ class SamplerkitError(Exception):
         place: where the bad value stands: an argument, a method or the path of a config key.
         problem: what is wrong with it, in a few words.
         value: the offending value, or omitted where there is none.
-        mend: what to do about it.
+        hint: what to do about it.
 
     Example:
-        >>> raise ArgumentValueError("num_samples", "must not be negative", -1, mend="use None for all")
+        >>> raise ArgumentValueError("num_samples", "must not be negative", -1, hint="use None for all")
         Traceback (most recent call last):
         samplerkit.errors.ArgumentValueError: num_samples: must not be negative, got -1; use None for all
     """
 
     _absent: Any = object()
 
-    # A whole message alone is taken too: so do pickle and torch make an error anew in another process.
-    def __init__(self, place: str, problem: str = "", value: Any = _absent, *, mend: str = "") -> None:
+    # A whole message alone is taken too: so do pickle and torch make an error again in another process.
+    def __init__(self, place: str, problem: str = "", value: Any = _absent, *, hint: str = "") -> None:
         self.place = place
         self.problem = problem
         self.value = None if value is SamplerkitError._absent else value
-        self.mend = mend
+        self.hint = hint
         message = f"{place}: {problem}" if problem else place
         if value is not SamplerkitError._absent:
             message += f", got {_shown(value)}"
-        super().__init__(f"{message}; {mend}" if mend else message)
+        super().__init__(f"{message}; {hint}" if hint else message)
 
     def __str__(self) -> str:
         # What is a KeyError too would be shown in quotes.
@@ -70,7 +70,7 @@ class ShuffleModeError(SamplerkitError, RuntimeError):
 
 
 class DatasetError(SamplerkitError, RuntimeError):
-    """A dataset does not tell what a sampler needs to know of it."""
+    """A dataset lacks what a sampler needs to know of it."""
 
 
 class OutOfDatasetError(SamplerkitError, RuntimeError, IndexError):
@@ -97,7 +97,7 @@ class StateError(SamplerkitError, RuntimeError):
         problem: what is wrong with it.
         saved: the saved value.
         current: the value in this run.
-        mend: what to do about it.
+        hint: what to do about it.
     """
 
     def __init__(
@@ -107,11 +107,11 @@ class StateError(SamplerkitError, RuntimeError):
         saved: Any = SamplerkitError._absent,
         current: Any = SamplerkitError._absent,
         *,
-        mend: str = "",
+        hint: str = "",
     ) -> None:
         if current is not SamplerkitError._absent:
             problem = f"{problem} (here {_shown(current)})"
-        super().__init__(f"state: {field}" if problem else field, problem, saved, mend=mend)
+        super().__init__(f"state: {field}" if problem else field, problem, saved, hint=hint)
         self.field = field
         self.saved = self.value
         self.current = None if current is SamplerkitError._absent else current

@@ -1,12 +1,18 @@
 """What holds for all tests."""
 
+import atexit
 import gc
 import os
 import re
+import shutil
 import signal
 import sys
+import tempfile
+import time
+from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestItem
 from hypothesis import HealthCheck, settings
 
 # A shell that starts pytest in the background makes it, and every process that a test starts, deaf to Ctrl-C.
@@ -23,6 +29,81 @@ settings.register_profile(
     "same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same")
+
+
+# What torch itself leaves: torchrun the folder of its logs, and the compiler its cache.
+LEFT_BY_TORCH = ("torchelastic_", "torchinductor_")
+RUN_FOLDER = pytest.StashKey[Path]()
+LEFT_OVER = pytest.StashKey[list[str]]()
+SECONDS_TO_CLEAN_UP = 10
+
+
+class Examples:
+    """What holds for examples, those of docstrings included, which have no conftest.py above them."""
+
+    @pytest.fixture(autouse=True)
+    def _temporary_files_of_an_example(self, request):
+        """Puts what an example makes by `mkdtemp` into the folder of its test: no example has to clean up."""
+        if isinstance(request.node, DoctestItem):
+            request.getfixturevalue("temporary_folder")
+
+    @pytest.fixture
+    def temporary_folder(self, tmp_path, monkeypatch):
+        """The folder in which `tempfile` makes files, until the test ends."""
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        return tmp_path
+
+
+def pytest_configure(config):
+    """Gives the whole run, its workers included, a temporary folder of its own."""
+    config.pluginmanager.register(Examples())
+    if hasattr(config, "workerinput"):
+        return
+    # Where `tmp_path` lies must stay, since pytest keeps these folders of the last runs.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    config.stash[RUN_FOLDER] = Path(tempfile.mkdtemp(prefix="tests-"))
+    os.environ["TMPDIR"] = str(config.stash[RUN_FOLDER])
+    tempfile.tempdir = None
+    # Before anything that a test imports cleans up at the end of Python: so this comes after it.
+    atexit.register(_remove, config.stash[RUN_FOLDER], os.getpid())
+
+
+def _remove(folder, pid):
+    if os.getpid() == pid:  # not in a fork
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _left_in(folder):
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith(LEFT_BY_TORCH))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """Fails a run whose tests have left something in the temporary folder, once its workers are gone.
+
+    Processes whose parent was killed clean up behind it, in their own time. Campaigns and trainers kill whole
+    sessions, where nobody is left to do so: there it is only named.
+    """
+    folder = session.config.stash.get(RUN_FOLDER, None)
+    if folder is None:
+        return
+    if not session.config.getoption("numprocesses", None):
+        return  # this process has run the tests itself, and cleans up when it ends
+    end = time.monotonic() + SECONDS_TO_CLEAN_UP
+    while (left := _left_in(folder)) and time.monotonic() < end:
+        time.sleep(0.5)
+    session.config.stash[LEFT_OVER] = left
+    kills_sessions = session.config.getoption("markexpr") in {"campaign", "trainers", "doors"}
+    if left and session.exitstatus == pytest.ExitCode.OK and not kills_sessions:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Names what was left."""
+    if left := config.stash.get(LEFT_OVER, []):
+        terminalreporter.section("left in the temporary folder", red=True)
+        terminalreporter.line(f"{', '.join(left)}: a test must use tmp_path, or clean up")
 
 
 def pytest_collection_finish():

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,15 +37,19 @@ def ended(
         The exit code, what it printed, and what it printed to standard error.
     """
     ours = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    with subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={**os.environ, **ours, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
+    # What is killed leaves the folder of its sockets, and nobody else can remove it.
+    with (
+        tempfile.TemporaryDirectory(prefix="job-", ignore_cleanup_errors=True) as temporary,
+        subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env={**os.environ, **ours, "TMPDIR": temporary, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
         try:
             printed, errors = (
                 _told(process, own_seconds) if own_seconds else process.communicate(timeout=seconds)

@@ -52,6 +52,7 @@ def shown(value):
 
 
 @pytest.mark.parametrize("page", [name for name, codes in BLOCKS.items() if codes])
+@pytest.mark.usefixtures("temporary_folder")
 def test_the_blocks_of_a_page_run_one_after_another_and_show_what_they_say(page, monkeypatch):
     # A module, so that what the page defines can be pickled.
     module = ModuleType("page")

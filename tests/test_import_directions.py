@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "__main__": ["cli"],
     "order": ["errors"],
     "samplers": ["errors", "names", "order"],
-    "batches": ["errors", "order", "samplers", "storage.atomic", "storage.locks", "storage.user_cache"],
+    "batches": ["errors", "order", "samplers", "storage.atomic", "storage.user_cache"],
     "loading": [
         "closing",
         "errors",
@@ -33,6 +33,7 @@ MAY_IMPORT = {
         "batches",
         "storage.atomic",
         "storage.batch_readers",
+        "storage.locks",
     ],
     "storage": [
         "closing",
@@ -41,14 +42,13 @@ MAY_IMPORT = {
             f"order.{name}"
             for name in (
                 "arguments",
+                "caching",
+                "dataset_protocol",
                 "draws",
                 "intervals",
                 "keys",
                 "layout",
                 "modes",
-                "once",
-                "shuffle",
-                "told",
                 "typing",
             )
         ),
@@ -56,7 +56,7 @@ MAY_IMPORT = {
     "sinks": [],
     "config": [*CORE, "storage", "inspect.quality", "compat.megatron"],
     "compat": [*CORE, "storage"],
-    "inspect": [*CORE, "storage.tar.read.costs"],
+    "inspect": [*CORE, "storage.tar.fetch_costs"],
     "testing": [*CORE, "storage.files"],
     "cli": [*CORE, "storage", "config", "compat", "inspect", "testing", ""],
     "": [*CORE, "storage", "config", "compat", "inspect", "testing"],
@@ -86,18 +86,35 @@ LATE_IMPORTS = {
         "cli.demo.data",
         "sklearn.datasets",
     ): "an extra: the command must start without it",
-    ("loading.bar", "rich.progress"): "a tenth of a second, for a loop that wants a bar and no other",
-    ("loading.bar", "rich.console"): "as rich.progress, which it comes with",
+    (
+        "loading.progress_bar",
+        "rich.progress",
+    ): "a tenth of a second, for a loop that wants a bar and no other",
+    ("loading.progress_bar", "rich.console"): "as rich.progress, which it comes with",
     ("compat.huggingface", "transformers.trainer_callback"): "an extra: who uses it has a Trainer already",
     ("inspect.pictures.canvas", "matplotlib.figure"): "an extra: all else works without pictures",
     ("storage.tar.codecs", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
     ("storage.files.readers", "pyarrow.parquet"): "an extra: only parquet files need it",
-    ("storage.formats.extras", "a computed name"): "extras: each format needs its own package, and no other",
-    ("storage.remote.resources", "samplerkit.storage.remote.http"): "an extra: only HTTP URLs need requests",
+    ("storage.formats.packages", "a computed name"): "extras: each format needs its own package",
     (
-        "storage.remote.filesystem",
+        "storage.remote.resources",
+        "samplerkit.storage.remote.clients.http",
+    ): "an extra: only HTTP URLs need urllib3",
+    (
+        "storage.remote.clients.filesystem",
         "fsspec.core",
     ): "an extra: only URLs other than those of HTTP need it",
+    ("storage.remote.clients.filesystem", "fsspec.registry"): "an extra, as fsspec.core is",
+    (
+        "storage.remote.clients.object_stores",
+        "obstore",
+    ): "children of a process that has imported it may not use it",
+    ("storage.remote.clients.store_options", "obstore.store"): "as obstore itself, which it imports",
+    (
+        "storage.remote.clients.store_options",
+        "botocore.session",
+    ): "an extra: S3 has credentials without it too",
+    ("storage.remote.clients.store_options", "urllib3"): "an extra, as in storage.remote.resources",
 }
 """Imports that are not at the top of a module, each with its reason."""
 
@@ -230,7 +247,7 @@ def upwards(modules: Mapping[str, str]) -> set[tuple[str, str]]:
 def test_the_rooms_of_storage_import_one_way():
     assert upwards(sources()) == set()
     assert upwards({"storage.files.paths": "from samplerkit.storage.tar.archive_names import archive_names"})
-    assert upwards({"storage.remote.http": "from samplerkit.storage.ahead.stats import FileStats"})
+    assert upwards({"storage.remote.clients.http": "from samplerkit.storage.ahead.stats import FileStats"})
 
 
 def test_no_modules_import_one_another_in_a_circle():
@@ -260,8 +277,8 @@ PLANTED = {
     ),
     "order imports samplers relatively": ("order.layout", "from ..samplers import base"),
     "order imports the package": ("order.layout", "import samplerkit"),
-    "samplers import loading": ("samplers.base", "import samplerkit.loading.world"),
-    "loading imports config": ("loading.world", "from samplerkit.config.config import Config"),
+    "samplers import loading": ("samplers.base", "import samplerkit.loading.job.world"),
+    "loading imports config": ("loading.job.world", "from samplerkit.config.config import Config"),
     "config imports cli": ("config.config", "from samplerkit.cli import main"),
     "storage imports samplers": ("storage.tar", "from samplerkit.samplers.base import Sampler"),
     "storage imports permutations": ("storage.tar", "from samplerkit.order.permutation import Permutation"),
@@ -269,7 +286,7 @@ PLANTED = {
     "errors import order": ("errors", "from samplerkit.order.layout import Layout"),
     "an import in a function": ("config.config", "def f():\n    import yaml"),
     "an import in a method": (
-        "loading.world",
+        "loading.job.world",
         "class A:\n    def f(self):\n        from pathlib import Path",
     ),
     "an import for type checkers": (
@@ -295,7 +312,7 @@ def test_a_planted_wrong_import_is_found(module, text):
     ("module", "text"),
     [
         ("storage.tar", "from samplerkit.order.layout import Layout\nimport os"),
-        ("loading.world", "import torch.distributed\nfrom samplerkit.order import arguments"),
+        ("loading.job.world", "import torch.distributed\nfrom samplerkit.order import arguments"),
         ("cli.main", "import samplerkit\nimport samplerkit.inspect.quality"),
         ("order.order", "from . import typing\nfrom .typing import Ids\nimport numpy.typing as npt"),
     ],

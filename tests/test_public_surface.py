@@ -157,7 +157,7 @@ def test_a_name_that_is_not_public_is_an_attribute_error():
         sk.Smapler  # noqa: B018  # asking for it is what fails
 
 
-@pytest.mark.parametrize("module", ["samplerkit", "samplerkit.order.order", "samplerkit.samplers.random"])
+@pytest.mark.parametrize("module", ["samplerkit", "samplerkit.order.order", "samplerkit.samplers.shuffled"])
 def test_orders_and_samplers_are_imported_without_torch(module):
     """In a process of its own: this one has torch since long."""
     code = f"import sys, {module}; print('torch' in sys.modules, 'pydantic' in sys.modules)"
@@ -200,8 +200,8 @@ def test_every_error_is_ours_and_the_builtin_one_for_its_mistake(name):
 
 
 def test_an_error_carries_its_place_its_value_and_its_mend_and_says_all_of_them():
-    error = sk.ArgumentValueError("num_samples", "must not be negative", -1, mend="use None for all")
-    assert (error.place, error.problem, error.value, error.mend) == (
+    error = sk.ArgumentValueError("num_samples", "must not be negative", -1, hint="use None for all")
+    assert (error.place, error.problem, error.value, error.hint) == (
         "num_samples",
         "must not be negative",
         -1,

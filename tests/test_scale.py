@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.delivery import Delivery
-from samplerkit.loading.state import State
+from samplerkit.loading.run.delivery import Delivery
+from samplerkit.loading.state.state import State
 from tests.benchmarks.scale import layout_of, sampler_of
 from tests.benchmarks.scale_month import Job, Stretch, loader_of, lost_and_repeated, read_window, simulate
 

@@ -26,7 +26,7 @@ def test_an_error_tells_its_place_and_the_values(name):
 def test_another_value_is_found():
     def wrong(number):
         def call(_):
-            raise sk.ArgumentRangeError("lanes", "must be at most 8", number, mend="say 'auto'")
+            raise sk.ArgumentRangeError("lanes", "must be at most 8", number, hint="say 'auto'")
 
         return call
 

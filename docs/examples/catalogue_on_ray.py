@@ -20,7 +20,7 @@ from typing import Any
 
 import ray
 
-from samplerkit.storage.catalogue.parts import PART_FILES, join_parts, make_part, parts_of
+from samplerkit.storage.catalogue.making import PART_FILES, join_parts, make_part, parts_of
 from samplerkit.storage.tar.pack import pack_shard, samples_in
 
 

@@ -16,7 +16,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from samplerkit.storage.catalogue.parts import PART_FILES, join_parts, make_part, parts_of
+from samplerkit.storage.catalogue.making import PART_FILES, join_parts, make_part, parts_of
 
 
 def main() -> None:

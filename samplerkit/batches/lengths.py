@@ -1,32 +1,74 @@
-"""How long samples are: checked once, told by a digest, and counted by length."""
+"""How long samples are: checked once, named by a digest, and counted by length, chunk by chunk."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.batches.histogram import Histogram, Tally
-from samplerkit.batches.kept import KeptArrays
-from samplerkit.errors import (
-    ArgumentRangeError,
-    ArgumentTypeError,
-    ArgumentValueError,
-    DatasetError,
-)
+from samplerkit.batches.sample_set import SampleSet
+from samplerkit.batches.table_cache import TableCache
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order.arguments import holds_bool
-from samplerkit.order.told import told_column
+from samplerkit.order.dataset_protocol import find_column
+from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+
+_COUNTED_IN_A_TABLE = 1 << 22
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """How many samples there are of each length.
+
+    Args:
+        values: the lengths that occur, descending; int64 of shape (d,).
+        counts: how many samples have each; int64 of shape (d,).
+        digest: of all lengths in their order.
+    """
+
+    values: Ids
+    counts: Ids
+    digest: str
+
+    @property
+    def total(self) -> int:
+        """The number of samples."""
+        return int(self.counts.sum())
+
+
+def short_digest(*contents: bytes) -> str:
+    """Gives a short digest of some bytes, one after another."""
+    return hashlib.blake2b(b"".join(contents), digest_size=8, person=b"samplerkit").hexdigest()
+
+
+def _tally(chunks: Iterable[Ids]) -> tuple[Ids, Ids]:
+    """Counts values, none negative, chunk by chunk: those that occur, descending, and how often each does."""
+    values, counts = np.zeros((2, 0), dtype=np.int64)
+    for chunk in chunks:
+        if chunk.max(initial=0) < _COUNTED_IN_A_TABLE:
+            # Many times as fast as to sort them.
+            table = np.bincount(chunk)
+            found = np.flatnonzero(table)
+            times = table[found]
+        else:
+            found, times = np.unique(chunk, return_counts=True)
+        values, at = np.unique(np.concatenate([values, found]), return_inverse=True)
+        before, counts = counts, np.zeros(values.size, dtype=np.int64)
+        np.add.at(counts, at, np.concatenate([before, times]))
+    return values[::-1].copy(), counts[::-1].copy()
+
 
 LONGEST = (1 << 31) - 1
 """The largest length of a sample."""
 
 CHUNK = 1 << 20
-_NAMES = ("lengths", "length")
 
 
 @final
@@ -50,18 +92,15 @@ class SampleLengths:
         (array([5, 3]), array([5, 3]), array([2, 1]))
     """
 
-    def __init__(self, source: Any, place: str = "lengths", kept: KeptArrays | None = None) -> None:
+    def __init__(self, source: Any, place: str = "lengths", kept: TableCache | None = None) -> None:
         self._place = place
         self._path = Path(source).absolute() if isinstance(source, str | os.PathLike) else None
         self._array: np.ndarray[Any, Any] | None = None
         given = self._mapped() if self._path is not None else _array(source, place)
         if given.ndim != 1 and not (given.ndim == 2 and given.shape[1] == 2):
-            raise ArgumentValueError(
-                place,
-                "must have one length a sample, or a pair: shape (n,) or (n, 2)",
-                given.shape,
-                mend="give the dataset's lengths in its order",
-            )
+            problem = "must have one length a sample, or a pair: shape (n,) or (n, 2)"
+            hint = "give the dataset's lengths in its order"
+            raise ArgumentValueError(place, problem, given.shape, hint=hint)
         _require_integers(given, place)
         self._array = given
         self.size: Final = given.shape[0]
@@ -79,12 +118,13 @@ class SampleLengths:
         found: Ids = array[ids].astype(np.int64)
         return found
 
-    def chunks(self, size: int | None = None) -> Iterator[Ids]:
-        """Gives the lengths of the first samples, of all where nothing is said, in arrays of int64."""
+    def chunks(self, size: int | None = None, ids: Ids | None = None) -> Iterator[Ids]:
+        """Gives the lengths of the first samples, or of those with some ids, in arrays of int64."""
         array = self._mapped() if self._array is None else self._array
         end = self.size if size is None else size
         for start in range(0, end, CHUNK):
-            yield array[start : min(end, start + CHUNK)].astype(np.int64)
+            part: Any = slice(start, min(end, start + CHUNK))
+            yield array[part if ids is None else ids[part]].astype(np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process gets the path, not the array.
@@ -94,105 +134,97 @@ class SampleLengths:
         path = self._path
         assert path is not None  # noqa: S101  # for mypy: what has no path has an array
         if path.suffix != ".npy":
-            raise ArgumentValueError(self._place, "must be the path of an .npy file", str(path), mend=_SAVE)
+            raise ArgumentValueError(self._place, "must be the path of an .npy file", str(path), hint=_SAVE)
         try:
             array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
         except FileNotFoundError:
-            raise ArgumentValueError(self._place, "the file is not there", str(path), mend=_SAVE) from None
+            raise ArgumentValueError(self._place, "the file is not there", str(path), hint=_SAVE) from None
         except (OSError, ValueError, EOFError) as error:
             raise ArgumentValueError(
-                self._place, f"cannot be read as an .npy file ({error})", str(path), mend=_SAVE
+                self._place, f"cannot be read as an .npy file ({error})", str(path), hint=_SAVE
             ) from None
         return array
 
-    def _counted(self, kept: KeptArrays | None) -> Histogram:
+    def _counted(self, kept: TableCache | None) -> Histogram:
         """Counts in one pass, or finds what an earlier pass over the same file counted."""
         if kept is None or self._path is None:
             return self._pass()
-        name = _stamp(self._path)
-        found = kept.arrays(name)
-        if found is not None and set(found) == {"values", "counts", "digest"}:
-            return Histogram(found["values"], found["counts"], str(found["digest"]))
-        counted = self._pass()
-        kept.keep_arrays(name, values=counted.values, counts=counted.counts, digest=np.array(counted.digest))
-        return counted
+
+        def arrays() -> dict[str, np.ndarray[Any, Any]]:
+            counted = self._pass()
+            return {
+                "values": counted.values,
+                "counts": counted.counts,
+                "digest": np.array(counted.digest),
+            }
+
+        found = kept.arrays(_stamp(self._path), arrays)
+        return Histogram(found["values"], found["counts"], str(found["digest"]))
+
+    def histogram_of(self, chosen: SampleSet | None) -> Histogram:
+        """Counts the lengths of a set, in chunks; None for those of all samples.
+
+        Example:
+            >>> SampleLengths([5, 3, 5]).histogram_of(SampleSet(2, np.array([0, 2]))).counts
+            array([2])
+        """
+        if chosen is None or (chosen.ids is None and chosen.size == self.size):
+            return self.histogram
+        listed = b"" if chosen.ids is None else chosen.ids.astype("<i8").tobytes()
+        digest = short_digest(f"{self.digest} {chosen.size}".encode(), listed)
+        return Histogram(*_tally(self.chunks(chosen.size, chosen.ids)), digest)
 
     def _pass(self) -> Histogram:
         state = hashlib.blake2b(digest_size=8, person=b"samplerkit")
         state.update(f"{self.size} {self.are_pairs}".encode())
-        tally = Tally()
+        counts = _tally(self._checked_chunks(state))
+        return Histogram(*counts, state.hexdigest())
+
+    def _checked_chunks(self, state: Any) -> Iterator[Ids]:
+        """Gives the lengths in chunks, the longer one of a pair, checked and added to a digest."""
         seen = 0
         for chunk in self.chunks():
             low, high = (int(chunk.min()), int(chunk.max())) if chunk.size else (0, 0)
             if low < 0 or high > LONGEST:
                 wrong = np.argwhere((chunk < 0) | (chunk > LONGEST))[0]
-                value = int(chunk[tuple(wrong)])
+                value, place = int(chunk[tuple(wrong)]), f"{self._place}[{seen + int(wrong[0])}]"
                 problem = "must not be negative" if value < 0 else f"must be at most {LONGEST}"
-                raise ArgumentRangeError(
-                    f"{self._place}[{seen + int(wrong[0])}]", problem, value, mend="count the sample again"
-                )
+                raise ArgumentRangeError(place, problem, value, hint="count the sample again")
             # The same digest whatever integers hold the lengths.
             narrow = chunk.astype(np.min_scalar_type(high).newbyteorder("<"))
             state.update(narrow.dtype.str.encode())
             state.update(narrow.tobytes())
-            tally.add(chunk.max(axis=1) if self.are_pairs else chunk)
+            yield chunk.max(axis=1) if self.are_pairs else chunk
             seen += chunk.shape[0]
-        values, counts = tally.result()
-        return Histogram(values, counts, state.hexdigest())
 
 
-def histogram_of(lengths: SampleLengths, size: int, ids: Ids | None = None) -> Histogram:
-    """Counts the lengths of some samples, in chunks.
-
-    Args:
-        lengths: of the dataset.
-        size: how many samples.
-        ids: which; None for the first ones.
-
-    Example:
-        >>> histogram_of(SampleLengths([5, 3, 5]), 2, np.array([0, 2])).counts
-        array([2])
-    """
-    if ids is None and size == lengths.size:
-        return lengths.histogram
-    state = hashlib.blake2b(f"{lengths.digest} {size}".encode(), digest_size=8, person=b"samplerkit")
-    tally = Tally()
-    if ids is None:
-        for found in lengths.chunks(size):
-            tally.add(found)
-    else:
-        state.update(ids.astype("<i8").tobytes())
-        for start in range(0, size, CHUNK):
-            tally.add(lengths.at(ids[start : start + CHUNK]))
-    values, counts = tally.result()
-    return Histogram(values, counts, state.hexdigest())
-
-
-def found_lengths(given: Any, dataset: Any, size: int, kept: KeptArrays | None = None) -> SampleLengths:
+def found_lengths(
+    given: Any, dataset: Any, kept: TableCache | None = None, *, pairs_hint: str | None = None
+) -> SampleLengths:
     """Finds the lengths of a dataset's samples.
 
     Args:
         given: what was given to the recipe: an array, a path, `SampleLengths`, or None to ask the dataset
             for an attribute or a column `lengths` or `length`.
         dataset: the dataset.
-        size: how many samples it has.
         kept: where what was counted in a file is kept.
+        pairs_hint: what to do in place of giving pairs, which are refused then; None where they are taken.
 
     Raises:
         DatasetError: the dataset has none, or they are more or fewer than its samples.
         ArgumentTypeError: as for `SampleLengths`; so ArgumentValueError and ArgumentRangeError.
     """
-    lengths = given if isinstance(given, SampleLengths) else None
+    lengths, size = given if isinstance(given, SampleLengths) else None, len(Layout.of(dataset))
     if lengths is None:
         place, source = ("lengths", given) if given is not None else _of_dataset(dataset)
         lengths = SampleLengths(source, place, kept)
     if lengths.size != size:
-        raise DatasetError(
-            "lengths",
-            f"must be one for each of the {size} samples of the dataset",
-            lengths.size,
-            mend="compute them for this dataset, in its order",
-        )
+        problem = f"must be one for each of the {size} samples of the dataset"
+        hint = "compute them for this dataset, in its order"
+        raise DatasetError("lengths", problem, lengths.size, hint=hint)
+    if lengths.are_pairs and pairs_hint is not None:
+        problem = "are pairs, and these batches need one length a sample"
+        raise ArgumentValueError("lengths", problem, (size, 2), hint=pairs_hint)
     return lengths
 
 
@@ -200,15 +232,11 @@ _SAVE = "write it by samplerkit lengths, or numpy.save(path, lengths), lengths a
 
 
 def _of_dataset(dataset: Any) -> tuple[str, Any]:
-    told = told_column(dataset, *_NAMES)
-    if told is not None:
-        return f"dataset.{told[0]}", told[1]
-    raise DatasetError(
-        "lengths",
-        "the dataset has no attribute or column lengths",
-        dataset,
-        mend="give lengths= to the recipe: an array, or the path of an .npy file",
-    )
+    column = find_column(dataset, "lengths", "length")
+    if column is not None:
+        return f"dataset.{column[0]}", column[1]
+    hint = "give lengths= to the recipe: an array, or the path of an .npy file"
+    raise DatasetError("lengths", "the dataset has no attribute or column lengths", dataset, hint=hint)
 
 
 def _array(source: Any, place: str) -> np.ndarray[Any, Any]:
@@ -221,14 +249,17 @@ def _array(source: Any, place: str) -> np.ndarray[Any, Any]:
         array = np.asarray(entries)
     except (TypeError, ValueError, RuntimeError):  # rows of different lengths, a tensor on a device
         raise ArgumentTypeError(
-            place, "must be a flat list of integers, or one of pairs", source, mend=_INTEGERS
+            place, "must be a flat list of integers, or one of pairs", source, hint=INTEGERS
         ) from None
     if isinstance(entries, list) and array.ndim == 1 and holds_bool(entries):
-        raise ArgumentTypeError(place, "must be integers, not booleans", source, mend=_INTEGERS)
+        raise ArgumentTypeError(place, "must be integers, not booleans", source, hint=INTEGERS)
     return array if array.size else array.astype(np.int64)
 
 
-_INTEGERS = "give the number of tokens of each sample as integers: numpy.asarray(lengths, dtype=numpy.int64)"
+INTEGERS: Final = (
+    "give the number of tokens or frames of each sample as integers; of a duration the milliseconds, since "
+    "whole seconds would cut 1.5 to 1: numpy.rint(1000 * numpy.asarray(seconds)).astype(numpy.int64)"
+)
 
 
 def _require_integers(array: np.ndarray[Any, Any], place: str) -> None:
@@ -236,13 +267,12 @@ def _require_integers(array: np.ndarray[Any, Any], place: str) -> None:
         return
     if array.dtype.kind == "f" and np.isnan(array[:CHUNK]).any():
         first = int(np.argwhere(np.isnan(array))[0][0])
-        raise ArgumentTypeError(f"{place}[{first}]", "must be an integer", float("nan"), mend=_INTEGERS)
-    raise ArgumentTypeError(place, "must be integers", array.dtype.name, mend=_INTEGERS)
+        raise ArgumentTypeError(f"{place}[{first}]", "must be an integer", float("nan"), hint=INTEGERS)
+    raise ArgumentTypeError(place, "must be integers", array.dtype.name, hint=INTEGERS)
 
 
 def _stamp(path: Path) -> str:
     """Names a file as it is: another name as soon as it is written to, moved or replaced."""
     status = path.stat()
     parts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    named = hashlib.blake2b(f"{path.resolve()} {parts}".encode(), digest_size=8, person=b"samplerkit")
-    return f"lengths-{named.hexdigest()}"
+    return f"lengths-{short_digest(f'{path.resolve()} {parts}'.encode())}"

@@ -1,22 +1,100 @@
-"""The plan: which samples stand in which batch of an epoch, as a value with random access."""
+"""The plan: which samples are in which batch of an epoch, as a value, and how samples are measured in it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, final, overload
 
 import numpy as np
 
-from samplerkit.batches.measure import Measure
+from samplerkit.batches.lengths import SampleLengths
 from samplerkit.batches.segments import Packs, Segments
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.order.arguments import integer, integers
-from samplerkit.order.located import Located, sought
-from samplerkit.order.order import PASS_BITS
+from samplerkit.order.order import PASS_BITS, Located, sought
 from samplerkit.order.typing import Ids
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Measure:
+    """What a plan knows of its samples.
+
+    Args:
+        lengths: of the samples; the numbers of their keys for batches by keys; None where nothing is known.
+        padded: rounds lengths up to what they are padded to; None where they are not rounded.
+        longest: to which longer samples are truncated; None where none are.
+        upper: gives the upper end of the bucket of a length; None where there are no buckets. A length
+            above all of them is unchanged.
+        most: gives how many samples a batch may hold whose longest is so long; None where nothing limits it.
+        keys: by their numbers, for batches by keys.
+        labels: of the samples, for batches by classes.
+        pack: the tokens of a pack; None where batches are no packs.
+        multiple: to a multiple of it the parts in a pack are rounded up.
+    """
+
+    lengths: SampleLengths | None = None
+    padded: Callable[[Ids], Ids] | None = None
+    longest: int | None = None
+    upper: Callable[[Ids], Ids] | None = None
+    most: Callable[[Ids], Ids] | None = None
+    keys: tuple[Any, ...] | None = None
+    labels: np.ndarray[Any, Any] | None = None
+    pack: int | None = None
+    multiple: int = 1
+
+    @property
+    def most_parts(self) -> int:
+        """The number of batches that a sample is in at most: of a long document each pack is one."""
+        if self.pack is None or self.lengths is None:
+            return 1
+        return 1 + int(self.lengths.histogram.values.max(initial=0)) // self.pack
+
+    def counted(self, ids: Ids) -> Ids:
+        """Gives the lengths of samples as they are counted: truncated ones as what is left of them."""
+        if self.lengths is None:
+            return np.ones(ids.size, dtype=np.int64)
+        found = self.lengths.at(ids)
+        return found if self.longest is None else np.minimum(found, self.longest)
+
+    def tokens(self, ids: Ids) -> Ids:
+        """Gives the tokens of each sample; 1 where no lengths are known."""
+        if self.lengths is None or self.keys is not None:
+            return np.ones(ids.size, dtype=np.int64)
+        found = self.counted(ids)
+        return found if found.ndim == 1 else found.sum(axis=1)
+
+    def padded_tokens(self, ids: Ids, edges: Ids) -> Ids:
+        """Gives the padded tokens of batches, whose samples come batch after batch."""
+        counts = np.diff(edges)
+        if not ids.size or self.lengths is None or self.keys is not None:
+            return counts
+        longest = self.rounded(np.maximum.reduceat(self.counted(ids), edges[:-1]))
+        return counts * (longest if longest.ndim == 1 else longest.sum(axis=1))
+
+    def shape(self, ids: Ids, *, of_bucket: bool = False) -> tuple[Any, ...]:
+        """Gives the number of samples of a batch, and what they are padded to, there or in its bucket."""
+        if self.lengths is None:
+            return (ids.size,)
+        if self.keys is not None:
+            key = self.keys[int(self.lengths.at(ids[:1])[0])]
+            return (ids.size, *key) if isinstance(key, tuple) else (ids.size, key)
+        longest = self.counted(ids).max(axis=0, keepdims=True)
+        if of_bucket and self.upper is not None:
+            longest = self.upper(longest)
+        longest = self.rounded(longest)
+        return (ids.size, *longest.reshape(-1).tolist())
+
+    def rounded(self, lengths: Ids) -> Ids:
+        """Rounds lengths up to what they are padded to."""
+        return lengths if self.padded is None else self.padded(lengths)
+
+    def __repr__(self) -> str:
+        return "no lengths" if self.lengths is None else f"lengths {self.lengths.digest}"
+
 
 _BATCHES_AT_ONCE = 1024
 _BATCHES_MEASURED = 1 << 14
@@ -42,20 +120,17 @@ class BatchSamples:
 
     def batches(self) -> list[Any]:
         """Gives each batch as a plan gives it: its ids, or its packs."""
-        bounds = pairwise(self.edges.tolist())
+        parts = [slice(a, b) for a, b in pairwise(self.edges.tolist())]
         if self.segments is None:
-            return [self.ids[a:b] for a, b in bounds]
-        parts = self.segments
-        return [
-            Packs(self.ids[a:b], parts.starts[a:b], parts.lengths[a:b], parts.rows[a:b]) for a, b in bounds
-        ]
+            return [self.ids[part] for part in parts]
+        return [Packs.of(self.ids[part], self.segments.at(part)) for part in parts]
 
 
 class BatchPlan(ABC):
-    """Which samples stand in a batch: batch k of the plan holds the samples `plan[k]`.
+    """Which samples are in a batch: batch k of the plan holds the samples `plan[k]`.
 
     A plan is a value. No rank is in it, no worker and no prefetch depth; a batch costs the same wherever it
-    stands. Batches are numbered in the order in which they come.
+    is. Batches are numbered in the order in which they come.
 
     Args:
         measure: how long samples are.
@@ -81,7 +156,7 @@ class BatchPlan(ABC):
 
     @abstractmethod
     def has(self, number: int) -> bool:
-        """Tells whether there is a batch of this number, from 0, with no look at those behind it."""
+        """Returns whether there is a batch of this number, from 0, with no look at those behind it."""
 
     @abstractmethod
     def samples(self, numbers: Ids) -> BatchSamples:
@@ -93,13 +168,13 @@ class BatchPlan(ABC):
 
     @abstractmethod
     def locate(self, ids: Ids) -> Located:
-        """Finds all batches in which samples stand.
+        """Finds all batches in which samples are.
 
         Args:
             ids: int64 of shape (m,), any values.
 
         Returns:
-            (which, numbers): ids[which[i]] stands in the batch numbers[i]. Sorted by neither.
+            (which, numbers): ids[which[i]] is in the batch numbers[i]. Sorted by neither.
         """
 
     @property
@@ -113,7 +188,7 @@ class BatchPlan(ABC):
         """A number above all draws of the epoch: what comes again is drawn from there on."""
 
     def passes_at(self, draws: Ids) -> Ids:
-        """Tells in which pass over the samples each draw is, as `Order.passes_at`: 0 where none comes again.
+        """Returns the pass over the samples of each draw, as `Order.passes_at`: 0 where none comes again.
 
         Args:
             draws: from `positions`, int64 of shape (m,).
@@ -121,7 +196,7 @@ class BatchPlan(ABC):
         return np.zeros_like(draws)
 
     def epochs_at(self, epoch: int, draws: Ids) -> Ids:
-        """Tells in which epoch of its source each draw is, as `Order.epochs_at`."""
+        """Returns in which epoch of its source each draw is, as `Order.epochs_at`."""
         return epoch + (self.passes_at(draws) << PASS_BITS)
 
     @property
@@ -236,14 +311,14 @@ class BatchPlan(ABC):
     def batch_of(self, ids: list[int] | np.ndarray[Any, Any]) -> Located: ...
     @final
     def batch_of(self, ids: Any) -> Ids | Located:
-        """Finds the batches in which samples stand: the inverse of indexing.
+        """Finds the batches in which samples are: the inverse of indexing.
 
         Args:
             ids: one id, or an array of m ids.
 
         Returns:
-            For one id, the numbers of its batches in ascending order, none if it stands in none. For an
-            array, the pair (which, numbers): ids[which[i]] stands in batch numbers[i], sorted by `which`,
+            For one id, the numbers of its batches in ascending order, none if it is in none. For an
+            array, the pair (which, numbers): ids[which[i]] is in batch numbers[i], sorted by `which`,
             then by number.
 
         Raises:

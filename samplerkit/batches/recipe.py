@@ -5,27 +5,70 @@ from __future__ import annotations
 import copy
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, final
 
-from samplerkit.batches.chosen import ChosenSet, chosen_set, require_whole, seed_of, shuffles
-from samplerkit.batches.halves import halved
-from samplerkit.batches.kept import KeptArrays
-from samplerkit.batches.lengths import SampleLengths
-from samplerkit.batches.measure import Measure
-from samplerkit.batches.plan import BatchPlan
-from samplerkit.batches.window_cut import CutFunction, WindowContext
-from samplerkit.batches.windows import WindowPlan
-from samplerkit.batches.words import in_words, is_same, short_digest
+import numpy as np
+
+from samplerkit.batches.cutting import halved
+from samplerkit.batches.lengths import SampleLengths, short_digest
+from samplerkit.batches.plan import BatchPlan, Measure
+from samplerkit.batches.sample_set import SampleSet, find_set, require_whole, seed_of, shuffles
+from samplerkit.batches.table_cache import TableCache
+from samplerkit.batches.window_plan import CutWindow, WindowContext, WindowPlan, checked_cut
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
 from samplerkit.order import arguments
+from samplerkit.order.arguments import LARGEST
+from samplerkit.order.caching import cached_property
 from samplerkit.order.keys import Key
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.context import RunConstants
-from samplerkit.samplers.links import class_name
+from samplerkit.samplers.chain import RunConstants, class_name
+
+
+def require_positive(recipe: Any, **largest: int) -> None:
+    """Checks arguments of a frozen recipe: positive integers, or None where that is the default.
+
+    Args:
+        recipe: whose arguments are checked, and set to what was understood.
+        largest: the largest value of each argument.
+    """
+    for name, most in largest.items():
+        value = getattr(recipe, name)
+        if value is not None or getattr(type(recipe), name, 0) is not None:
+            object.__setattr__(recipe, name, arguments.positive(name, value, most))
+
+
+_LONGEST_WORDS = 160
+
+
+def in_words(name: str, given: Mapping[str, Any]) -> str:
+    """Writes a recipe with its arguments; a long one is cut, and named by its digest."""
+    words = f"{name}({', '.join(f'{argument}={_word(value)}' for argument, value in given.items())})"
+    return words if len(words) <= _LONGEST_WORDS else f"{words[:120]}... {short_digest(words.encode())}"
+
+
+def is_same(value: Any, default: Any) -> bool:
+    """Returns whether an argument is as by default."""
+    return type(value) is type(default) and not isinstance(value, np.ndarray) and value == default
+
+
+def is_plain(value: Any) -> bool:
+    """Returns whether a value is the same in words in every process: numbers and strings, one or several."""
+    if isinstance(value, tuple | list):
+        return all(map(is_plain, value))
+    return isinstance(value, str | int | float | np.number | np.ndarray)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"<{value.size} values, {short_digest(value.astype(value.dtype.newbyteorder('<')).tobytes())}>"
+    if isinstance(value, partial) or callable(value):
+        return getattr(value, "__qualname__", type(value).__qualname__)
+    return repr(value)
+
 
 RULE: Final = "batches-1"
 """The versioned id of how plans are made. A change of any plan is a new id, and the old one stays."""
@@ -33,7 +76,11 @@ RULE: Final = "batches-1"
 DEFAULT_WINDOW: Final = 16_384
 
 MOST_ABREAST = 1 << 20
+SHARED_ARGUMENTS: Final = {"window": LARGEST, "abreast": MOST_ABREAST, "num_batches": LARGEST}
+"""The largest value of each argument that all recipes have."""
+
 _BESIDE = frozenset({"lengths", "keys", "labels", "abreast"})
+_OF_EACH = ("window", "num_batches", "count_multiple")
 
 PlanOfKeys = Callable[[tuple[Key, Key]], BatchPlan]
 """Makes the plan of an epoch from two keys: of the members of buckets, and of the groups of batches."""
@@ -46,23 +93,19 @@ class Prepared:
 
     Args:
         measure: how long samples are.
-        cut: cuts windows.
         window: samples in a window.
         whole: makes the plans of a set as one window; None where windows of an order are cut.
-        most_of_one: batches that a sample stands in at most.
     """
 
     measure: Measure
-    cut: CutFunction
     window: int = DEFAULT_WINDOW
     whole: PlanOfKeys | None = None
-    most_of_one: int = 1
 
 
 class BatchRecipe(ABC):
     """A recipe for batches: how the samples of a window, or of a whole set, are cut.
 
-    A recipe of one's own writes one method, `cut`. Random access, dealing, resume and states are ours.
+    Your own recipe writes one method, `cut`. Random access, dealing, resume and states come with it.
 
     Example:
         >>> import numpy as np
@@ -103,7 +146,7 @@ class BatchRecipe(ABC):
             batches first: neighbours are read in one step.
         """
 
-    def prepared(self, dataset: Any, chosen: ChosenSet | None, abreast: int, kept: KeptArrays) -> Prepared:
+    def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
         """Finds out what is the same in each epoch: how long samples are, and whether they can be cut so.
 
         Args:
@@ -113,7 +156,7 @@ class BatchRecipe(ABC):
             kept: where tables of large sets are kept.
         """
         measure = Measure() if self.lengths is None else Measure(SampleLengths(self.lengths, kept=kept))
-        return Prepared(measure, self.cut, self.window or DEFAULT_WINDOW)
+        return Prepared(measure, self.window or DEFAULT_WINDOW)
 
     def evened(self, abreast: int, batches: list[Ids], ids: Ids, lengths: Ids, count: int) -> list[Ids]:
         """Brings the batches of a window to a number, a multiple of `abreast`: here by halving the largest.
@@ -127,20 +170,36 @@ class BatchRecipe(ABC):
         """
         return halved(batches, count, self.count_multiple)
 
+    def _cut_window(
+        self, measure: Measure, ids: Ids, context: WindowContext, in_whole_groups: bool
+    ) -> CutWindow:
+        """Cuts a window by `cut`, and brings its batches to whole groups where that is asked."""
+        lengths = measure.counted(ids)
+        batches = checked_cut(self.cut(ids, lengths, context), ids.size)
+        if in_whole_groups:
+            count = -(-len(batches) // context.abreast) * context.abreast
+            batches = self.evened(context.abreast, batches, ids, lengths, count)
+        return CutWindow.of(batches)
+
     @property
     def needs_loader(self) -> bool:
         """Whether batches are more than ids, so that nothing but a `Loader` can read them."""
         return False
 
     def arguments(self) -> dict[str, Any]:
-        """Gives the arguments that are not as by default; a state has lengths and `abreast` beside them."""
-        described: dict[str, Any] = {}
+        """Gives the arguments that are not as by default; a state has lengths and `abreast` as well.
+
+        Of a class that is no dataclass these are its attributes that hold numbers, strings or arrays, but for
+        those whose names begin with an underscore.
+        """
         recipe: Any = self
-        for argument in fields(recipe) if is_dataclass(recipe) else ():
-            value = getattr(self, argument.name)
-            if argument.name not in _BESIDE and not is_same(value, argument.default):
-                described[argument.name] = value
-        return described
+        if is_dataclass(recipe):
+            defaults = {argument.name: argument.default for argument in fields(recipe)}
+        else:
+            given = {name: getattr(self, name) for name in (*_OF_EACH, *vars(self)) if name[0] != "_"}
+            defaults = {name: getattr(BatchRecipe, name, None) for name in given if is_plain(given[name])}
+        values = {name: getattr(self, name) for name in defaults if name not in _BESIDE}
+        return {name: value for name, value in values.items() if not is_same(value, defaults[name])}
 
     @final
     @property
@@ -177,7 +236,7 @@ class BatchRecipe(ABC):
         constants = sampler.run_constants() if constants is None else constants
         width = constants.lanes if self.abreast is None else self.abreast
         width = arguments.positive("abreast", width if abreast is None else abreast, MOST_ABREAST)
-        return Plans(self, sampler, dataset, constants, width, KeptArrays(folder))
+        return Plans(self, sampler, dataset, constants, width, TableCache(folder))
 
     @final
     def plan(
@@ -218,7 +277,7 @@ class Plans:
         dataset: Any,
         constants: RunConstants,
         abreast: int,
-        kept: KeptArrays,
+        kept: TableCache,
     ) -> None:
         self.recipe: Final = recipe
         self.abreast: Final = abreast
@@ -228,17 +287,17 @@ class Plans:
         self._seed = seed_of(sampler)
         # A ledger reads in windows, and only where what it edits would: a state must fit both.
         below = sampler.get_child() if sampler.reads_a_stream else None
-        chosen = chosen_set(below or sampler, dataset)
+        chosen = find_set(below or sampler, dataset)
         self._prepared: Final = recipe.prepared(dataset, chosen, abreast, kept)
         if sampler.reads_a_stream and self._prepared.whole is not None:
             problem = "over a whole set have no windows, at whose borders a ledger is edited"
-            raise NotSupportedError("batches", problem, recipe, mend="say window= in the recipe")
+            raise NotSupportedError("batches", problem, recipe, hint="say window= in the recipe")
         self.measure: Final = self._prepared.measure
         if chosen is not None and self._prepared.whole is not None:
             require_whole(sampler, chosen.size)
         self.window: Final = None if self._prepared.whole else self._prepared.window
 
-    @property
+    @cached_property
     def digest(self) -> str | None:
         """The digest of the lengths, or of the keys or labels; None for a recipe without them."""
         measure = self.measure
@@ -267,15 +326,13 @@ class Plans:
         order = self._sampler.undealt_order(self._dataset, epoch, constants=self._constants)
         size = prepared.window
         window, before = known
-        most = window * size * prepared.most_of_one
+        most = window * size * self.measure.most_parts
         if not (0 <= window <= -(-len(order) // size) and 0 <= before <= most):
             raise StateError("window", "is none of this epoch", list(known))
         key = self._key(epoch, "batch groups") if shuffles(self._sampler) else None
         context = WindowContext(epoch, 0, self._seed, self.abreast)
-        recipe = self.recipe
-        even = partial(recipe.evened, self.abreast)
-        more = (context, key, self.measure, recipe.num_batches, known)
-        return WindowPlan(order, size, prepared.cut, even, *more)
+        cut = partial(self.recipe._cut_window, self.measure)
+        return WindowPlan(order, size, cut, context, key, self.measure, self.recipe.num_batches, known)
 
     def read_by(self, sampler: Sampler) -> Plans:
         """Gives the same over another order of the same dataset: that of a ledger with one more edit."""

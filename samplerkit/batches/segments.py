@@ -1,4 +1,4 @@
-"""Segments: the parts of samples that stand in packs."""
+"""Segments: the parts of samples that are in packs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from samplerkit.order.typing import Ids
 @final
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Which part of its sample each segment is, and in which pack of its batch it stands.
+    """Which part of its sample each segment is, and in which pack of its batch it is.
 
     Args:
         starts: the first token of each in its sample, int64 of shape (m,).
         lengths: tokens of each, int64 of shape (m,).
-        rows: the pack of its batch in which each stands, from 0, ascending in a batch; int64 of shape (m,).
+        rows: the pack of its batch in which each is, from 0, ascending in a batch; int64 of shape (m,).
         is_last: whether its sample ends with it; bool of shape (m,).
     """
 
@@ -35,12 +35,8 @@ class Segments:
     @staticmethod
     def joined(several: Sequence[Segments]) -> Segments:
         """Joins segments, those of one after those of another."""
-        return Segments(
-            np.concatenate([one.starts for one in several]),
-            np.concatenate([one.lengths for one in several]),
-            np.concatenate([one.rows for one in several]),
-            np.concatenate([one.is_last for one in several]),
-        )
+        columns = zip(*((one.starts, one.lengths, one.rows, one.is_last) for one in several), strict=True)
+        return Segments(*map(np.concatenate, columns))
 
     def without(self, places: Sequence[int]) -> Segments:
         """Gives the others."""
@@ -65,10 +61,10 @@ class Packs:
     """A batch of packs: which parts of which samples it holds.
 
     Args:
-        ids: of the samples, int64 of shape (m,); one may stand there twice.
+        ids: of the samples, int64 of shape (m,); one may be there twice.
         starts: the first token of each part in its sample, int64 of shape (m,).
         lengths: tokens of each part, int64 of shape (m,).
-        rows: the pack of the batch in which each part stands, from 0, ascending; int64 of shape (m,).
+        rows: the pack of the batch in which each part is, from 0, ascending; int64 of shape (m,).
     """
 
     ids: Ids

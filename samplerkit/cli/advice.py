@@ -9,7 +9,7 @@ import yaml
 
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import SamplerkitError
-from samplerkit.inspect.quality.whole import chooses
+from samplerkit.inspect.quality.order_source import OrderSource, chooses
 from samplerkit.order.layout import Layout
 
 MOST_COMPARED = 1 << 20
@@ -38,14 +38,16 @@ def advised(config: Config, layout: Layout, mode: dict[str, Any]) -> dict[str, A
     return section if is_same else None
 
 
-def why_none(config: Config) -> str:
+def why_none(config: Config, dataset: Any) -> str:
     """Says why no mode is recommended for a chain."""
     choosing = chooses(config.sampler)
     if choosing is None:
         return "none that reads the same samples as this chain"
+    is_shuffled = OrderSource.of(config.sampler, dataset, None).is_shuffled
     return (
         f"none: {type(choosing).__name__} chooses the samples, and a shuffle mode in its place would read "
-        "others; to mix what it gives, put a random sampler over it"
+        "others; "
+        + ("they are already fully shuffled" if is_shuffled else "to mix them, put a random sampler over it")
     )
 
 

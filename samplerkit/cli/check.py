@@ -17,15 +17,12 @@ from samplerkit.cli.opening import AsJson, NumRanks
 from samplerkit.cli.printing import counted, print_facts, print_json
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import ConfigError, SamplerkitError
-from samplerkit.inspect.doctor.agreement import disagreement
-from samplerkit.inspect.doctor.check import RULES, RULES_ON_ORDERS
 from samplerkit.inspect.doctor.check import check as look
-from samplerkit.inspect.doctor.finding import Finding
-from samplerkit.inspect.doctor.patient import Patient
-from samplerkit.inspect.doctor.probe import appearance
-from samplerkit.inspect.doctor.second_process import function_named, seen_there
+from samplerkit.inspect.doctor.findings import RULES, Finding
+from samplerkit.inspect.doctor.probe import appearance, appearance_elsewhere, function_named
+from samplerkit.inspect.doctor.ranks import disagreement
 from samplerkit.inspect.view import loader_of
-from samplerkit.order.world import World
+from samplerkit.order.deal import World
 from samplerkit.storage.urls import is_remote, shown
 
 _ELSEWHERE = "in another process, which hashes strings otherwise"
@@ -66,12 +63,11 @@ def check(
         print_json({"target": shown(target), "findings": [asdict(finding) for finding in found]})
     else:
         ranks = "" if world is None else f" on {counted(world, 'rank')}"
-        rules = len(RULES) + len(RULES_ON_ORDERS)
-        heading = counted(len(found), "finding") if found else f"nothing found by {rules} rules"
+        heading = counted(len(found), "finding") if found else f"nothing found by {len(RULES)} rules"
         typer.echo(f"{shown(target)}{ranks}: {heading}")
         for finding in found:
             typer.echo()
-            print_facts([(finding.severity, finding.code), ("", finding.what), ("mend", finding.mend)])
+            print_facts([(finding.severity, finding.code), ("", finding.what), ("hint", finding.hint)])
     if found:
         raise typer.Exit(1)
 
@@ -117,14 +113,14 @@ def _function(target: str) -> Callable[[], Any]:
 def _seen_elsewhere(target: str, make: Callable[[], Any], found: list[Finding]) -> list[Finding]:
     if any(finding.code in ("ranks-disagree", "refused") for finding in found):
         return []
-    there = seen_there(target)
+    there = appearance_elsewhere(target)
     if there is None:
         typer.echo(
             f"samplerkit: {target} does not run in another process, and was looked at here only", err=True
         )
         return []
     try:
-        here = appearance(Patient.of(loader_of(make(), None)))
+        here = appearance(loader_of(make(), None))
     except SamplerkitError:
         return []
-    return list(disagreement(here, there, _ELSEWHERE))
+    return disagreement(here, there, _ELSEWHERE)

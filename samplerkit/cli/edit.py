@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +15,8 @@ from samplerkit.cli.opening import AsJson, NumRanks, opened, state_in
 from samplerkit.cli.printing import counted, print_facts, print_json
 from samplerkit.config.config import load_config
 from samplerkit.inspect.view import loader_of
-from samplerkit.order.world import World
-from samplerkit.samplers.edit import Edit
+from samplerkit.order.deal import World
+from samplerkit.samplers.mixing.edit import Edit
 
 
 def edit(
@@ -44,7 +46,11 @@ def edit(
 ) -> None:
     """Write a config with one more edit, and say what it changes for a run that goes on from a checkpoint."""
     # A source may be a part that the tree had not when the state was saved.
-    given, loader = opened(config, world, state, allow=() if source is None else {"dataset"})
+    with ExitStack() as quiet:
+        if source is not None:  # what the run would skip without the edit is no warning here
+            logging.disable(logging.WARNING)
+            quiet.callback(logging.disable, logging.NOTSET)
+        given, loader = opened(config, world, state, allow=() if source is None else {"dataset"})
     position = loader.editable_from
     shares = None if weights is None else _shares(weights)
     ids = None if without is None else _ids(without)

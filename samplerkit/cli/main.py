@@ -15,7 +15,7 @@ from samplerkit import __version__
 from samplerkit.cli.at import at
 from samplerkit.cli.check import check
 from samplerkit.cli.demo.command import demo
-from samplerkit.cli.demo.launch import LaunchError
+from samplerkit.cli.demo.job import LaunchError
 from samplerkit.cli.edit import edit
 from samplerkit.cli.lengths import lengths
 from samplerkit.cli.plan import plan
@@ -83,7 +83,7 @@ for _command in _COMMANDS:
 
 
 def main() -> None:
-    """Runs the command line; a mistake of the user's is one line that says how to mend it.
+    """Runs the command line; a mistake of the user's is one line that says how to fix it.
 
     Exits with 0 if all is well, 1 if something was found or refused, 2 if the command cannot be run as asked.
     """

@@ -14,13 +14,12 @@ import typer
 
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import StateError
-from samplerkit.inspect.uncounted import is_counted, require_counted
-from samplerkit.inspect.view import loader_of
+from samplerkit.inspect.view import is_counted, loader_of, require_counted
 from samplerkit.loading.loader import Loader
+from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
-from samplerkit.order.world import World
+from samplerkit.storage.nested.tree import TreeDataset
 from samplerkit.storage.tar.archive_names import archive_names
-from samplerkit.storage.tree import TreeDataset
 
 ConfigPath = Annotated[str, typer.Argument(metavar="CONFIG", help="The config, a YAML file or its URL.")]
 NumRanks = Annotated[
@@ -83,7 +82,7 @@ def state_in(path: Path) -> dict[str, Any]:
     """
     found = states_in(path)
     if len(found) != 1:
-        raise StateError(str(path), f"holds {len(found)} states of a loader", mend="name a file with one")
+        raise StateError(str(path), f"holds {len(found)} states of a loader", hint="name a file with one")
     return found[0][1]
 
 

@@ -12,13 +12,12 @@ from samplerkit.cli.advice import advised, in_yaml, why_none
 from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, opened
 from samplerkit.cli.printing import counted, print_facts, print_json, seconds_of, size_of
 from samplerkit.inspect.batches import BatchFigures
+from samplerkit.inspect.download_costs import FILES_IN_A_BLOCK, Downloads
 from samplerkit.inspect.plan import Plan
 from samplerkit.inspect.plan import plan as planned
 from samplerkit.inspect.quality.figure import shown
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
-from samplerkit.inspect.transfers import FILES_IN_A_BLOCK, Transfers
-from samplerkit.inspect.uncounted import MEND, is_counted
-from samplerkit.inspect.view import RunView
+from samplerkit.inspect.view import HINT, RunView, is_counted
 from samplerkit.loading.loader import Loader
 
 
@@ -70,7 +69,7 @@ def plan(
     if advice.chosen is not None:
         section = advised(read, RunView.of(loader).layout, advice.chosen.arguments)
         if section is None:
-            advice = replace(advice, chosen=None, reason=why_none(read))
+            advice = replace(advice, chosen=None, reason=why_none(read, loader.dataset))
     if as_json:
         print_json({**found.to_dict(), "recommendation": {**advice.to_dict(), "sampler": section}})
         return
@@ -223,7 +222,7 @@ def _transfers(plan: Plan) -> list[tuple[str, str]]:
     return [*facts, ("total", _total(remote))] if len(remote) > 1 else facts
 
 
-def _total(parts: Sequence[Transfers]) -> str:
+def _total(parts: Sequence[Downloads]) -> str:
     """Says what parts ask together, each in its way."""
     about = "" if all(found.is_counted for found in parts) else "about "
     asked = [
@@ -236,7 +235,7 @@ def _total(parts: Sequence[Transfers]) -> str:
     return f"{about}{' and '.join(asked)}{amount} an epoch"
 
 
-def _moved(found: Transfers) -> list[tuple[str, str]]:
+def _moved(found: Downloads) -> list[tuple[str, str]]:
     size = "" if found.num_bytes is None else f", {size_of(found.num_bytes)}"
     kept = "" if found.cached_files is None else f", of which the cache holds {found.cached_files:,}"
     where = "remote " if found.is_remote else ""
@@ -258,12 +257,12 @@ def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:
     problem = (
         "samples, steps, mixing, requests and bytes: to count the samples all files would have to be fetched"
     )
-    mend = f"{MEND}; or guess: --samples-per-file 1000"
+    hint = f"{HINT}; or guess: --samples-per-file 1000"
     view = RunView.of(loader)
     files = len(getattr(loader.dataset, "files", ())) or None
     if as_json:
         known = {"num_files": files, "num_ranks": view.num_ranks, "batch_size": view.batch_size}
-        print_json({**known, "unknown": problem, "mend": mend})
+        print_json({**known, "unknown": problem, "hint": hint})
         return
     print_facts(
         [
@@ -278,7 +277,7 @@ def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:
                 else f"{view.num_ranks}, a batch of a plan each",
             ),
             ("unknown", problem),
-            ("mend", mend),
+            ("hint", hint),
         ]
     )
 

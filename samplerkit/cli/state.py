@@ -12,7 +12,7 @@ from samplerkit.cli.opening import AsJson, NumRanks, opened, states_in
 from samplerkit.cli.printing import print_facts, print_json
 from samplerkit.errors import SamplerkitError
 from samplerkit.loading.loader import Loader
-from samplerkit.loading.state import State
+from samplerkit.loading.state.state import State
 
 
 def state(
@@ -65,5 +65,5 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _section(name: str, section: dict[str, Any]) -> str:
-    said = ", ".join(f"{key} {value}" for key, value in section.items() if key != "version")
-    return f"{name} (version {section['version']})" + (f": {said}" if said else "")
+    said = ", ".join(f"{key} {value}" for key, value in section.items())
+    return f"{name}: {said}" if said else name

@@ -11,10 +11,10 @@ import typer
 from samplerkit.cli.opening import AsJson
 from samplerkit.cli.printing import progress
 from samplerkit.errors import ArgumentValueError
-from samplerkit.storage.catalogue.parts import THREADS as JOBS
-from samplerkit.storage.catalogue.parts import make_catalogue
+from samplerkit.storage.catalogue.making import THREADS as JOBS
+from samplerkit.storage.catalogue.making import make_catalogue
 from samplerkit.storage.formats.tfrecord import TfRecordDataset
-from samplerkit.storage.tar.index.indexing import THREADS, index_shards
+from samplerkit.storage.tar.indexing import THREADS, index_shards
 from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.urls import is_remote, shown
 
@@ -56,8 +56,8 @@ def index(
         said = {"--upload": upload, "--checksums": checksums, "--lengths": lengths}
         wrong = next((name for name, value in said.items() if value), None)
         if wrong is not None:
-            problem, mend = "is of tar shards, and not of TFRecords", "leave it out"
-            raise ArgumentValueError(wrong, problem, said[wrong], mend=mend)
+            problem, hint = "is of tar shards, and not of TFRecords", "leave it out"
+            raise ArgumentValueError(wrong, problem, said[wrong], hint=hint)
         _index_records(urls, out, as_json=as_json)
         return
     with progress() as told:
@@ -115,8 +115,8 @@ def pack(
     """Pack a folder of files into tar shards, each with its index beside it."""
     for place, path in (("source", source), ("shards", shards)):
         if is_remote(path):
-            mend = "pack from a local folder into a local folder, and upload that"
-            raise ArgumentValueError(place, "must be local", shown(path), mend=mend)
+            hint = "pack from a local folder into a local folder, and upload that"
+            raise ArgumentValueError(place, "must be local", shown(path), hint=hint)
     with progress() as told:
         packed = pack_folder(
             source,

@@ -8,7 +8,7 @@ from samplerkit.cli.opening import AsJson, ConfigPath
 from samplerkit.cli.printing import print_json
 from samplerkit.config.config import load_config
 from samplerkit.errors import SamplerkitError
-from samplerkit.inspect.uncounted import is_counted
+from samplerkit.inspect.view import is_counted
 from samplerkit.storage.urls import shown
 
 
@@ -37,4 +37,4 @@ def validate(config: ConfigPath, as_json: AsJson = False) -> None:
 def _told(problem: SamplerkitError | None) -> dict[str, str] | None:
     if problem is None:
         return None
-    return {"place": problem.place, "message": str(problem), "mend": problem.mend}
+    return {"place": problem.place, "message": str(problem), "hint": problem.hint}

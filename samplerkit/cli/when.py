@@ -15,6 +15,7 @@ from samplerkit.inspect.time_machine import EpochOfSample
 from samplerkit.inspect.time_machine import when as read_when
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.loader import Loader
+from samplerkit.order.dataset_protocol import file_number
 
 _MOST_TIMES = 20
 
@@ -67,10 +68,7 @@ def when(
 def _tell_document(loader: Loader, document: int, name: str, epochs: range, *, as_json: bool) -> None:
     view = RunView.of(loader)
     names = view.layout.names or ()
-    if not name.isdecimal() and name not in names:
-        known = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        raise typer.BadParameter(f"{name!r} is no file of the layout; known: {known}", param_hint="--file")
-    file = int(name) if name.isdecimal() else names.index(name)
+    file = int(name) if name.isdecimal() else file_number(view.layout, name)
     found = when_document(loader, document, epochs, file=file)
     if as_json:
         told = {"document": document, "file": file, "num_ranks": view.num_ranks}

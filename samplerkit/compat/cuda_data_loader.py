@@ -10,9 +10,9 @@ from weakref import WeakMethod
 import torch
 
 from samplerkit.closing import Closing
-from samplerkit.loading.device.batch import map_leaves, move
+from samplerkit.loading.device.batch import map_leaves
 from samplerkit.loading.device.loader import DeviceLoader
-from samplerkit.loading.device.streams import BLOCKING, pinned
+from samplerkit.loading.device.streams import BLOCKING, move, pinned
 
 
 @final
@@ -28,7 +28,7 @@ class Instance:
         return Instance(self.load, map_leaves(pinned, self.batch))
 
     def to(self, device: torch.device, *, non_blocking: bool = False) -> Any:  # it knows both
-        """Gives the batch as the subclass moves it."""
+        """Returns the batch as the subclass moves it."""
         load = self.load()
         return self.batch if load is None else load(self.batch)
 
@@ -59,7 +59,7 @@ class CudaDataLoader(Closing):
     """Loads batches to a device in the background, epoch after epoch.
 
     It is its own iterator. An epoch ends with `StopIteration`, and the next one is being loaded by then: a
-    sampler with `set_epoch` is told its number. After an early break, the next `for` begins the epoch anew.
+    sampler with `set_epoch` receives its number. After an early break, the next `for` begins the epoch again.
     A subclass may override `load_instance`.
 
     What is different from the class of that name: the loop waits for the copy before it uses a batch, errors
@@ -126,7 +126,7 @@ class CudaDataLoader(Closing):
         return self._loader.dataset
 
     def load_instance(self, sample: Any) -> Any:
-        """Gives a batch on the device; what a subclass makes of it here is what the loop gets.
+        """Returns a batch on the device; what a subclass makes of it here is what the loop gets.
 
         It is called once a batch, by the thread that loads, on a stream beside that of the loop.
 
@@ -145,7 +145,7 @@ class CudaDataLoader(Closing):
         return self
 
     def __next__(self) -> Any:
-        """Gives the next batch, of a new epoch after the end of one.
+        """Returns the next batch, of a new epoch after the end of one.
 
         Raises:
             StopIteration: the epoch is over.
@@ -159,7 +159,7 @@ class CudaDataLoader(Closing):
             raise
 
     def next(self) -> Any:
-        """Gives the next batch, as `next(loader)` does."""
+        """Returns the next batch, as `next(loader)` does."""
         return next(self)
 
     def set_epoch(self, epoch: int) -> None:
@@ -167,12 +167,12 @@ class CudaDataLoader(Closing):
         self._loader.set_epoch(epoch)
 
     def reset(self) -> None:
-        """Begins the current epoch anew at the next batch."""
+        """Begins the current epoch again at the next batch."""
         self._loader.close()
         self._batches = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives the state after the batches handed out; see `DeviceLoader`."""
+        """Returns the state after the batches handed out; see `DeviceLoader`."""
         return self._loader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

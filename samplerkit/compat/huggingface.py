@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from typing import Any
 
@@ -12,7 +13,7 @@ def use_loader(trainer: Any, loader: Loader) -> None:
     """Makes a Trainer train on the batches of a loader, and keep its state in the Trainer's own checkpoints.
 
     The Trainer neither deals nor skips then: `get_train_dataloader` gives the loader, which deals to the
-    ranks and goes on by itself, and `ignore_data_skip` is set. The state lies in `trainer_state.json` of each
+    ranks and resumes by itself, and `ignore_data_skip` is set. The state lies in `trainer_state.json` of each
     checkpoint, and `train(resume_from_checkpoint=...)` hands it back. Any trainer that is one of
     `transformers.Trainer` will do, such as TRL's `SFTTrainer`.
 
@@ -27,6 +28,7 @@ def use_loader(trainer: Any, loader: Loader) -> None:
             use_loader(trainer, sk.Loader(dataset, sk.RandomSampler(seed=7), batch_size=32))
     """
     names: Any = import_module("transformers.trainer_callback")
+    read_before: dict[int, int] = {}  # this training: batches of the epoch in which it resumes
 
     class KeepLoader(names.TrainerCallback, names.ExportableState):  # type: ignore[misc]  # known when asked for
         """Its name is that of the state in the checkpoint."""
@@ -35,10 +37,27 @@ def use_loader(trainer: Any, loader: Loader) -> None:
             return {"args": {}, "attributes": {"loader": loader.state_dict()}}
 
         def on_train_begin(self, arguments: Any, state: Any, control: Any, **_: Any) -> None:
+            read_before.clear()
             saved = state.stateful_callbacks.get("KeepLoader")
             if saved is not None:
                 loader.load_state_dict(saved["attributes"]["loader"])
+                read_before[loader.epoch] = loader.epoch_step
+
+        def on_step_end(self, arguments: Any, state: Any, control: Any, **_: Any) -> None:
+            epoch = math.ceil(state.epoch) - 1
+            if read := read_before.get(epoch):
+                steps = len(loader)
+                state.epoch = epoch + (read + round((state.epoch - epoch) * (steps - read))) / steps
+
+    run_epoch = trainer._run_epoch
+
+    def run_what_is_left(*, epoch: int, steps_in_epoch: int, **options: Any) -> None:
+        # The Trainer updates the model after the last batch of an epoch, and counts batches to know it.
+        left = steps_in_epoch - read_before.get(epoch, 0)
+        options["num_update_steps_per_epoch"] = -(-left // trainer.args.gradient_accumulation_steps)
+        run_epoch(epoch=epoch, steps_in_epoch=left, **options)
 
     trainer.args.ignore_data_skip = True
     trainer.get_train_dataloader = lambda: loader
+    trainer._run_epoch = run_what_is_left
     trainer.add_callback(KeepLoader())

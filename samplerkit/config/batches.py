@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, overload
 
-from samplerkit.batches.bucket import BucketBatches
-from samplerkit.batches.classes import ClassBatches
-from samplerkit.batches.packs import PackBatches
+from samplerkit.batches.bucket_batches import BucketBatches
+from samplerkit.batches.class_batches import ClassBatches
+from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.batches.recipe import BatchRecipe
-from samplerkit.batches.tokens import TokenBatches
+from samplerkit.batches.token_batches import TokenBatches
 from samplerkit.config.constructor import Kinds
-from samplerkit.config.folder import Folder
 from samplerkit.config.loader import LoaderOptions
+from samplerkit.config.paths import Folder
 from samplerkit.config.quality import SECTION
 from samplerkit.errors import ArgumentTypeError, ConfigError
 
@@ -71,7 +71,7 @@ def register_batches(kind: str, recipe: Any = None) -> Any:
 def _registered(kind: str, recipe: Any) -> Any:
     if not (isinstance(recipe, type) and issubclass(recipe, BatchRecipe)):
         raise ArgumentTypeError(
-            "recipe", "must be a subclass of samplerkit.BatchRecipe", recipe, mend="write its method cut"
+            "recipe", "must be a subclass of samplerkit.BatchRecipe", recipe, hint="write its method cut"
         )
     BATCHES.add(kind, recipe)
     return recipe
@@ -113,12 +113,12 @@ def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, optio
     """
     if recipe is None:
         if getattr(options, "tail", None) == "split":
-            mend = f"write for instance batches: {BATCHES.example}, or tail: ragged"
-            raise ConfigError("loader.tail", "splits batches of unlike samples", "split", mend=mend)
+            hint = f"write for instance batches: {BATCHES.example}, or tail: ragged"
+            raise ConfigError("loader.tail", "splits batches of unlike samples", "split", hint=hint)
         return
     if "batch_size" in (sections.get("loader") or {}):
-        mend = "leave out one of the two: batches says how many samples a batch holds"
-        raise ConfigError("loader.batch_size", "stands beside batches", options.batch_size, mend=mend)
+        hint = "leave out one of the two: batches says how many samples a batch holds"
+        raise ConfigError("loader.batch_size", "stands beside batches", options.batch_size, hint=hint)
     if sections.get(SECTION) is not None:
-        mend = "leave it out: plans of batches are mixed by themselves, and samplerkit plan shows how well"
-        raise ConfigError(SECTION, "stands beside batches, whose mixing it cannot measure", mend=mend)
+        hint = "leave it out: plans of batches are mixed by themselves, and samplerkit plan shows how well"
+        raise ConfigError(SECTION, "stands beside batches, whose mixing it cannot measure", hint=hint)

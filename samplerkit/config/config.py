@@ -16,23 +16,23 @@ import torch.utils.data
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.config.batches import read_batches, require_one_size
 from samplerkit.config.datasets import DATASETS, placed
+from samplerkit.config.error_messages import require_mapping, unknown_key
 from samplerkit.config.first_epoch import check_order, check_plan
-from samplerkit.config.folder import Folder, text_and_folder
 from samplerkit.config.loader import LoaderOptions, read_loader
-from samplerkit.config.mistakes import require_mapping, unknown_key
+from samplerkit.config.paths import Folder, text_and_folder
 from samplerkit.config.quality import SECTION, MinQuality, asks_samples, read_min_quality
 from samplerkit.config.registry import SAMPLERS, read_chain
 from samplerkit.config.schema import json_schema
 from samplerkit.config.text import parse, plain
 from samplerkit.errors import ConfigError
 from samplerkit.inspect.quality.figure import Figure
-from samplerkit.loading.answer import batch_of
+from samplerkit.loading.job.world import world_of
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
-from samplerkit.loading.world import world_of
+from samplerkit.loading.workers.batch_maker import batch_of
 from samplerkit.order import arguments
+from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
-from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 from samplerkit.storage.urls import shown
 
@@ -88,7 +88,7 @@ class Config:
         """
         if not isinstance(text, str):
             # The text is not shown: its values have no places yet, and some may be private.
-            raise ConfigError("config", "must be a string of YAML", mend="use load_config for the rest")
+            raise ConfigError("config", "must be a string of YAML", hint="use load_config for the rest")
         return _checked(_built(parse(text), Path()), check_quality=True)
 
     @staticmethod
@@ -168,7 +168,7 @@ class Config:
             mixing 1.000 (exact; weakest 1.000 in windows of 2)
         """
         if dataset is None and self.dataset is None:
-            raise ConfigError("dataset", "is missing", mend="give one, or write a dataset section")
+            raise ConfigError("dataset", "is missing", hint="give one, or write a dataset section")
         drawn = self.dataset if dataset is None else placed(dataset, self.dataset)
         return self._figures(drawn, world, self.loader.batch_size)
 
@@ -262,14 +262,14 @@ def _read(text: str, name: str, folder: Folder, check_quality: bool) -> Config:
 
 def _built(document: Any, folder: Folder) -> Config:
     if document is None:
-        raise ConfigError("config", "is empty", mend=f"write for instance {_EXAMPLE}")
+        raise ConfigError("config", "is empty", hint=f"write for instance {_EXAMPLE}")
     if isinstance(document, Mapping):
         document = plain(document)
     sections = require_mapping(document, "config", _EXAMPLE)
     if not sections.keys() <= set(_SECTIONS):
         raise unknown_key("", sections, _SECTIONS, "a config")
     if sections.get("sampler") is None:
-        raise ConfigError("sampler", "is missing", mend=f"write for instance {_EXAMPLE}")
+        raise ConfigError("sampler", "is missing", hint=f"write for instance {_EXAMPLE}")
     written: dict[str, Any] = {}
     layout = None
     if sections.get("dataset") is not None:

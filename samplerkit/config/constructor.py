@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from operator import attrgetter
+from dataclasses import dataclass, field
+from operator import attrgetter, methodcaller
 from types import MappingProxyType
-from typing import Any, TypeVar, final
+from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
@@ -18,14 +18,36 @@ from samplerkit.config.derive import (
     derived_model,
     holds_samplers,
 )
-from samplerkit.config.folder import Folder, joined
-from samplerkit.config.mistakes import from_constructor, from_pydantic, require_mapping, unknown_key
-from samplerkit.config.private import below, meant, resembling, scrubbed
-from samplerkit.config.section import Named, SectionOf
+from samplerkit.config.error_messages import from_constructor, from_pydantic, require_mapping, unknown_key
+from samplerkit.config.nested import Named, SectionOf
+from samplerkit.config.paths import Folder, joined
+from samplerkit.config.redaction import below, meant, resembling, scrubbed
 from samplerkit.errors import ArgumentValueError, ConfigError, SamplerkitError
 from samplerkit.order import arguments
-from samplerkit.order.once import once
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.caching import cached_property
+from samplerkit.order.modes import Shuffle
+from samplerkit.samplers.base import Sampler
+
+
+class SamplerChain(NamedTuple):
+    """A chain of samplers that was read from a config.
+
+    Args:
+        sampler: the outermost one.
+        section: of a config, in its plainest spelling.
+        places: the path of each link, in the order of `Sampler._tree`.
+    """
+
+    sampler: Sampler
+    section: dict[str, Any]
+    places: list[str]
+
+    def make(self) -> Sampler:
+        """Returns the sampler."""
+        return self.sampler
+
+
+ChainReader = Callable[[Any, str, Folder], SamplerChain]
 
 
 @final
@@ -68,12 +90,12 @@ class Constructor:
         """The names of the arguments."""
         return argument_names(self.model)
 
-    @once
+    @cached_property
     def trees(self) -> list[str]:
         """The arguments that are samplers by name: each a chain of its own in a config."""
         return [name for name in self.names if holds_samplers(self.model, name)]
 
-    @once
+    @cached_property
     def sections(self) -> dict[str, Constructor]:
         """The arguments that are sections of their own, by name."""
         return {
@@ -82,7 +104,7 @@ class Constructor:
             if isinstance(mark, SectionOf)
         }
 
-    @once
+    @cached_property
     def named(self) -> dict[str, Kinds]:
         """The arguments that are mappings of names to sections, and the kinds that these may be."""
         return {name: mark.kinds for name, mark in self._marks() if isinstance(mark, Named)}
@@ -92,7 +114,13 @@ class Constructor:
         return ((name, mark) for name, field in fields for mark in field.metadata)
 
     def read(
-        self, section: dict[str, Any], place: str, folder: Folder, *, also: tuple[str, ...] = ()
+        self,
+        section: dict[str, Any],
+        place: str,
+        folder: Folder,
+        *,
+        also: tuple[str, ...] = (),
+        chains: ChainReader | None = None,
     ) -> Call:
         """Reads the arguments that a config gives.
 
@@ -101,20 +129,21 @@ class Constructor:
             place: the path of the section.
             folder: what relative paths start from.
             also: further keys that may stand beside the arguments, for the suggestion.
+            chains: reads a chain of samplers, where arguments may be such.
 
         Raises:
             ConfigError: a key is unknown or missing, or has a value of the wrong type.
         """
         if not section.keys() <= set(self.names):
             raise unknown_key(place, section, [*self.names, *also], self.name)
-        inner: dict[str, Call | list[Call] | dict[str, Call]] = {}
+        inner: dict[str, Any] = {}
         for name, constructor in self.sections.items():
             given, where = section.get(name), below(place, name)
             if isinstance(given, dict):
-                inner[name] = constructor.read(given, where, folder)
+                inner[name] = constructor.read(given, where, folder, chains=chains)
             elif isinstance(given, list) and all(isinstance(entry, dict) for entry in given):
                 inner[name] = [
-                    constructor.read(entry, below(where, number), folder)
+                    constructor.read(entry, below(where, number), folder, chains=chains)
                     for number, entry in enumerate(given)
                 ]
         for name, kinds in self.named.items():
@@ -123,20 +152,30 @@ class Constructor:
                 inner[name] = {
                     key: kinds.read(part, below(where, key), folder) for key, part in given.items()
                 }
-        section = {**section, **{name: _each(calls, Call.make) for name, calls in inner.items()}}
+        trees: dict[str, dict[str, SamplerChain | None]] = {
+            name: {
+                key: None if one is None else chains(one, below(place, name, key), folder)
+                for key, one in section[name].items()
+            }
+            for name in self.trees
+            if chains is not None and isinstance(section.get(name), dict)
+        }
+        inner |= trees
+        section = {**section, **{name: _each(calls, _MADE) for name, calls in inner.items()}}
         try:
             validated = self.model.model_validate(section, context={"folder": folder})
         except ValidationError as error:
             raise from_pydantic(place, error, section, self.name) from None
         given = arguments_of(validated)
         written = {
-            name: _each(inner[name], _SECTION if name in self.named else _WRITTEN)
+            name: _each(inner[name], _WRITTEN if name in self.sections else _SECTION)
             if name in inner
             else _as_written(section[name], value, folder)
             for name, value in given.items()
             if not _same(value, default_of(self.model, name))
         }
-        return Call(self, place, given, written)
+        chained = [tree for one in trees.values() for _, tree in sorted(one.items()) if tree is not None]
+        return Call(self, place, given, written, [path for tree in chained for path in tree.places])
 
 
 @final
@@ -149,12 +188,14 @@ class Call:
         place: the path of the section that gives the arguments.
         arguments: by name; the others are left to the constructor.
         written: the same as plain data for a config; arguments that are as by default are left out.
+        branches: the paths of the samplers in arguments that are chains, in the order of `Sampler._tree`.
     """
 
     constructor: Constructor
     place: str
     arguments: dict[str, Any]
     written: dict[str, Any]
+    branches: list[str] = field(default_factory=list)
 
     @property
     def section(self) -> dict[str, Any]:
@@ -179,13 +220,13 @@ class Call:
             raise made from (error if is_told else None)
 
 
-_WRITTEN, _SECTION = attrgetter("written"), attrgetter("section")
+_MADE, _WRITTEN, _SECTION = methodcaller("make"), attrgetter("written"), attrgetter("section")
 
 
-def _each(calls: Call | list[Call] | dict[str, Call], get: Callable[[Call], Any]) -> Any:
-    """Gives what is asked of a section, or of each in a list or a mapping."""
+def _each(calls: Any, get: Callable[[Any], Any]) -> Any:
+    """Gets an attribute of a section, or of each in a list or a mapping."""
     if isinstance(calls, dict):
-        return {name: get(call) for name, call in calls.items()}
+        return {name: None if call is None else get(call) for name, call in calls.items()}
     return [get(call) for call in calls] if isinstance(calls, list) else get(calls)
 
 
@@ -240,13 +281,13 @@ class Kinds:
         """
         if arguments.word("kind", name) in self._constructors:
             raise ArgumentValueError(
-                "kind", f"is taken by {self[name].make!r}", name, mend="use another name"
+                "kind", f"is taken by {self[name].make!r}", name, hint="use another name"
             )
         constructor = Constructor.of(name, make, written, self.section)
         for argument in constructor.names:
             if argument in RESERVED:
                 raise ArgumentValueError(
-                    argument, "means something else in a config", make, mend="rename the argument"
+                    argument, "means something else in a config", make, hint="rename the argument"
                 )
         self._constructors[name] = constructor
 
@@ -271,12 +312,12 @@ class Kinds:
         given = dict(require_mapping(section, place, self.example))
         where = below(place, "kind")
         if "kind" not in given:
-            raise ConfigError(where, "is missing", mend=f"write for instance {self.example}")
+            raise ConfigError(where, "is missing", hint=f"write for instance {self.example}")
         kind = given.pop("kind")
         if not isinstance(kind, str) or kind not in self._constructors:
             hint = meant(kind, self)
             raise ConfigError(
-                where, f"is no kind of {self.section}", resembling(where, kind, hint), mend=hint
+                where, f"is no kind of {self.section}", resembling(where, kind, hint), hint=hint
             )
         return self[kind], given
 

@@ -11,14 +11,14 @@ from pydantic import Strict
 from samplerkit.compat.megatron.dataset import MegatronDataset
 from samplerkit.config.constructor import Kinds
 from samplerkit.config.derive import Under
-from samplerkit.config.private import below
-from samplerkit.config.section import Named, SectionOf
+from samplerkit.config.nested import Named, SectionOf
+from samplerkit.config.redaction import below
 from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.batch_readers import present_reader
 from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.formats.arrays import Hdf5Dataset, ZarrDataset
 from samplerkit.storage.formats.arrow import ArrowDataset
-from samplerkit.storage.formats.hdf5 import Hdf5Dataset
 from samplerkit.storage.formats.litdata import LitDataset
 from samplerkit.storage.formats.lmdb import LmdbDataset
 from samplerkit.storage.formats.mds import MdsDataset
@@ -26,11 +26,10 @@ from samplerkit.storage.formats.mindrecord import MindRecordDataset
 from samplerkit.storage.formats.parquet import ParquetDataset
 from samplerkit.storage.formats.sqlite import SqliteDataset
 from samplerkit.storage.formats.tfrecord import TfRecordDataset
-from samplerkit.storage.formats.zarr import ZarrDataset
+from samplerkit.storage.nested.tree import TreeDataset
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tokens.dataset import TokenDataset
-from samplerkit.storage.tree import TreeDataset
 
 Paths = Annotated[str | list[str], Under()]
 """A path, a pattern, or a list of them."""
@@ -70,7 +69,7 @@ def placed(dataset: Any, said: Any) -> Any:
     if dataset is None:
         if said is None or isinstance(said, Layout):
             problem = "is missing" if said is None else "says only a layout"
-            raise ConfigError("dataset", problem, mend="pass the dataset, or name one of kind files or tar")
+            raise ConfigError("dataset", problem, hint="pass the dataset, or name one of kind files or tar")
         return said
     if said is None:
         return dataset
@@ -134,7 +133,7 @@ def of_size(size: int) -> Layout:
     try:
         return Layout(size)
     except SamplerkitError as error:
-        raise type(error)("size", error.problem, size, mend=error.mend) from None
+        raise type(error)("size", error.problem, size, hint=error.hint) from None
 
 
 @DATASETS.kind("layout")
@@ -223,6 +222,6 @@ def of_parts(parts: Parts) -> Layout | TreeDataset:
     if len(told) == len(parts):
         return Layout.tree(parts)
     if told:
-        problem, mend = "is only a layout, and others are read", "name one of kind files, tar or tree"
-        raise ArgumentValueError(below("parts", told[0]), problem, parts[told[0]], mend=mend)
+        problem, hint = "is only a layout, and others are read", "name one of kind files, tar or tree"
+        raise ArgumentValueError(below("parts", told[0]), problem, parts[told[0]], hint=hint)
     return TreeDataset(parts)

@@ -29,13 +29,13 @@ from pydantic import (
     create_model,
 )
 from pydantic.errors import PydanticUserError
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from samplerkit.config.folder import array_at, joined
-from samplerkit.config.mistakes import refuse
-from samplerkit.config.private import meant
+from samplerkit.config.error_messages import refuse
+from samplerkit.config.paths import array_at, joined
+from samplerkit.config.redaction import meant
 from samplerkit.errors import ArgumentTypeError, ConfigError, SamplerkitError
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.storage.urls import is_remote
 
@@ -85,7 +85,7 @@ def derived_model(
                     parameter.name,
                     "cannot be given by name in a config",
                     make,
-                    mend="name each argument of the constructor",
+                    hint="name each argument of the constructor",
                 )
             if written.get(parameter.name, ...) is None:
                 continue
@@ -99,7 +99,7 @@ def derived_model(
             raise
         reason = str(error).partition("\n")[0]
         raise ArgumentTypeError(
-            "type hints", f"cannot be understood ({reason})", make, mend="give hints that pydantic knows"
+            "type hints", f"cannot be understood ({reason})", make, hint="give hints that pydantic knows"
         ) from error
 
 
@@ -204,8 +204,10 @@ class Inline:
             try:
                 value = array_at(path)
             except ConfigError as error:
-                refuse(error.problem, error.mend)
-        if not isinstance(value, np.ndarray):
+                refuse(error.problem, error.hint)
+        if not isinstance(value, list | np.ndarray):
+            raise PydanticCustomError("list_type", "Input should be a valid list or the path of a .npy file")
+        if isinstance(value, list):
             return inline(value)
         if self.is_mapped:
             return value  # pairs are for the constructor to judge, too

@@ -8,13 +8,13 @@ from typing import Any
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.config.batches import BATCHES
 from samplerkit.config.constructor import Kinds
-from samplerkit.config.mistakes import from_constructor
+from samplerkit.config.error_messages import from_constructor
 from samplerkit.config.registry import SAMPLERS
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.loading.beginning import beginning_of
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.context import RunConstants
-from samplerkit.samplers.mixed_parts import part_of
+from samplerkit.samplers.chain import RunConstants
+from samplerkit.samplers.mixing.sources import parts_of
 
 
 def check_order(sampler: Sampler, places: Sequence[str], dataset: Any, constants: RunConstants) -> None:
@@ -62,7 +62,7 @@ def _first_refusal(
     for link in reversed(sampler._links()):
         for name, branch in link.branches().items():
             try:
-                part = part_of(dataset, name)
+                part = parts_of(dataset)[name]
                 branch.undealt_order(part, constants=constants)
             except (SamplerkitError, LookupError) as refused:
                 if isinstance(refused, SamplerkitError):

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, Union, final, get_args, get_origin, get_type_hi
 import torch
 
 from samplerkit.config.constructor import Call, Constructor
-from samplerkit.config.folder import Folder
-from samplerkit.config.mistakes import require_mapping
+from samplerkit.config.error_messages import require_mapping
+from samplerkit.config.paths import Folder
 from samplerkit.errors import ArgumentValueError
 from samplerkit.loading.loader import Loader
 
@@ -21,7 +21,7 @@ _Options = TypeVar("_Options")
 FROM_PYTHON = frozenset({"dataset", "sampler", "batches", "world", "agreement_seconds", "dataloader_options"})
 """The arguments of `Loader` that a config does not write: it has sections for some, others are for Python."""
 
-OURS_MEND = "use config.make_loader, which gives samplerkit's Loader"
+OURS_HINT = "use config.make_loader, which gives samplerkit's Loader"
 
 
 def with_arguments_of(make: Callable[..., Any]) -> Callable[[type[_Options]], type[_Options]]:
@@ -101,7 +101,7 @@ class LoaderOptions:
         for name in FOR_OURS:
             value = options.pop(name)
             if value != getattr(LoaderOptions, name):
-                raise ArgumentValueError(name, "is no option of torch's DataLoader", value, mend=OURS_MEND)
+                raise ArgumentValueError(name, "is no option of torch's DataLoader", value, hint=OURS_HINT)
         return options
 
     def of_ours(self) -> dict[str, Any]:

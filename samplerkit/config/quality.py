@@ -9,16 +9,16 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.config.constructor import Call, Constructor
-from samplerkit.config.mistakes import require_mapping
-from samplerkit.config.private import below
+from samplerkit.config.error_messages import require_mapping
+from samplerkit.config.redaction import below
 from samplerkit.errors import ArgumentValueError, ConfigError, SamplerkitError
 from samplerkit.inspect.quality.figure import Figure, shown
 from samplerkit.inspect.quality.labels import ALREADY_MIXED, label_mixing, storage_mixing
 from samplerkit.inspect.quality.mixing import mixing
+from samplerkit.inspect.quality.order_source import chooses
 from samplerkit.inspect.quality.recommend import bar, recommend
-from samplerkit.inspect.quality.whole import chooses
 from samplerkit.order import arguments
-from samplerkit.order.world import World
+from samplerkit.order.deal import World
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.pk import PKSampler
 
@@ -61,7 +61,7 @@ class MinQuality:
             if getattr(self, name) is not None:
                 bar(name, getattr(self, name))
         if self.mixing is None and self.label_mixing is None:
-            raise ArgumentValueError("mixing", "or label_mixing must be said", mend=f"write {EXAMPLE}")
+            raise ArgumentValueError("mixing", "or label_mixing must be said", hint=f"write {EXAMPLE}")
         if self.batch_size is not None:
             arguments.positive("batch_size", self.batch_size)
 
@@ -81,7 +81,7 @@ class MinQuality:
             The figures; label mixing is left out where the labels are not known yet.
 
         Raises:
-            ConfigError: one falls short: the error names it, its weakest window and the mend. Or there is
+            ConfigError: one falls short: the error names it, its weakest window and a hint. Or there is
                 none: the mode does not fit the dataset, or the labels do not.
         """
         try:
@@ -121,20 +121,20 @@ class MinQuality:
             f"falls short of {shown(wanted)}: {figure.name} is {shown(figure.value)}{error}, weakest in "
             f"windows of {weakest.window} samples with {shown(weakest.value)}"
         )
-        mend = "mix more: take larger blocks, more files at a time, or GLOBAL"
+        hint = "mix more: take larger blocks, more files at a time, or GLOBAL"
         if figure.name == "mixing":
             choosing = chooses(sampler)
             if choosing is None:
                 advice = recommend(dataset, batch, mixing=wanted, lanes=world.num_shards)
-                mend = f"the cheapest mode that meets it is {advice.reason}"
+                hint = f"the cheapest mode that meets it is {advice.reason}"
             else:
-                mend = f"put a RandomSampler over {type(choosing).__name__}, which chooses the samples"
+                hint = f"put a RandomSampler over {type(choosing).__name__}, which chooses the samples"
         if labels is not None:
             stored = storage_mixing(dataset, batch, labels)
             if stored.value >= ALREADY_MIXED:
                 problem += f"; labels are already mixed in storage, with a mixing of {shown(stored.value)}"
-                mend = "every mode is about as good here: ask for label_mixing in place of mixing"
-        raise ConfigError(below(SECTION, figure.name), problem, mend=mend)
+                hint = "every mode is about as good here: ask for label_mixing in place of mixing"
+        raise ConfigError(below(SECTION, figure.name), problem, hint=hint)
 
 
 MIN_QUALITY = Constructor.of(SECTION, MinQuality)

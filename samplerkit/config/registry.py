@@ -7,25 +7,23 @@ from functools import partial
 from typing import Annotated, Any, TypeVar, overload
 
 from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler, MegatronPretrainingSampler
-from samplerkit.config.constructor import Call, Constructor, Kinds
-from samplerkit.config.folder import Folder
-from samplerkit.config.mistakes import require_mapping, unknown_key
-from samplerkit.config.private import below, meant, public, resembling
-from samplerkit.config.section import SectionOf
+from samplerkit.config.constructor import Call, Constructor, Kinds, SamplerChain
+from samplerkit.config.error_messages import require_mapping, unknown_key
+from samplerkit.config.nested import SectionOf
+from samplerkit.config.paths import Folder
+from samplerkit.config.redaction import below, meant, public, resembling
 from samplerkit.errors import ArgumentTypeError, CompositionError, ConfigError
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import BlockSampler
-from samplerkit.samplers.distributed import DistributedSampler
-from samplerkit.samplers.edit import Edit
 from samplerkit.samplers.fold import FoldSampler
 from samplerkit.samplers.iterable import IterSampler
-from samplerkit.samplers.ledger import Ledger
-from samplerkit.samplers.mixture import MixtureSampler
+from samplerkit.samplers.mixing.edit import Edit
+from samplerkit.samplers.mixing.ledger import Ledger
+from samplerkit.samplers.mixing.mixture import MixtureSampler
 from samplerkit.samplers.pk import PKSampler
-from samplerkit.samplers.random import RandomSampler
 from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
-from samplerkit.samplers.sequential import SequentialSampler
-from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
+from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
+from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler, SubsetSampler
 from samplerkit.samplers.weighted import WeightedRandomSampler
 from samplerkit.samplers.window import WindowSampler
 
@@ -131,7 +129,7 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
     if len(spellings) > 1:
         where = below(place, spellings[1])
         shown = public(where, given[spellings[1]])
-        raise ConfigError(where, f"stands beside {spellings[0]}", shown, mend="name the sampler once")
+        raise ConfigError(where, f"stands beside {spellings[0]}", shown, hint="name the sampler once")
     if not spellings or spellings == ["kind"]:
         return *SAMPLERS.choose(given, place), place
     named = given.pop(spellings[0])
@@ -142,7 +140,7 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
             where,
             "names no class that a config may name",
             resembling(where, named, hint),
-            mend=hint if hint.startswith("did") else "a sampler of your own needs register_sampler",
+            hint=hint if hint.startswith("did") else "a sampler of your own needs register_sampler",
         )
     constructor = SAMPLERS[TARGETS[named]]
     if spellings == ["_target_"]:
@@ -155,15 +153,11 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
     return constructor, dict(arguments), inside
 
 
-def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[str, Any], list[str]]:
+def read_chain(section: Any, place: str, folder: Folder) -> SamplerChain:
     """Builds the chain of samplers that a section describes, and what branches off from it.
 
     It goes from link to link without recursion, so that a chain may be as deep as the config; sources of a
     mixture are chains of their own.
-
-    Returns:
-        The outermost sampler, the section in its plainest spelling, and the path of each link in the order
-        of `Sampler._tree`.
 
     Raises:
         ConfigError: a key, a type, a value or the nesting is wrong; of several mistakes, one.
@@ -179,21 +173,9 @@ def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[
     while section is not None or not calls:
         constructor, given, inside = choose_sampler(section, place)
         section = given.pop("child", None)
-        branches = _read_branches(constructor, given, inside, folder)
-        given |= _each_tree(branches, 0)
-        inner = _read_inner_branches(constructor, given, inside, folder)
-        for argument, entries in inner.items():
-            given[argument] = [
-                {**entry, **_each_tree(trees, 0)}
-                for entry, trees in zip(given[argument], entries, strict=True)
-            ]
-        call = constructor.read(given, inside, folder, also=("kind", "child"))
-        call.written.update(_each_tree(branches, 1))
-        for argument, entries in inner.items():
-            for entry, trees in zip(call.written[argument], entries, strict=True):
-                entry.update(_each_tree(trees, 1))
+        call = constructor.read(given, inside, folder, also=("kind", "child"), chains=read_chain)
         calls.append(call)
-        places += [inside, *(path for trees in branches.values() for path in _paths(trees))]
+        places += [inside, *call.branches]
         place = below(inside, "child")
     samplers = [call.make() for call in calls]
     for index in range(len(calls) - 2, -1, -1):
@@ -202,66 +184,21 @@ def read_chain(section: Any, place: str, folder: Folder) -> tuple[Sampler, dict[
     for call in reversed(calls):
         nested = {"child": written} if written else {}
         written = {"kind": call.constructor.name, **call.written, **nested}
-    return samplers[0], written, places
-
-
-_Tree = tuple[Sampler, dict[str, Any], list[str]] | None
-
-
-def _read_branches(
-    constructor: Constructor, given: dict[str, Any], place: str, folder: Folder
-) -> dict[str, dict[str, _Tree]]:
-    """Reads the arguments that are chains by name: for each name what `read_chain` gives, or None."""
-    return {
-        argument: {
-            name: None if one is None else read_chain(one, below(place, argument, name), folder)
-            for name, one in given[argument].items()
-        }
-        for argument in constructor.trees
-        if isinstance(given.get(argument), dict)
-    }
-
-
-def _read_inner_branches(
-    constructor: Constructor, given: dict[str, Any], place: str, folder: Folder
-) -> dict[str, list[dict[str, dict[str, _Tree]]]]:
-    """Reads the chains in lists of sections, such as edits: for each entry what `_read_branches` gives."""
-    return {
-        argument: [
-            _read_branches(inner, entry, below(place, argument, number), folder)
-            for number, entry in enumerate(given[argument])
-        ]
-        for argument, inner in constructor.sections.items()
-        if inner.trees
-        and isinstance(given.get(argument), list)
-        and all(isinstance(entry, dict) for entry in given[argument])
-    }
-
-
-def _each_tree(branches: dict[str, dict[str, _Tree]], which: int) -> dict[str, Any]:
-    """Gives the samplers of branches (0), or what a config writes for them (1)."""
-    return {
-        argument: {name: tree and tree[which] for name, tree in trees.items()}
-        for argument, trees in branches.items()
-    }
-
-
-def _paths(trees: dict[str, _Tree]) -> list[str]:
-    return [path for name in sorted(trees) if (tree := trees[name]) is not None for path in tree[2]]
+    return SamplerChain(samplers[0], written, places)
 
 
 def _nest(parent: Sampler, child: Sampler, parent_call: Call, child_call: Call) -> None:
     try:
         parent.add_child(child)
     except CompositionError as error:
-        # The core names the samplers; a config is mended at the key that says the mode.
+        # The core names the samplers; a config is corrected at the key that says the mode.
         if error.value is child:
             place, value = _mode_key(child_call), child.get_shuffle_mode().value
         elif isinstance(error.value, str):
             place, value = _mode_key(parent_call), error.value
         else:
             place, value = below(parent_call.place, "child"), error.value
-        raise ConfigError(place, error.problem, value, mend=error.mend) from None
+        raise ConfigError(place, error.problem, value, hint=error.hint) from None
 
 
 def _mode_key(call: Call) -> str:

@@ -13,7 +13,7 @@ import yaml
 from yaml.events import AliasEvent
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-from samplerkit.config.private import below, public, told
+from samplerkit.config.redaction import below, public, told
 from samplerkit.errors import ConfigError
 
 DEEPEST = 256
@@ -69,13 +69,13 @@ class _Copy:
 
     def _container(self, value: Any, place: str) -> Any:
         if id(value) in self._open:
-            raise ConfigError(place, "contains itself", mend="write it out where it is needed again")
+            raise ConfigError(place, "contains itself", hint="write it out where it is needed again")
         if id(value) in self._done:
             _, copied, size = self._done[id(value)]
             self._repeats += size
             if self._repeats > MOST_REPEATS:
                 raise ConfigError(
-                    place, f"repeats more than {MOST_REPEATS} values", mend="keep long lists in .npy files"
+                    place, f"repeats more than {MOST_REPEATS} values", hint="keep long lists in .npy files"
                 )
             self._size += size
             return copied
@@ -93,7 +93,7 @@ class _Copy:
         for key, value in mapping.items():
             if not isinstance(key, str):
                 raise ConfigError(
-                    place or "config", "has a key that is no string", public("", key), mend="quote the key"
+                    place or "config", "has a key that is no string", public("", key), hint="quote the key"
                 )
             copied[str(key)] = self.of(value, below(place, key))
         return copied
@@ -135,7 +135,7 @@ def parse(text: str, source: str = "config") -> Any:
         raise ConfigError(
             source,
             f"has {len(text)} characters, and at most {MOST_CHARACTERS} are read",
-            mend="keep long lists in .npy files, and write their paths",
+            hint="keep long lists in .npy files, and write their paths",
         )
     try:
         loader = _PlainLoader(text, source)
@@ -197,13 +197,13 @@ class _PlainLoader(yaml.SafeLoader):
         for key, _ in node.value:
             if key.tag == _MERGE:
                 # They blow up as aliases of aliases do, and YAML 1.2 has dropped them.
-                self._refuse(key, "merge keys (<<) are not read", mend="write the keys out")
+                self._refuse(key, "merge keys (<<) are not read", hint="write the keys out")
             if not isinstance(key, ScalarNode):
                 continue
             if (key.tag, key.value) in lines:
                 first = lines[key.tag, key.value]
                 self._refuse(
-                    key, "a key comes twice", key.value, mend=f"the first one stands in line {first}"
+                    key, "a key comes twice", key.value, hint=f"the first one stands in line {first}"
                 )
             lines[key.tag, key.value] = key.start_mark.line + 1
 
@@ -218,9 +218,9 @@ class _PlainLoader(yaml.SafeLoader):
             # PyYAML lets the exceptions of int(), of date() and of its own tables out.
             self._refuse(node, f"cannot be read as {str(node.tag).rpartition(':')[2]}", node.value)
 
-    def _refuse(self, marked: Any, problem: str, *value: Any, mend: str = "") -> NoReturn:
+    def _refuse(self, marked: Any, problem: str, *value: Any, hint: str = "") -> NoReturn:
         shown = (public("", one) for one in value)
-        raise ConfigError(_at(self._source, marked.start_mark), problem, *shown, mend=mend) from None
+        raise ConfigError(_at(self._source, marked.start_mark), problem, *shown, hint=hint) from None
 
 
 def _without_secrets(problem: str) -> str:

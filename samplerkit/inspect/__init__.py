@@ -12,7 +12,7 @@ Example:
 """
 
 from samplerkit.inspect.doctor.check import check
-from samplerkit.inspect.doctor.finding import Finding
+from samplerkit.inspect.doctor.findings import Finding
 from samplerkit.inspect.documents import PartRead, when_document
 from samplerkit.inspect.time_machine import EpochOfSample, Occurrence, StepRead, at, when
 

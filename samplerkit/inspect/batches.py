@@ -107,7 +107,7 @@ def batch_figures(view: RunView, epoch: int, *, with_mixing: bool = True) -> Bat
         saved=None if plain is None or not efficiency else 1 - plain / efficiency,
         fill=total / (sizes.size * budget) if budget and sizes.size else None,
         imbalance=_imbalance(padded, view.num_ranks),
-        mixing=_mixing(view, epoch) if with_mixing else None,
+        mixing=new_companions(view, epoch) if with_mixing else None,
         is_counted=is_counted,
         documents_cut=None if plan.measure.pack is None else round(cut * count / max(1, sizes.size)),
     )
@@ -127,10 +127,8 @@ def _looked_at(plan: BatchPlan, ranks: int, count: int) -> tuple[Ids, Ids, Ids, 
         tokens, padded = plan.tokens_in(found), plan.padded_tokens_in(found)
         parts.append((np.diff(found.edges), tokens, padded))
         if found.segments is not None:
-            # A document that is split has one last part, and one that is cut off none.
-            ends = found.segments.is_last & (found.segments.starts > 0)
-            is_cut_off = ~found.segments.is_last & (plan.measure.longest is not None)
-            cut += int((ends | is_cut_off).sum())
+            # A document that is split or truncated has one first part, which is not its last.
+            cut += int(((found.segments.starts == 0) & ~found.segments.is_last).sum())
         if seen < _COMPARED_SAMPLES:
             kept.append(found.ids)
             seen += found.ids.size
@@ -152,8 +150,8 @@ def _imbalance(padded: Ids, ranks: int) -> float:
     return float(steps.max(axis=1).sum() / mean) if mean else 1.0
 
 
-def _mixing(view: RunView, epoch: int) -> float | None:
-    """Looks at whom some samples meet in several epochs."""
+def new_companions(view: RunView, epoch: int) -> float | None:
+    """Returns the share of new companions that samples meet in 6 epochs; None where looking takes long."""
     size = view.layout.num_samples
     plan = view.run.plan(epoch)
     if plan is None or (plan.window is not None and size > _SEARCHED_SAMPLES) or size < 2:

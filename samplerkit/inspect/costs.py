@@ -11,9 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from samplerkit.inspect.view import RunView
+from samplerkit.loading.run.reading import Reading
+from samplerkit.order.typing import Ids
 
 COUNTED_SAMPLES = 1 << 22
 """Up to this many samples an epoch, the files of every rank are counted; above, some steps are looked at."""
+
+LISTED_BYTES = 49
+"""What a sample costs in a Python list made of a permutation, measured: 4.6 GiB for 1e8 samples."""
 
 MOST_BATCHES = 1 << 14
 """So many batches are looked at to see which files are needed again."""
@@ -22,6 +27,7 @@ Flags = npt.NDArray[np.bool_]
 
 _STEPS_LOOKED_AT = 64
 _IDS_LOOKED_AT = 1 << 18
+_LOOKED_UP_TOGETHER = 256
 
 
 def cost_of_a_start(view: RunView, epoch: int) -> tuple[float, int]:
@@ -86,8 +92,10 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
         reading = view.reading(epoch, rank)
         looked_at = _IDS_LOOKED_AT * every * (1 if is_counted else len(ranks))
         apart = 1 if is_counted else max(1, reading.steps * view.samples_a_batch // looked_at)
-        for _, ids in reading.batches(0, every * apart):
-            seen[view.layout.file_of(ids)] = True
+        batches = (ids for _, ids in reading.batches(0, every * apart))
+        # Looked up together: each lookup has a price of its own.
+        while together := list(islice(batches, _LOOKED_UP_TOGETHER)):
+            seen[view.layout.file_of(np.concatenate(together))] = True
     return seen
 
 
@@ -97,8 +105,12 @@ def files_of_a_batch(view: RunView, epoch: int) -> float | None:
     if not view.layout.has_files or reading.steps == 0:
         return None
     steps = np.unique(np.linspace(0, reading.steps - 1, _STEPS_LOOKED_AT).astype(np.int64))
-    counts = [np.unique(view.layout.file_of(reading.ids(step))).size for step in steps.tolist()]
-    return float(np.mean(counts))
+    return float(files_of_steps(view, reading, steps).mean())
+
+
+def files_of_steps(view: RunView, reading: Reading, steps: Ids) -> Ids:
+    """Counts the files that a rank reads in some steps."""
+    return np.array([np.unique(view.layout.file_of(reading.ids(step))).size for step in steps.tolist()])
 
 
 def files_needed_at_once(view: RunView, epoch: int, workers: int = 1) -> int:

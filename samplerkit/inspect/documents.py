@@ -10,7 +10,8 @@ from samplerkit.errors import ArgumentValueError
 from samplerkit.inspect.time_machine import Occurrence, in_epoch
 from samplerkit.inspect.tokens import spans_in
 from samplerkit.inspect.view import RunView
-from samplerkit.loading.reading import Reading
+from samplerkit.loading.run.reading import Reading
+from samplerkit.order.dataset_protocol import file_number
 
 
 @final
@@ -36,7 +37,7 @@ def when_document(
     document: int,
     epochs: int | Iterable[int],
     *,
-    file: int = 0,
+    file: int | str = 0,
     world: int | None = None,
     start: int | None = None,
 ) -> tuple[tuple[PartRead, ...], ...]:
@@ -46,7 +47,7 @@ def when_document(
         source: as for `when`; its dataset is a `TokenDataset` of files with an index.
         document: its number in its index.
         epochs: one epoch, or several.
-        file: the number of its file in the layout.
+        file: its file, by its number or its name in the layout.
         world: as for `when`.
         start: as for `when`.
 
@@ -55,7 +56,8 @@ def when_document(
         where its tokens are those that an epoch leaves out.
 
     Raises:
-        ArgumentValueError: the dataset does not tell in which windows a document lies.
+        ArgumentValueError: the dataset does not tell in which windows a document lies, or has
+            no file of that name.
         OutOfDatasetError: there is no such document.
         DatasetError: the file has no index.
 
@@ -74,12 +76,13 @@ def when_document(
     """
     view = RunView.of(source, world)
     if not callable(getattr(view.run.dataset, "windows_of", None)):
-        mend = "ask for one of a TokenDataset"
-        raise ArgumentValueError("document", "is not known by the dataset", document, mend=mend)
-    windows = view.run.dataset.windows_of(document, file=file).tolist()
+        hint = "ask for one of a TokenDataset"
+        raise ArgumentValueError("document", "is not known by the dataset", document, hint=hint)
+    number = file_number(view.layout, file)
+    windows = view.run.dataset.windows_of(document, file=number).tolist()
     wanted = epochs if isinstance(epochs, Iterable) else [epochs]
     return tuple(
-        _in_epoch(view, view.reading(epoch, 0, start), windows, (file, document)) for epoch in wanted
+        _in_epoch(view, view.reading(epoch, 0, start), windows, (number, document)) for epoch in wanted
     )
 
 
@@ -90,7 +93,7 @@ def _in_epoch(
     for window in windows:
         for read in in_epoch(view, reading, window).occurrences:
             draws = replace(reading, shard=read.rank).positions(read.step)
-            epoch = int(reading.units.epochs(reading.epoch, draws)[read.place])
+            epoch = int(reading.units.epochs(draws)[read.place])
             found += [
                 PartRead(read, window, first, tokens)
                 for file, document, first, tokens in spans_in(view.run.dataset, window, epoch)

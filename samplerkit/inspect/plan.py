@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentRangeError, DatasetError
-from samplerkit.inspect.batches import BatchFigures, batch_figures
-from samplerkit.inspect.costs import cost_of_a_start, files_of_a_worker
+from samplerkit.inspect.batches import BatchFigures, new_companions
+from samplerkit.inspect.costs import LISTED_BYTES, cost_of_a_start, files_of_a_worker
 from samplerkit.inspect.costs import files_of_a_batch as mean_files
 from samplerkit.inspect.costs import files_of_a_rank as most_files
+from samplerkit.inspect.download_costs import Downloads
+from samplerkit.inspect.figures import RunFigures
 from samplerkit.inspect.quality.figure import Figure
-from samplerkit.inspect.quality.labels import effective_batch
-from samplerkit.inspect.quality.mixing import mixing
-from samplerkit.inspect.seats import pads_of, seats_of
-from samplerkit.inspect.tokens import TokenFigures, token_figures
-from samplerkit.inspect.transfers import Transfers, transfers_of_leaves
-from samplerkit.inspect.uncounted import require_counted
-from samplerkit.inspect.view import RunView
-from samplerkit.order.modes import Mode
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.inspect.rank_positions import pads_of, rank_positions_of
+from samplerkit.inspect.tokens import TokenFigures
+from samplerkit.inspect.view import RunView, require_counted
+from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.samplers.base import Sampler
-
-LISTED_BYTES = 49
-"""What a sample costs in a Python list made of a permutation, measured: 4.6 GiB for 1e8 samples."""
 
 
 @final
@@ -97,18 +90,16 @@ class Plan:
     list_bytes: int
     mixing: Figure | None
     effective_batch: Figure | None
-    transfers: Transfers | None
-    transfers_of_parts: Mapping[str, Transfers] = field(default_factory=dict)
+    transfers: Downloads | None
+    transfers_of_parts: Mapping[str, Downloads] = field(default_factory=dict)
     tokens: TokenFigures | None = None
     batches: BatchFigures | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain data, for JSON."""
-        figures = {"mixing": self.mixing, "effective_batch": self.effective_batch}
-        told = {name: None if figure is None else figure.to_dict() for name, figure in figures.items()}
-        moved = None if self.transfers is None else self.transfers.to_dict()
-        of_parts = {name: one.to_dict() for name, one in self.transfers_of_parts.items()}
-        values = {**asdict(self), **told, "transfers": moved, "transfers_of_parts": of_parts}
+        values = asdict(self)
+        values["transfers"] = None if self.transfers is None else self.transfers.to_dict()
+        values["transfers_of_parts"] = {name: one.to_dict() for name, one in self.transfers_of_parts.items()}
         for name in ("batches", "tokens", "transfers_of_parts"):
             if not values[name]:
                 del values[name]
@@ -141,22 +132,14 @@ def plan(
     view = RunView.of(source, world)
     require_counted(view.run.dataset)
     start_seconds, order_bytes = cost_of_a_start(view, epoch)
-    reading = view.reading(epoch)
-    delivery, total = reading.delivery, len(reading.units)
-    pads = seats_of(delivery, pads_of(delivery, np.arange(min(total, view.num_ranks))))
-    # Two neighbouring seats differ where any do: the first rank dealt to, and the last.
-    readings = [
-        view.reading(epoch, rank % view.num_ranks) for rank in (delivery.rotation, delivery.rotation - 1)
-    ]
-    steps = [view.steps(one) for one in readings]
-    whole = delivery.position_after(delivery.job_steps) if delivery.tail == "drop" else total
+    found = RunFigures(view, epoch, ranks_per_machine)
+    delivery, layout, mode = found.delivery, view.layout, view.mode
+    pads = rank_positions_of(delivery, pads_of(delivery, np.arange(min(delivery.size, view.num_ranks))))
+    fewest_steps, steps = found.steps
+    batches = found.batches and replace(found.batches, mixing=new_companions(view, epoch))
+    mean = batches and batches.mean
     files_of_a_rank, is_counted = most_files(view, epoch)
-    layout, mode = view.layout, view.mode
-    figures = batch_figures(view, epoch)
-    moved = transfers_of_leaves(view, epoch, ranks_per_machine)
-    samples = whole
-    if figures is not None:
-        samples = round(samples * figures.mean)
+    downloads = dict(found.downloads)
     return Plan(
         fingerprint=view.fingerprint,
         chain=_in_words(view.run.recipe),
@@ -164,17 +147,17 @@ def plan(
         reason=_reason(mode, view),
         num_samples=layout.num_samples,
         num_files=layout.num_files,
-        epoch_samples=samples,
+        epoch_samples=found.samples,
         num_ranks=view.num_ranks,
-        batch_size=view.samples_a_batch if figures is None else round(figures.mean),
-        global_batch=delivery.global_batch if figures is None else round(view.num_ranks * figures.mean),
+        batch_size=view.samples_a_batch if mean is None else round(mean),
+        global_batch=delivery.global_batch if mean is None else round(view.num_ranks * mean),
         tail=delivery.tail,
         lanes=view.lanes,
-        steps=max(steps),
-        fewest_steps=min(steps),
+        steps=steps,
+        fewest_steps=fewest_steps,
         pads=pads.ranks.size,
         most_pads_of_a_rank=int(np.unique(pads.ranks, return_counts=True)[1].max(initial=0)),
-        dropped=total - whole,
+        dropped=delivery.size - found.units,
         files_of_a_rank=files_of_a_rank,
         files_of_a_worker=files_of_a_worker(view, epoch),
         files_of_a_batch=mean_files(view, epoch),
@@ -182,23 +165,13 @@ def plan(
         start_seconds=start_seconds,
         order_bytes=order_bytes,
         list_bytes=LISTED_BYTES * layout.num_samples,
-        mixing=_quality(mixing, view, delivery.global_batch),
-        effective_batch=_quality(effective_batch, view, delivery.global_batch),
-        transfers=moved.pop("", None),
-        transfers_of_parts=moved,
-        tokens=token_figures(view, epoch, samples),
-        batches=figures,
+        mixing=found.mixing,
+        effective_batch=found.effective_batch,
+        transfers=downloads.pop("", None),
+        transfers_of_parts=downloads,
+        tokens=found.tokens,
+        batches=batches,
     )
-
-
-def _quality(figure: Callable[..., Figure], view: RunView, global_batch: int) -> Figure | None:
-    """Gives a figure, where this dataset has enough samples, or files, for it."""
-    if view.recipe is not None or global_batch > view.layout.num_samples:
-        return None
-    try:
-        return figure(view.run.recipe, view.run.dataset, global_batch, world=view.run.world)
-    except (ArgumentRangeError, DatasetError):
-        return None
 
 
 def _in_words(recipe: Sampler) -> str:

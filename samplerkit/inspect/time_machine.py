@@ -10,11 +10,11 @@ import numpy as np
 
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import OutOfDatasetError
-from samplerkit.inspect.seats import pads_of, seats_of
-from samplerkit.inspect.tokens import spans_of
+from samplerkit.inspect.rank_positions import pads_of, rank_positions_of
+from samplerkit.inspect.tokens import spans_of, windows_of
 from samplerkit.inspect.view import RunView
-from samplerkit.loading.delivery import Delivery
-from samplerkit.loading.reading import Reading
+from samplerkit.loading.run.delivery import Delivery
+from samplerkit.loading.run.reading import Reading
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 
@@ -184,7 +184,7 @@ def at(
 
 
 def _inputs_of(view: RunView, ids: Ids) -> int | None:
-    tokens = view.run.tokens
+    tokens = windows_of(view)
     return None if tokens is None or tokens.seq_len is None else ids.size * tokens.seq_len
 
 
@@ -254,7 +254,7 @@ def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
         return _in_plan(reading, plan, sample)
     delivery = reading.delivery
     positions = view.run.undealt(reading.epoch).positions_of(sample)
-    seats = seats_of(delivery, np.concatenate([positions, pads_of(delivery, positions)]))
+    seats = rank_positions_of(delivery, np.concatenate([positions, pads_of(delivery, positions)]))
     times = [
         Occurrence(reading.epoch, rank, step, place, position, is_pad=position >= delivery.size)
         for rank, step, place, position in seats.rows()
@@ -275,7 +275,7 @@ def _in_plan(reading: Reading, plan: BatchPlan, sample: int) -> EpochOfSample:
     """Finds a sample in the batches of a plan, and then those batches in the deal."""
     delivery = reading.delivery
     numbers = np.unique(plan.batch_of(sample))
-    seats = seats_of(delivery, np.concatenate([numbers, pads_of(delivery, numbers)]))
+    seats = rank_positions_of(delivery, np.concatenate([numbers, pads_of(delivery, numbers)]))
     seen = {(rank, step): number for rank, step, _, number in seats.rows()}
     last = next((step for _, step in seen if _is_split(delivery, step)), None)
     if last is not None:

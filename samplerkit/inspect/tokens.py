@@ -9,7 +9,8 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.inspect.view import RunView
-from samplerkit.loading.reading import Reading
+from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.windows import WindowUnit
 from samplerkit.order.typing import Ids
 
 _LOOKED_AT = 256
@@ -41,6 +42,11 @@ class TokenFigures:
     is_exact: bool
 
 
+def windows_of(view: RunView) -> WindowUnit | None:
+    """Returns how the windows of tokens of a run are cut; None where it reads none."""
+    return WindowUnit.of(view.run.recipe, view.run.dataset)
+
+
 def token_figures(view: RunView, epoch: int, epoch_samples: int) -> TokenFigures | None:
     """Looks at a run; None where it reads no windows of tokens.
 
@@ -49,7 +55,7 @@ def token_figures(view: RunView, epoch: int, epoch_samples: int) -> TokenFigures
         epoch: which one.
         epoch_samples: samples that all ranks read in it.
     """
-    tokens = view.run.tokens
+    tokens = windows_of(view)
     if tokens is None or tokens.seq_len is None or tokens.block_len is None or view.recipe is not None:
         return None
     a_step = view.num_ranks * view.batch_size * tokens.seq_len
@@ -88,7 +94,7 @@ def spans_of(
     """
     if not callable(getattr(view.run.dataset, "spans", None)):
         return None
-    epochs = reading.units.epochs(reading.epoch, reading.positions(step))
+    epochs = reading.units.epochs(reading.positions(step))
     if places is not None:
         ids, epochs = ids[places], epochs[places]
     each = zip(ids.tolist(), epochs.tolist(), strict=True)

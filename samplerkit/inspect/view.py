@@ -8,23 +8,27 @@ from typing import Any, final
 import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
-from samplerkit.loading.delivery import Tail
+from samplerkit.errors import (
+    ArgumentRangeError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    CompositionError,
+    DatasetError,
+)
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
-from samplerkit.loading.reading import Reading
-from samplerkit.loading.readings import reading_of
-from samplerkit.loading.run import Run
+from samplerkit.loading.run.delivery import Tail
+from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.run import Run
+from samplerkit.loading.state.state import Place
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.order import arguments
+from samplerkit.order.caching import cached_property
+from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
-from samplerkit.order.modes import Mode
-from samplerkit.order.once import once
-from samplerkit.order.shuffle import Shuffle
-from samplerkit.order.world import World
+from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.sequential import SequentialSampler
-from samplerkit.samplers.subset import SubsetSampler
+from samplerkit.samplers.subset import SequentialSampler, SubsetSampler
 
 _FIRST_BATCHES = 64
 
@@ -92,7 +96,7 @@ class RunView:
     @property
     def fingerprint(self) -> str:
         """The short name of the orders of all epochs."""
-        return self.run.state(0, 0, self.tail).fingerprint
+        return self.run.state(Place(0, 0), self.tail).fingerprint
 
     def reading(self, epoch: int, rank: int = 0, start: int | None = None) -> Reading:
         """Gives what a rank reads in an epoch.
@@ -108,8 +112,8 @@ class RunView:
         """
         rank = arguments.integer("rank", rank)
         if not 0 <= rank < self.num_ranks:
-            mend = "say the number of ranks as world" if self.num_ranks == 1 else ""
-            raise ArgumentRangeError("rank", f"must be in [0, {self.num_ranks})", rank, mend=mend)
+            hint = "say the number of ranks as world" if self.num_ranks == 1 else ""
+            raise ArgumentRangeError("rank", f"must be in [0, {self.num_ranks})", rank, hint=hint)
         epoch = arguments.epoch(epoch)
         if start is None:
             start = self.start if epoch == self.epoch else 0
@@ -119,7 +123,7 @@ class RunView:
             size = len(self.run.undealt(epoch)) if plan is None else len(plan)
             if not 0 <= start <= size:
                 raise ArgumentRangeError("start", f"must be in [0, {size}]", start)
-        reading = reading_of(self.run, epoch, start, self.batch_size, self.tail)
+        reading = self.run.reading(epoch, start, self.batch_size, self.tail)
         if not self.deals_in_lanes:
             reading = replace(reading, delivery=replace(reading.delivery, lanes=1))
         return replace(reading, shard=rank)
@@ -127,9 +131,9 @@ class RunView:
     @property
     def recipe(self) -> BatchRecipe | None:
         """The recipe for batches of unlike samples, which are dealt then; None where samples are dealt."""
-        return None if self.run._batches is None else self.run._batches.recipe
+        return self.run.unit.recipe
 
-    @once
+    @cached_property
     def samples_a_batch(self) -> int:
         """The samples a rank and step; of batches of unlike samples, the mean of the first ones."""
         plan = self.run.plan(self.epoch)
@@ -178,7 +182,9 @@ def loader_of(source: Any, world: World | None) -> Any:
     Raises:
         ArgumentValueError: the config has no dataset.
     """
-    return _made(source, None if world is None else world.num_shards) if _is_config(source) else source
+    if not _is_config(source):
+        return source
+    return _made(source) if world is None else _made(source, world.num_shards, world.shard_id)
 
 
 def dealer_of(sampler: Sampler) -> Sampler | None:
@@ -190,19 +196,19 @@ def _is_config(source: Any) -> bool:
     return callable(getattr(source, "make_loader", None)) and hasattr(source, "sampler")
 
 
-def _made(config: Any, ranks: int | None) -> Loader:
+def _made(config: Any, ranks: int | None = None, rank: int = 0) -> Loader:
     """Makes the loader of a config; one that speaks of a layout has nothing else to read."""
     if getattr(config, "dataset", None) is None:
         raise ArgumentValueError(
             "dataset",
             "is not in the config",
-            mend="add for instance dataset: {kind: size, size: 1000000}, or pass a Loader",
+            hint="add for instance dataset: {kind: size, size: 1000000}, or pass a Loader",
         )
     world = None
     if ranks is not None:
         dealer = dealer_of(config.sampler)
         said = None if dealer is None or dealer.deal is None else dealer.deal.shard_id
-        world = World(ranks, said or 0)
+        world = World(ranks, rank if said is None else said)
     dataset = config.dataset if isinstance(config.dataset, Layout) else None
     made: Loader = config.make_loader(dataset, world)
     return made
@@ -211,7 +217,7 @@ def _made(config: Any, ranks: int | None) -> Loader:
 def _of_ours(loader: Loader) -> RunView:
     at = loader.epoch, loader._cursor.at.start
     return RunView(
-        loader._run,
+        loader._current.run,
         loader.batch_size or 1,
         loader.tail,
         *at,
@@ -227,23 +233,47 @@ def _of_torch(loader: Any) -> RunView:
             "loader",
             "must be a samplerkit Loader, a config, or a DataLoader with a TorchSampler",
             loader,
-            mend="the orders of other samplers are not known ahead",
+            hint="the orders of other samplers are not known ahead",
         )
-    if sampler._run.deals_below_the_root:
+    if sampler._current.run.deals_below_the_root:
         raise CompositionError(
-            "loader", "reads a chain that deals below its root", sampler.recipe, mend="use sk.Loader"
+            "loader", "reads a chain that deals below its root", sampler.recipe, hint="use sk.Loader"
         )
     if not isinstance(batches, TorchBatchSampler) and type(batches) is not torch.utils.data.BatchSampler:
         raise ArgumentTypeError("batch_sampler", "makes batches in an unknown way", batches)
     deals_batches = sampler.counts_batches
-    tail: Any = sampler._tail if deals_batches or sampler._tail == "pad" else "ragged"
     return RunView(
-        sampler._run,
+        sampler._current.run,
         batches.batch_size or 1,
-        tail,
+        sampler._current.tail,
         sampler.epoch,
         sampler._cursor.at.start,
         deals_in_lanes=False,
         drops_last=batches.drop_last and not deals_batches,
         num_workers=loader.num_workers,
     )
+
+
+HINT = (
+    "call dataset.save_lengths('lengths.json') once, or of tar shards samplerkit index, which writes it too, "
+    "and say lengths: lengths.json"
+)
+
+
+def is_counted(dataset: Any) -> bool:
+    """Whether a dataset knows how many samples it has without fetching remote files."""
+    return bool(getattr(dataset, "is_layout_known", True)) or not getattr(dataset, "is_remote", True)
+
+
+def require_counted(dataset: Any) -> None:
+    """Lets a dataset pass whose samples are counted, or can be where they lie.
+
+    What is planned, looked up or checked is computed from numbers; to fetch all files for these is not what
+    anyone expects of it.
+
+    Raises:
+        DatasetError: files would have to be fetched.
+    """
+    if not is_counted(dataset):
+        problem = "are not told, and to count the samples all files would have to be fetched"
+        raise DatasetError("lengths", problem, hint=HINT)

@@ -1,4 +1,4 @@
-"""Where a run begins: at the first position, but where a sampler goes on with the run of another package."""
+"""Where a run begins: at the first position, unless a sampler continues the run of another package."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from samplerkit.samplers.base import Sampler
 
 
 def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = None) -> tuple[int, int]:
-    """Gives the epoch and the position at which a run begins.
+    """Returns the epoch and the position at which a run begins.
 
     A sampler that knows how far another package has read has `run_beginning(num_samples)`. The size of the
     dataset is asked for only there.
 
     Raises:
-        CompositionError: a sampler that goes on with another's run is not the outermost one.
+        CompositionError: a sampler that continues another run is not the outermost one.
         NotSupportedError: the run counts batches, and such a sampler samples.
         ArgumentRangeError: all samples have been read there, or there is no whole step.
-        ArgumentValueError: no run stands there.
+        ArgumentValueError: there is no run.
     """
     begins = (0, 0)
     for link in sampler._tree():
@@ -30,10 +30,10 @@ def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = N
             continue
         if link is sampler:
             begins = beginning(len(Layout.of(dataset)))
-        # Which of its samples come in those above is known to nobody.
+        # It is unknown which of its samples the samplers above it read.
         elif beginning(LARGEST) != (0, 0):
-            problem, mend = "goes on with a run, and is below another one", "a loader deals it by itself"
-            raise CompositionError(type(link).__name__, problem, mend=mend)
+            problem, hint = "continues a run, and is below another one", "a loader deals it by itself"
+            raise CompositionError(type(link).__name__, problem, hint=hint)
     if batches is not None and begins != (0, 0):
         raise NotSupportedError("batches", "are counted, and the sampler begins at a sample", begins[1])
     return begins

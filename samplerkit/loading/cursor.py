@@ -1,4 +1,4 @@
-"""The cursor: where a reader of epochs stands, and where its next iteration begins. One for all of them.
+"""The cursor: the place of a reader of epochs, and where its next iteration begins. One for all readers.
 
 | reader | one unit is | epoch | `set_epoch` in a loop |
 |---|---|---|---|
@@ -12,46 +12,62 @@ What differs in the arithmetic is one function, `Reached`.
 
 from __future__ import annotations
 
+import copy
+import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple, final
+from dataclasses import dataclass, field
+from typing import Any, Final, final
 
-from samplerkit.loading.at_exit import leave_at_exit
+from samplerkit.errors import StateError
+from samplerkit.loading.interpreter_exit import leave_at_exit
+from samplerkit.loading.state.state import Place
+
+_log = logging.getLogger("samplerkit")
 
 Reached = Callable[[int, int, int], tuple[int, bool]]
 """From an epoch, a start and the units taken since: the position up to which all ranks come together, and
-whether nothing is left there to any of them. At position 0 something is: only asking shows an empty epoch."""
-
-
-class Place(NamedTuple):
-    """A position of an epoch."""
-
-    epoch: int
-    position: int
+whether nothing is left there to any of them. At position 0 that is never so: an empty epoch shows only when
+it is read."""
 
 
 @final
+@dataclass(eq=False)
 class Iteration:
     """One way through the rest of an epoch. It counts for itself, so an old one never counts for a newer.
 
     Args:
         epoch: the epoch.
         start: the position at which it begins.
+        stands_at: what a state says while nothing was handed out; None for the beginning of the iteration.
+        is_loaded: whether it begins at the place of a loaded state.
+        is_spent: whether nothing of the epoch is left: it was read to its end before a state was loaded.
 
     Attributes:
         taken: the units that were handed out. Whoever hands them out sets it, in the line before, so that
             the two cannot be told apart: neither a signal handler nor an exception comes between them.
         is_open: whether it is under way.
-        is_finished: whether it only marks an epoch that was read to its end, and stays until it is set.
     """
 
-    __slots__ = ("__weakref__", "epoch", "is_finished", "is_open", "start", "taken")
+    epoch: int
+    start: int = 0
+    stands_at: Place | None = None
+    is_loaded: bool = False
+    is_spent: bool = False
+    taken: int = field(default=0, init=False)
+    is_open: bool = field(default=False, init=False)
 
-    def __init__(self, epoch: int, start: int = 0, *, is_finished: bool = False) -> None:
-        self.epoch = epoch
-        self.start = start
-        self.taken = 0
-        self.is_open = False
-        self.is_finished = is_finished
+    @property
+    def ended(self) -> int | None:
+        """The epoch that ended before it, as long as nothing was handed out; else None."""
+        return None if self.taken or self.stands_at is None else self.stands_at.ended
+
+    def reads_as(self, other: Iteration) -> bool:
+        """Returns whether another one reads the same."""
+        return (self.epoch, self.start, self.is_spent) == (other.epoch, other.start, other.is_spent)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy is not under way: no loop asks for its batches."""
+        return {**self.__dict__, "is_open": False}
 
 
 @final
@@ -64,35 +80,43 @@ class Cursor:
     Args:
         reached: the reader's arithmetic.
         advances: whether a finished epoch moves on by itself. Else it stays until `set_epoch` says another
-            one; a state then stands at the next epoch once any was ever set, since that is what comes.
+            one; a state then says the next epoch once any was ever set, since that is what comes.
         waits: whether `set_epoch` during an iteration waits for its end, else ends it.
-        goes_on: whether an epoch that was left early goes on where it was left, else begins anew.
+        resumes: whether an epoch that was left early resumes where it was left, else it begins again.
 
     Attributes:
         at: the iteration under way, or the last one: what it has taken is what counts.
-        asked: the epoch that waits for the end of the iteration.
-        is_told: whether an epoch was ever set.
+        next_epoch: the epoch that waits for the end of the iteration.
+        was_set: whether an epoch was ever set.
 
     Example:
         >>> cursor = Cursor(lambda epoch, start, taken: (start + taken, start + taken == 5))
         >>> iteration = cursor.begin()
         >>> iteration.taken = 3
-        >>> cursor.place(), cursor.upcoming
-        (Place(epoch=0, position=3), Place(epoch=0, position=0))
+        >>> cursor.place(), cursor.upcoming.epoch
+        (Place(epoch=0, position=3, ended=None), 0)
         >>> iteration.taken = 5
-        >>> cursor.place(), cursor.upcoming
-        (Place(epoch=1, position=0), Place(epoch=1, position=0))
+        >>> cursor.place(), cursor.upcoming.epoch
+        (Place(epoch=1, position=0, ended=0), 1)
+
+        Of an epoch at whose end a state was saved nothing is left in the job that loads it:
+
+        >>> resumed = Cursor(lambda epoch, start, taken: (start + taken, start + taken == 5))
+        >>> resumed.load(cursor.place())
+        >>> resumed.set_epoch(0)
+        >>> resumed.begin().is_spent
+        True
     """
 
     def __init__(
-        self, reached: Reached, *, advances: bool = True, waits: bool = False, goes_on: bool = False
+        self, reached: Reached, *, advances: bool = True, waits: bool = False, resumes: bool = False
     ) -> None:
         self._reached: Final = reached
         self._advances: Final = advances
         self._waits: Final = waits
-        self._goes_on: Final = goes_on
-        self.asked: int | None = None
-        self.is_told = False
+        self._resumes: Final = resumes
+        self.next_epoch: int | None = None
+        self.was_set = False
         self.at = Iteration(0)
 
     @property
@@ -101,38 +125,41 @@ class Cursor:
         return self.at.epoch
 
     def place(self, taken: int | None = None) -> Place:
-        """Gives what a state says: where all ranks are after some units; None for those handed out.
+        """Returns what a state says: where all ranks are after some units; None for those handed out.
 
         At the end of an epoch that is the beginning of the next one, asked for or not: a reader that counts
-        does not ask for the end.
+        does not ask for the end. The place then says which epoch has ended.
         """
         at = self.at
-        position, is_over = self._reached(at.epoch, at.start, at.taken if taken is None else taken)
-        return Place(self._following, 0) if is_over or at.is_finished else Place(at.epoch, position)
+        taken = at.taken if taken is None else taken
+        if not taken and at.stands_at is not None:
+            return at.stands_at
+        position, is_over = self._reached(at.epoch, at.start, taken)
+        return self._end_of(at.epoch) if is_over else Place(at.epoch, position)
 
     @property
-    def upcoming(self) -> Place:
-        """Where an iteration begins that begins now."""
+    def upcoming(self) -> Iteration:
+        """Returns the iteration that would begin now."""
         at, beyond = self.at, self._beyond()
         if beyond is not None:
-            return Place(beyond.epoch, 0)
+            return beyond
         if not at.taken:
-            return Place(at.epoch, at.start)
-        return self.place() if self._goes_on else Place(at.epoch, 0)
+            return copy.copy(at)
+        return Iteration(at.epoch, self.place().position if self._resumes else 0)
 
-    def begin(self, made_for: Place | None = None) -> Iteration:
+    def begin(self, made_for: Iteration | None = None) -> Iteration:
         """Begins an iteration, and ends the one under way, if there is one.
 
         Args:
             made_for: what was `upcoming` when it was made, for one that begins later. If that is no longer
-                what comes, somebody has set an epoch or loaded a state since: it is read all the same, and
-                counts for nobody.
+                what comes, an epoch was set or a state loaded since: it is read all the same, and not
+                counted.
         """
         upcoming = self.upcoming
-        iteration = Iteration(*(upcoming if made_for is None else made_for))
+        iteration = upcoming if made_for is None else made_for
         iteration.is_open = True
         leave_at_exit(iteration)
-        if made_for is None or made_for == upcoming:
+        if iteration.reads_as(upcoming):
             self._move(iteration)
         return iteration
 
@@ -141,7 +168,7 @@ class Cursor:
 
         Args:
             iteration: from `begin`.
-            at_its_end: whether the loop was told that there is no more.
+            at_its_end: whether the loop has reached the end.
         """
         if iteration is self.at and iteration.is_open:
             beyond = self._beyond(at_its_end=at_its_end)
@@ -150,20 +177,53 @@ class Cursor:
             iteration.is_open = False
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch that the next iteration reads; the current one keeps a loaded position."""
-        self.is_told = True
+        """Sets the epoch that the next iteration reads; the current one keeps a loaded position.
+
+        Of an epoch at whose end the loaded state was saved, nothing is left.
+        """
+        self.was_set = True
         at = self.at
         if self._waits and at.is_open:
-            self.asked = epoch
-        elif epoch != at.epoch or at.is_finished or self._is_over:
-            self._move(Iteration(epoch))
+            self.next_epoch = epoch
+            return
+        if at.is_loaded and epoch == at.ended:
+            self._move(Iteration(epoch, stands_at=at.stands_at, is_spent=True))
+            return
+        is_over = self._is_over
+        if epoch == at.epoch and not is_over and (at.is_spent or epoch != at.ended):
+            return
+        if at.is_loaded and not at.taken and epoch < at.epoch:
+            _log.warning("epoch %d is set and read again: the loaded state is at epoch %d", epoch, at.epoch)
+        self._move(Iteration(epoch, stands_at=_beginning_of(epoch, at.epoch if is_over else at.ended)))
 
     def go_to(self, epoch: int, position: int = 0) -> None:
-        """Makes the next iteration begin at a position of an epoch, of a loaded state for instance."""
+        """Makes the next iteration begin at a position of an epoch."""
         self._move(Iteration(epoch, position))
 
+    def require_closed(self) -> None:
+        """Refuses to load a state into a reader whose loop holds an iteration.
+
+        Raises:
+            StateError: one is under way.
+        """
+        if self.at.is_open:
+            problem = "cannot be loaded while an iteration is under way"
+            raise StateError("state", problem, hint="load before iterating")
+
+    def load(self, place: Place) -> None:
+        """Makes the next iteration begin at the place of a loaded state.
+
+        Where the epoch that was set before is the one at whose end the state was saved, nothing of it is
+        left.
+        """
+        if self.was_set and place.ended == self.at.epoch:
+            self._move(Iteration(self.at.epoch, stands_at=place, is_spent=True))
+        else:
+            stands_at = None if place.ended is None else place
+            self._move(Iteration(place.epoch, place.position, stands_at=stands_at, is_loaded=True))
+
     def _move(self, iteration: Iteration) -> None:
-        left, self.at, self.asked = self.at, iteration, None
+        left, self.at, self.next_epoch = self.at, iteration, None
         if left is not iteration:
             left.is_open = False
 
@@ -171,19 +231,23 @@ class Cursor:
         """Where the end of the current iteration leads; None if it leads nowhere."""
         at = self.at
         if at_its_end or self._is_over:
-            return Iteration(self._following) if self._advances else Iteration(at.epoch, is_finished=True)
-        if self.asked is not None and self.asked != at.epoch:
-            return Iteration(self.asked)
+            end = self._end_of(at.epoch)
+            return Iteration(end.epoch if self._advances else at.epoch, stands_at=end)
+        if self.next_epoch is not None and self.next_epoch != at.epoch:
+            return Iteration(self.next_epoch)
         return None
 
     @property
     def _is_over(self) -> bool:
-        """Whether all was handed out. A state that stands at an end is read, as nothing, before the next."""
+        """Whether all was handed out; never before the first unit: a state of an end is iterated, empty."""
         at = self.at
         return at.taken > 0 and self._reached(at.epoch, at.start, at.taken)[1]
 
-    @property
-    def _following(self) -> int:
-        if self.asked is not None:
-            return self.asked
-        return self.at.epoch + (self._advances or self.is_told)
+    def _end_of(self, epoch: int) -> Place:
+        if self.next_epoch is not None:
+            return _beginning_of(self.next_epoch, epoch)
+        return Place(epoch + (self._advances or self.was_set), 0, ended=epoch)
+
+
+def _beginning_of(epoch: int, ended: int | None) -> Place:
+    return Place(epoch, 0, None if ended == epoch else ended)

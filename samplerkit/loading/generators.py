@@ -1,16 +1,63 @@
-"""The process-wide random generators of torch, numpy and Python, seeded for each draw."""
+"""Random generators: one for a sample, and the process-wide ones of torch, numpy and Python, seeded."""
 
 from __future__ import annotations
 
+import hashlib
 import random
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 
+from samplerkit.errors import ArgumentValueError
+from samplerkit.order import arguments
 from samplerkit.order.draws import Draw
+
+_PERSON = b"samplerkit"
+
+
+def sample_rng(seed: int, epoch: int, sample: int) -> np.random.Generator:
+    """Returns a random generator for the augmentation of one sample in one epoch.
+
+    It depends on nothing else, so that a sample is augmented alike after a resume, on another rank, and in
+    another worker.
+
+    Args:
+        seed: any integer in [0, 2^64).
+        epoch: the epoch, from 0.
+        sample: the id of the sample.
+
+    Returns:
+        A numpy generator (Philox).
+
+    Raises:
+        ArgumentTypeError: an argument is no integer.
+        ArgumentValueError: one is negative or too large.
+
+    Example:
+        >>> sample_rng(7, 0, 123).integers(100) == sample_rng(7, 0, 123).integers(100)
+        np.True_
+    """
+    sample = arguments.integer("sample", sample)
+    if not 0 <= sample < 2**64:
+        raise ArgumentValueError("sample", "must be in [0, 2^64)", sample)
+    content = struct.pack("<QQQ", arguments.seed(seed), arguments.epoch(epoch), sample)
+    words = hashlib.blake2b(content, digest_size=16, salt=b"sample", person=_PERSON).digest()
+    return np.random.Generator(np.random.Philox(key=np.frombuffer(words, dtype="<u8")))
+
+
+def seed_worker(seed: int, epoch: int, rank: int, worker: int) -> None:
+    """Seeds the random state of this worker process: that of torch, numpy and Python.
+
+    Each (seed, epoch, rank, worker) gets a state of its own, so that no two workers augment alike.
+    """
+    digest = hashlib.blake2b(
+        struct.pack("<QQQQ", seed, epoch, rank, worker), digest_size=24, salt=b"worker", person=_PERSON
+    ).digest()
+    torch.manual_seed(_seed_others(digest))
 
 
 def seed_generators(draw: Draw, role: str = "seeds") -> None:
@@ -20,20 +67,34 @@ def seed_generators(draw: Draw, role: str = "seeds") -> None:
         draw: for which.
         role: what for: its sample, or something else.
     """
-    first, second, third = struct.unpack("<QQQ", draw.digest(role, 24))
     # Not `torch.manual_seed`: a hundred times as slow, and it would seed the model's devices as well.
-    torch.default_generator.manual_seed(first)
+    torch.default_generator.manual_seed(_seed_others(draw.digest(role, 24)))
+
+
+def _seed_others(digest: bytes) -> int:
+    """Seeds Python's generator and numpy's, and returns the seed for torch's."""
+    seed, second, third = struct.unpack("<QQQ", digest)
     random.seed(second)
     np.random.seed(third % 2**32)  # noqa: NPY002  # the legacy state is what other people's code draws from
+    return int(seed)
+
+
+def generator_states() -> dict[str, Any]:
+    """Returns the states of the process-wide generators: torch's of the CPU, numpy's and Python's."""
+    return {
+        "torch": torch.default_generator.get_state(),
+        "numpy": np.random.get_state(legacy=False),  # noqa: NPY002  # the state that user code draws from
+        "random": random.getstate(),
+    }
 
 
 @contextmanager
 def kept_generators() -> Iterator[None]:
-    """Gives back the states that these generators had before: a training loop draws from them too."""
-    before = torch.default_generator.get_state(), random.getstate(), np.random.get_state(legacy=False)  # noqa: NPY002
+    """Restores the states that these generators had before: a training loop draws from them too."""
+    before = generator_states()
     try:
         yield
     finally:
-        torch.default_generator.set_state(before[0])
-        random.setstate(before[1])
-        np.random.set_state(before[2])  # noqa: NPY002
+        torch.default_generator.set_state(before["torch"])
+        random.setstate(before["random"])
+        np.random.set_state(before["numpy"])  # noqa: NPY002

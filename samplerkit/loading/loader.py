@@ -14,48 +14,47 @@ from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, OutOfDatasetError, StateError
-from samplerkit.loading.answer import SkippedSample
+from samplerkit.loading.background_thread import require_outside
 from samplerkit.loading.beginning import beginning_of
 from samplerkit.loading.cursor import Cursor
-from samplerkit.loading.delivery import Tail
-from samplerkit.loading.device.kinds import MakeStage
-from samplerkit.loading.device.stage import DeviceStage, checked_device
-from samplerkit.loading.editing import Editable
-from samplerkit.loading.figures import Told
-from samplerkit.loading.open_source import OpenSource
+from samplerkit.loading.device.stage import DeviceStage, MakeStage
+from samplerkit.loading.device.streams import checked_device
 from samplerkit.loading.options import WorkerKind, checked_options, checked_tail, checked_workers
-from samplerkit.loading.readings import Readings
 from samplerkit.loading.received import Received
-from samplerkit.loading.request import BadSamples
-from samplerkit.loading.run import Run
-from samplerkit.loading.source import Source
+from samplerkit.loading.run.current_run import CurrentRun
+from samplerkit.loading.run.delivery import Tail
+from samplerkit.loading.run.run import Run
+from samplerkit.loading.state.state import Place
 from samplerkit.loading.stats import LoaderStats
-from samplerkit.loading.worker_threads import require_outside
+from samplerkit.loading.steps import MetricsMixin
+from samplerkit.loading.workers.loader_workers import LoaderWorkers, WorkerIteration
+from samplerkit.loading.workers.protocol import BadSamples, SkippedSample
 from samplerkit.order import arguments
-from samplerkit.order.world import World
+from samplerkit.order.deal import World
 from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.mixing.edit import Edit
 
 AfterBreak = Literal["restart", "continue"]
 """Where an iteration begins after one that was left early."""
 
 
 @final
-class Loader(Told, Editable, Closing):
+class Loader(MetricsMixin, Closing):
     """Reads a dataset in the order of a sampler, and always knows exactly which samples it has handed out.
 
     The loader deals the sampler's undealt order to the ranks of the job, whether a distributed sampler is in
     the chain or not. A batch counts as consumed when it is handed to the loop, not when it is prefetched.
 
     Iterating reads the rest of the current epoch, then moves on to the next one. After an early break, the
-    next iteration begins the epoch anew, or goes on where it stopped: see `after_break`.
+    next iteration begins the epoch again, or resumes where it stopped: see `after_break`.
 
     Args:
         dataset: a map-style dataset. If it has `__getitems__`, it gets the ids of a batch as an int64 array.
-        sampler: the recipe; None for the dataset's own order: that of `.shuffle` on a tar dataset, or as it
-            stands.
+        sampler: the recipe; None for the dataset's own order: that of `.shuffle` on a tar dataset, or
+            storage order.
         batch_size: samples a rank and step; or else:
-        batches: a recipe for batches of unlike samples, which are dealt one a rank and step: see `plan`.
-        num_workers: workers beside the loop.
+        batches: a recipe for batches of samples of different lengths, one a rank and step: see `plan`.
+        num_workers: workers that read in the background.
         workers: `processes`, or `threads`, which share the dataset, unless it has `copy_for_thread`.
         file_affinity: let each file be read by one worker process, not by each. Batches stay what they are;
             one whose samples lie in files of several workers is collated in the loop. Without workers, and by
@@ -66,8 +65,8 @@ class Loader(Told, Editable, Closing):
             for batches, and `split` makes as many smaller ones of the last ones as there are ranks.
         world: which rank of how many this process is; None asks the running job at first use. For every
             process to read everything, say World(1, 0).
-        after_break: `restart` begins the epoch anew when iteration is left early, as torch does; `continue`
-            goes on with what was not handed out.
+        after_break: `restart` begins the epoch again when iteration is left early, as torch does;
+            `continue` resumes it with what was not handed out.
         bad_samples: `raise`: what the dataset raises is raised in the loop. `skip`: a sample that cannot be
             read is left out of its batch, logged and kept in `skipped`; the number of steps stays.
         run_ahead: begin to read the next epoch while the loop is at the end of this one, so that an epoch
@@ -124,7 +123,7 @@ class Loader(Told, Editable, Closing):
     ) -> None:
         if isinstance(dataset, torch.utils.data.IterableDataset):
             raise ArgumentTypeError("dataset", "must be map-style, with __getitem__", dataset)
-        self._run = Run(sampler, dataset, world, batches)
+        run = Run.of(sampler, dataset, world, batches)
         drops = arguments.boolean("drop_last", dataloader_options.pop("drop_last", False))
         self.dataset: Final = dataset
         self.batches: Final = batches
@@ -135,15 +134,14 @@ class Loader(Told, Editable, Closing):
         self.file_affinity: Final = arguments.boolean("file_affinity", file_affinity)
         self.tail: Final = checked_tail("drop" if drops else tail, batch_size, batches)
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
-        goes_on = arguments.choice("after_break", after_break, get_args(AfterBreak)) == "continue"
+        resumes = arguments.choice("after_break", after_break, get_args(AfterBreak)) == "continue"
         skips: Any = arguments.choice("bad_samples", bad_samples, get_args(BadSamples))
         stage = None if device is None else partial(DeviceStage, device=checked_device(device))
         self._make_stage: MakeStage | None = stage
-        self._agreement_seconds = arguments.seconds("agreement_seconds", agreement_seconds)
-        self._readings = Readings(self._run, self.batch_size or 1, self.tail)
-        self._source: Final = Source(
-            self._run,
-            self._readings,
+        seconds = arguments.seconds("agreement_seconds", agreement_seconds)
+        self._current = CurrentRun(run, self.batch_size or 1, self.tail, seconds)
+        self._workers: Final = LoaderWorkers(
+            self._current,
             self.num_workers,
             skips,
             checked_options(dataloader_options, self.num_workers, self.workers),
@@ -151,19 +149,68 @@ class Loader(Told, Editable, Closing):
             uses_threads=self.workers == "threads",
             file_affinity=self.file_affinity,
         )
-        self._received = Received(self.dataset if self._source.has_processes else None)
-        self._cursor = Cursor(self._readings.reached, waits=True, goes_on=goes_on)
-        self._cursor.go_to(*beginning_of(self._run.recipe, dataset, batches))
+        self._received = Received(self.dataset if self._workers.has_processes else None)
+        self._cursor = Cursor(self._current.reached, waits=True, resumes=resumes)
+        self._cursor.go_to(*beginning_of(run.recipe, dataset, batches))
+
+    @property
+    def sampler(self) -> Sampler:
+        """The recipe, with all edits if it is a ledger."""
+        return self._current.run.recipe
+
+    @property
+    def editable_from(self) -> int:
+        """The first position of the run that may be edited: all samples before it were requested.
+
+        That is what was handed out, and what workers, a device or `run_ahead` fetch before it is needed.
+        """
+        return self._current.editable_from(self._cursor.at)
+
+    def edit(self, edit: Edit | None = None, /, **said: Any) -> int:
+        """Edits the run from a position on, and returns that position. The loader must read by a `Ledger`.
+
+        Every rank makes the same edit, at any time before the step at its position; there the ranks compare
+        all their edits. The first rank writes it into the `edits_file` of the ledger.
+
+        Args:
+            edit: the edit; or:
+            **said: its arguments, by name; without `at`, it applies at `editable_from`.
+
+        Returns:
+            The position: that of the edit; with `batches`, the next border of a window, at or behind it.
+
+        Raises:
+            ArgumentTypeError: no edit, or an argument of it has the wrong type.
+            NotSupportedError: the run, or its batches, cannot be edited so.
+            ArgumentValueError: the edit lies before another one, or says a `global_batch` that the ranks do
+                not divide.
+            ArgumentRangeError: it lies before `editable_from`, or a number of it is out of range.
+            CompositionError: the loader does not read by a ledger.
+
+        Example:
+            >>> import samplerkit as sk
+            >>> loader = sk.Loader(range(10), sk.Ledger(sk.SequentialSampler()), batch_size=2)
+            >>> for batch in loader:
+            ...     if loader.step == 2:
+            ...         applies_at = loader.edit(skip=4)
+            ...     print(batch.tolist())
+            [0, 1]
+            [2, 3]
+            [8, 9]
+            [0, 1]
+            [2, 3]
+        """
+        return self._current.make_edit(edit, said, self._cursor.at)
 
     @property
     def plan(self) -> BatchPlan | None:
         """The batches of the current epoch of all ranks; None with `batch_size`."""
-        return self._run.plan(self._cursor.epoch)
+        return self._current.run.plan(self._cursor.epoch)
 
     @property
     def fingerprint(self) -> str:
         """The short name of the orders of all epochs, as `samplerkit plan` and `samplerkit state` show it."""
-        return self._run.state(0, 0, self.tail).fingerprint
+        return self._current.run.state(Place(0, 0), self.tail).fingerprint
 
     @property
     def skipped(self) -> tuple[SkippedSample, ...]:
@@ -176,22 +223,24 @@ class Loader(Told, Editable, Closing):
     @property
     def stats(self) -> LoaderStats:
         """Figures of the iteration under way, or of the last one, for a training log."""
-        dataset = None if self._source.has_processes else self.dataset
+        dataset = None if self._workers.has_processes else self.dataset
         return self._received.stats(getattr(dataset, "stats", None))
 
     @property
     def worker_pids(self) -> list[int]:
         """The process ids of the workers that read for this loader now; threads have none."""
-        return self._source.pids
+        return self._workers.pids
 
     def __iter__(self) -> Iterator[Any]:
         return self.iterate_on(self._make_stage, run_ahead=self.run_ahead)
 
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
-        """Gives the state after the batches handed out: JSON values, under 4 KB, on every rank the same.
+        """Returns the state after the batches handed out: JSON values, under 4 KB, on every rank the same.
 
-        After the last step it is the beginning of the next epoch, or of the one that `set_epoch` said. A rank
-        that with `ragged` has one batch less than others is there when its loop has asked for one more.
+        After the last step it is the beginning of the next epoch, or of the one that `set_epoch` set, and
+        `ended` is the epoch that was read: in a job that loads it, `set_epoch` of that epoch reads nothing
+        of it again. A rank that with `ragged` has one batch less than others is there when its loop has
+        asked for one more.
 
         Args:
             step: ask for the state after this many steps in place of the batches handed out; counted from
@@ -210,10 +259,10 @@ class Loader(Told, Editable, Closing):
             step, delivery = arguments.integer("step", step), self._reading.delivery
             if not (step == 0 or delivery.is_of_the_job(step - 1)):
                 raise OutOfDatasetError("step", f"must be in [0, {delivery.job_steps}]", step)
-        return self._run.state(*self._cursor.place(step), self.tail).to_dict()
+        return self._current.state(self._cursor.place(step))
 
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
-        """Makes the next iteration begin where a saved state stands, on any number of ranks and workers.
+        """Makes the next iteration begin at the place of a saved state, on any number of ranks and workers.
 
         Args:
             state: from `state_dict`.
@@ -223,18 +272,15 @@ class Loader(Told, Editable, Closing):
         Raises:
             StateError: it is damaged, of a newer schema, or of another run; or an iteration is under way.
         """
-        if self._cursor.at.is_open:
-            raise StateError(
-                "state", "cannot be loaded while an iteration is under way", mend="load before iterating"
-            )
-        saved = self._run.restore(state, self.tail, allow, samples_a_step=self._readings.samples_a_step)
+        self._cursor.require_closed()
+        place = self._current.restore(state, allow)
         self.close()  # workers that live on know the constants of before
-        self._cursor.go_to(saved.epoch, saved.position)
+        self._cursor.load(place)
 
     def close(self) -> None:
         """Ends the iteration and the workers. The loader can be used again; it then starts new ones."""
         self._cursor.end(self._cursor.at)
-        self._source.close()
+        self._workers.close()
 
     def iterate_on(self, make_stage: MakeStage | None, *, run_ahead: bool = False) -> Iterator[Any]:
         """Iterates like `iter(loader)`, with a stage behind the batches; the state counts what leaves it.
@@ -243,17 +289,17 @@ class Loader(Told, Editable, Closing):
             make_stage: puts a stage, such as a `DeviceStage`, behind an iterator of batches.
             run_ahead: as for the loader.
         """
-        require_outside(self._source.loader)
+        require_outside(self._workers.loader)
         iteration = self._cursor.begin()
         is_at_its_end = False
-        opened: OpenSource | None = None
+        opened: WorkerIteration | None = None
         try:
             reading = self._reading
-            self._received.begin(iteration, self._source.readers)
-            self._run.require_agreement(reading, self.tail, self._agreement_seconds)
+            self._received.begin(iteration, self._workers.readers)
+            self._current.require_agreement(iteration)
             if reading.has(0):  # else nothing is started, and nothing can run ahead
-                opened = self._source.open(reading, make_stage, run_ahead=run_ahead)
-                for step in takewhile(partial(self._comes, reading), count()):
+                opened = self._workers.open(reading, make_stage, run_ahead=run_ahead)
+                for step in takewhile(partial(self._current.comes, reading), count()):
                     self._received.ask()
                     batch = self._received.take(step, opened.next())
                     # The loop's batch and the number change together: nothing is called between these two
@@ -272,4 +318,4 @@ class Loader(Told, Editable, Closing):
             if opened is not None and is_at_its_end and run_ahead:
                 opened.next_epoch = reading.epoch + 1
             elif opened is not None:
-                self._source.release(opened)
+                self._workers.release(opened)

@@ -9,7 +9,7 @@ import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
-from samplerkit.loading.delivery import Tail
+from samplerkit.loading.run.delivery import Tail
 from samplerkit.order import arguments
 
 WorkerKind = Literal["processes", "threads"]
@@ -47,9 +47,9 @@ def checked_options(
         >>> checked_options({"timeout": 3, "shuffle": None}, num_workers=1)
         {'timeout': 3}
     """
-    for option, mend in REFUSED.items():
+    for option, hint in REFUSED.items():
         if options.get(option) is not None:
-            raise ArgumentValueError(option, "is decided by the sampler", options[option], mend=mend)
+            raise ArgumentValueError(option, "is decided by the sampler", options[option], hint=hint)
     taken = {name: value for name, value in options.items() if name not in REFUSED}
     _require_plausible(taken, num_workers)
     nothing: Any = ()
@@ -78,7 +78,7 @@ def _require_plausible(options: Mapping[str, Any], num_workers: int) -> None:
     arguments.seconds("timeout", given.get("timeout", 0))
     for name in () if num_workers else _NEED_WORKERS:
         if value := given.get(name):
-            raise ArgumentValueError(name, "needs workers", value, mend="set num_workers, or leave it out")
+            raise ArgumentValueError(name, "needs workers", value, hint="set num_workers, or leave it out")
 
 
 def checked_workers(
@@ -99,12 +99,12 @@ def checked_workers(
             "seed_draws",
             "would seed generators that all threads of this process share",
             True,
-            mend='draw from samplerkit.draw_rng() and leave it out, or say workers="processes"',
+            hint='draw from samplerkit.draw_rng() and leave it out, or say workers="processes"',
         )
     if checked == "threads" and options.get("multiprocessing_context") is not None:
         value = options["multiprocessing_context"]
-        mend = 'leave it out, or say workers="processes"'
-        raise ArgumentValueError("multiprocessing_context", "is for processes", value, mend=mend)
+        hint = 'leave it out, or say workers="processes"'
+        raise ArgumentValueError("multiprocessing_context", "is for processes", value, hint=hint)
     return checked
 
 
@@ -118,13 +118,13 @@ def checked_tail(tail: str, batch_size: int | None, batches: Any) -> Tail:
     """
     named: Any = arguments.choice("tail", tail, get_args(Tail))
     if (batch_size is None) == (batches is None):
-        mend = "say batch_size for batches of one size, else batches=, a recipe"
-        raise ArgumentValueError("batch_size", "must be said, or batches, not both", batch_size, mend=mend)
+        hint = "say batch_size for batches of one size, else batches=, a recipe"
+        raise ArgumentValueError("batch_size", "must be said, or batches, not both", batch_size, hint=hint)
     if tail == "split" and batches is None:
-        mend = 'say "ragged": there each sample comes once'
-        raise ArgumentValueError("tail", "splits batches of a recipe, and none is given", tail, mend=mend)
+        hint = 'say "ragged": there each sample comes once'
+        raise ArgumentValueError("tail", "splits batches of a recipe, and none is given", tail, hint=hint)
     if tail == "split" and isinstance(batches, BatchRecipe) and not batches.can_be_split:
-        mend = 'say "pad" or "drop"'
-        raise ArgumentValueError("tail", "splits batches, and these must stay whole", tail, mend=mend)
+        hint = 'say "pad" or "drop"'
+        raise ArgumentValueError("tail", "splits batches, and these must stay whole", tail, hint=hint)
     checked: Tail = named
     return checked

@@ -1,31 +1,36 @@
-"""What a trainer, a progress bar and a log ask of a loader: its epoch, its steps, and what is in them."""
+"""What a trainer, a progress bar and a log ask of a loader: its epoch, its steps, and figures of them."""
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from samplerkit.loading.cursor import Cursor
-from samplerkit.loading.reading import Reading
-from samplerkit.loading.readings import Readings
+from samplerkit.loading.progress_bar import with_bar
 from samplerkit.loading.received import Received
-from samplerkit.loading.run import Run
+from samplerkit.loading.run.current_run import CurrentRun
+from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.stats import LoaderStats
 from samplerkit.loading.torch_names import ForTrainers
 from samplerkit.order import arguments
+from samplerkit.order.deal import World
+from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
-from samplerkit.order.world import World
+
+LATEST_STEPS = 64
+"""Over how many steps shares and efficiency are taken."""
 
 
 class CountsSteps(ABC):
     """The epoch and the steps of a loader, by its cursor: none of it needs to read anything."""
 
+    _current: CurrentRun
     _cursor: Cursor
-    _readings: Readings
     _received: Received
-    _run: Run
 
     @property
     def epoch(self) -> int:
@@ -35,12 +40,12 @@ class CountsSteps(ABC):
     @property
     def world(self) -> World:
         """Which rank of how many this process is; the running job is asked once."""
-        return self._run.world
+        return self._current.run.world
 
     @property
     def order(self) -> Order:
         """The undealt order of the current epoch."""
-        return self._run.undealt(self._cursor.epoch)
+        return self._current.run.undealt(self._cursor.epoch)
 
     @property
     def batch_sampler(self) -> ForTrainers:
@@ -95,7 +100,7 @@ class CountsSteps(ABC):
         self._cursor.set_epoch(arguments.epoch(epoch))
 
     def ids(self, step: int) -> Ids:
-        """Gives the ids of the samples that this rank reads in a step, pads included.
+        """Returns the ids of the samples that this rank reads in a step, pads included.
 
         Of a step that was handed out, the samples that were skipped are left out, here and in `pads`.
 
@@ -108,7 +113,7 @@ class CountsSteps(ABC):
         return self._received.ids(self._cursor.at, self._reading, step)
 
     def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Tells which samples of a step repeat another one to fill the batch, so that metrics leave them out.
+        """Returns which samples of a step repeat another one to fill the batch: metrics leave them out.
 
         Args:
             step: as for `ids`; the batch handed out last is `loader.step - 1`.
@@ -119,7 +124,7 @@ class CountsSteps(ABC):
         return self._received.pads(self._cursor.at, self._reading, step)
 
     def tokens(self, step: int) -> int:
-        """Gives the number of tokens that all ranks read in a step, without communication: for the loss.
+        """Returns the number of tokens that all ranks read in a step, without communication: for the loss.
 
         Ranks hold different numbers of samples and tokens. The mean of their means would weigh each token
         by the batch that it came in, so a loss is the sum over all ranks' tokens by this number: of DDP,
@@ -147,4 +152,83 @@ class CountsSteps(ABC):
     @property
     def _reading(self) -> Reading:
         """What this rank reads from where it began the epoch."""
-        return self._readings(self._cursor.at.epoch, self._cursor.at.start)
+        return self._current.reading_of(self._cursor.at)
+
+
+class MetricsMixin(CountsSteps):
+    """The figures of a loader, for a training log and for a progress bar."""
+
+    @property
+    @abstractmethod
+    def stats(self) -> LoaderStats:
+        """Figures of the iteration under way, or of the last one."""
+
+    def figures(self) -> dict[str, float]:
+        """Returns the figures of this rank for a training log, by name; `samplerkit.sinks` hands them on.
+
+        - `epoch`, `position`: where the state is; `epoch_step`, `steps`: the steps of the epoch up to
+          there, and in all; `epochs`: both in one number, for the axis of a curve.
+        - `batches`, `seconds`, `first_wait`, `total_wait`, `longest_wait`, `waiting`, `skipped`: `stats`.
+        - `ids_per_second`: samples handed out, pads included, since the iteration began.
+        - `share/NAME`: the share of each part of a tree of datasets in the latest 64 steps.
+        - `efficiency`: with `batches`, the part of the padded tokens of these steps that are tokens.
+        - `dataset/NAME`: what the dataset reports, such as `files_read` and `bytes_read`.
+
+        Nothing is read for them, and no other rank is asked.
+
+        Example:
+            >>> import samplerkit as sk
+            >>> dataset = sk.TreeDataset({"web": range(60), "code": range(20)})
+            >>> loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=8)
+            >>> for batch in loader:
+            ...     if loader.step == 9:
+            ...         figures = loader.figures()
+            >>> [figures[name] for name in ("epoch", "position", "epochs", "share/code")]
+            [0, 72, 0.9, 0.16666666666666666]
+        """
+        stats = self.stats.to_dict()
+        place, steps = self._cursor.place(), len(self)
+        is_new = place.epoch != self._cursor.epoch  # the last batch was handed out
+        step = 0 if is_new else self.epoch_step
+        epochs = place.epoch + (step / steps if steps else 0.0)
+        figures: dict[str, float] = {**stats, "epoch": place.epoch, "position": place.position}
+        figures |= {"epoch_step": step, "steps": steps, "epochs": epochs}
+        latest = range(max(0, self.step - LATEST_STEPS), self.step)
+        if not latest:
+            return figures
+        ids = np.concatenate([self.ids(each) for each in latest])
+        rate = stats["batches"] / stats["seconds"] if stats["seconds"] else 0.0
+        figures["ids_per_second"] = rate * ids.size / len(latest)
+        return {**figures, **self._shares(ids), **self._efficiency(latest)}
+
+    def progress(self) -> Iterator[Any]:
+        """Iterates like `iter(loader)`, with a progress bar on the terminal of the first rank.
+
+        It shows the epoch, the steps done and left, ids a second and the share of the time that the loop
+        waited. Where there is no terminal, nothing is shown. The batches, and what a state says, are those of
+        `iter(loader)`.
+
+        Example:
+            >>> import samplerkit as sk
+            >>> loader = sk.Loader(range(6), sk.SequentialSampler(), batch_size=3)
+            >>> [batch.tolist() for batch in loader.progress()]
+            [[0, 1, 2], [3, 4, 5]]
+        """
+        return with_bar(self)
+
+    def _shares(self, ids: np.ndarray[Any, Any]) -> dict[str, float]:
+        layout = Layout.of(self._current.run.dataset)
+        if not layout.parts or not ids.size:
+            return {}
+        parts = np.searchsorted(layout.part_starts, ids, side="right") - 1
+        counts = np.bincount(parts, minlength=len(layout.parts)) / ids.size
+        return {f"share/{name}": float(share) for name, share in zip(layout.parts, counts, strict=False)}
+
+    def _efficiency(self, steps: range) -> dict[str, float]:
+        reading = self._reading
+        plan, delivery = reading.units.plan, reading.delivery
+        if plan is None:
+            return {}
+        numbers = [int(delivery.dealt(reading.shard, step)[0]) for step in steps]
+        numbers = [number for number in numbers if plan.has(number)]
+        return {"efficiency": float(plan.tokens(numbers).sum() / plan.padded_tokens(numbers).sum())}

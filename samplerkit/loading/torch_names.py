@@ -8,13 +8,14 @@ from typing import Protocol, final
 
 from samplerkit.loading.cursor import Cursor
 from samplerkit.order import arguments
-from samplerkit.order.world import World
+from samplerkit.order.deal import World
 
 
 class TorchNames(ABC):
-    """What torch's `DistributedSampler` has as plain numbers, asked for when somebody wants to know them.
+    """What torch's `DistributedSampler` has as plain numbers, computed when they are read.
 
-    It stands in front of torch's class, whose constructor is not called: that asks for a process group.
+    It comes before torch's class in the order of bases, whose constructor is not called: that asks for a
+    process group.
     """
 
     @property
@@ -74,7 +75,7 @@ class EpochByCursor:
 
 
 class HasEpochs(Protocol):
-    """What can be told an epoch."""
+    """What has `set_epoch`."""
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads."""

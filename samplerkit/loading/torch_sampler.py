@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any, final
 
 import torch.utils.data
@@ -12,19 +11,18 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.loading.beginning import beginning_of
 from samplerkit.loading.cursor import Cursor, Iteration
-from samplerkit.loading.delivery import Tail
 from samplerkit.loading.options import checked_tail
-from samplerkit.loading.reading import EVALUATED_AT_ONCE
-from samplerkit.loading.readings import Readings
-from samplerkit.loading.run import Run
+from samplerkit.loading.run.current_run import CurrentRun
+from samplerkit.loading.run.delivery import Tail
+from samplerkit.loading.run.reading import EVALUATED_AT_ONCE
+from samplerkit.loading.run.run import Run
 from samplerkit.loading.torch_names import EpochByCursor, TorchNames
-from samplerkit.loading.world import require_still, world_of
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard
-from samplerkit.order.deal import Deal
+from samplerkit.order.deal import Deal, World
 from samplerkit.order.order import Order
+from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
-from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 
 
@@ -37,16 +35,19 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     It is a torch `DistributedSampler`, so that trainers which replace other samplers leave it alone. A chain
     without a distributed sampler is dealt to the world all the same. Iterating over a whole epoch moves on
-    to the next one; `set_epoch` sets it.
+    to the next one; `set_epoch` sets it. The ranks of a job compare what they read, as those of a `Loader`.
 
     Args:
         sampler: the recipe; None for the dataset's own order.
         dataset: the dataset that the DataLoader reads; anything that `Sampler.order` takes.
         world: which shard of how many this process reads; None asks the running job at first use. For every
             process to read everything, say World(1, 0).
+        agreement_seconds: how long the ranks of a job wait for one another when an iteration begins, to
+            compare what they begin to read, as in a `Loader`.
 
     Raises:
         ArgumentTypeError: `sampler` is no samplerkit sampler.
+        ArgumentRangeError: `agreement_seconds` is negative or not finite.
         NotSupportedError: it is a ledger that says how many samples a step has.
 
     Example:
@@ -60,20 +61,32 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     drop_last = False
 
-    def __init__(self, sampler: Sampler | None, dataset: Any, world: World | None = None) -> None:
+    def __init__(
+        self,
+        sampler: Sampler | None,
+        dataset: Any,
+        world: World | None = None,
+        *,
+        agreement_seconds: float = 10.0,
+    ) -> None:
         # torch's constructor asks for a process group, and makes plain numbers of what is a property here.
-        self._run = Run(sampler, dataset, world)
-        if self._run.ledger is not None and self._run.ledger.ramp:
+        run = Run.of(sampler, dataset, world)
+        if run.edits.ledger.ramp:
             problem = "says a global_batch, and another loader makes the batches"
-            raise NotSupportedError("sampler", problem, sampler, mend="read by sk.Loader")
-        self._given_world = world
-        self.recipe = self._run.recipe
+            raise NotSupportedError("sampler", problem, sampler, hint="read by sk.Loader")
+        self._seconds = arguments.seconds("agreement_seconds", agreement_seconds)
+        self.recipe = run.recipe
         self.dataset = dataset
-        self._cursor = Cursor(partial(_reached, self._run))
+        self.counts_batches = False
+        deal = self.recipe.root_deal(dataset)
+        self._count(run, "pad" if deal is None or deal.offset < 0 else "ragged")
         self._cursor.go_to(*beginning_of(self.recipe, dataset))
-        self._batches: Readings | None = None
 
-    def deal_batches(self, batches: BatchRecipe, tail: Tail) -> Readings:
+    def _count(self, run: Run, tail: Tail) -> None:
+        self._current = CurrentRun(run, 1, tail, self._seconds)
+        self._cursor = Cursor(self._current.reached)
+
+    def deal_batches(self, batches: BatchRecipe, tail: Tail) -> None:
         """Makes this sampler count batches: a `TorchBatchSampler` hands them out, and shares its epochs.
 
         Args:
@@ -90,104 +103,100 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
                 "batches",
                 "hold parts of documents, or several packs, and a DataLoader hands on ids alone",
                 batches.words,
-                mend='take samplerkit.Loader, or say packs=1 and long="drop" or "raise"',
+                hint='take samplerkit.Loader, or say packs=1 and long="drop" or "raise"',
             )
         at = self._cursor.at
-        if self._batches is not None or at.taken or at.start:
-            mend = "make the batch sampler before reading and loading"
-            raise ArgumentValueError("sampler", "has begun to count other units", self, mend=mend)
-        self._run = Run(self.recipe, self.dataset, self._given_world, batches)
-        self._batches = Readings(self._run, 1, tail)
-        self._cursor = Cursor(self._batches.reached)
+        if self.counts_batches or at.taken or at.start:
+            hint = "make the batch sampler before reading and loading"
+            raise ArgumentValueError("sampler", "has begun to count other units", self, hint=hint)
+        self._count(Run.of(self.recipe, self.dataset, self._current.run.given_world, batches), tail)
         self._cursor.go_to(at.epoch)
-        return self._batches
-
-    @property
-    def counts_batches(self) -> bool:
-        """Whether a `TorchBatchSampler` hands out batches of a recipe by it, and no samples one by one."""
-        return self._batches is not None
+        self.counts_batches = True
 
     @property
     def world(self) -> World:
         """Which shard of how many this process reads; the running job is asked once."""
-        return self._run.world
+        return self._current.run.world
 
     @property
     def order(self) -> Order:
         """The order in which this process reads the current epoch, from the position of a loaded state on."""
         self._require_samples()
-        return self._order_from(self.epoch, self._cursor.at.start)
+        return self._rest_of(self._cursor.at)
 
     def __iter__(self) -> Iterator[int]:
         self._require_samples()
         iteration = self._begun()
-        for chunk in self._order_from(iteration.epoch, iteration.start).chunks(EVALUATED_AT_ONCE):
+        for chunk in self._rest_of(iteration).chunks(EVALUATED_AT_ONCE):
             for index in chunk.tolist():
                 iteration.taken += 1
                 yield index
         self._cursor.end(iteration, at_its_end=True)
 
-    def batches(self, size: int) -> Iterator[Ids]:
-        """Iterates over the rest of the epoch in arrays of `size` ids, then moves on to the next epoch."""
+    def batches(self, size: int | None) -> Iterator[Ids]:
+        """Iterates over the rest of the epoch in arrays of ids, then moves on to the next epoch.
+
+        Args:
+            size: ids in each; None for the batches of the recipe.
+        """
         iteration = self._begun()
-        at_once = size * max(1, EVALUATED_AT_ONCE // size)
-        for chunk in self._order_from(iteration.epoch, iteration.start).chunks(at_once):
-            for start in range(0, chunk.size, size):
-                # A last batch that is smaller is a whole step all the same, in which other shards have more.
-                iteration.taken += size
-                yield chunk[start : start + size]
+        for ids in self._batches_of(iteration, size):
+            # A last batch that is smaller is a whole step all the same, in which other shards have more.
+            iteration.taken += size or 1
+            yield ids
         self._cursor.end(iteration, at_its_end=True)
+
+    def _batches_of(self, iteration: Iteration, size: int | None) -> Iterator[Ids]:
+        if size is None:
+            return (ids for _, ids in self._current.reading_of(iteration).batches())
+        chunks = self._rest_of(iteration).chunks(size * max(1, EVALUATED_AT_ONCE // size))
+        return (chunk[at : at + size] for chunk in chunks for at in range(0, chunk.size, size))
 
     def __len__(self) -> int:
         self._require_samples()
         return len(self._order_from(self.epoch, 0))
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives the state after the ids that were handed out, for torchdata's `StatefulDataLoader`.
+        """Returns the state after the ids that were handed out, for torchdata's `StatefulDataLoader`.
 
         That loader keeps the state that belongs to each batch. A plain DataLoader does not: its workers take
         ids ahead of what the loop has received, so there this state is ahead too. Use `Loader`.
         """
-        return self._run.state(*self._cursor.place(), self._tail).to_dict()
+        return self._current.state(self._cursor.place())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iteration begin where a saved state stands.
+        """Makes the next iteration begin at the place of a saved state.
 
         Raises:
             StateError: the state is damaged, of a newer schema, or of another run.
         """
-        saved = self._run.restore(state, self._tail)
-        self._cursor.go_to(saved.epoch, saved.position)
+        self._cursor.load(self._current.restore(state, has_allow=False))
 
-    @property
-    def _tail(self) -> str:
-        if self._batches is not None:
-            return self._batches.tail
-        deal = self.recipe.root_deal(self.dataset)
-        return "pad" if deal is None or deal.offset < 0 else "ragged"
+    def epoch_batches(self) -> int:
+        """Returns the number of batches of the recipe in the current epoch, of this shard."""
+        return self._current.reading(self.epoch, 0).epoch_steps
 
     def _require_samples(self) -> None:
         if self.counts_batches:
             problem = "counts batches, and hands out no samples"
-            raise CompositionError("sampler", problem, self.recipe, mend="iterate over its TorchBatchSampler")
+            raise CompositionError("sampler", problem, self.recipe, hint="iterate over its TorchBatchSampler")
 
     def _begun(self) -> Iteration:
-        require_still(self.world, partial(world_of, self.recipe, self._given_world))
+        self._current.require_agreement(self._cursor.upcoming)
         return self._cursor.begin()
 
+    def _rest_of(self, iteration: Iteration) -> Order:
+        if iteration.is_spent:
+            return Range(0, 0)
+        return self._order_from(iteration.epoch, iteration.start)
+
     def _order_from(self, epoch: int, position: int) -> Order:
-        if not self._run.deals_below_the_root:
+        run = self._current.run
+        if not run.deals_below_the_root:
             deal = self.recipe.root_deal(self.dataset) or Deal()
-            return deal.shard(self._run.undealt(epoch), self.world, position)
+            return deal.shard(run.undealt(epoch), self.world, position)
         order = self.recipe.order(self.dataset, epoch, world=self.world)
         return Shard(order, 1, 0, padded=False, start=position // self.world.num_shards)
-
-
-def _reached(run: Run, epoch: int, start: int, ids: int) -> tuple[int, bool]:
-    """How far all shards together are, each of which was handed so many ids."""
-    position = start + ids * run.world.num_shards
-    # Not by this shard's ids: where shards differ by one, others may have one left.
-    return position, 0 < position >= len(run.undealt(epoch))
 
 
 @final
@@ -202,8 +211,8 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
         sampler: gives the order.
         batch_size: samples in a batch; or else `batches`.
         drop_last: whether a last, smaller batch is left out; with `batches` it means `tail="drop"`.
-        batches: a recipe for batches of unlike samples, dealt one a rank and step. The sampler then counts
-            batches, and so do its states.
+        batches: a recipe for batches of samples of different lengths, one a rank and step. The sampler then
+            counts batches, and so do its states.
         tail: what becomes of the last of these batches, as in a `Loader`.
 
     Raises:
@@ -238,31 +247,18 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
         tail = checked_tail("drop" if self.drop_last else tail, batch_size, batches)
         # None where there are batches, as torch has it for a batch sampler of one's own.
         self.batch_size: Any = None if batch_size is None else arguments.positive("batch_size", batch_size)
-        self._readings: Readings | None = None
         if batches is not None:
-            self._readings = sampler.deal_batches(batches, tail)
+            sampler.deal_batches(batches, tail)
 
     def __iter__(self) -> Iterator[Any]:
         as_arrays = callable(getattr(self.sampler.dataset, "__getitems__", None))
-        if self._readings is not None:
-            for ids in self._dealt(self._readings):
-                yield ids if as_arrays else ids.tolist()
-            return
         for batch in self.sampler.batches(self.batch_size):
-            if batch.size == self.batch_size or not self.drop_last:
+            if not self.drop_last or self.batch_size in (None, batch.size):
                 yield batch if as_arrays else batch.tolist()
 
-    def _dealt(self, readings: Readings) -> Iterator[Ids]:
-        cursor = self.sampler._cursor
-        iteration = self.sampler._begun()
-        for _, ids in readings(iteration.epoch, iteration.start).batches():
-            iteration.taken += 1
-            yield ids
-        cursor.end(iteration, at_its_end=True)
-
     def __len__(self) -> int:
-        if self._readings is not None:
-            return self._readings(self.sampler.epoch, 0).epoch_steps
+        if self.batch_size is None:
+            return self.sampler.epoch_batches()
         count, size = len(self.sampler), int(self.batch_size)
         return count // size if self.drop_last else -(-count // size)
 
@@ -271,9 +267,9 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
         self.sampler.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives the state after the batches that were handed out; see `TorchSampler.state_dict`."""
+        """Returns the state after the batches that were handed out; see `TorchSampler.state_dict`."""
         return self.sampler.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iteration begin where a saved state stands."""
+        """Makes the next iteration begin at the place of a saved state."""
         self.sampler.load_state_dict(state)

@@ -4,42 +4,17 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
-from samplerkit.order.intervals import edges_of, interval_of
+from samplerkit.order.intervals import edges_of, groups, interval_of
 from samplerkit.order.layout import Layout
-from samplerkit.order.located import Located
-from samplerkit.order.order import PASS_BITS, Order
+from samplerkit.order.order import PASS_BITS, Located, Order
 from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
-
-
-def groups(labels: Ids) -> Iterator[tuple[int, Ids]]:
-    """Gives each distinct label with the indices at which it stands.
-
-    Example:
-        >>> [(label, at.tolist()) for label, at in groups(np.array([5, 3, 5]))]
-        [(3, [1]), (5, [0, 2])]
-    """
-    if not labels.size:
-        return
-    if (labels[1:] >= labels[:-1]).all():
-        by_label = np.arange(labels.size)
-    elif labels.min() >= 0 and labels.max() < 1 << 16:
-        # numpy sorts 16-bit integers by radix, which is several times as fast.
-        by_label = np.argsort(labels.astype(np.uint16), kind="stable")
-    else:
-        by_label = np.argsort(labels, kind="stable")
-    ascending = labels[by_label]
-    # Slices, since np.split takes several times as long where there are many labels.
-    bounds = [0, *(np.flatnonzero(ascending[1:] != ascending[:-1]) + 1).tolist(), labels.size]
-    for begin, end in pairwise(bounds):
-        yield int(ascending[begin]), by_label[begin:end]
-
 
 Read = Callable[[Order, Ids], Ids]
 """What is asked of an order at some positions: its ids, or its passes."""
@@ -57,9 +32,8 @@ class OrderView(Order):
     def viewed(self) -> Sequence[Order]:
         """The orders behind it."""
 
-    @final
     def ids_at(self, positions: Ids) -> Ids:
-        return self.read(positions, _ids)
+        return self.read(positions, lambda order, inner: order.ids_at(inner))
 
     @property
     @final
@@ -68,19 +42,11 @@ class OrderView(Order):
 
     @final
     def passes_at(self, positions: Ids) -> Ids:
-        return self.read(positions, _passes)
+        return self.read(positions, lambda order, inner: order.passes_at(inner))
 
     @final
     def epochs_at(self, epoch: int, positions: Ids) -> Ids:
         return self.read(positions, lambda order, inner: order.epochs_at(epoch, inner))
-
-
-def _ids(order: Order, positions: Ids) -> Ids:
-    return order.ids_at(positions)
-
-
-def _passes(order: Order, positions: Ids) -> Ids:
-    return order.passes_at(positions)
 
 
 def compose(outer: Order, inner: Order) -> Order:
@@ -98,15 +64,11 @@ def compose(outer: Order, inner: Order) -> Order:
 
 
 @final
+@dataclass(frozen=True, eq=False, repr=False)
 class Composed(Order):
     """A chain of orders, outermost first; flat, so that a deep chain costs no recursion."""
 
-    def __init__(self, parts: tuple[Order, ...]) -> None:
-        self.parts = parts
-
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return self.parts
+    parts: tuple[Order, ...]
 
     def __len__(self) -> int:
         return len(self.parts[0])
@@ -154,31 +116,32 @@ class Composed(Order):
 
 
 @final
+@dataclass(frozen=True, eq=False, repr=False)
 class Prefix(OrderView):
-    """The first `length` positions of an order."""
+    """The first `length` positions of an order, which has as many."""
 
-    def __init__(self, order: Order, length: int) -> None:
-        self._order = order
-        self._length = min(length, len(order))
-
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return self._order, self._length
+    order: Order
+    length: int
 
     def __len__(self) -> int:
-        return self._length
+        return self.length
 
     @property
     def viewed(self) -> Sequence[Order]:
-        return (self._order,)
+        return (self.order,)
 
     def read(self, positions: Ids, what: Read) -> Ids:
-        return what(self._order, positions)
+        return what(self.order, positions)
 
     def locate(self, ids: Ids) -> Located:
-        which, positions = self._order.locate(ids)
-        kept = positions < self._length
+        which, positions = self.order.locate(ids)
+        kept = positions < self.length
         return which[kept], positions[kept]
+
+
+def limited(order: Order, limit: int | None) -> Order:
+    """Cuts an order to its first `limit` positions; None for all."""
+    return order if limit is None or limit >= len(order) else Prefix(order, limit)
 
 
 @final
@@ -198,7 +161,6 @@ class Shard(OrderView):
         self._order = order
         self._num_shards = num_shards
         self._first = start + first
-        self._start = start
         total = len(order) - start
         missing = 0 if padded else first
         self._length = max(0, -(-(total - missing) // num_shards))
@@ -236,6 +198,7 @@ class Shard(OrderView):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class Weave(OrderView):
     """Orders dealt back together: row 0 of each, then row 1 of each, and so on, as long as there are rows.
 
@@ -243,25 +206,22 @@ class Weave(OrderView):
         orders: at least one; they may differ in length.
     """
 
-    def __init__(self, orders: Sequence[Order]) -> None:
-        self._orders = tuple(orders)
-        lengths = np.array([len(order) for order in self._orders], dtype=np.int64)
+    orders: Sequence[Order]
+
+    def __post_init__(self) -> None:
+        lengths = np.array([len(order) for order in self.orders], dtype=np.int64)
         # Between two neighbouring distinct lengths the same orders are alive: one piece each.
         self._rows = np.unique(np.append(lengths, 0))
         self._alive = [np.flatnonzero(lengths > row) for row in self._rows]
         widths = np.array([alive.size for alive in self._alive[:-1]], dtype=np.int64)
         self._starts = edges_of(widths * np.diff(self._rows))
 
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return self._orders
-
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     @property
     def viewed(self) -> Sequence[Order]:
-        return self._orders
+        return self.orders
 
     def read(self, positions: Ids, what: Read) -> Ids:
         found = np.empty_like(positions)
@@ -271,12 +231,12 @@ class Weave(OrderView):
             row, column = np.divmod(positions[at] - self._starts[number], alive.size)
             row += self._rows[number]
             for chosen, mine in groups(column):
-                found[at[mine]] = what(self._orders[alive[chosen]], row[mine])
+                found[at[mine]] = what(self.orders[alive[chosen]], row[mine])
         return found
 
     def locate(self, ids: Ids) -> Located:
         found = [(np.zeros(0, dtype=np.int64),) * 2]
-        for number, order in enumerate(self._orders):
+        for number, order in enumerate(self.orders):
             which, rows = order.locate(ids)
             piece = np.searchsorted(self._rows, rows, side="right") - 1
             positions = np.empty_like(rows)

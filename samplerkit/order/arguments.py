@@ -59,7 +59,7 @@ def num_samples(value: Any) -> int | None:
     count = optional_integer("num_samples", value)
     if count is not None and not 0 <= count <= INT64_MAX:
         raise ArgumentValueError(
-            "num_samples", "must be between 0 and 2^63 - 1", count, mend="None or 0 means all"
+            "num_samples", "must be between 0 and 2^63 - 1", count, hint="None or 0 means all"
         )
     return count
 
@@ -159,12 +159,12 @@ def choice(place: str, value: Any, names: Sequence[str]) -> str:
 
 
 def is_iterable(value: Any) -> bool:
-    """Tells whether a value can be iterated over; arrays and tensors of one number only look like it."""
+    """Returns whether a value can be iterated over; arrays and tensors of one number only look like it."""
     return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
 
 
 def holds_bool(entries: Iterable[Any]) -> bool:
-    """Tells whether one of the entries is a bool, which numpy takes for an integer beside others."""
+    """Returns whether one of the entries is a bool, which numpy takes for an integer beside others."""
     return not {bool, np.bool_}.isdisjoint(map(type, entries))
 
 
@@ -189,9 +189,14 @@ def integers(place: str, value: Any) -> np.ndarray[Any, Any]:
     except (TypeError, ValueError):  # lists of different lengths, tensors of other libraries' numbers
         raise ArgumentTypeError(place, "must be an integer or integers", value) from None
     is_wide = array.dtype == object and all(type(number) is int for number in array.flat)
-    if array.dtype == bool or (array.dtype.kind not in "iu" and array.size and not is_wide):
+    has_bool = array.dtype == bool or (isinstance(value, list) and array.ndim == 1 and holds_bool(value))
+    if not has_bool and (array.dtype.kind in "iu" or not array.size or is_wide):
+        return array
+    if array.ndim != 1:
         raise ArgumentTypeError(place, "must be an integer or integers", value)
-    return array
+    # Names the entry that is no integer; else they only fit into no common dtype.
+    entries = enumerate(value if isinstance(value, list | tuple) else array)
+    return np.array([integer(f"{place}[{number}]", entry) for number, entry in entries], dtype=object)
 
 
 def indices(value: Any, place: str = "indices") -> Ids:
@@ -206,23 +211,18 @@ def indices(value: Any, place: str = "indices") -> Ids:
     ):
         raise ArgumentTypeError(place, "must be integers", value)
     if isinstance(value, set | frozenset):
-        raise ArgumentTypeError(place, "must have an order", value, mend="give sorted(...)")
-    entries = np.atleast_1d(np.asarray(value)) if hasattr(value, "__array__") else _listed(value)
-    try:
-        array = np.atleast_1d(np.asarray(entries))
-    except ValueError:  # lists of different lengths
-        array = np.empty((0, 0))
+        raise ArgumentTypeError(place, "must have an order", value, hint="give sorted(...)")
+    entries = value if hasattr(value, "__array__") else _listed(value)
+    array = np.atleast_1d(integers(place, entries))
     if array.ndim != 1:
         raise ArgumentTypeError(place, "must be a flat list of integers", value)
     if array.size == 0:
         raise ArgumentRangeError(place, "must not be empty", value)
-    if array.dtype.kind not in "iu" or (isinstance(entries, list) and holds_bool(entries)):
-        return _one_by_one(place, entries)
     if array.min() < 0:
         raise ArgumentRangeError(place, "must not hold a negative id", int(array.min()))
     if array.max() > INT64_MAX:
         raise ArgumentRangeError(place, "holds an id above 2^63 - 1", int(array.max()))
-    return _read_only(array.astype(np.int64))
+    return read_only(array.astype(np.int64))
 
 
 def weights(value: Any, place: str = "weights") -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -245,7 +245,7 @@ def weights(value: Any, place: str = "weights") -> np.ndarray[Any, np.dtype[np.f
             raise ArgumentRangeError(f"{place}[{first}]", problem, float(array[first]))
     if not array.any():
         raise ArgumentRangeError(place, "must not all be zero", array.tolist())
-    return _read_only(array)
+    return read_only(array)
 
 
 def _numbers(value: Any, place: str) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -286,15 +286,7 @@ def _is_scalar_array(entry: Any) -> bool:
     return hasattr(entry, "__array__") and np.asarray(entry).ndim == 0
 
 
-def _one_by_one(place: str, entries: Any) -> Ids:
-    """Finds the entry that is no integer; else the ids only did not fit into a common dtype."""
-    ids = [integer(f"{place}[{number}]", entry) for number, entry in enumerate(entries)]
-    for number, entry in enumerate(ids):
-        if not 0 <= entry <= INT64_MAX:
-            raise ArgumentRangeError(f"{place}[{number}]", "must be in [0, 2^63)", entry)
-    return _read_only(np.array(ids, dtype=np.int64))
-
-
-def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Makes an array of our own read-only."""
     array.flags.writeable = False
     return array

@@ -106,7 +106,7 @@ class Draws:
             self._begin(self.draw(place))
 
     def enter_behind(self, *done: Sized) -> None:
-        """Takes the sample behind all that is in these for the one that is read, told of none of them."""
+        """Enters the sample behind all that is in these, as they grow."""
         self._done = done
 
     @property
@@ -119,7 +119,7 @@ class Draws:
         return self._begin is not None
 
     def can_be_entered(self, size: int) -> bool:
-        """Tells whether a reader of this many samples may enter the draw of each."""
+        """Returns whether a reader of this many samples may enter the draw of each."""
         return self._enters_alone and self._entered is None and size == len(self._positions)
 
     def rng(self, place: int | None) -> np.random.Generator:
@@ -139,11 +139,8 @@ class Draws:
             # What is read alone is a batch of one.
             known = place if known is None else known
         if known is None:
-            raise ArgumentValueError(
-                "place",
-                "must be said where a batch is read as a whole",
-                mend="draw_rng(i) is for the i-th id that __getitems__ got",
-            )
+            hint = "draw_rng(i) is for the i-th id that __getitems__ got"
+            raise ArgumentValueError("place", "must be said where a batch is read as a whole", hint=hint)
         found = self._rngs.get(known)
         if found is None:
             found = self._rngs[known] = self.draw(known).rng()
@@ -159,7 +156,7 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
     A draw is a position of an epoch's order. Its generator depends on the seed of the sampler, the epoch and
     that position alone: not on ranks, workers, batches, or where the run was resumed. So a sample that is
     drawn twice in an epoch gets two generators, and a pad one of its own. While a sample is read it is
-    always the same generator, which goes on.
+    always the same generator, which continues.
 
     Args:
         place: in `__getitems__`, which of its ids is meant; left out in `__getitem__`, and in the functions
@@ -189,12 +186,11 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
     """
     draws = _being_read.get()
     if draws is None:
-        raise DatasetError(
-            "draw_rng",
-            "no sample is being read here",
-            mend="ask inside of a dataset that samplerkit.Loader reads, in the thread that it reads in, and "
-            "hand the generator on; elsewhere take samplerkit.sample_rng",
+        hint = (
+            "ask inside of a dataset that samplerkit.Loader reads, in the thread that it reads in, and "
+            "hand the generator on; elsewhere take samplerkit.sample_rng"
         )
+        raise DatasetError("draw_rng", "no sample is being read here", hint=hint)
     return draws.rng(place)
 
 

@@ -3,49 +3,198 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from itertools import count
+from typing import Any, final
 
 import numpy as np
 
-from samplerkit.order.blocks import ROWS_WORTH_A_CALL, Block, KeptBlocks
-from samplerkit.order.intervals import Moves, edges_of, interval_of
+from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import Shifts, distinct, edges_of, groups, interval_of
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
-from samplerkit.order.located import Located
-from samplerkit.order.order import Order
-from samplerkit.order.permutation import Permutation
+from samplerkit.order.order import Located, Order
+from samplerkit.order.permutation import (
+    NARROW_LIMIT,
+    TABLE_LIMIT,
+    Network,
+    backward,
+    forward,
+    stacked_constants,
+    table,
+    word_count,
+)
 from samplerkit.order.sequences import found
 from samplerkit.order.typing import Ids
 
-_DENSE_SPAN = 1 << 16
+ROWS_WORTH_A_CALL = 256
+"""Rows of a block that are worth a call of its own."""
+
+_ROWS_WORTH_A_NETWORK = 4096
+"""Rows of a block from which on its network is evaluated for itself, and not with those of other blocks."""
+
+_ROWS_AT_ONCE = 16_384
+"""Rows whose networks are laid side by side: 19 words a row, that fit the second-level cache."""
+
+_MOST_KEPT = 1024
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that are shuffled among themselves.
+
+    Args:
+        run: names the key of the block: the file or the lane.
+        number: names the key of the block: which block of the run.
+        size: the number of rows.
+    """
+
+    run: int
+    number: int
+    size: int
+
+    def words(self, key: Key) -> Any:
+        """Gives the words of the block's permutation."""
+        return key.words(word_count(self.size), self.run, self.number)
 
 
 @final
+class KeptBlocks:
+    """Permutes rows within blocks, and keeps what a block takes to be set up: it is asked for many times.
+
+    Args:
+        key: a block is shuffled by the words of its run and number.
+    """
+
+    def __init__(self, key: Key) -> None:
+        self._key = key
+        self._kept: dict[tuple[int, int, bool], Any] = {}
+        self._stacked: tuple[dict[tuple[int, int], int], Any] = ({}, None)
+
+    def __reduce__(self) -> Any:
+        # What can be made again does not travel to other processes.
+        return KeptBlocks, (self._key,)
+
+    def permuted(self, block: Block, rows: Ids, *, inverse: bool = False) -> Ids:
+        """Permutes rows within one block."""
+        is_table = block.size <= TABLE_LIMIT
+        # A network is evaluated both ways, a table is inverted once.
+        name = (block.run, block.number, inverse and is_table)
+        made = self._kept.get(name)
+        if made is None:
+            made = self._made(block, inverse=inverse)
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[name] = made
+        if isinstance(made, Network):
+            return (backward if inverse else forward)(made, rows)
+        permuted: Ids = made[rows].astype(np.int64)
+        return permuted
+
+    def _made(self, block: Block, *, inverse: bool) -> Any:
+        words = block.words(self._key)
+        if block.size > TABLE_LIMIT:
+            return Network.of(block.size, words)
+        values = table(block.size, words)
+        # Sixteen bits hold a place in a table, and a thousand tables stay below 8 MiB.
+        return (np.argsort(values) if inverse else values).astype(np.uint16)
+
+    def permuted_within(self, blocks: list[Block], which: Ids, rows: Ids, *, inverse: bool) -> Ids:
+        """Permutes rows[i] within blocks[which[i]]: block after block, or, if each has few rows, at once."""
+        if len(blocks) == 1:
+            return self.permuted(blocks[0], rows, inverse=inverse)
+        together = np.array([TABLE_LIMIT < block.size < NARROW_LIMIT for block in blocks])
+        if rows.size >= _ROWS_WORTH_A_NETWORK * len(blocks):
+            together[:] = False
+        if blocks and together.all():
+            return self._together(blocks, which, rows, inverse=inverse)
+        result = np.empty_like(rows)
+        for number, at in groups(which):
+            if not together[number]:
+                result[at] = self.permuted(blocks[number], rows[at], inverse=inverse)
+        at = np.flatnonzero(together[which])
+        if at.size:
+            chosen = [block for block, is_together in zip(blocks, together, strict=True) if is_together]
+            which = (np.cumsum(together) - 1)[which[at]]
+            result[at] = self._together(chosen, which, rows[at], inverse=inverse)
+        return result
+
+    def _together(self, blocks: list[Block], which: Ids, rows: Ids, *, inverse: bool) -> Ids:
+        """Permutes within blocks that all have networks of 32 bits."""
+        constants, evaluate = self._constants(blocks), backward if inverse else forward
+        result = np.empty_like(rows)
+        for start in range(0, rows.size, _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            result[part] = evaluate(Network.each(constants, which[part]), rows[part])
+        return result
+
+    def _constants(self, blocks: list[Block]) -> Any:
+        """Gives the columns of `stacked_constants` for blocks, all of them of networks of 32 bits."""
+        columns, constants = self._stacked
+        new = [block for block in blocks if (block.run, block.number) not in columns]
+        if new:
+            if len(columns) + len(new) > _MOST_KEPT:
+                columns, new = {}, blocks
+            made = stacked_constants([block.size for block in new], [block.words(self._key) for block in new])
+            constants = np.concatenate([constants, made], axis=1) if columns else made
+            numbered = ((block.run, block.number) for block in new)
+            columns = {**columns, **dict(zip(numbered, count(len(columns)), strict=False))}
+            # Both at once: another thread may look at the same moment.
+            self._stacked = columns, constants
+        return constants[:, [columns[block.run, block.number] for block in blocks]]
+
+
+@final
+@dataclass(eq=False, repr=False)
 class FileSequence(Order):
-    """The samples of shuffled files: file after file, in order within each."""
+    """The samples of files, file after file, in order within each.
 
-    def __init__(self, layout: Layout, key: Key) -> None:
-        self._layout = layout
-        self._files = Permutation(layout.num_files, key).forward(np.arange(layout.num_files))
-        self._rank_of_file = np.argsort(self._files)
-        self._starts = edges_of(layout.sizes[self._files])
-        self._moves = Moves(self._starts, layout.starts[self._files] - self._starts[:-1])
+    Args:
+        of: the layout of all files; one without files is one file.
+        files: the numbers of those that are read, in the order in which they come; int64 of shape (m,).
+        counts: how many samples of each of these are read; None for all.
+        stride: from one sample of a file to the next one that is read.
+        keeps_files: whether what draws from this order sees its samples in these files.
+    """
 
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return self._layout, self._files
+    of: Layout
+    files: Ids
+    counts: Ids | None = None
+    stride: int = 1
+    keeps_files: bool = False
+
+    def __post_init__(self) -> None:
+        self._counts = self.of.sizes[self.files] if self.counts is None else self.counts
+        self._begins = edges_of(self._counts)
+        self._firsts = self.of.starts[self.files]
+        self._moves = Shifts(self._begins, self._firsts - self._begins[:-1])
 
     def __len__(self) -> int:
-        return len(self._layout)
+        return int(self._begins[-1])
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(self._counts if self.keeps_files else len(self))
 
     def ids_at(self, positions: Ids) -> Ids:
-        return self._moves.moved(positions)
+        if self.stride == 1:
+            return self._moves.moved(positions)
+        at = interval_of(self._begins, positions)
+        return self._firsts[at] + (positions - self._begins[at]) * self.stride
 
     def locate(self, ids: Ids) -> Located:
-        which = np.flatnonzero((ids >= 0) & (ids < len(self)))
-        file = self._layout.file_of(ids[which])
-        within = ids[which] - self._layout.starts[file]
-        return which, within + self._starts[self._rank_of_file[file]]
+        which = np.flatnonzero((ids >= 0) & (ids < len(self.of)))
+        file = self.of.file_of(ids[which])
+        place = self._places[file]
+        row, between = np.divmod(ids[which] - self.of.starts[file], self.stride)
+        kept = (between == 0) & (row < np.append(self._counts, 0)[place])
+        return which[kept], (self._begins[place] + row)[kept]
+
+    @cached_property
+    def _places(self) -> Ids:
+        """The place of each file of the layout among those that are read, -1 for one that is not."""
+        places = np.full(self.of.sizes.size, -1)
+        places[self.files] = np.arange(self.files.size)
+        return places
 
 
 @dataclass(frozen=True)
@@ -83,21 +232,17 @@ class Lanes:
 
 
 @final
+@dataclass(frozen=True, eq=False, repr=False)
 class LaneWeave(Order):
     """The rows of a sequence, one of each lane in turn: position k * lanes + l is row k of lane l."""
 
-    def __init__(self, lanes: Lanes) -> None:
-        self._lanes = lanes
-
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return (self._lanes,)
+    lanes: Lanes
 
     def __len__(self) -> int:
-        return self._lanes.num_rows
+        return self.lanes.num_rows
 
     def ids_at(self, positions: Ids) -> Ids:
-        count = self._lanes.count
+        count = self.lanes.count
         if count & (count - 1):
             # numpy divides by one number several times as fast as it gives quotient and remainder.
             row = positions // count
@@ -106,16 +251,17 @@ class LaneWeave(Order):
             row, lane = positions >> (count.bit_length() - 1), positions & (count - 1)
         # A shard of as many as there are lanes, or of a multiple of them, reads one lane.
         one = lane.size and lane.min() == lane.max()
-        row += self._lanes.start_of(lane[:1] if one else lane)
+        row += self.lanes.start_of(lane[:1] if one else lane)
         return row
 
     def locate(self, ids: Ids) -> Located:
-        lane = self._lanes.lane_of(ids)
-        positions = (ids - self._lanes.start_of(lane)) * self._lanes.count + lane
+        lane = self.lanes.lane_of(ids)
+        positions = (ids - self.lanes.start_of(lane)) * self.lanes.count + lane
         return found(positions, (ids >= 0) & (ids < len(self)))
 
 
 @final
+@dataclass(eq=False, repr=False)
 class BlockShuffle(Order):
     """Rows shuffled within blocks: consecutive blocks of `block_size` rows of each run, a key for each block.
 
@@ -126,26 +272,22 @@ class BlockShuffle(Order):
         first_size: rows in the first block of each run, at most `block_size`; None for as many as in others.
     """
 
-    def __init__(
-        self, starts: Ids, block_size: int | None, key: Key, *, first_size: int | None = None
-    ) -> None:
-        longest = int(np.diff(starts).max(initial=1))
-        self._starts = starts
-        # No block is longer than its run, and so all sums fit into 64 bits.
-        self._block_size = longest if block_size is None else min(block_size, longest)
-        first = self._block_size if first_size is None else min(first_size, self._block_size)
-        # A first block that is shorter than the others lacks its first rows.
-        self._missing = self._block_size - first
-        self._blocks_per_run = -(-(longest + self._missing) // self._block_size)
-        self._key = key
-        self._blocks = KeptBlocks(key)
+    starts: Ids
+    block_size: int | None
+    key: Key
+    first_size: int | None = None
 
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return self._starts, self._block_size, self._missing, self._key
+    def __post_init__(self) -> None:
+        longest = int(np.diff(self.starts).max(initial=1))
+        # No block is longer than its run, and so all sums fit into 64 bits.
+        self._block_size = min(self.block_size or longest, longest)
+        # A first block that is shorter than the others lacks its first rows.
+        self._missing = self._block_size - min(self.first_size or self._block_size, self._block_size)
+        self._blocks_per_run = -(-(longest + self._missing) // self._block_size)
+        self._blocks = KeptBlocks(self.key)
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return int(self.starts[-1])
 
     def ids_at(self, positions: Ids) -> Ids:
         return self._permuted(positions, inverse=False)
@@ -168,12 +310,12 @@ class BlockShuffle(Order):
             return np.concatenate(
                 [self._permuted_in(number, part, inverse=inverse) for number, part in numbered if part.size]
             )
-        run = interval_of(self._starts, rows)
-        block = (rows - self._starts[run] + self._missing) // self._block_size
+        run = interval_of(self.starts, rows)
+        block = (rows - self.starts[run] + self._missing) // self._block_size
         start = block * self._block_size
         if self._missing:
             start = np.maximum(start - self._missing, 0)
-        start += self._starts[run]
+        start += self.starts[run]
         numbers, which = distinct(run * self._blocks_per_run + block)
         blocks = [self._block(number) for number in numbers.tolist()]
         permuted = self._blocks.permuted_within(blocks, which, rows - start, inverse=inverse)
@@ -187,40 +329,18 @@ class BlockShuffle(Order):
         return permuted
 
     def _number_of(self, row: int) -> int:
-        run = int(np.searchsorted(self._starts, row, side="right")) - 1
-        block = (row - int(self._starts[run]) + self._missing) // self._block_size
+        run = int(np.searchsorted(self.starts, row, side="right")) - 1
+        block = (row - int(self.starts[run]) + self._missing) // self._block_size
         return run * self._blocks_per_run + block
 
     def _start_of(self, number: int) -> int:
         """The first row of a block; of one that its run is too short for, the first row of the next run."""
         run, block = divmod(number, self._blocks_per_run)
-        start = int(self._starts[run]) + max(0, block * self._block_size - self._missing)
-        return min(start, int(self._starts[run + 1]))
+        start = int(self.starts[run]) + max(0, block * self._block_size - self._missing)
+        return min(start, int(self.starts[run + 1]))
 
     def _block(self, number: int) -> Block:
         run, block = divmod(number, self._blocks_per_run)
-        rows = int(self._starts[run + 1] - self._starts[run])
+        rows = int(self.starts[run + 1] - self.starts[run])
         end = (block + 1) * self._block_size - self._missing
         return Block(run, block, min(end, rows) - max(0, end - self._block_size))
-
-
-def distinct(labels: Ids) -> tuple[Ids, Ids]:
-    """Gives the distinct labels in ascending order, and for each label the number of its like.
-
-    Args:
-        labels: int64 array of shape (m,), not empty.
-
-    Example:
-        >>> distinct(np.array([7, 4, 7]))
-        (array([4, 7]), array([1, 0, 1]))
-    """
-    low, high = int(labels.min()), int(labels.max())
-    if low == high:
-        return labels[:1], np.zeros_like(labels)
-    if high - low >= _DENSE_SPAN:
-        numbers, which = np.unique(labels, return_inverse=True)
-        return numbers, which
-    # Neighbouring blocks have neighbouring numbers: marking them in a table is far quicker than sorting.
-    present = np.zeros(high - low + 1, dtype=bool)
-    present[labels - low] = True
-    return np.flatnonzero(present) + low, (np.cumsum(present) - 1)[labels - low]

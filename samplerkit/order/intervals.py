@@ -1,12 +1,14 @@
-"""Intervals that lie one behind another: in which one a value is, and the numbers in some of them."""
+"""Arrays by intervals and labels: in which a value is, the numbers in some, equal labels together."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.order.once import once
+from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 
 _FEW = 64
@@ -16,6 +18,7 @@ _MOST_STEPS = 4
 _BUCKET_BITS = 12
 _MOST_MOVED = 256
 _HOLDS_BORDER = -(1 << 62)
+_DENSE_SPAN = 1 << 16
 
 
 def interval_of(starts: Ids, values: Ids) -> Ids:
@@ -72,7 +75,7 @@ def _by_buckets(borders: Ids, values: Ids) -> Ids:
 
 
 @final
-class Borders:
+class Offsets:
     """Ascending borders among which values are sought again and again: a table leads close to each of them.
 
     The table says for each of some equal buckets how many borders lie before it: a bucket is found by a
@@ -85,7 +88,7 @@ class Borders:
     Source: Chen and Asau, "On generating random variates from an empirical distribution" (1974).
 
     Example:
-        >>> Borders(np.array([3, 3, 5])).passed(np.array([0, 2, 3, 4]))
+        >>> Offsets(np.array([3, 3, 5])).passed(np.array([0, 2, 3, 4]))
         array([0, 0, 2, 2])
     """
 
@@ -112,7 +115,7 @@ class Borders:
         passed[behind] = np.searchsorted(self.borders, values[behind], side="right")
         return passed
 
-    @once
+    @cached_property
     def _buckets(self) -> tuple[int, Ids]:
         """The logarithm of the width of a bucket, and how many borders lie before each."""
         shift = max(0, int(self.borders[-1]).bit_length() - self.borders.size.bit_length())
@@ -122,11 +125,11 @@ class Borders:
 
     def __reduce__(self) -> Any:
         # What can be made again does not travel to other processes.
-        return Borders, (self.borders,)
+        return Offsets, (self.borders,)
 
 
 @final
-class Moves:
+class Shifts:
     """Values that move with the interval in which they lie, sought among the same few ones again and again.
 
     Few of many equal buckets hold a border: of all others a table says at once how far a value moves. It is
@@ -137,7 +140,7 @@ class Moves:
         by: how far the values of each interval move, int64 array of shape (n,); none moves below 0.
 
     Example:
-        >>> Moves(np.array([0, 3, 5]), np.array([2, -3])).moved(np.array([0, 2, 3, 4]))
+        >>> Shifts(np.array([0, 3, 5]), np.array([2, -3])).moved(np.array([0, 2, 3, 4]))
         array([2, 4, 0, 1])
     """
 
@@ -184,7 +187,7 @@ class Moves:
 
     def __reduce__(self) -> Any:
         # What can be made again does not travel to other processes.
-        return Moves, (self._starts, self._by)
+        return Shifts, (self._starts, self._by)
 
 
 def numbers_in(begins: Ids, counts: Ids) -> Ids:
@@ -217,3 +220,48 @@ def edges_of(counts: Ids) -> Ids:
     edges = np.zeros(counts.size + 1, dtype=np.int64)
     counts.cumsum(out=edges[1:])
     return edges
+
+
+def groups(labels: Ids) -> Iterator[tuple[int, Ids]]:
+    """Gives each distinct label with its indices.
+
+    Example:
+        >>> [(label, at.tolist()) for label, at in groups(np.array([5, 3, 5]))]
+        [(3, [1]), (5, [0, 2])]
+    """
+    if not labels.size:
+        return
+    if (labels[1:] >= labels[:-1]).all():
+        by_label = np.arange(labels.size)
+    elif labels.min() >= 0 and labels.max() < 1 << 16:
+        # numpy sorts 16-bit integers by radix, which is several times as fast.
+        by_label = np.argsort(labels.astype(np.uint16), kind="stable")
+    else:
+        by_label = np.argsort(labels, kind="stable")
+    ascending = labels[by_label]
+    # Slices, since np.split takes several times as long where there are many labels.
+    bounds = [0, *(np.flatnonzero(ascending[1:] != ascending[:-1]) + 1).tolist(), labels.size]
+    for begin, end in pairwise(bounds):
+        yield int(ascending[begin]), by_label[begin:end]
+
+
+def distinct(labels: Ids) -> tuple[Ids, Ids]:
+    """Gives the distinct labels in ascending order, and for each label its number among them.
+
+    Args:
+        labels: int64 array of shape (m,), not empty.
+
+    Example:
+        >>> distinct(np.array([7, 4, 7]))
+        (array([4, 7]), array([1, 0, 1]))
+    """
+    low, high = int(labels.min()), int(labels.max())
+    if low == high:
+        return labels[:1], np.zeros_like(labels)
+    if high - low >= _DENSE_SPAN:
+        numbers, which = np.unique(labels, return_inverse=True)
+        return numbers, which
+    # Neighbouring blocks have neighbouring numbers: marking them in a table is far quicker than sorting.
+    present = np.zeros(high - low + 1, dtype=bool)
+    present[labels - low] = True
+    return np.flatnonzero(present) + low, (np.cumsum(present) - 1)[labels - low]

@@ -18,12 +18,6 @@ from samplerkit.order.typing import Ids, Words
 ALGORITHM = "samplerkit-1"
 """The versioned id of the default algorithm. A change of any order is a new id, and the old one stays."""
 
-DICE_ALGORITHM = "samplerkit-2"
-"""The default algorithm but for mixtures, which it reads by dice; its keys are those of the default one."""
-
-OURS = frozenset({ALGORITHM, DICE_ALGORITHM})
-"""The algorithms that replay no other package: all but mixtures is alike in them."""
-
 _WORDS_PER_DIGEST = 8
 _SIX_WORDS = struct.Struct("<QQQQQQ")
 _PERSON = ALGORITHM.encode("ascii")

@@ -15,9 +15,9 @@ from samplerkit.errors import (
     DatasetError,
     OutOfDatasetError,
 )
-from samplerkit.order.arguments import LARGEST, holds_bool, integers, is_iterable
-from samplerkit.order.intervals import interval_of
-from samplerkit.order.once import once
+from samplerkit.order.arguments import LARGEST, integers, is_iterable, read_only
+from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import edges_of, interval_of
 from samplerkit.order.typing import Ids
 
 DEEPEST = 64
@@ -112,12 +112,8 @@ class Layout:
         try:
             return cls(len(dataset))
         except (TypeError, NotImplementedError) as error:
-            raise DatasetError(
-                "dataset",
-                "has neither a layout nor a length",
-                dataset,
-                mend="give a Layout, a number of samples, or a dataset with __len__",
-            ) from error
+            hint = "give a Layout, a number of samples, or a dataset with __len__"
+            raise DatasetError("dataset", "has neither a layout nor a length", dataset, hint=hint) from error
 
     @property
     def num_files(self) -> int:
@@ -129,10 +125,10 @@ class Layout:
         """The parts of a tree by name, in the order of their ids; empty where it is none."""
         return MappingProxyType(dict(self._parts))
 
-    @once
+    @cached_property
     def part_starts(self) -> Ids:
         """The first id of each part, and the number of samples at the end: shape (parts + 1,)."""
-        return _read_only(np.cumsum([0, *(len(part) for _, part in self._parts)], dtype=np.int64))
+        return read_only(edges_of(np.array([len(part) for _, part in self._parts], dtype=np.int64)))
 
     @property
     def leaves(self) -> tuple[tuple[tuple[str, ...], Layout], ...]:
@@ -144,7 +140,7 @@ class Layout:
             return (((), self),)
         return tuple(((name, *path), leaf) for name, part in self._parts for path, leaf in part.leaves)
 
-    @once
+    @cached_property
     def names(self) -> tuple[str, ...] | None:
         """The names of the files, if they have some.
 
@@ -158,12 +154,10 @@ class Layout:
             for named in ((leaf.names or map(str, range(leaf.num_files))) if leaf.has_files else (None,))
         )
 
-    @once
+    @cached_property
     def starts(self) -> Ids:
         """The first id of each file, and the number of samples at the end: shape (files + 1,)."""
-        starts = np.zeros(self.sizes.size + 1, dtype=np.int64)
-        np.cumsum(self.sizes, out=starts[1:])
-        return _read_only(starts)
+        return read_only(edges_of(self.sizes))
 
     def file_of(self, ids: Ids) -> Ids:
         """Gives the number of the file in which each id lies, for ids in [0, num_samples).
@@ -175,9 +169,8 @@ class Layout:
         ids = integers("ids", ids)
         if ids.size and (ids.min() < 0 or ids.max() >= self.num_samples):
             outside = ids[(ids < 0) | (ids >= self.num_samples)]
-            raise OutOfDatasetError(
-                "ids", f"outside of a dataset of {self.num_samples} samples", int(outside.flat[0])
-            )
+            problem = f"outside of a dataset of {self.num_samples} samples"
+            raise OutOfDatasetError("ids", problem, int(outside.flat[0]))
         return interval_of(self.starts, ids.astype(np.int64, copy=False))
 
     def __len__(self) -> int:
@@ -196,7 +189,7 @@ class Layout:
     def __hash__(self) -> int:
         return hash((self.has_files, self._names, self._parts, self.sizes.tobytes()))
 
-    @once
+    @cached_property
     def _depth(self) -> int:
         return 1 + max((part._depth for _, part in self._parts), default=-1)
 
@@ -230,9 +223,8 @@ def named_parts(parts: Any) -> dict[str, Any]:
         if not name or any("\ud800" <= letter <= "\udfff" for letter in name):
             raise ArgumentValueError("parts", "must have names that are text, and not empty", name)
         if isinstance(part, Mapping) and any(isinstance(key, str) for key in part):
-            raise ArgumentTypeError(
-                f"parts[{name!r}]", "is a mapping", part, mend="a part of parts is a tree of its own"
-            )
+            hint = "a part of parts is a tree of its own"
+            raise ArgumentTypeError(f"parts[{name!r}]", "is a mapping", part, hint=hint)
     return dict(parts)
 
 
@@ -254,31 +246,22 @@ def _part(name: str, part: Any) -> Layout:
     try:
         return Layout.of(part)
     except DatasetError as error:
-        raise DatasetError(f"parts[{name!r}]", error.problem, error.value, mend=error.mend) from error
+        raise DatasetError(f"parts[{name!r}]", error.problem, error.value, hint=error.hint) from error
 
 
 def _checked_sizes(sizes: Any) -> Ids:
     if isinstance(sizes, list) and len(sizes) == 1 and type(sizes[0]) is int and 0 <= sizes[0] <= LARGEST:
-        return _read_only(np.array(sizes, dtype=np.int64))
+        return read_only(np.array(sizes, dtype=np.int64))
     if isinstance(sizes, str | bytes | bool | set | frozenset | dict) or not is_iterable(sizes):
         raise ArgumentTypeError("sizes", "must be an integer or a list of integers", sizes)
-    values = sizes if isinstance(sizes, np.ndarray) else list(sizes)
-    try:
-        array = np.asarray(values)
-    except ValueError:  # lists of different lengths
-        array = np.empty((0, 0))
+    array = integers("sizes", sizes if isinstance(sizes, np.ndarray) else list(sizes))
     if array.ndim != 1:
         raise ArgumentTypeError("sizes", "must be a flat list of integers", sizes)
-    if array.size and (array.dtype.kind not in "iu" or (isinstance(values, list) and holds_bool(values))):
-        wrong = next((value for value in values if not _is_integer(value)), sizes)
-        if _is_integer(wrong) or wrong is sizes:
-            raise ArgumentRangeError("sizes", "holds a number that is too large", sizes)
-        raise ArgumentTypeError("sizes", "must hold integers only", wrong)
     if (array < 0).any():
         raise ArgumentValueError("sizes", "must not be negative", int(array[array < 0][0]))
     if (array > LARGEST).any():
         raise ArgumentRangeError("sizes", "holds more than 2^62 samples", int(array.max()))
-    return _read_only(array.astype(np.int64))
+    return read_only(array.astype(np.int64))
 
 
 def _checked_names(names: Iterable[str] | None, num_files: int) -> tuple[str, ...] | None:
@@ -293,8 +276,3 @@ def _checked_names(names: Iterable[str] | None, num_files: int) -> tuple[str, ..
     if len(checked) != num_files:
         raise ArgumentValueError("names", f"must be as many as the {num_files} files", len(checked))
     return checked
-
-
-def _read_only(array: Ids) -> Ids:
-    array.flags.writeable = False
-    return array

@@ -4,19 +4,70 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
 
-from samplerkit.errors import ShuffleModeError
+import numpy as np
+
+from samplerkit.errors import ArgumentTypeError, ShuffleModeError
 from samplerkit.order.algebra import compose
 from samplerkit.order.files import BlockShuffle, FileSequence, Lanes, LaneWeave
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
+from samplerkit.order.permutation import Permutation
 from samplerkit.order.sequences import Permuted, Range
-from samplerkit.order.shuffle import (
-    DEFAULT_ADAPTIVE_THRESHOLD,
-    DEFAULT_PARTIAL_SIZE,
-    Shuffle,
-)
+
+
+class Shuffle(str, Enum):
+    """How the samples of a dataset are shuffled.
+
+    The values are MindSpore's. Wherever a mode is taken, `True` means GLOBAL, `False` means FALSE, and a
+    mode's value ("files") does as well.
+
+    Attributes:
+        FALSE: in storage order.
+        GLOBAL: all samples, over all files.
+        PARTIAL: the files are shuffled, then consecutive blocks of `partial_size` samples of each lane.
+        FILES: the files are shuffled, the samples in a file stand in order.
+        INFILE: the files stand in order, the samples in each file are shuffled.
+        ADAPTIVE: GLOBAL up to `adaptive_threshold` samples, PARTIAL above.
+
+    Example:
+        >>> Shuffle.parse(True), Shuffle.parse("files")
+        (<Shuffle.GLOBAL: 'global'>, <Shuffle.FILES: 'files'>)
+    """
+
+    FALSE = "false"
+    GLOBAL = "global"
+    PARTIAL = "partial"
+    FILES = "files"
+    INFILE = "infile"
+    ADAPTIVE = "adaptive"
+
+    @classmethod
+    def parse(cls, value: Any, place: str = "shuffle") -> Shuffle:
+        """Understands a mode, a mode's value, or a bool.
+
+        Raises:
+            ArgumentTypeError: it is none of these.
+        """
+        if isinstance(value, bool | np.bool_):
+            return cls.GLOBAL if value else cls.FALSE
+        if isinstance(value, str):
+            for mode in cls:
+                if mode.value == value:
+                    return mode
+        modes = ", ".join(mode.value for mode in cls)
+        raise ArgumentTypeError(place, f"must be a bool or one of {modes}", value)
+
+
+DEFAULT_PARTIAL_SIZE = 1_000_000
+"""Samples in a block of PARTIAL, as in MindSpore."""
+
+DEFAULT_ADAPTIVE_THRESHOLD = 100_000_000
+"""The largest dataset that ADAPTIVE shuffles GLOBAL, as in MindSpore."""
+
 
 FILE_AWARE = frozenset({Shuffle.FILES, Shuffle.INFILE, Shuffle.PARTIAL})
 """The modes that keep the samples of a file together, and so are cut into lanes by default."""
@@ -44,7 +95,7 @@ class Mode:
     owner: str = field(default="the sampler", compare=False, repr=False)
 
     def resolve(self, layout: Layout) -> Shuffle:
-        """Tells which mode is meant for this layout: ADAPTIVE becomes GLOBAL or PARTIAL.
+        """Returns which mode is meant for this layout: ADAPTIVE becomes GLOBAL or PARTIAL.
 
         Raises:
             ShuffleModeError: the mode needs files, and the layout has none.
@@ -57,16 +108,13 @@ class Mode:
             small = len(layout) <= self.adaptive_threshold
             return Shuffle.GLOBAL if small else Shuffle.PARTIAL
         if self.shuffle in (Shuffle.FILES, Shuffle.INFILE) and not layout.has_files:
-            raise ShuffleModeError(
-                "shuffle",
-                "not supported with this dataset: it has no files",
-                self.shuffle.value,
-                mend=f"give {self.owner} GLOBAL or PARTIAL, or a dataset whose layout names its files",
-            )
+            hint = f"give {self.owner} GLOBAL or PARTIAL, or a dataset whose layout names its files"
+            problem = "not supported with this dataset: it has no files"
+            raise ShuffleModeError("shuffle", problem, self.shuffle.value, hint=hint)
         return self.shuffle
 
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
-        """Tells into how many lanes the order of this layout is woven; arguments as for `order`."""
+        """Returns into how many lanes the order of this layout is woven; arguments as for `order`."""
         if self.lanes is not None:
             return self.lanes
         return run_lanes if self.resolve(layout) in FILE_AWARE else 1
@@ -79,27 +127,21 @@ class Mode:
             key: gives the key for a role.
             run_lanes: the number of lanes where `lanes` is None and the mode is file-aware.
         """
-        shuffle = self.resolve(layout)
+        size, shuffle = len(layout), self.resolve(layout)
         # Lanes beyond the samples are empty, and need no room in the tables.
-        lanes = Lanes(len(layout), min(self.lane_count(layout, run_lanes), max(1, len(layout))))
-        everything = Range(0, len(layout))
-        sequence: Order = everything
+        lanes = Lanes(size, min(self.lane_count(layout, run_lanes), max(1, size)))
+        sequence: Order = Range(0, size)
         if shuffle is Shuffle.GLOBAL:
-            sequence = Permuted(len(layout), key("global"))
+            sequence = Permuted(size, key("global"))
         elif shuffle is Shuffle.INFILE:
             sequence = BlockShuffle(layout.starts, None, key("infile"))
-        elif shuffle in (Shuffle.FILES, Shuffle.PARTIAL):
-            sequence = FileSequence(layout, key("files")) if layout.num_files > 1 else everything
+        elif shuffle in (Shuffle.FILES, Shuffle.PARTIAL) and layout.num_files > 1:
+            files = Permutation(layout.num_files, key("files")).forward(np.arange(layout.num_files))
+            sequence = FileSequence(layout, files)
         if shuffle is Shuffle.PARTIAL:
-            blocks = BlockShuffle(lanes.starts, self.partial_size * self.pools, key("partial"))
-            sequence = compose(blocks, sequence)
+            blocks, pool = self.partial_size * self.pools, self.partial_size
+            sequence = compose(BlockShuffle(lanes.starts, blocks, key("partial")), sequence)
             if self.pools == 2:
-                across = BlockShuffle(
-                    lanes.starts,
-                    2 * self.partial_size,
-                    key("partial-2"),
-                    first_size=self.partial_size,
-                )
+                across = BlockShuffle(lanes.starts, blocks, key("partial-2"), first_size=pool)
                 sequence = compose(across, sequence)
-        woven = LaneWeave(lanes) if lanes.count > 1 else everything
-        return compose(woven, sequence)
+        return compose(LaneWeave(lanes), sequence) if lanes.count > 1 else sequence

@@ -3,21 +3,50 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, final, overload
 
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError
-from samplerkit.order.arguments import integer, integers
+from samplerkit.order.arguments import LARGEST, integer, integers
 from samplerkit.order.layout import Layout
-from samplerkit.order.located import Located, sought
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 
+Located = tuple[Ids, Ids]
+"""Which of the ids asked for, and a position of it: two arrays of one length."""
+
+
+def sought(ids: Any, locate: Callable[[Ids], Located]) -> Ids | Located:
+    """Looks up what a user names: one id, or an array of them.
+
+    Args:
+        ids: what was given.
+        locate: finds all places of ids, as `Order.locate` does.
+
+    Returns:
+        For one id its places, ascending; for an array the pair (which, places), sorted by both.
+
+    Raises:
+        ArgumentTypeError: an id is no integer.
+    """
+    wanted = integers("ids", ids)
+    flat = wanted.reshape(-1)
+    if flat.dtype == object:
+        # Integers that no dtype holds: they occur nowhere, like those just outside.
+        flat = np.clip(flat, -1, LARGEST)
+    which, places = locate(flat.astype(np.int64))
+    sequence = np.lexsort((places, which))
+    if wanted.ndim == 0:
+        return places[sequence]
+    return which[sequence], places[sequence]
+
+
 PASS_BITS = 40
-"""Pass t of epoch e over a source, where passes begin anew in each epoch, is its epoch e + t * 2^40."""
+"""Pass t of epoch e over a source, where passes begin again in each epoch, is its epoch e + t * 2^40."""
 
 _COMES_AND_GOES = 1 << 22
 """Bytes of the largest array of ids whose memory should be there for the next one."""
@@ -76,7 +105,7 @@ class Order(ABC):
         return 1
 
     def passes_at(self, positions: Ids) -> Ids:
-        """Tells in which pass over its source each position is: how often the id came before there.
+        """Returns in which pass over its source each position is: how often the id came before there.
 
         0 where nothing repeats, and for draws with replacement, which know nothing of one another. A pad is
         in the pass of what it repeats. No two positions of one id are in one pass, but where a repeat reads
@@ -85,7 +114,7 @@ class Order(ABC):
         return np.zeros_like(positions)
 
     def epochs_at(self, epoch: int, positions: Ids) -> Ids:
-        """Tells in which epoch of its source each position is, where this order is that of an epoch.
+        """Returns in which epoch of its source each position is, where this order is that of an epoch.
 
         That is the epoch itself where a source is read once in it. In a mixture whose passes run on over
         epochs it is the pass, since a source is read in its pass t as in epoch t alone. A further pass within
@@ -102,9 +131,9 @@ class Order(ABC):
     def recipe(self) -> tuple[object, ...] | None:
         """What the order was made of: orders of one class and equal recipes hold the same ids.
 
-        None where nothing says so, and the order is equal to itself alone.
+        That are the fields of a dataclass. None where nothing says so: the order is equal to itself alone.
         """
-        return None
+        return tuple(getattr(self, field.name) for field in fields(self)) if is_dataclass(self) else None
 
     @overload
     def __getitem__(self, index: int) -> int: ...
@@ -196,7 +225,7 @@ class Order(ABC):
 
     @final
     def __contains__(self, id: object) -> bool:
-        """Tells whether a sample is read at all, by `positions_of`: what is no integer is not in an order."""
+        """Returns whether a sample is read at all, by `positions_of`: only integers are in an order."""
         if isinstance(id, bool | np.bool_) or not isinstance(id, int | np.integer):
             return False
         return self.positions_of(int(id)).size > 0
@@ -216,7 +245,7 @@ class Order(ABC):
 
     @final
     def count(self, id: int) -> int:
-        """Tells how often a sample is read.
+        """Returns how often a sample is read.
 
         Raises:
             ArgumentTypeError: no integer.
@@ -225,7 +254,7 @@ class Order(ABC):
 
     @final
     def __eq__(self, other: object) -> bool:
-        """Tells whether two orders are made alike, and so hold the same ids at the same positions.
+        """Returns whether two orders are made alike, and so hold the same ids at the same positions.
 
         Nothing is evaluated: orders of the same ids that were made in different ways are not equal. Compare
         `order[:]` for that.
@@ -265,7 +294,7 @@ class Order(ABC):
 
 
 def same_recipes(one: tuple[object, ...] | None, other: tuple[object, ...] | None) -> bool:
-    """Tells whether two recipes are known, and equal."""
+    """Returns whether two recipes are known, and equal."""
     if one is None or other is None:
         return False
     return len(one) == len(other) and all(map(_is_same, one, other))
@@ -281,7 +310,7 @@ def _is_same(one: object, other: object) -> bool:
 def _have_memory_kept() -> None:
     """Frees one array of the size of those that come and go, once in a process.
 
-    What the GNU C library was never seen to free it hands back to the system, and takes anew for the next
+    What the GNU C library was never seen to free it hands back to the system, and takes again for the next
     array, page by page: half of the time that an order is read in.
     """
     np.empty(_COMES_AND_GOES, dtype=np.uint8)

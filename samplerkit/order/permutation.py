@@ -19,15 +19,47 @@ problem" (1997), for multiply-shift; Widynski, "Squares: a fast counter-based RN
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from samplerkit.order.few_values import FEW, permuted_few
+from samplerkit.order.caching import cached_property
 from samplerkit.order.keys import Key, keyed_hash
-from samplerkit.order.once import once
 from samplerkit.order.typing import Ids, Words
+
+FEW: Final = 4
+"""So many values are sooner permuted one by one."""
+
+
+def permuted_few(network: Any, values: list[int], *, inverse: bool) -> Iterator[int]:
+    """Permutes some values, as `order.permutation` does many.
+
+    Args:
+        network: the `Network` of one permutation of [0, n).
+        values: each in [0, n).
+        inverse: whether they are led back.
+    """
+    size, modulus, bits = int(network.size), int(network.modulus), int(network.bits)
+    width, sign = network.size.dtype.itemsize * 8, -1 if inverse else 1
+    word, mask = (1 << width) - 1, (1 << bits) - 1
+    rounds = [*enumerate(zip(map(int, network.factors), map(int, network.terms), strict=True))][::sign]
+    for value in values:
+        while True:
+            left, right = value >> bits, value & mask
+            for step, (factor, term) in rounds:
+                if step % 2:
+                    right ^= (left * factor + term & word) >> width - bits
+                    continue
+                mixed = right * factor + term & word
+                mixed = (mixed * mixed & word) >> width // 2 - 1
+                left = (left + sign * (mixed * modulus >> width // 2 + 1)) % modulus
+            value = left << bits | right  # noqa: PLW2901  # one that is outside is walked on
+            if value < size:
+                break
+        yield value
+
 
 TABLE_LIMIT: Final = 4096
 """Domains up to this size are permuted by a table."""
@@ -74,7 +106,7 @@ class Network:
         of_size, of_modulus, of_bits, *of_rounds = [constants[i, ...] for i in range(constants.size)]
         return cls(of_size, of_modulus, of_bits, tuple(of_rounds[:ROUNDS]), tuple(of_rounds[ROUNDS:]))
 
-    @once
+    @cached_property
     def ways_in(self) -> Any:
         """Where each walk of one permutation comes back in, by the value of the domain that is outside.
 
@@ -136,7 +168,7 @@ def stacked_constants(sizes: list[int], words: list[Words]) -> Any:
 
 
 def word_count(size: int) -> int:
-    """Tells how many words the permutation of [0, size) is made of."""
+    """Returns how many words the permutation of [0, size) is made of."""
     return _TABLE_WORDS if size <= TABLE_LIMIT else 2 * ROUNDS
 
 
@@ -291,21 +323,21 @@ class Permutation:
             return np.argsort(self._table)[values]
         return backward(self._network, values)
 
-    @once
+    @cached_property
     def _words(self) -> Words:
         return self.key.words(word_count(self.size))
 
-    @once
+    @cached_property
     def _table(self) -> Ids:
         return table(self.size, self._words)
 
-    @once
+    @cached_property
     def _network(self) -> Network:
         return Network.of(self.size, self._words)
 
 
 def fits_together(permutation: Permutation) -> bool:
-    """Tells whether `forward_each` takes a permutation: it is a network of the narrower words."""
+    """Returns whether `forward_each` takes a permutation: it is a network of the narrower words."""
     return TABLE_LIMIT < permutation.size < NARROW_LIMIT
 
 

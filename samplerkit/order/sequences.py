@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
 
 from samplerkit.errors import InverseTooLargeError
-from samplerkit.order.intervals import Borders, numbers_in
+from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import Offsets, numbers_in
 from samplerkit.order.keys import Key, keyed_hash, scaled
-from samplerkit.order.located import Located
-from samplerkit.order.once import once
-from samplerkit.order.order import Order
+from samplerkit.order.order import Located, Order
 from samplerkit.order.permutation import Permutation
 from samplerkit.order.typing import Ids, Words
 
@@ -44,7 +44,7 @@ class Occurrences:
         counts = np.searchsorted(self._sorted, ids, side="right") - first
         return np.repeat(np.arange(ids.size), counts), self._positions[numbers_in(first, counts)]
 
-    @once
+    @cached_property
     def turns(self) -> Ids:
         """How often the id of each position stands before it: int64 array of shape (n,)."""
         first = np.searchsorted(self._sorted, self._sorted, side="left")
@@ -54,42 +54,39 @@ class Occurrences:
 
 
 @final
+@dataclass(frozen=True, eq=False, repr=False)
 class Range(Order):
     """The ids start, start + 1, ..., start + length - 1."""
 
-    def __init__(self, start: int, length: int) -> None:
-        self.start = start
-        self._length = length
-
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return self.start, self._length
+    start: int
+    length: int
 
     def __len__(self) -> int:
-        return self._length
+        return self.length
 
     def ids_at(self, positions: Ids) -> Ids:
         return positions + self.start if self.start else positions
 
     def locate(self, ids: Ids) -> Located:
         positions = ids - self.start
-        return found(positions, (positions >= 0) & (positions < self._length))
+        return found(positions, (positions >= 0) & (positions < self.length))
 
 
 @final
+@dataclass(frozen=True, eq=False, repr=False)
 class Permuted(Order):
-    """All ids of [0, n) in the order of a keyed permutation."""
+    """All ids of [0, size) in the order of a keyed permutation."""
 
-    def __init__(self, size: int, key: Key) -> None:
-        self.permutation: Final = Permutation(size, key)
-        self._key = key
+    size: int
+    key: Key
 
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return self.permutation.size, self._key
+    @cached_property
+    def permutation(self) -> Permutation:
+        """The permutation, which is made when it is first read by."""
+        return Permutation(self.size, self.key)
 
     def __len__(self) -> int:
-        return self.permutation.size
+        return self.size
 
     def ids_at(self, positions: Ids) -> Ids:
         return self.permutation.forward(positions)
@@ -104,20 +101,20 @@ class Table(Order):
     """Ids that were written down: an array, of which a copy is kept unless it is read-only."""
 
     def __init__(self, ids: Ids) -> None:
-        self._ids = np.array(ids, dtype=np.int64) if ids.flags.writeable else np.asarray(ids, dtype=np.int64)
-        self._ids.flags.writeable = False
+        self.ids: Final = (np.array if ids.flags.writeable else np.asarray)(ids, dtype=np.int64)
+        self.ids.flags.writeable = False
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return (self._ids,)
+        return (self.ids,)
 
     def __len__(self) -> int:
-        return self._ids.size
+        return self.ids.size
 
     def ids_at(self, positions: Ids) -> Ids:
-        return self._ids[positions]
+        return self.ids[positions]
 
-    @once
+    @cached_property
     def num_passes(self) -> int:
         return int(self._occurrences.turns.max(initial=0)) + 1
 
@@ -127,9 +124,9 @@ class Table(Order):
     def locate(self, ids: Ids) -> Located:
         return self._occurrences.locate(ids)
 
-    @once
+    @cached_property
     def _occurrences(self) -> Occurrences:
-        return Occurrences(self._ids)
+        return Occurrences(self.ids)
 
 
 @final
@@ -146,7 +143,7 @@ class DrawsWithReplacement(Order):
     def __init__(self, length: int, key: Key, population: int = 0, cumulative: Ids | None = None) -> None:
         self._length = length
         self._words: Words = key.words(_HASH_WORDS)
-        self._cumulative = None if cumulative is None else Borders(cumulative)
+        self._cumulative = None if cumulative is None else Offsets(cumulative)
         self._total = population if cumulative is None else int(cumulative[-1])
 
     @property
@@ -166,13 +163,10 @@ class DrawsWithReplacement(Order):
     def locate(self, ids: Ids) -> Located:
         return self._occurrences.locate(ids)
 
-    @once
+    @cached_property
     def _occurrences(self) -> Occurrences:
         if self._length > SCAN_LIMIT:
-            raise InverseTooLargeError(
-                "positions_of",
-                f"draws with replacement have no inverse but a scan, limited to {SCAN_LIMIT} draws",
-                self._length,
-                mend="use replacement=False, or ask about a shorter num_samples",
-            )
+            problem = f"draws with replacement have no inverse but a scan, limited to {SCAN_LIMIT} draws"
+            hint = "use replacement=False, or ask about a shorter num_samples"
+            raise InverseTooLargeError("positions_of", problem, self._length, hint=hint)
         return Occurrences(np.asarray(self))

@@ -10,3 +10,8 @@ Ids = npt.NDArray[np.int64]
 
 Words = npt.NDArray[np.uint64]
 """Random words."""
+
+
+def as_array(numbers: range | Ids) -> Ids:
+    """Converts numbers that may be a range to an array."""
+    return np.arange(numbers.start, numbers.stop, numbers.step) if isinstance(numbers, range) else numbers

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, CompositionError
 from samplerkit.order import arguments
-from samplerkit.order.deal import Deal
-from samplerkit.order.keys import ALGORITHM, OURS
+from samplerkit.order.deal import Deal, World
+from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
+from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
-from samplerkit.order.shuffle import Shuffle
-from samplerkit.order.streams import Stream
-from samplerkit.order.world import World
-from samplerkit.samplers.algorithm import chain_type
-from samplerkit.samplers.chain import Chain
-from samplerkit.samplers.context import Context, RunConstants
+from samplerkit.samplers.chain import Chain, Context, Link, RunConstants, chain_type
 from samplerkit.samplers.iteration import read_sampler
-from samplerkit.samplers.links import Linked
 
 
-class Sampler(Linked):
+class Sampler(Link):
     """A recipe for the order in which samples are read.
 
     A subclass writes one method, `draw`, or, MindSpore's way, `__iter__`, which finds the number of samples
@@ -64,18 +57,14 @@ class Sampler(Linked):
     """The number of samples asked for, as it was given."""
     dataset_size: int = 0
     """How many samples there are to draw from; known while `__iter__` runs."""
-    reads_below: bool = False
-    """Whether `draw` evaluates what is below by itself: the chain hands it the dataset."""
-    reads_a_stream: bool = False
-    """Whether it reads what is below epoch after epoch, as a ledger does."""
 
     def __init__(self, num_samples: int | None = None) -> None:
         self.num_samples = arguments.num_samples(num_samples)
 
     @property
-    def deal(self) -> Deal | None:
-        """What this sampler says of shards: None for all but a distributed one."""
-        return None
+    def is_foreign(self) -> bool:
+        """Whether ids come from code of the user's: states and ranks then compare a digest of them."""
+        return not type(self).__module__.startswith("samplerkit.")
 
     def draw(self, layout: Layout, context: Context) -> Order | np.ndarray[Any, Any] | list[int]:
         """Orders the samples of a layout: the one method that a sampler writes.
@@ -89,20 +78,8 @@ class Sampler(Linked):
         """
         if not hasattr(type(self), "__iter__"):
             problem = "has neither draw(layout, context) nor __iter__"
-            raise CompositionError(type(self).__name__, problem, mend="write one")
-        return read_sampler(self, len(layout))
-
-    def stream(
-        self, layout: Layout, context: Context, added: Mapping[str, Sampler | None] = MappingProxyType({})
-    ) -> Stream | None:
-        """Gives the stream of which the epochs are parts; None where each epoch begins anew.
-
-        Args:
-            layout: as for `draw`.
-            context: likewise.
-            added: further parts by name, and the sampler of each, that edits will read too.
-        """
-        return None
+            raise CompositionError(type(self).__name__, problem, hint="write one")
+        return read_sampler(self, len(layout), context.epoch)
 
     def looks_at(self, dataset: Any) -> dict[str, Any]:
         """Gives by name what `draw` looks at in the dataset besides its layout: states notice a change.
@@ -133,21 +110,21 @@ class Sampler(Linked):
         if any(link is self for link in sampler._tree()):
             raise self._refused("would make a cycle", sampler)
         if sampler.reads_a_stream and (self.reads_a_stream or not self.reads_below):
-            mend = "give it this sampler as its child"
-            raise self._refused("a ledger must be the outermost sampler", sampler, mend)
+            hint = "give it this sampler as its child"
+            raise self._refused("a ledger must be the outermost sampler", sampler, hint)
         if sampler.get_shuffle_mode() is Shuffle.PARTIAL and not self.reads_below:
             raise self._refused("the shuffle mode of a child must not be PARTIAL", sampler, "use GLOBAL")
         if self.get_shuffle_mode() not in (Shuffle.FALSE, Shuffle.GLOBAL) and not sampler.yields_files:
             problem = "the shuffle mode of a sampler with a child must be GLOBAL or FALSE"
-            mend = "give the mode to the innermost sampler, which knows the files"
-            raise self._refused(problem, self.get_shuffle_mode().value, mend)
+            hint = "give the mode to the innermost sampler, which knows the files"
+            raise self._refused(problem, self.get_shuffle_mode().value, hint)
         algorithms = self._algorithms() | sampler._algorithms()
-        if len(algorithms) > 1 and not algorithms <= OURS:
+        if len(algorithms) > 1:
             raise self._refused("the samplers of a chain must have one algorithm", sorted(algorithms))
         self._child = sampler
 
-    def _refused(self, problem: str, value: object, mend: str = "") -> CompositionError:
-        return CompositionError(f"{type(self).__name__}.add_child", problem, value, mend=mend)
+    def _refused(self, problem: str, value: object, hint: str = "") -> CompositionError:
+        return CompositionError(f"{type(self).__name__}.add_child", problem, value, hint=hint)
 
     @final
     def get_child(self) -> Sampler | None:
@@ -177,10 +154,6 @@ class Sampler(Linked):
         if hasattr(type(self), "__iter__"):
             return self.num_samples or self.dataset_size
         return self.num_samples
-
-    def get_shuffle_mode(self) -> Shuffle:
-        """Gives the shuffle mode: FALSE for a sampler without one."""
-        return Shuffle.FALSE
 
     @final
     def order(self, dataset: Any, epoch: int = 0, *, world: World | None = None) -> Order:
@@ -223,7 +196,7 @@ class Sampler(Linked):
             constants: what the first start of the run fixed; left out, this is the first start.
 
         Returns:
-            The undealt order: of the chain as it stands, below the deal of a distributed sampler at its
+            The undealt order: of the chain as it is, below the deal of a distributed sampler at its
             root. Where a distributed sampler stands below the root, the weave of its shards' orders.
         """
         constants = self.run_constants() if constants is None else constants
@@ -237,7 +210,7 @@ class Sampler(Linked):
 
     @final
     def world(self, world: World | None = None) -> World:
-        """Tells which shard of how many this process reads.
+        """Returns which shard of how many this process reads.
 
         Args:
             world: the job's world; left out, a distributed sampler that leaves a number to the job asks
@@ -251,7 +224,7 @@ class Sampler(Linked):
 
     @final
     def run_constants(self, world: World | None = None) -> RunConstants:
-        """Tells what a first start fixes for the whole run.
+        """Returns what a first start fixes for the whole run.
 
         Args:
             world: the world of the first start; left out, as in `order`.
@@ -260,7 +233,7 @@ class Sampler(Linked):
 
     @final
     def woven_lanes(self, dataset: Any, constants: RunConstants) -> int:
-        """Tells into how many lanes the undealt order is woven, 1 if it is not.
+        """Returns into how many lanes the undealt order is woven, 1 if it is not.
 
         Args:
             dataset: a dataset, a `Layout`, or a number of samples.
@@ -270,7 +243,7 @@ class Sampler(Linked):
 
     @final
     def root_deal(self, dataset: Any) -> Deal | None:
-        """Tells how this sampler deals the shards of a dataset; None if it deals none.
+        """Returns how this sampler deals the shards of a dataset; None if it deals none.
 
         Args:
             dataset: a dataset, a `Layout`, or a number of samples. By the rules of another algorithm its kind
@@ -281,20 +254,11 @@ class Sampler(Linked):
     @property
     @final
     def chain_algorithm(self) -> str:
-        """The id of the algorithm of all random samplers; `samplerkit-2` where one mixes by dice."""
+        """The id of the algorithm of all random samplers."""
         return max(self._algorithms(), default=ALGORITHM)
 
     def _algorithms(self) -> set[str]:
         return {link.algorithm for link in self._tree() if hasattr(link, "algorithm")}
-
-    def lane_count(self, layout: Layout, run_lanes: int) -> int:
-        """Tells into how many lanes this sampler weaves its order: 1 for all but the file-aware modes.
-
-        Args:
-            layout: how many samples there are to draw from, and in which files.
-            run_lanes: the number of lanes where the sampler leaves it out.
-        """
-        return 1
 
     def _chain(self) -> Chain:
         return chain_type(self.chain_algorithm)(self._links()[::-1])

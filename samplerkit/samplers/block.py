@@ -2,19 +2,145 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
 
-from samplerkit.errors import ArgumentRangeError, ArgumentValueError, CompositionError
+import numpy as np
+
+from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
+from samplerkit.order.algebra import OrderView, Read, compose
 from samplerkit.order.arguments import LARGEST
-from samplerkit.order.cut import cut
+from samplerkit.order.files import BlockShuffle
+from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Order
+from samplerkit.order.modes import Shuffle
+from samplerkit.order.order import Located, Order
 from samplerkit.order.sequences import Permuted
+from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.context import Context, RunConstants
-from samplerkit.samplers.ledger import Ledger
-from samplerkit.samplers.pieces import block_layout, required_pieces
+from samplerkit.samplers.chain import Context, RunConstants
+from samplerkit.samplers.mixing.ledger import Ledger
+from samplerkit.samplers.mixing.sources import require_undealt
+
+_HINT = "give a TokenDataset, or say windows_per_block= for another one whose files are whole blocks"
+
+
+def shared_value(dataset: Any, name: str) -> Any:
+    """Gives an attribute of a dataset, such as `windows_per_block`, or what all of its parts have for it.
+
+    Returns:
+        None where it has none, or its parts have different ones.
+    """
+    values = {*_values(dataset, name).values()}
+    return values.pop() if len(values) == 1 else None
+
+
+def block_layout(dataset: Any, pieces: int) -> Layout:
+    """Gives the layout of the blocks of a dataset: as that of its windows, files and parts too.
+
+    Args:
+        dataset: a dataset, a layout, or a number of windows.
+        pieces: windows in a block.
+
+    Raises:
+        DatasetError: a file is not cut into whole blocks.
+    """
+    windows = Layout.of(dataset)
+    reported = getattr(dataset, "block_layout", None)
+    blocks = reported if isinstance(reported, Layout) else _divided(windows, pieces)
+    if not np.array_equal(blocks.sizes * pieces, windows.sizes):
+        problem = f"has windows that do not make whole blocks of {pieces}"
+        raise DatasetError("dataset", problem, windows, hint=_HINT)
+    return blocks
+
+
+def required_pieces(dataset: Any, given: int | None) -> int:
+    """Returns how many windows make a block, by what was given, or by the dataset.
+
+    Raises:
+        DatasetError: neither says so, or they contradict one another, or parts of a tree do.
+    """
+    reported, said = _values(dataset, "windows_per_block"), shared_value(dataset, "windows_per_block")
+    if len({*reported.values()}) > 1:
+        problem = "have different numbers of windows in a block"
+        raise DatasetError("parts", problem, reported, hint="give all parts one seq_len and one block_len")
+    if given is None and said is None:
+        raise DatasetError("dataset", "says nothing of blocks", dataset, hint=_HINT)
+    if None not in (given, said) and given != said:
+        problem = f"contradict the dataset, which has {said} in a block"
+        raise DatasetError("windows_per_block", problem, given, hint="leave them out")
+    return int(given or said or 1)
+
+
+def _divided(windows: Layout, pieces: int) -> Layout:
+    if windows.parts:
+        return Layout.tree({name: _divided(part, pieces) for name, part in windows.parts.items()})
+    sizes = windows.sizes // pieces
+    return Layout(sizes, windows.names) if windows.has_files else Layout(int(sizes[0]))
+
+
+def _values(dataset: Any, name: str, path: str = "") -> dict[str, Any]:
+    """Gives an attribute of the datasets at the ends of a tree, unless the tree itself knows its blocks."""
+    parts = getattr(dataset, "parts", None)
+    if not isinstance(parts, Mapping) or not parts or hasattr(dataset, "windows_per_block"):
+        return {path: getattr(dataset, name, None)}
+    below = (_values(part, name, f"{path}/{key}" if path else key) for key, part in parts.items())
+    return {place: value for values in below for place, value in values.items()}
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class CutBlocks(OrderView):
+    """The windows of an order of blocks, block after block.
+
+    Args:
+        blocks: which block comes when.
+        pieces: windows in a block.
+    """
+
+    blocks: Order
+    pieces: int
+
+    def __len__(self) -> int:
+        return len(self.blocks) * self.pieces
+
+    @property
+    def viewed(self) -> Sequence[Order]:
+        return (self.blocks,)
+
+    def read(self, positions: Ids, what: Read) -> Ids:
+        return what(self.blocks, positions // self.pieces)
+
+    def ids_at(self, positions: Ids) -> Ids:
+        block, piece = np.divmod(positions, self.pieces)
+        return self.blocks.ids_at(block) * self.pieces + piece
+
+    def locate(self, ids: Ids) -> Located:
+        block, piece = np.divmod(ids, self.pieces)
+        which, positions = self.blocks.locate(block)
+        return which, positions * self.pieces + piece[which]
+
+
+def cut(blocks: Order, pieces: int, pool: int, key: Key) -> Order:
+    """Cuts an order of blocks into windows, and shuffles these within pools.
+
+    Args:
+        blocks: which block comes when.
+        pieces: windows in a block.
+        pool: positions of blocks in a pool; the last pool may have fewer.
+        key: of the shuffle.
+
+    Example:
+        >>> from samplerkit.order.sequences import Range
+        >>> key = Key(seed=7, epoch=0, depth=0, role="blocks-pool")
+        >>> order = cut(Range(0, 4), 2, 2, key)
+        >>> sorted(order[:4].tolist()), sorted(order[4:].tolist())
+        ([0, 1, 2, 3], [4, 5, 6, 7])
+    """
+    windows = CutBlocks(blocks, pieces)
+    return compose(BlockShuffle(np.array([0, len(windows)]), pool * pieces, key), windows)
 
 
 @final
@@ -24,10 +150,10 @@ class BlockSampler(Sampler):
     What is ordered are blocks of K tokens, by the child or, without one, by a global permutation. Each is cut
     into K / S windows of S tokens, and windows are shuffled within pools of `pool` consecutive blocks of that
     order. So the first R tokens that are read are the same for every S that divides K, wherever R is a
-    multiple of `pool` K tokens, or the end of the epoch: there a run may go on with another `seq_len`.
+    multiple of `pool` K tokens, or the end of the epoch: there a run may continue with another `seq_len`.
 
     The child sees blocks as samples, in the files and parts of the dataset: a `MixtureSampler` over a tree
-    reads one block at a position, so that its dice never see S, and a `Ledger` counts blocks.
+    reads one block at a position, so that its draws never see S, and a `Ledger` counts blocks.
 
     Args:
         pool: blocks within which windows are shuffled.
@@ -70,21 +196,15 @@ class BlockSampler(Sampler):
         blocks = self._blocks(block_layout(dataset, pieces), context)
         self._require_between_pools(len(blocks))
         if len(blocks) * pieces > LARGEST:
-            mend = "say a smaller num_samples of the child"
-            raise ArgumentRangeError("windows", "must be at most 2^62", len(blocks) * pieces, mend=mend)
+            hint = "say a smaller num_samples of the child"
+            raise ArgumentRangeError("windows", "must be at most 2^62", len(blocks) * pieces, hint=hint)
         return cut(blocks, pieces, self.pool, context.key(self.seed, "blocks-pool"))
 
     def _blocks(self, layout: Layout, context: Context) -> Order:
         child = self.get_child()
         if child is None:
             return Permuted(len(layout), context.key(self.seed, "blocks"))
-        if child.is_distributed:
-            raise CompositionError(
-                "BlockSampler",
-                "reads what all ranks read together, and a distributed sampler stands below it",
-                child,
-                mend="put the distributed sampler above it, or leave it out: a loader deals by itself",
-            )
+        require_undealt("BlockSampler", child, "it")
         constants = RunConstants(context.lanes, path=context.path)
         return child.undealt_order(layout, context.epoch, constants=constants)
 
@@ -96,7 +216,32 @@ class BlockSampler(Sampler):
             if block % self.pool:
                 following = epoch * num_blocks + min(num_blocks, (block // self.pool + 1) * self.pool)
                 problem = f"lies within a pool of {self.pool} blocks"
-                raise ArgumentValueError(f"edit at {edit.at}", problem, edit, mend=f"say at={following}")
+                raise ArgumentValueError(f"edit at {edit.at}", problem, edit, hint=f"say at={following}")
             if edit.global_batch is not None:
                 problem = "says how many samples a step has, below a BlockSampler, where it counts blocks"
                 raise ArgumentValueError(f"edit at {edit.at}", problem, edit)
+
+
+def blocks_of(sampler: Sampler) -> BlockSampler | None:
+    """Finds the sampler of blocks by which a run is read: the outermost, or what a deal alone stands above.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> root = sk.DistributedSampler(2, 0, shuffle=False)
+        >>> root.add_child(sk.BlockSampler())
+        >>> blocks_of(root), blocks_of(sk.RandomSampler())
+        (BlockSampler(pool=64, seed=0, windows_per_block=None), None)
+    """
+    for link in sampler._links():
+        if isinstance(link, BlockSampler):
+            return link
+        if link.deal is None or link.get_shuffle_mode() is not Shuffle.FALSE:
+            break
+    return None
+
+
+def ledger_below(sampler: Sampler) -> Ledger | None:
+    """Finds the ledger whose positions are the blocks of a run; None where there is none."""
+    blocks = blocks_of(sampler)
+    child = None if blocks is None else blocks.get_child()
+    return child if isinstance(child, Ledger) else None

@@ -1,51 +1,179 @@
-"""The evaluation of a chain: composition, and the deal."""
+"""A chain of samplers: its links, how it is evaluated, and the algorithms by their ids."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from samplerkit import names
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, OutOfDatasetError
-from samplerkit.order.algebra import Weave, compose
+from samplerkit.errors import (
+    ArgumentRangeError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    CompositionError,
+    DatasetError,
+)
+from samplerkit.order import arguments
+from samplerkit.order.algebra import Weave, compose, limited
 from samplerkit.order.arguments import LARGEST
-from samplerkit.order.deal import Deal, limited
+from samplerkit.order.caching import cached_property
+from samplerkit.order.deal import Deal, World
+from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
-from samplerkit.order.once import once
+from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
-from samplerkit.order.shuffle import Shuffle
-from samplerkit.order.typing import Ids
-from samplerkit.order.world import World
-from samplerkit.samplers.context import Context, RunConstants
+from samplerkit.samplers.iteration import checked_ids
+
+_AnyLink = TypeVar("_AnyLink", bound="Link")
 
 
-class Link(Protocol):
-    """What a chain needs to know of a sampler."""
+@dataclass(frozen=True)
+class RunConstants:
+    """What the first start of a run fixes, so that later starts on other numbers of ranks agree with it.
 
-    @property
-    def deal(self) -> Deal | None:
-        """What the sampler says of shards, if it is a distributed one."""
+    Args:
+        lanes: the number of lanes where a sampler leaves it out: the number of shards at the first start.
+        limit: how many samples all shards read at most in an epoch; None for all.
+        path: of a source of a mixture: the names of the parts that lead there; empty for the run itself.
 
-    @property
-    def reads_below(self) -> bool:
-        """Whether the sampler evaluates what is below it by itself."""
+    Example:
+        >>> import samplerkit as sk
+        >>> sk.DistributedSampler(8, 0, num_samples=100).run_constants()
+        RunConstants(lanes=8, limit=800)
+    """
 
-    @property
-    def reads_a_stream(self) -> bool:
-        """Whether it reads that epoch after epoch."""
+    lanes: int = 1
+    limit: int | None = None
+    path: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where and when a sampler draws.
+
+    Args:
+        epoch: the epoch, from 0.
+        depth: the sampler's place in the chain; the one that reads the dataset has depth 0.
+        lanes: the number of lanes where the sampler leaves it out.
+        dataset: what was given to `Sampler.order`: a dataset, a layout or a number.
+        child: the order of the child, whose positions this sampler draws; None at depth 0.
+        path: of a source of a mixture: the names of the parts that lead there.
+    """
+
+    epoch: int
+    depth: int = 0
+    lanes: int = 1
+    dataset: Any = None
+    child: Order | None = None
+    path: tuple[str, ...] = ()
+
+    def key(self, seed: int, role: str) -> Key:
+        """Gives the key for a role, at most 16 ASCII characters, of a sampler with this seed."""
+        return Key(seed, self.epoch, self.depth, role)
+
+    def values_of(self, values: np.ndarray[Any, Any], place: str) -> np.ndarray[Any, Any]:
+        """Gives the values, such as labels, of the samples that are drawn from.
+
+        Args:
+            values: one for each sample of the dataset, whatever the child yields.
+            place: for errors.
+
+        Raises:
+            DatasetError: these are more or fewer.
+        """
+        size = len(Layout.of(self.dataset))
+        if values.size != size:
+            raise DatasetError(place, f"must be one for each of the {size} samples", values.size)
+        return values if self.child is None else values[np.asarray(self.child)]
+
+
+class Link:
+    """A link of a chain: what it says of itself to what evaluates the chain, and what it draws from."""
+
+    _child: Any = None
+    deal: Deal | None = None
+    """What this sampler says of shards: None for all but a distributed one."""
+    reads_below: bool = False
+    """Whether `draw` evaluates what is below by itself: the chain hands it the dataset."""
+    reads_a_stream: bool = False
+    """Whether it reads what is below epoch after epoch, as a ledger does."""
 
     def draw(self, layout: Layout, context: Context) -> Any:
         """Orders the samples of a layout."""
+        raise NotImplementedError
 
     def get_shuffle_mode(self) -> Shuffle:
-        """Gives the shuffle mode."""
+        """Gives the shuffle mode: FALSE for a sampler without one."""
+        return Shuffle.FALSE
 
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
-        """Tells into how many lanes the sampler weaves its order."""
+        """Returns into how many lanes this sampler weaves its order: 1 for all but the file-aware modes.
+
+        Args:
+            layout: how many samples there are to draw from, and in which files.
+            run_lanes: the number of lanes where the sampler leaves it out.
+        """
+        return 1
+
+    def _links(self: _AnyLink) -> list[_AnyLink]:
+        """The links from this one down to the one without a child."""
+        links = [self]
+        while links[-1]._child is not None:
+            links.append(links[-1]._child)
+        return links
+
+    def branches(self) -> dict[str, Any]:
+        """Gives the samplers of the sources of a mixture, by name and sorted."""
+        return {}
+
+    def _tree(self: _AnyLink, above: tuple[Any, ...] = ()) -> Iterator[_AnyLink]:
+        """The links of the chain and of all its branches, from this one on; `above` branched to it."""
+        for link in self._links():
+            if any(link is one for one in above):
+                # No value: what holds itself is shown without end.
+                hint = "give it a sampler that does not hold it"
+                raise CompositionError(type(link).__name__, "is a source of itself", hint=hint)
+            yield link
+            for branch in link.branches().values():
+                yield from branch._tree((*above, link))
+
+    def arguments(self) -> dict[str, Any]:
+        """Gives the constructor's arguments by name, as they were understood."""
+        return {name: getattr(self, name, None) for name in _argument_names(type(self).__init__)}
+
+    def __repr__(self) -> str:
+        return " <- ".join(link._described() for link in self._links())
+
+    def _described(self) -> str:
+        shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments().items())
+        return f"{type(self).__name__}({shown})"
+
+
+@lru_cache(256)
+def _argument_names(constructor: Callable[..., None]) -> tuple[str, ...]:
+    parameters = list(inspect.signature(constructor).parameters.values())[1:]
+    return tuple(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+
+
+def class_name(kind: type) -> str:
+    """Names a class as states do: one of the user's with its module."""
+    is_ours = kind.__module__.startswith("samplerkit.")
+    return kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.size > 6:
+        return f"<{value.size} values>"
+    try:
+        return repr(value.tolist() if isinstance(value, np.ndarray) else value)
+    except ValueError:  # Python writes no integers of more than 4300 digits
+        return f"<{type(value).__name__}>"
 
 
 @dataclass(frozen=True)
@@ -70,7 +198,7 @@ class Chain:
         """Refuses, when a sampler is made, what this algorithm does not know of its arguments."""
 
     def deal_at(self, depth: int, dataset: Any) -> Deal | None:
-        """Tells how the sampler at a depth deals the shards of a dataset; None if it deals none."""
+        """Returns how the sampler at a depth deals the shards of a dataset; None if it deals none."""
         return self.links[depth].deal
 
     def draw_at(self, depth: int, layout: Layout, context: Context) -> Any:
@@ -78,16 +206,16 @@ class Chain:
         return self.links[depth].draw(layout, context)
 
     def lanes_at(self, depth: int, layout: Layout, run_lanes: int) -> int:
-        """Tells into how many lanes the order of the sampler at a depth is woven."""
+        """Returns into how many lanes the order of the sampler at a depth is woven."""
         return self.links[depth].lane_count(layout, run_lanes)
 
-    @once
+    @cached_property
     def _dealer(self) -> int | None:
         """The depth of the sampler that deals."""
         depths = range(len(self.links) - 1, -1, -1)
         return next((depth for depth in depths if self.links[depth].deal is not None), None)
 
-    @once
+    @cached_property
     def deal(self) -> Deal | None:
         """What the dealer says of shards; None for a chain without a distributed sampler."""
         return None if self._dealer is None else self.links[self._dealer].deal
@@ -109,13 +237,12 @@ class Chain:
             return self.deal.world(running_job() if self.deal.asks_the_job else World())
         resolved = self.deal.world(world)
         if resolved != world:
-            raise ArgumentRangeError(
-                "world", f"contradicts the distributed sampler, which says {resolved}", world
-            )
+            problem = f"contradicts the distributed sampler, which says {resolved}"
+            raise ArgumentRangeError("world", problem, world)
         return resolved
 
     def constants(self, world: World | None = None) -> RunConstants:
-        """Tells what a first start in this world fixes for the whole run."""
+        """Returns what a first start in this world fixes for the whole run."""
         num_shards = self.world(world).num_shards
         return RunConstants(num_shards, self.deal.limit(num_shards) if self.deal else None)
 
@@ -127,12 +254,8 @@ class Chain:
             return order
         # Left to the job, the number of shards below the root is a constant of the run too.
         num_shards = deal.num_shards or constants.lanes
-        return Weave(
-            [
-                self._above_the_deal(deal.shard(order, World(num_shards, shard)), dataset, epoch, constants)
-                for shard in range(num_shards)
-            ]
-        )
+        shards = (deal.shard(order, World(num_shards, shard)) for shard in range(num_shards))
+        return Weave([self._above_the_deal(shard, dataset, epoch, constants) for shard in shards])
 
     def shard(self, dataset: Any, epoch: int, constants: RunConstants, world: World) -> Order:
         """Gives the order of one shard."""
@@ -141,7 +264,7 @@ class Chain:
         return self._above_the_deal(order, dataset, epoch, constants)
 
     def woven_lanes(self, dataset: Any, constants: RunConstants) -> int:
-        """Tells into how many lanes the undealt order is woven, 1 if it is not."""
+        """Returns into how many lanes the undealt order is woven, 1 if it is not."""
         parents = [parent for parent in self.links[1:] if not parent.reads_a_stream]
         if any(parent.deal is None or parent.get_shuffle_mode() is not Shuffle.FALSE for parent in parents):
             return 1
@@ -150,7 +273,7 @@ class Chain:
     def _up_to_the_deal(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
         dealer = len(self.links) - 1 if self._dealer is None else self._dealer
         order: Order | None = None
-        # What evaluates the links below it by itself begins anew, with the dataset.
+        # What evaluates the links below it by itself begins again, with the dataset.
         first = max((depth for depth in range(dealer + 1) if self.links[depth].reads_below), default=0)
         for depth in range(first, dealer):
             deal = self.deal_at(depth, dataset)
@@ -179,35 +302,31 @@ class Chain:
         if not isinstance(drawn, Order):
             drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))
         if len(drawn) > LARGEST:
-            raise ArgumentRangeError(
-                "num_samples", "must be at most 2^62", len(drawn), mend="say a smaller one, and more epochs"
-            )
+            hint = "say a smaller one, and more epochs"
+            raise ArgumentRangeError("num_samples", "must be at most 2^62", len(drawn), hint=hint)
         return drawn if child is None else compose(drawn, child)
 
 
 def running_job() -> World:
     """Asks the running job for its world. This floor knows none: who asks is imported when it is wanted."""
-    return cast("World", names.found("loading.world", "detect_world")())
+    return cast("World", names.found("loading.job.world", "detect_world")())
 
 
-def checked_ids(ids: Any, size: int, place: str) -> Ids:
-    """Checks ids that a user gave against the number of samples there are to draw from.
+@cache
+def chain_type(algorithm: str) -> type[Chain]:
+    """Gives the class that evaluates the chains of an algorithm; it is imported when first asked for."""
+    return cast("type[Chain]", names.found(*names.ALGORITHMS[algorithm]))
+
+
+def checked_algorithm(value: Any, sampler: Link) -> str:
+    """Takes the id of an algorithm for a sampler whose other arguments are set.
 
     Raises:
-        ArgumentTypeError: an id is no integer.
-        OutOfDatasetError: an id lies outside of [0, size).
+        ArgumentTypeError: no string.
+        ArgumentValueError: not known; or an argument of the sampler is not one that the algorithm knows.
     """
-    try:
-        array = np.asarray(ids)
-    except ValueError:  # lists of different lengths
-        raise ArgumentTypeError(place, "must draw integers", ids) from None
-    if array.size == 0:
-        return np.zeros(0, dtype=np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ArgumentTypeError(place, "must draw integers", ids)
-    outside = (array < 0) | (array >= size)
-    if outside.any():
-        raise OutOfDatasetError(
-            place, f"draws an index outside of a dataset of {size} samples", int(array[outside][0])
-        )
-    return array.astype(np.int64)
+    if arguments.text("algorithm", value) not in names.ALGORITHMS:
+        known = ", ".join(names.ALGORITHMS)
+        raise ArgumentValueError("algorithm", "is not known", value, hint=f"known: {known}")
+    chain_type(value).check(sampler)
+    return str(value)

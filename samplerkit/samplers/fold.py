@@ -3,23 +3,100 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, CompositionError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.order.deal import limited
-from samplerkit.order.episodes import WholeFiles
-from samplerkit.order.folds import FoldRows, Folds
-from samplerkit.order.keys import Key, keyed_hash
+from samplerkit.order.algebra import limited
+from samplerkit.order.caching import cached_property
+from samplerkit.order.files import FileSequence
+from samplerkit.order.keys import Key, keyed_hash, scaled
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Order
-from samplerkit.order.sequences import Range, Table
+from samplerkit.order.order import Located, Order
+from samplerkit.order.sequences import Range, Table, found
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.context import Context
-from samplerkit.samplers.pk import checked_labels
+from samplerkit.samplers.chain import Context
+from samplerkit.samplers.pk import given_labels
+
+_HASH_WORDS = 3
+
+
+@final
+@dataclass(frozen=True)
+class Folds:
+    """Which fold each row belongs to: the rows of a block of `count` belong to one fold each.
+
+    A row stays in its fold when rows are added behind it. Nothing is kept in memory.
+
+    Args:
+        count: how many folds.
+        key: of the turn by which the folds of a block are shifted.
+
+    Example:
+        >>> folds = Folds(3, Key(seed=7, epoch=0, depth=0, role="fold"))
+        >>> folds.fold_of(np.arange(7)).tolist()
+        [1, 2, 0, 1, 2, 0, 1]
+    """
+
+    count: int
+    key: Key
+
+    def place(self, blocks: Ids, fold: int) -> Ids:
+        """Gives the place of a fold's row within each block."""
+        turns = scaled(keyed_hash(self.key.words(_HASH_WORDS), blocks), self.count)
+        return (turns + fold) % self.count
+
+    def fold_of(self, rows: Ids) -> Ids:
+        """Gives the fold of each row."""
+        blocks, place = np.divmod(rows, self.count)
+        return (place - self.place(blocks, 0)) % self.count
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class FoldRows(Order):
+    """The rows of one fold, or those of all others, in ascending order.
+
+    Args:
+        size: the number of rows.
+        folds: to which fold each belongs.
+        fold: the number of the fold.
+        held_out: the rows of the fold; else the others.
+    """
+
+    size: int
+    folds: Folds
+    fold: int
+    held_out: bool
+
+    def __len__(self) -> int:
+        return self._length
+
+    @cached_property
+    def _length(self) -> int:
+        whole, left = divmod(self.size, self.folds.count)
+        held = whole + (int(self.folds.place(np.array([whole]), self.fold)[0]) < left)
+        return held if self.held_out else self.size - held
+
+    def ids_at(self, positions: Ids) -> Ids:
+        count = self.folds.count
+        if self.held_out:
+            return positions * count + self.folds.place(positions, self.fold)
+        block, row = np.divmod(positions, count - 1)
+        return block * count + row + (row >= self.folds.place(block, self.fold))
+
+    def locate(self, ids: Ids) -> Located:
+        is_row = (ids >= 0) & (ids < self.size)
+        block, place = np.divmod(np.where(is_row, ids, 0), self.folds.count)
+        held = self.folds.place(block, self.fold)
+        if self.held_out:
+            return found(block, is_row & (place == held))
+        return found(block * (self.folds.count - 1) + place - (place > held), is_row & (place != held))
+
 
 MOST_FOLDS = 1 << 20
 _HASH_WORDS = 3
@@ -86,15 +163,15 @@ class FoldSampler(Sampler):
         if self.fold >= self.num_folds:
             raise ArgumentRangeError("fold", f"must be in [0, {self.num_folds})", fold)
         self.held_out: Final = arguments.boolean("held_out", held_out)
-        self.labels: Final = None if labels is None else _filled(labels, "labels")
-        self.groups: Final = None if groups is None else _filled(groups, "groups")
+        self.labels: Final = given_labels(labels, "labels")
+        self.groups: Final = given_labels(groups, "groups")
         self.by_files: Final = arguments.boolean("by_files", by_files)
         self.yields_files = self.by_files
         self.seed: Final = arguments.seed(seed)
         ways = {"labels": labels is not None, "groups": groups is not None, "by_files": self.by_files}
         given = [name for name, is_given in ways.items() if is_given]
         if len(given) > 1:
-            raise ArgumentValueError(given[1], f"stands beside {given[0]}", None, mend="give one of them")
+            raise ArgumentValueError(given[1], f"stands beside {given[0]}", None, hint="give one of them")
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
@@ -107,29 +184,26 @@ class FoldSampler(Sampler):
         size, folds = len(layout), Folds(self.num_folds, key)
         if self.by_files:
             if not layout.has_files:
-                raise DatasetError("by_files", "needs a dataset of files", layout, mend="say groups")
+                raise DatasetError("by_files", "needs a dataset of files", layout, hint="say groups")
             self._require_enough(layout.num_files, "files")
-            return WholeFiles(layout, self._read(_folds_of_groups(folds, layout.sizes)))
+            files = self._read(_folds_of_groups(folds, layout.sizes))
+            return FileSequence(layout, files, keeps_files=True)
         if not size:
             return Range(0, 0)
-        given = self.labels if self.labels is not None else self.groups
-        if given is None:
-            self._require_enough(size, "samples")
-            return FoldRows(size, folds, self.fold, held_out=self.held_out)
-        place = "groups" if self.labels is None else "labels"
-        there = len(Layout.of(context.dataset))
-        if given.size != there:
-            raise DatasetError(place, f"must be one for each of the {there} samples", given.size)
-        of_rows = given if context.child is None else given[np.asarray(context.child)]
-        names, numbers, counts = np.unique(of_rows, return_inverse=True, return_counts=True)
-        if place == "groups":
+        if self.groups is not None:
+            groups = context.values_of(self.groups, "groups")
+            names, numbers, counts = np.unique(groups, return_inverse=True, return_counts=True)
             self._require_enough(names.size, "groups")
             return Table(self._read(_folds_of_groups(folds, counts)[numbers]))
+        if self.labels is None:
+            self._require_enough(size, "samples")
+            return FoldRows(size, folds, self.fold, self.held_out)
+        labels = context.values_of(self.labels, "labels")
         self._require_enough(size, "samples")
         # Label after label, and at random within each: every k-th row belongs to a fold.
         hashes = keyed_hash(key.words(_HASH_WORDS), np.arange(size))
         fold_of = np.empty(size, dtype=np.int64)
-        fold_of[np.lexsort((hashes, numbers))] = np.arange(size) % self.num_folds
+        fold_of[np.lexsort((hashes, labels))] = np.arange(size) % self.num_folds
         return Table(self._read(fold_of))
 
     def _read(self, fold_of: Ids) -> Ids:
@@ -142,30 +216,15 @@ class FoldSampler(Sampler):
     def _require_fixed(self, child: Order | None) -> None:
         moving = next((link for link in self._links()[1:] if not link.is_fixed), None)
         if moving is not None:
-            raise CompositionError(
-                "FoldSampler",
-                "would part other samples in each epoch, so that what is held out is trained on",
-                moving,
-                mend="put that sampler above it",
-            )
+            problem = "would part other samples in each epoch, so that what is held out is trained on"
+            raise CompositionError("FoldSampler", problem, moving, hint="put that sampler above it")
         if child is not None and child.num_passes > 1:
-            raise CompositionError(
-                "FoldSampler",
-                "has a child that yields a sample more than once, which would come into several folds",
-                self.get_child(),
-                mend="repeat samples above it",
-            )
+            problem = "has a child that yields a sample more than once, which would come into several folds"
+            raise CompositionError("FoldSampler", problem, self.get_child(), hint="repeat samples above it")
 
 
 def _folds_of_groups(folds: Folds, sizes: Ids) -> Ids:
-    """Gives the fold of each group: each fold gets one of k groups of like sizes."""
+    """Gives the fold of each group: each fold gets one of k groups of similar sizes."""
     fold_of = np.empty(sizes.size, dtype=np.int64)
     fold_of[np.argsort(-sizes, kind="stable")] = folds.fold_of(np.arange(sizes.size))
     return fold_of
-
-
-def _filled(values: Any, place: str) -> np.ndarray[Any, Any]:
-    checked = checked_labels(values, place)
-    if not checked.size:
-        raise ArgumentRangeError(place, "must not be empty", values)
-    return checked

@@ -1,20 +1,133 @@
-"""Ids from what a user iterates over."""
+"""Ids that come from a user: what is iterated over, and what is drawn."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from samplerkit.errors import DatasetError, OutOfDatasetError
+from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.order import arguments
+from samplerkit.order.keys import Key
 from samplerkit.order.typing import Ids
 
+ROLE = "lent"
+"""The role in the keys of what is lent."""
+
+
+@dataclass(frozen=True)
+class LentGenerator:
+    """A random generator of any library: how its state is read, seeded and set."""
+
+    get_state: Callable[[], Any]
+    seed: Callable[[int], Any]
+    set_state: Callable[[Any], Any]
+
+    @contextmanager
+    def seeded(self, word: int) -> Iterator[None]:
+        """Seeds the generator with 64 bits for the time of a `with`."""
+        state = self.get_state()
+        self.seed(word)
+        try:
+            yield
+        finally:
+            self.set_state(state)
+
+
+@contextmanager
+def lent_randomness(sampler: Any, seed: int, epoch: int) -> Iterator[None]:
+    """Makes all that a sampler may draw from depend on seed and epoch alone, for the time of a `with`.
+
+    That is torch's default generator, those of CUDA where it is in use, numpy's and Python's, and the
+    generators that the sampler, or a sampler in it, holds in an attribute. Each gets a seed of its own, and
+    afterwards the state that it had before.
+
+    Args:
+        sampler: what draws.
+        seed: in [0, 2^64).
+        epoch: from 0.
+
+    Example:
+        >>> before = random.getstate()
+        >>> with lent_randomness(None, seed=7, epoch=0):
+        ...     first = random.random()
+        >>> with lent_randomness(None, seed=7, epoch=0):
+        ...     print(random.random() == first)
+        True
+        >>> random.getstate() == before
+        True
+    """
+    torch = _torch()
+    # torch's comes first, and those of CUDA last: what the others are seeded with hangs on neither.
+    holders = [torch and torch.default_generator, np.random, random, *_held_by(sampler, torch)]
+    if torch is not None and torch.cuda.is_initialized():
+        holders += torch.cuda.default_generators
+    words = Key(seed, epoch, 0, ROLE).words(len(holders)).tolist()
+    with ExitStack() as stack:
+        for holder, word in zip(holders, words, strict=True):
+            generator = _lent(holder, torch)
+            if generator is not None:
+                stack.enter_context(generator.seeded(word))
+        yield
+
+
+def _lent(holder: Any, torch: Any) -> LentGenerator | None:
+    """Gives how a random generator, or a module that has one, is seeded; None for what is none."""
+    if torch is not None and isinstance(holder, torch.Generator):
+        return LentGenerator(holder.get_state, holder.manual_seed, holder.set_state)
+    if isinstance(holder, np.random.Generator):
+        bits: Any = holder.bit_generator
+
+        def set_state(state: Any) -> None:
+            bits.state = state
+
+        return LentGenerator(lambda: bits.state, lambda word: set_state(type(bits)(word).state), set_state)
+    if holder is np.random or isinstance(holder, np.random.RandomState):
+        # numpy's older generators are seeded with 32 bits, or with several such words.
+        seed: Any = holder.seed
+        return LentGenerator(
+            holder.get_state, lambda word: seed([word & 0xFFFFFFFF, word >> 32]), holder.set_state
+        )
+    if holder is random or isinstance(holder, random.Random):
+        return LentGenerator(holder.getstate, holder.seed, holder.setstate)
+    return None
+
+
+def _held_by(sampler: Any, torch: Any) -> Iterator[Any]:
+    """Finds the generators in the attributes of a sampler and of the samplers in it, each once."""
+    waiting, seen = [sampler], set()
+    samplers = () if torch is None else torch.utils.data.Sampler
+    while waiting:
+        for value in list(getattr(waiting.pop(), "__dict__", {}).values()):
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            if _lent(value, torch) is not None:
+                yield value
+            elif isinstance(value, samplers):
+                waiting.append(value)
+            elif isinstance(value, list | tuple) and value and isinstance(value[0], samplers):
+                waiting.extend(value)
+
+
+def _torch() -> Any:
+    """Gives torch, if it was imported; a module that is half imported has no generators yet."""
+    torch = sys.modules.get("torch")
+    return torch if hasattr(torch, "default_generator") and "torch.utils.data" in sys.modules else None
+
+
 LONGEST_ITERATION = 1 << 28
-"""The most ids that are read from a user's `__iter__`, which might never end."""
+"""The most ids that are read from an iterable with a length, which ends."""
+
+LONGEST_UNSIZED = 1 << 24
+"""The most ids that are read from an iterable without a length, which might never end: a few seconds."""
 
 
 def read_ids(ids: Iterable[Any], limit: int | None, place: str) -> Ids:
@@ -23,21 +136,28 @@ def read_ids(ids: Iterable[Any], limit: int | None, place: str) -> Ids:
     Raises:
         ArgumentTypeError: it yields something else.
         OutOfDatasetError: it yields an integer that can be no id.
-        DatasetError: it does not end.
+        DatasetError: it yields too many, and perhaps never ends.
     """
     numbers = (_checked(number, place) for number in ids)
-    array = np.fromiter(islice(numbers, limit or LONGEST_ITERATION + 1), dtype=np.int64)
-    if not limit and array.size > LONGEST_ITERATION:
-        raise DatasetError(place, f"yields more than {LONGEST_ITERATION} ids", mend="say num_samples")
+    most = LONGEST_ITERATION if isinstance(ids, Sized) else LONGEST_UNSIZED
+    array = np.fromiter(islice(numbers, limit or most + 1), dtype=np.int64)
+    if not limit and array.size > most:
+        problem = f"yields more than {most:,} ids" + ("" if isinstance(ids, Sized) else ", and has no length")
+        raise DatasetError(place, problem, hint="say num_samples")
     return array
 
 
-def read_sampler(sampler: Any, size: int) -> Ids:
-    """Reads the ids that the `__iter__` of a sampler yields, where it draws from so many samples."""
+def read_sampler(sampler: Any, size: int, epoch: int) -> Ids:
+    """Reads the ids that the `__iter__` of a sampler yields, where it draws from so many samples.
+
+    Generators of the process, and those that it holds, are seeded by its `seed`, or 0, and the epoch: each
+    rank reads the same, and so does a job that resumes.
+    """
     # The copy keeps the recipe as it is, while __iter__ may count on the size and keep state.
     reader = copy.copy(sampler)
     reader.dataset_size = size
-    return read_ids(reader, sampler.num_samples, type(sampler).__name__)
+    with lent_randomness(reader, getattr(sampler, "seed", 0), epoch):
+        return read_ids(reader, sampler.num_samples, type(sampler).__name__)
 
 
 def _checked(number: Any, place: str) -> int:
@@ -45,3 +165,21 @@ def _checked(number: Any, place: str) -> int:
     if not -arguments.INT64_MAX <= id <= arguments.INT64_MAX:
         raise OutOfDatasetError(f"{place}: id", "lies outside of any dataset", id)
     return id
+
+
+def checked_ids(ids: Any, size: int, place: str) -> Ids:
+    """Checks ids that a user gave against the number of samples there are to draw from.
+
+    Raises:
+        ArgumentTypeError: an id is no integer.
+        OutOfDatasetError: an id lies outside of [0, size).
+    """
+    array = arguments.integers(place, ids)
+    if array.ndim != 1:
+        raise ArgumentTypeError(place, "must draw integers", ids)
+    outside = (array < 0) | (array >= size)
+    if outside.any():
+        raise OutOfDatasetError(
+            place, f"draws an index outside of a dataset of {size} samples", int(array[outside][0])
+        )
+    return array.astype(np.int64)

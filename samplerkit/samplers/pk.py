@@ -15,16 +15,15 @@ from samplerkit.errors import (
     NotSupportedError,
 )
 from samplerkit.order import arguments
+from samplerkit.order.dataset_protocol import find_column
 from samplerkit.order.keys import ALGORITHM, keyed_hash
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import Permutation
 from samplerkit.order.sequences import Range, Table
-from samplerkit.order.told import told_column
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.context import Context
+from samplerkit.samplers.chain import Context, checked_algorithm
 
 DEFAULT_COLUMN = "label"
 
@@ -82,7 +81,7 @@ class PKSampler(Sampler):
         self.num_val: Final = arguments.positive("num_val", num_val)
         if num_class is not None:
             raise NotSupportedError(
-                "num_class", "cannot be chosen", num_class, mend="leave it out: all classes are drawn"
+                "num_class", "cannot be chosen", num_class, hint="leave it out: all classes are drawn"
             )
         self.num_class: Final = num_class
         self.shuffle: Final = arguments.boolean("shuffle", shuffle)
@@ -90,10 +89,8 @@ class PKSampler(Sampler):
         if not class_column:
             raise ArgumentRangeError("class_column", "must not be empty", class_column)
         self.seed: Final = arguments.seed(seed)
-        self.labels: Final = None if labels is None else checked_labels(labels, "labels")
+        self.labels: Final = given_labels(labels, "labels")
         self.algorithm: Final = checked_algorithm(algorithm, self)
-        if self.labels is not None and self.labels.size == 0:
-            raise ArgumentRangeError("labels", "must not be empty", labels)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
@@ -107,7 +104,8 @@ class PKSampler(Sampler):
             pick: given how many members each class has, none of them 0, gives the class of each draw, and
                 which of its members was drawn.
         """
-        labels = self._labels(context)
+        given = self._found(context.dataset) if self.labels is None else self.labels
+        labels = context.values_of(given, "labels")
         if labels.size == 0:
             return Range(0, 0)
         classes, members = np.unique(labels, return_inverse=True)
@@ -126,7 +124,7 @@ class PKSampler(Sampler):
         if count > _MOST_SAMPLES:
             problem = f"times {classes.size} classes is more than {_MOST_SAMPLES} samples"
             raise ArgumentRangeError(
-                "num_val", problem, self.num_val, mend="say a smaller one, or num_samples, and more epochs"
+                "num_val", problem, self.num_val, hint="say a smaller one, or num_samples, and more epochs"
             )
         return classes[np.arange(count) // self.num_val]
 
@@ -143,28 +141,16 @@ class PKSampler(Sampler):
         """The labels of the dataset, where they were not given."""
         return {self.class_column: self._found(dataset)} if self.labels is None else {}
 
-    def _labels(self, context: Context) -> np.ndarray[Any, Any]:
-        """The labels of the samples that are drawn from: of the dataset, or of what the child yields."""
-        size = len(Layout.of(context.dataset))
-        labels = self._found(context.dataset) if self.labels is None else self.labels
-        if labels.size != size:
-            raise DatasetError("labels", f"must be one for each of the {size} samples", labels.size)
-        return labels if context.child is None else labels[np.asarray(context.child)]
-
     def _found(self, dataset: Any) -> np.ndarray[Any, Any]:
         places = [self.class_column]
         if self.class_column == DEFAULT_COLUMN:
             places.append("targets")
-        told = told_column(dataset, *places)
-        if told is not None:
-            place, found = told
-            return checked_labels(found, place)
-        raise DatasetError(
-            "class_column",
-            f"the dataset has no attribute or column {' or '.join(places)}",
-            self.class_column,
-            mend="give labels= to the sampler",
-        )
+        found_column = find_column(dataset, *places)
+        if found_column is None:
+            problem = f"the dataset has no attribute or column {' or '.join(places)}"
+            raise DatasetError("class_column", problem, self.class_column, hint="give labels= to the sampler")
+        place, found = found_column
+        return checked_labels(found, place)
 
 
 def checked_labels(labels: Any, place: str) -> np.ndarray[Any, Any]:
@@ -179,3 +165,11 @@ def checked_labels(labels: Any, place: str) -> np.ndarray[Any, Any]:
         raise ArgumentTypeError(place, "must be a flat list of integers or strings", labels)
     array.flags.writeable = False
     return array
+
+
+def given_labels(labels: Any, place: str) -> np.ndarray[Any, Any] | None:
+    """Takes labels, not empty, or None."""
+    checked = None if labels is None else checked_labels(labels, place)
+    if checked is not None and not checked.size:
+        raise ArgumentRangeError(place, "must not be empty", labels)
+    return checked

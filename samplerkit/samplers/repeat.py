@@ -2,22 +2,124 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, DatasetError
 from samplerkit.order import arguments
+from samplerkit.order.algebra import limited
 from samplerkit.order.arguments import LARGEST
-from samplerkit.order.deal import limited
+from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import numbers_in
 from samplerkit.order.layout import Layout
-from samplerkit.order.once import once
-from samplerkit.order.order import Order
-from samplerkit.order.repeats import MOST_DRAWS, UNIT_BITS, Repeated, RepeatedByFactors, sums_of_factors
+from samplerkit.order.order import Located, Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.context import Context
+from samplerkit.samplers.chain import Context
+
+UNIT_BITS = 32
+"""Factors are counted in units of 2^-32."""
+
+MOST_DRAWS = 1 << 30
+"""The largest sum of factors: as many units fit into 63 bits."""
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Repeated(Order):
+    """Each id of [0, size) several times in a row: position p holds p div repeats.
+
+    Args:
+        repeats: how often each comes.
+        length: the number of positions, at most repeats * size.
+    """
+
+    repeats: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def ids_at(self, positions: Ids) -> Ids:
+        return positions // self.repeats
+
+    @property
+    def num_passes(self) -> int:
+        return max(1, min(self.repeats, self.length))
+
+    def passes_at(self, positions: Ids) -> Ids:
+        return positions % self.repeats
+
+    def locate(self, ids: Ids) -> Located:
+        which = np.flatnonzero((ids >= 0) & (ids <= (self.length - 1) // self.repeats))
+        positions = (ids[which, None] * self.repeats + np.arange(self.num_passes)).reshape(-1)
+        is_there = positions < self.length
+        return np.repeat(which, self.num_passes)[is_there], positions[is_there]
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class RepeatedByFactors(Order):
+    """Each id i as often as floor(sums[i + 1] + phase) - floor(sums[i] + phase) tells, in a row.
+
+    So id i comes floor(r) or ceil(r) times, r = sums[i + 1] - sums[i], and r times on average over phases.
+
+    Args:
+        sums: of the factors, from 0 to a whole number, in units of 2^-32; int64 of shape (ids + 1,).
+        phase: in [0, 2^32).
+    """
+
+    sums: Ids
+    phase: int
+
+    def __len__(self) -> int:
+        return int(self.sums[-1]) >> UNIT_BITS
+
+    def ids_at(self, positions: Ids) -> Ids:
+        return np.searchsorted(self.sums[1:], (positions + 1 << UNIT_BITS) - self.phase, side="left")
+
+    @cached_property
+    def num_passes(self) -> int:
+        return max(1, int(np.diff(self._begins(slice(None))).max(initial=1)))
+
+    def passes_at(self, positions: Ids) -> Ids:
+        return positions - self._begins(self.ids_at(positions))
+
+    def locate(self, ids: Ids) -> Located:
+        which = np.flatnonzero((ids >= 0) & (ids < self.sums.size - 1))
+        begins = self._begins(ids[which])
+        counts = self._begins(ids[which] + 1) - begins
+        return np.repeat(which, counts), numbers_in(begins, counts)
+
+    def _begins(self, ids: Any) -> Ids:
+        """The position at which each id begins."""
+        begins: Ids = (self.sums[ids] + self.phase) >> UNIT_BITS
+        return begins
+
+
+def sums_of_factors(factors: np.ndarray[Any, np.dtype[np.float64]]) -> Ids:
+    """Adds up factors in units of 2^-32, scaled so that their sum is a whole number, the nearest one.
+
+    Args:
+        factors: none negative, one positive, their sum at most `MOST_DRAWS`.
+
+    Example:
+        >>> (sums_of_factors(np.array([1.0, 1.5, 0.25, 0.25])) / 2**32).tolist()
+        [0.0, 1.0, 2.5, 2.75, 3.0]
+    """
+    units = np.floor(np.ldexp(factors, UNIT_BITS)).astype(np.int64)
+    units[(units == 0) & (factors > 0)] = 1
+    sums = np.cumsum(units)
+    total = int(sums[-1])
+    whole = max(1, (total + (1 << UNIT_BITS - 1)) >> UNIT_BITS) << UNIT_BITS
+    # What is missing is below 2^32: its parts are exact enough as doubles, and the last one is all of it.
+    sums += np.floor(sums / total * (whole - total)).astype(np.int64)
+    return np.append(0, sums)
+
 
 MOST_REPEATS = 1 << 20
 
@@ -138,22 +240,18 @@ class RepeatFactorSampler(Sampler):
             if isinstance(names, str | bytes) or not isinstance(names, Iterable):
                 raise ArgumentTypeError(f"categories[{number}]", "must be a list", names)
         sets = [{*names} for names in held]
-        counts: dict[Any, int] = {}
-        for names in sets:
-            for name in names:
-                counts[name] = counts.get(name, 0) + 1
+        counts = Counter(name for names in sets for name in names)
         rarest = [min((counts[name] for name in names), default=len(sets)) for names in sets]
         return np.maximum(1.0, np.sqrt(share * len(sets) / np.array(rarest, dtype=np.float64)))
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         if self.factors.size != len(layout):
-            raise DatasetError(
-                "factors", f"must be one for each of the {len(layout)} samples", self.factors.size
-            )
+            problem = f"must be one for each of the {len(layout)} samples"
+            raise DatasetError("factors", problem, self.factors.size)
         phase = int(context.key(self.seed, "repeat factors").words(1)[0]) >> 64 - UNIT_BITS
         return limited(RepeatedByFactors(self._sums, phase), self.num_samples or None)
 
-    @once
+    @cached_property
     def _sums(self) -> Ids:
         return sums_of_factors(self.factors)

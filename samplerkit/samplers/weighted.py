@@ -11,12 +11,11 @@ from samplerkit.errors import ArgumentRangeError, OutOfDatasetError
 from samplerkit.order import arguments
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
+from samplerkit.order.mixing.weights import draw_without_replacement, integer_weights
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import DrawsWithReplacement, Range, Table
-from samplerkit.order.weights import draw_without_replacement, integer_weights
-from samplerkit.samplers.algorithm import checked_algorithm
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.context import Context
+from samplerkit.samplers.chain import Context, checked_algorithm
 
 
 @final
@@ -83,18 +82,14 @@ class WeightedRandomSampler(Sampler):
         """Refuses weights that do not fit the samples there are to draw from."""
         size = len(layout)
         if self.weights.size > size:
-            raise OutOfDatasetError(
-                "weights", f"are more than the {size} samples of the dataset", self.weights.size
-            )
+            problem = f"are more than the {size} samples of the dataset"
+            raise OutOfDatasetError("weights", problem, self.weights.size)
         if not self.replacement:
             self._require_positive(min(self.num_samples or size, size))
 
     def _require_positive(self, count: int) -> None:
         positive = int(np.count_nonzero(self.weights))
         if count > positive:
-            raise ArgumentRangeError(
-                "num_samples",
-                f"without replacement, only the {positive} samples of positive weight can be drawn",
-                count,
-                mend=f"say num_samples={positive} or replacement=True",
-            )
+            problem = f"without replacement, only the {positive} samples of positive weight can be drawn"
+            hint = f"say num_samples={positive} or replacement=True"
+            raise ArgumentRangeError("num_samples", problem, count, hint=hint)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, final
 
+import numpy as np
+
 from samplerkit.errors import CompositionError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.order.deal import limited
-from samplerkit.order.episodes import EpisodeWindows
+from samplerkit.order.algebra import limited
+from samplerkit.order.files import FileSequence
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.context import Context
+from samplerkit.samplers.chain import Context
 
 
 @final
@@ -53,16 +55,14 @@ class WindowSampler(Sampler):
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         if context.child is not None and not layout.has_files:
-            raise CompositionError(
-                "WindowSampler",
-                "has a child that yields no whole files, so that no window is known to be one",
-                mend="use FoldSampler(by_files=True) below it, and any other sampler above it",
-            )
-        windows = EpisodeWindows(layout, self.size, self.stride)
-        if len(layout) and not len(windows):
-            raise DatasetError(
-                "size",
-                f"is more than the {int(layout.sizes.max())} samples of the longest episode",
-                self.size,
-            )
+            problem = "has a child that yields no whole files, so that no window is known to be one"
+            hint = "use FoldSampler(by_files=True) below it, and any other sampler above it"
+            raise CompositionError("WindowSampler", problem, hint=hint)
+        sizes = layout.sizes
+        counts = np.where(sizes >= self.size, (sizes - self.size) // self.stride + 1, 0)
+        if len(layout) and not counts.any():
+            problem = f"is more than the {int(sizes.max())} samples of the longest episode"
+            raise DatasetError("size", problem, self.size)
+        files = np.arange(sizes.size)
+        windows = FileSequence(layout, files, counts, self.stride, keeps_files=layout.has_files)
         return limited(windows, self.num_samples or None)

@@ -34,9 +34,12 @@ DTYPES = ("|u1", "<u2", "<u4", "<i8")
 
 
 def unsound(place: str, problem: str, value: Any) -> DatasetError:
-    """Gives the error for a file that is whole, and yet none that samplerkit wrote."""
+    """Returns the error for a file that is whole, and yet none that samplerkit wrote."""
     return DatasetError(
-        place, f"is no index that samplerkit wrote: {problem}", value, mend="delete it, and it is made anew"
+        place,
+        f"is no index that samplerkit wrote: {problem}",
+        value,
+        hint="move it to another folder, and it is made again",
     )
 
 
@@ -65,7 +68,7 @@ class Column:
 
 
 def narrow(largest: int) -> np.dtype[Any]:
-    """Gives the type for numbers from 0 to `largest`: uint16, uint32 or int64.
+    """Returns the type for numbers from 0 to `largest`: uint16, uint32 or int64.
 
     Example:
         >>> narrow(70_000)
@@ -95,7 +98,7 @@ def write_arrays(path: Path, meta: Mapping[str, Any], columns: Mapping[str, Colu
     header = json.dumps({"meta": meta, "arrays": layout, "bytes": offset}).encode()
     header += b" " * (-(_PREAMBLE.size + len(header)) % _ALIGNMENT)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # It can be made again, and is held against its digest: no disk need be waited for.
+    # It can be made again, and is checked against its digest: no disk need be waited for.
     with atomic(path, is_synced=False) as file:
         digest = hashlib.blake2b(header, digest_size=_DIGEST_BYTES)
         file.write(bytes(_PREAMBLE.size) + header)
@@ -183,7 +186,7 @@ def _described(header: bytes, place: str) -> tuple[dict[str, Any], dict[str, Any
 
 
 def _array(plain: Array, name: str, described: Any, place: str) -> Array:
-    """Gives an array that lies in some bytes."""
+    """Returns an array that lies in some bytes."""
     if isinstance(described, list) and len(described) == 3:
         dtype, count, offset = described
         if dtype in DTYPES and type(count) is int and type(offset) is int and count >= 0 and offset >= 0:

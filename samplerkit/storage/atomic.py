@@ -28,7 +28,7 @@ def atomic(path: Path, *, is_synced: bool = True) -> Iterator[IO[bytes]]:
     Args:
         path: of the file; its folder is there.
         is_synced: wait until the bytes are on the disk before the name is given, and then for the name: else
-            a power cut may leave a file of zeros. Without need where what is read is held against a digest.
+            a power cut may leave a file of zeros. Not needed where reading compares a digest.
 
     Yields:
         The file, open for writing.

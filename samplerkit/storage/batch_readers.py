@@ -14,7 +14,7 @@ from samplerkit.errors import DatasetError
 
 
 def batch_reader(dataset: Any) -> Any:
-    """Gives what reads whole batches in a dataset: itself, or what a torch `Subset` of it asks.
+    """Returns what reads whole batches in a dataset: itself, or what a torch `Subset` of it asks.
 
     Returns:
         None where samples are read one by one, by torch's wrappers too.
@@ -39,7 +39,7 @@ TOLD = ("passes", "epochs")
 
 
 def wanted(dataset: Any) -> tuple[str, ...]:
-    """Tells what a dataset wants to know of each sample, which its `__getitems__` is given behind the ids.
+    """Returns what a dataset wants to know of each sample, which its `__getitems__` is given behind the ids.
 
     Args:
         dataset: with `wants_passes = True` it is given the passes over their sources, with
@@ -63,13 +63,13 @@ def wanted(dataset: Any) -> tuple[str, ...]:
             "dataset",
             f"has wants_{names[0]} and reads no batches",
             dataset,
-            mend=f"write __getitems__(self, ids, {', '.join(names)})",
+            hint=f"write __getitems__(self, ids, {', '.join(names)})",
         )
     return names
 
 
 def only_sample(batch: Any) -> Any:
-    """Gives the sample of a batch of one: of columns, its row of each.
+    """Returns the sample of a batch of one: of columns, its row of each.
 
     Example:
         >>> only_sample(["a"]), only_sample({"x": [1], "y": [2]})
@@ -79,13 +79,13 @@ def only_sample(batch: Any) -> Any:
 
 
 def present_reader(dataset: Any) -> Callable[..., Any] | None:
-    """Gives what reads a batch of a dataset that leaves samples out by itself; None for any other one."""
+    """Returns what reads a batch of a dataset that leaves samples out by itself; None for any other one."""
     # Of the class: a wrapper that passes on what it does not know would be passed by.
     return dataset.read_present if hasattr(type(dataset), "read_present") else None
 
 
 def copied_by_thread(dataset: Any, copies: ExitStack) -> Any:
-    """Gives what one of several threads reads: the dataset, unless it or a part of it asks for copies.
+    """Returns what one of several threads reads: the dataset, unless it or a part of it asks for copies.
 
     Args:
         dataset: one with a method `copy_for_thread` gives a copy for the thread that calls it. torch's
@@ -126,7 +126,7 @@ def copied_by_thread(dataset: Any, copies: ExitStack) -> Any:
 
 
 def changed_parts(change: Callable[[Any], Any], held: Any) -> Any:
-    """Gives what a function makes of each dataset in a list, a tuple or a mapping.
+    """Returns what a function makes of each dataset in a list, a tuple or a mapping.
 
     Returns:
         What was given, where the function changes none.

@@ -18,7 +18,7 @@ from samplerkit.storage.urls import is_remote, shown
 COUNTING_THREADS = 16
 """Files that are counted at the same time, where counting does not read all of a file."""
 
-_MEND = "write it with dataset.save_lengths(path)"
+_HINT = "write it with dataset.save_lengths(path)"
 
 
 def given_lengths(lengths: Any, paths: Sequence[str], names: Sequence[str]) -> list[int]:
@@ -62,7 +62,7 @@ def fetched_lengths(lengths: Any, storage: RemoteStorage | None) -> Any:
         return lengths
     if storage is None:
         raise ArgumentValueError(
-            "lengths", "is a URL, with remote=False", shown(lengths), mend="fetch it first"
+            "lengths", "is a URL, with remote=False", shown(lengths), hint="fetch it first"
         )
     data = storage.read_small(lengths)
     if data is None:
@@ -77,8 +77,8 @@ def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Id
         ArgumentValueError: the path is a URL.
     """
     if is_remote(os.fspath(path)):
-        mend = "save them to a local file, and upload that"
-        raise ArgumentValueError("path", "must be local", shown(os.fspath(path)), mend=mend)
+        hint = "save them to a local file, and upload that"
+        raise ArgumentValueError("path", "must be local", shown(os.fspath(path)), hint=hint)
     text = lengths_text(dict(zip(names, lengths.tolist(), strict=True)))
     with atomic(Path(path)) as file:
         file.write(text.encode())
@@ -90,7 +90,7 @@ def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[s
     used = [_key(given, path, name) for path, name in zip(paths, names, strict=True)]
     missing = next((key for key in used if key not in given), None)
     if missing is not None:
-        raise ArgumentValueError("lengths", "lacks a file", missing, mend="name every file, or none")
+        raise ArgumentValueError("lengths", "lacks a file", missing, hint="name every file, or none")
     extra = next(iter(given.keys() - set(used)), None)
     if extra is not None:
         told = shown(extra) if isinstance(extra, str) and is_remote(extra) else extra
@@ -99,7 +99,7 @@ def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[s
 
 
 def _key(given: Mapping[Any, Any], path: str, name: str) -> str:
-    """Gives what a dict calls a file: its path as given, its URL without the query, or its name."""
+    """Returns what a dict calls a file: its path as given, its URL without the query, or its name."""
     if path in given:
         return path
     if is_remote(path) and shown(path) in given:
@@ -114,13 +114,13 @@ def _loaded(path: Path) -> Mapping[Any, Any]:
             raise DatasetError("lengths", "is no plain file", str(path))
         return lengths_in(path.read_bytes(), str(path))
     except FileNotFoundError as error:
-        raise DatasetError("lengths", "there is no such file", str(path), mend=_MEND) from error
+        raise DatasetError("lengths", "there is no such file", str(path), hint=_HINT) from error
     except OSError as error:
         raise DatasetError("lengths", f"cannot be read ({error})", str(path)) from error
 
 
 def lengths_text(lengths: Mapping[str, int]) -> str:
-    """Gives the JSON of lengths by name."""
+    """Returns the JSON of lengths by name."""
     return json.dumps({"lengths": dict(lengths)}, indent=0) + "\n"
 
 
@@ -133,10 +133,10 @@ def lengths_in(data: bytes, name: str) -> Mapping[Any, Any]:
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise DatasetError("lengths", f"cannot be read ({error})", name, mend=_MEND) from error
+        raise DatasetError("lengths", f"cannot be read ({error})", name, hint=_HINT) from error
     lengths = content.get("lengths", content) if isinstance(content, dict) else content
     if not isinstance(lengths, dict):
-        raise DatasetError("lengths", "holds no dict of files", name, mend=_MEND)
+        raise DatasetError("lengths", "holds no dict of files", name, hint=_HINT)
     return lengths
 
 

@@ -20,7 +20,7 @@ def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | No
         may_make: make the file if there is none.
 
     Returns:
-        A descriptor, whose closing ends the lock; None if another one holds it, or if the file was deleted or
+        A descriptor, for `unlock`; None if another one holds it, or if the file was deleted or
         renamed meanwhile: a lock on such a file keeps nobody out. None, too, if there is none, and none may
         be made.
 
@@ -49,8 +49,18 @@ def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | No
     return None
 
 
+def unlock(descriptor: int) -> None:
+    """Ends a lock, and closes its descriptor.
+
+    A process that was forked meanwhile holds the same lock: closing alone would not end it, and the fork
+    would wait for itself.
+    """
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
 def is_the_file(descriptor: int, path: Path) -> bool:
-    """Tells whether a path still leads to the file that was opened."""
+    """Returns whether a path still leads to the file that was opened."""
     try:
         now = path.lstat()
     except FileNotFoundError:

@@ -66,7 +66,7 @@ def _expanded(pattern: str) -> Iterator[str]:
         return
     end = _closing(pattern, start)
     if pattern[start + 1 : end].strip() == "":
-        raise ArgumentValueError("urls", "has empty braces", pattern, mend="as in train-{000..127}.tar")
+        raise ArgumentValueError("urls", "has empty braces", pattern, hint="as in train-{000..127}.tar")
     for middle in _alternatives(pattern[start + 1 : end], pattern):
         for rest in _expanded(pattern[end + 1 :]):
             yield f"{pattern[:start]}{middle}{rest}"
@@ -90,8 +90,8 @@ def _alternatives(inside: str, pattern: str) -> Iterator[str]:
         return
     parts = _split(inside)
     if len(parts) == 1:
-        mend = "write a range as {000..127} and a choice as {a,b}"
-        raise ArgumentValueError("urls", "has braces that mean nothing", pattern, mend=mend)
+        hint = "write a range as {000..127} and a choice as {a,b}"
+        raise ArgumentValueError("urls", "has braces that mean nothing", pattern, hint=hint)
     for part in parts:
         yield from _expanded(part)
 

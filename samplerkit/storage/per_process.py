@@ -60,7 +60,7 @@ class Process(Generic[Held]):
         return sum(filter(None, (told() for told in self.of_workers)), own)
 
     def opened(self, owner: object, make: Callable[[FileStats], Held]) -> Held:
-        """Gives what is open, made now if there is nothing.
+        """Returns what is open, made now if there is nothing.
 
         Args:
             owner: the dataset; what is open is stopped when it is garbage, and at the interpreter's end.
@@ -100,7 +100,7 @@ class PerProcess(Generic[Held]):
         self._processes: dict[int, Process[Held]] = {}
 
     def here(self) -> Process[Held]:
-        """Gives what belongs to this process."""
+        """Returns what belongs to this process."""
         pid = os.getpid()
         process = self._processes.get(pid)
         if process is None:
@@ -116,7 +116,7 @@ class OpenPerProcess(Closing, Generic[Held]):
         self._processes: PerProcess[Held] = PerProcess()
 
     def count_workers(self, told: Callable[[], FileStats | None]) -> None:
-        """Is told who knows the figures of the workers of a loader; a `Loader` calls it."""
+        """Receives what reports the figures of the workers of a loader; a `Loader` calls it."""
         self._processes.here().of_workers.append(told)
 
     def __getstate__(self) -> dict[str, Any]:

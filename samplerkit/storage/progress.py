@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 1.0
 
 
 def progress_of(wanted: Any) -> Progress:
-    """Takes what a user says of progress: None for a line on a terminal, False for nothing, or a function.
+    """Checks what a user says of progress: None for a line on a terminal, False for nothing, or a function.
 
     Raises:
         ArgumentTypeError: something else.
@@ -69,14 +69,14 @@ def all_in_threads(
     name: str,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[Result]:
-    """Gives what becomes of each of the items 0 to `number` - 1, in their order.
+    """Returns what becomes of each of the items 0 to `number` - 1, in their order.
 
     Args:
         work: is called with each item, from several threads.
         number: of items.
         threads: how many at a time.
         name: of the threads, without the number of each.
-        progress: is told how many are done, and of how many; None for nobody.
+        progress: receives how many are done, and of how many; None reports nothing.
 
     Raises:
         Exception: the first that `work` raises; what is not begun then is left.

@@ -33,7 +33,7 @@ class SmallFiles:
 
 
 def in_bucket(storage: RemoteStorage, options: RemoteOptions) -> SmallFiles:
-    """Gives the place of files that lie elsewhere."""
+    """Returns the place of remote files."""
     return SmallFiles(partial(storage.read_small, most_bytes=MOST_BYTES), Uploads(options).put)
 
 
@@ -52,8 +52,8 @@ def _write_here(path: str, data: bytes) -> None:
         with atomic(Path(path)) as file:
             file.write(data)
     except OSError as error:
-        mend = "make room, or say --out FOLDER"
-        raise DatasetError(path, f"cannot be written ({error.strerror})", mend=mend) from error
+        hint = "make room, or say --out FOLDER"
+        raise DatasetError(path, f"cannot be written ({error.strerror})", hint=hint) from error
 
 
 ON_DISK = SmallFiles(_read_here, _write_here)

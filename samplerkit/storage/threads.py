@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Generic, ParamSpec, TypeVar, final
+from typing import Any, Generic, ParamSpec, TypeVar, final
 from weakref import WeakMethod
 
 TICK = 0.1
@@ -95,8 +95,17 @@ class Pool:
             Exception: the first that a call raised.
             Stopped: the threads were ended.
         """
-        found = dict(self.each(call, items))
-        return [found[number] for number in range(len(items))]
+        found: list[Any] = [None] * len(items)
+        rest = iter(range(len(items)))
+
+        # Each thread takes one item after another, so that it is woken once and not for each of them.
+        def take(_: int, stop: Stop) -> None:
+            for number in rest:
+                stop.check()
+                found[number] = call(items[number], stop)
+
+        deque(self.each(take, range(min(len(items), self._most))), maxlen=0)
+        return found
 
     def each(
         self, call: Callable[[Item, Stop], Result], items: Sequence[Item]
@@ -174,11 +183,10 @@ class _Group(Generic[Result]):
         end = None if seconds is None else time.monotonic() + seconds
         with self._changed:
             while not self._done and self._failure is None:
-                if end is None:
-                    self._changed.wait()
-                    continue
+                # What runs in a thread may not look at `stop`, such as a library's own request.
                 self.stop.check()
-                if (left := end - time.monotonic()) <= 0:
+                left = TICK if end is None else end - time.monotonic()
+                if left <= 0:
                     raise TimeoutError
                 self._changed.wait(min(TICK, left))
             if self._failure is not None:

@@ -36,7 +36,7 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 
 
 def local_path(path: str) -> str:
-    """Gives the path that a URL of this machine means; what is none stays as it is.
+    """Returns the path that a URL of this machine means; what is none stays as it is.
 
     Example:
         >>> local_path("file:///data/a%20b.npz"), local_path("/data/a%20b.npz")
@@ -47,12 +47,12 @@ def local_path(path: str) -> str:
 
 
 def is_web(url: str) -> bool:
-    """Tells whether a URL is one of HTTP or HTTPS."""
+    """Returns whether a URL is one of HTTP or HTTPS."""
     return url.partition("://")[0].lower() in _WEB_SCHEMES
 
 
 def shown(url: str) -> str:
-    """Gives the form of a URL that errors, logs, names and files may hold.
+    """Returns the form of a URL that errors, logs, names and files may hold.
 
     Without user, password, query and fragment: signatures and tokens stand there. A local path
     stays as it is.
@@ -67,7 +67,7 @@ def shown(url: str) -> str:
 
 
 def beside(url: str, suffix: str) -> str:
-    """Gives the URL of the file that lies beside another: the suffix is put before the query.
+    """Returns the URL of the file that lies beside another: the suffix is put before the query.
 
     Example:
         >>> beside("https://host/a.tar?v=2", ".skidx"), beside("s3://bucket/a.tar", ".skidx")
@@ -79,7 +79,7 @@ def beside(url: str, suffix: str) -> str:
 
 
 def has_pattern(url: str) -> bool:
-    """Tells whether a URL's path has a glob pattern; in HTTP a `?` begins the query.
+    """Returns whether a URL's path has a glob pattern; in HTTP a `?` begins the query.
 
     Example:
         >>> has_pattern("s3://bucket/a-?.tar"), has_pattern("https://[::1]:80/a.tar?v=*")
@@ -92,7 +92,7 @@ def has_pattern(url: str) -> bool:
 
 
 def identity(url: str) -> str:
-    """Gives what tells one file from another, for keys: the URL without credentials and signatures.
+    """Returns what distinguishes files, for keys: the URL without credentials and signatures.
 
     The rest of the query stays, for `?id=1` and `?id=2` may be two files. It is not to be shown.
 

@@ -15,9 +15,9 @@ import torch
 
 from samplerkit.errors import InverseTooLargeError
 from samplerkit.loading.loader import Loader
+from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 
 
@@ -48,7 +48,7 @@ class SamplerContract:
     worlds: Sequence[int] = (1, 2, 3, 5)
 
     def make(self) -> Sampler:
-        """Makes the sampler anew, as a second process would."""
+        """Makes the sampler again, as a second process would."""
         raise NotImplementedError("say how the sampler is made")
 
     def _orders(self) -> list[tuple[Any, int, Order]]:
@@ -59,7 +59,7 @@ class SamplerContract:
         ]
 
     def test_the_order_is_the_same_whenever_and_by_whomever_it_is_asked_for(self) -> None:
-        """Equal arguments give equal orders: from one sampler twice, and from one made anew."""
+        """Equal arguments give equal orders: from one sampler twice, and from one made again."""
         for dataset, epoch, order in self._orders():
             sampler = self.make()
             for _ in range(2):
@@ -124,7 +124,7 @@ class SamplerContract:
                     require(mine == dealt, "a shard is the dealt view", (dataset, count, shard))
 
     def test_a_resumed_loader_loses_and_repeats_nothing(self) -> None:
-        """A run that is cut at any step and goes on with other ranks and batches reads each position once."""
+        """A run that is cut at any step and resumed on other ranks and batches reads each position once."""
         if self.make().is_distributed:
             return
         for dataset in self.datasets:

@@ -23,9 +23,9 @@ import numpy as np
 
 from samplerkit.errors import DatasetError, OutOfDatasetError, SamplerkitError
 from samplerkit.loading.loader import Loader
+from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
-from samplerkit.order.world import World
-from samplerkit.samplers.distributed import DistributedSampler
+from samplerkit.samplers.shuffled import DistributedSampler
 from samplerkit.testing.contract import require
 from samplerkit.testing.reader_contract import same
 
@@ -69,13 +69,13 @@ class DatasetContract:
         raise NotImplementedError("say how the dataset is made")
 
     def victim(self, folder: str) -> Path:
-        """Gives the file that is cut, overwritten and deleted: the largest one, unless you say another."""
+        """Returns the file that is cut, overwritten and deleted: the largest one, unless you say another."""
         return max(
             (path for path in Path(folder).rglob("*") if path.is_file()), key=lambda p: p.stat().st_size
         )
 
     def lies(self, whole: bytes) -> Sequence[bytes]:
-        """Gives what a file must not be taken for: zeros and noise, and its end with these before it.
+        """Returns what a file must not be taken for: zeros and noise, and its end with these before it.
 
         Say less where the format has no checksum, or where zeros mean something: they end a tar.
         """
@@ -172,7 +172,7 @@ class DatasetContract:
             require(same(told, samples[::-1]), "another process reads alike", ids)
 
     def test_what_is_closed_holds_nothing_and_can_be_used_again(self) -> None:
-        """No file of the data stays open, no thread goes on; and the next sample is read as ever."""
+        """No file of the data stays open, no thread is left; and the next sample is read as ever."""
         with self._written() as (folder, files):
             samples, threads = _joined(files), set(threading.enumerate())
             dataset = self.make(folder)
@@ -279,7 +279,7 @@ def _read_into(dataset: Any, ids: list[int], told: Connection) -> None:
 
 
 def _open_files() -> list[str]:
-    """The files that this process has open, where the system tells; nothing elsewhere."""
+    """The files that this process has open, where the system reports them; nothing elsewhere."""
     found = []
     folder = Path("/proc/self/fd")
     for entry in folder.iterdir() if folder.exists() else ():

@@ -10,18 +10,16 @@ from typing import Any
 from hypothesis import strategies as st
 
 from samplerkit.order.layout import Layout
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import BlockSampler
-from samplerkit.samplers.distributed import DistributedSampler
 from samplerkit.samplers.fold import FoldSampler
 from samplerkit.samplers.iterable import IterSampler
-from samplerkit.samplers.mixture import MixtureSampler
+from samplerkit.samplers.mixing.mixture import MixtureSampler
 from samplerkit.samplers.pk import PKSampler
-from samplerkit.samplers.random import RandomSampler
 from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
-from samplerkit.samplers.sequential import SequentialSampler
-from samplerkit.samplers.subset import SubsetRandomSampler, SubsetSampler
+from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
+from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler, SubsetSampler
 from samplerkit.samplers.weighted import WeightedRandomSampler
 from samplerkit.samplers.window import WindowSampler
 from samplerkit.testing.user_samplers import Backwards, EvenOdd, Rotated, Turning

@@ -34,7 +34,7 @@ class ReaderContract:
     Attributes:
         sizes: the samples of the files that are written.
         suffix: how their names end.
-        shows_damage: whether the format itself tells that a file was cut or overwritten; text does not.
+        shows_damage: whether the format itself shows that a file was cut or overwritten; text does not.
 
     Example:
         >>> class TestNpy(ReaderContract):
@@ -52,7 +52,7 @@ class ReaderContract:
     shows_damage: bool = True
 
     def make(self) -> Callable[..., Any] | str:
-        """Makes the reader anew, as a second process would, or gives its name."""
+        """Makes the reader again, as a second process would, or gives its name."""
         raise NotImplementedError("say how the reader is made")
 
     def write(self, path: str, num_samples: int) -> Sequence[Any]:
@@ -78,13 +78,13 @@ class ReaderContract:
                 require(same(dataset[id], samples[id]), "a sample is read by itself", id)
 
     def test_a_file_is_read_alike_whenever_and_by_whomever(self) -> None:
-        """By one reader again and again, other files between, and by one made anew."""
+        """By one reader again and again, other files between, and by one made again."""
         with self._files() as (paths, files):
             reader = self.make()
             for _ in range(2):
                 _require_read(_dataset(paths, reader), files, "a file is read alike again")
             again = _dataset(paths[::-1], self.make())
-            _require_read(again, files[::-1], "a reader made anew reads alike")
+            _require_read(again, files[::-1], "a reader made again reads alike")
 
     def test_a_file_without_samples_has_none(self) -> None:
         """Alone, and between others."""

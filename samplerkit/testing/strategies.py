@@ -1,7 +1,7 @@
 """Hypothesis strategies: layouts, and every legal chain of samplers over them.
 
 This module needs Hypothesis, which comes with the extra `test`. `chains()` draws a `Case`, which builds its
-sampler anew for each shard.
+sampler for each shard.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.context import RunConstants
+from samplerkit.samplers.chain import RunConstants
 from samplerkit.testing.links import (
     MOST_SAMPLES,
     MOST_SHARDS,
@@ -85,7 +85,7 @@ class Case:
         return range(self.num_shards)
 
     def sampler(self, shard: int = 0) -> Sampler:
-        """Builds the chain anew, for one shard."""
+        """Builds the chain again, for one shard."""
         root: Any = None
         for depth, link in enumerate(self.links):
             says = link.arguments.get("shard_id") is not None
@@ -96,24 +96,24 @@ class Case:
         return sampler
 
     def world(self, shard: int) -> World | None:
-        """Gives the world in which a shard asks for its order."""
+        """Returns the world in which a shard asks for its order."""
         return World(self.num_shards, shard) if self.by_world else None
 
     def order(self, shard: int = 0) -> Order:
-        """Gives the order of a shard."""
+        """Returns the order of a shard."""
         return self.sampler(shard).order(self.dataset, self.epoch, world=self.world(shard))
 
     def constants(self, shard: int = 0) -> RunConstants:
-        """Gives what the first start fixes, as a shard sees it."""
+        """Returns what the first start fixes, as a shard sees it."""
         return self.sampler(shard).run_constants(self.world(shard))
 
     def undealt(self, shard: int = 0) -> Order:
-        """Gives the order of all shards, as a shard sees it."""
+        """Returns the order of all shards, as a shard sees it."""
         sampler = self.sampler(shard)
         return sampler.undealt_order(self.dataset, self.epoch, constants=self.constants(shard))
 
     def lengths(self) -> list[int]:
-        """Gives the lengths of the shards."""
+        """Returns the lengths of the shards."""
         return [len(self.order(shard)) for shard in self.shards]
 
 
@@ -151,12 +151,12 @@ def links_above(case: Case, lengths: set[int], *, is_root: bool) -> st.SearchStr
     is_leaf, smallest = not case.links, min(lengths)
     below = case.layout
     if not is_leaf:
-        # An order may know files by chance: of a child that its sampler reads as it stands.
+        # An order may know files by chance: of a child that its sampler reads in storage order.
         knows = case.dealer is None and case.sampler().yields_files
         below = case.undealt().layout if knows else Layout(smallest)
     knows_files = is_leaf or below.has_files
     modes = legal_modes(of_files=below.has_files, is_leaf=knows_files, is_root=is_root)
-    # Each one anew: of a strategy that is there twice, Hypothesis knows only one.
+    # Each one made new: of a strategy that is there twice, Hypothesis knows only one.
     times = 2 + is_leaf + 4 * (below.has_files and not is_leaf)
     choices = [link(modes) for link in (distributed_link, random_link) for _ in range(times)]
     choices += [
@@ -176,7 +176,7 @@ def links_above(case: Case, lengths: set[int], *, is_root: bool) -> st.SearchStr
     if len(case.layout) > 0:
         choices += [pk_link(len(case.layout))]
     if is_leaf and case.layout.has_files:
-        # Above others it reads the dataset anew, in the order of these over its blocks.
+        # Above others it reads the dataset itself, in the order of these over its blocks.
         choices += [block_link(case.layout.sizes.tolist())]
     if len(case.layout) > 0 and is_leaf and case.layout.has_files:
         choices += [mixture_link(case.layout.sizes.tolist()) for _ in range(2)]

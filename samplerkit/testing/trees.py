@@ -12,10 +12,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from samplerkit.order.layout import Layout
-from samplerkit.order.shuffle import Shuffle
-from samplerkit.samplers.edit import Edit
-from samplerkit.samplers.ledger import Ledger
-from samplerkit.samplers.mixture import MixtureSampler
+from samplerkit.order.modes import Shuffle
+from samplerkit.samplers.mixing.edit import Edit
+from samplerkit.samplers.mixing.ledger import Ledger
+from samplerkit.samplers.mixing.mixture import MixtureSampler
 from samplerkit.testing.links import (
     MOST_SHARDS,
     Links,

@@ -9,14 +9,14 @@ import numpy as np
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.context import Context
+from samplerkit.samplers.chain import Context
 
 
 class EvenOdd(Sampler):
     """A user's sampler with `draw`."""
 
     def draw(self, layout: Layout, context: Context) -> Ids:
-        """Gives the even samples, then the odd ones."""
+        """Returns the even samples, then the odd ones."""
         ids = np.arange(len(layout))
         return np.concatenate([ids[::2], ids[1::2]])[: self.num_samples or None]
 
@@ -25,7 +25,7 @@ class Rotated(Sampler):
     """A user's sampler with `draw` and randomness from a key: a random rotation, as a list."""
 
     def draw(self, layout: Layout, context: Context) -> list[int]:
-        """Gives the samples from a random one on, wrapping around."""
+        """Returns the samples from a random one on, wrapping around."""
         start = int(context.key(seed=3, role="rotated").words(1)[0]) % max(1, len(layout))
         ids = list(range(len(layout)))
         return ids[start:] + ids[:start]

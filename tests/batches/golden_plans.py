@@ -1,9 +1,10 @@
 """The frozen plans of the rule batches-1: which they are, and how one is evaluated.
 
 A saved state names a batch by its number, so a plan must stay as it is under every version of samplerkit,
-Python, numpy and torch. `tests/data/golden_plans.json` holds plans as they were when the rule was released,
-and never changes: a change of any plan, an improvement included, is a new rule id with plans of its own,
-and the old one stays. `python -m tests.batches.golden_plans` writes the file where there is none.
+Python, numpy and torch. `golden_plans.json` in `tests/data` holds plans, `golden_packs.json` those of packs,
+as they were when the rule was released. Neither changes: a change of any plan, an improvement included, is a
+new rule id with plans of its own, and the old one stays. `python -m tests.batches.golden_plans` writes a file
+where there is none.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import numpy as np
 import samplerkit as sk
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import RULE
+from tests.batches.laws import listed
 from tests.order.golden_vectors import built
 
-FILE = Path(__file__).parents[1] / "data" / "golden_plans.json"
+_DATA = Path(__file__).parents[1] / "data"
 
 WHY = (
     "Frozen plans of the rule named here. This file must never change: saved states and resumed runs "
@@ -96,11 +98,43 @@ def cases() -> Iterator[Case]:
     yield _case("TokenBatches", everything, max_tokens=64, window=20, lengths=pairs)
 
 
+def cases_of_packs() -> Iterator[Case]:
+    """Packs of whole sets and of windows, with every policy; runs in tables, and in networks."""
+    everything = [_link("RandomSampler", seed=7)]
+    orders = [
+        [_link("RandomSampler", seed=7, shuffle="files")],
+        [_link("MixtureSampler", weights=[3, 0, 1, 1, 2], num_samples=60, seed=7)],
+        [_link("WeightedRandomSampler", weights=list(range(1, 41)), num_samples=50, seed=7)],
+        [_link("SequentialSampler")],
+    ]
+    for epoch in (0, 1):
+        yield _case("PackBatches", everything, epoch, seq_len=64, abreast=3)
+    for long in ("split", "drop", "truncate"):
+        for more in ({}, {"window": 16}):
+            yield _case(
+                "PackBatches",
+                everything,
+                seq_len=60,
+                packs=2,
+                abreast=2,
+                long=long,
+                length_multiple=4,
+                **more,
+            )
+    yield _case("PackBatches", everything, seq_len=300, long="raise", num_batches=5)
+    for chain in orders:
+        yield _case("PackBatches", chain, seq_len=64, window=16, abreast=2)
+    large = {"layout": LARGE, "numbers": [0, 1, 17, 400, 1000]}
+    yield {**_case("PackBatches", everything, seq_len=256, abreast=8), **large}
+    yield {**_case("PackBatches", everything, seq_len=256, abreast=8, window=8192, packs=4), **large}
+    yield {**_case("PackBatches", everything, seq_len=256, abreast=8, length_multiple=64), **large}
+
+
 def planned(case: Case) -> BatchPlan:
     """Makes the plan of a case."""
     arguments = dict(case["arguments"])
     dataset = sk.Layout(case["layout"])
-    if case["recipe"] == "TokenBatches" or arguments.get("boundaries") is not None:
+    if case["recipe"] in ("TokenBatches", "PackBatches") or arguments.get("boundaries") is not None:
         arguments.setdefault("lengths", lengths_of(len(dataset)))
     if "keys" in arguments:
         arguments["keys"] = np.array(arguments["keys"])
@@ -108,30 +142,33 @@ def planned(case: Case) -> BatchPlan:
     return plan
 
 
-def evaluated(case: Case) -> list[list[int]]:
+def evaluated(case: Case) -> list[Any]:
     """Gives the batches of a case: those that it names, or all."""
     plan = planned(case)
-    return [plan[number].tolist() for number in case.get("numbers", range(len(plan)))]
+    return [listed(plan[number]) for number in case.get("numbers", range(len(plan)))]
 
 
-def recorded() -> dict[str, Any]:
-    """Reads the frozen file."""
-    frozen: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+FILES = {"golden_plans.json": cases, "golden_packs.json": cases_of_packs}
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """Reads a frozen file."""
+    frozen: dict[str, Any] = json.loads((_DATA / name).read_text(encoding="utf-8"))
     return frozen
 
 
-def main() -> int:
-    """Writes the file, one case a line, unless it exists."""
-    lines = ",\n".join(json.dumps({**case, "batches": evaluated(case)}) for case in cases())
+def write(name: str) -> int:
+    """Writes a file, one case a line, unless it exists."""
+    lines = ",\n".join(json.dumps({**case, "batches": evaluated(case)}) for case in FILES[name]())
     text = f'{{\n"why": {json.dumps(WHY)},\n"rule": {json.dumps(RULE)},\n"plans": [\n{lines}\n]\n}}\n'
     try:
-        with FILE.open("x", encoding="utf-8") as file:
+        with (_DATA / name).open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        sys.stderr.write(f"{FILE} is frozen and stays as it is; a changed plan is a new rule id\n")
+        sys.stderr.write(f"{name} is frozen and stays as it is; a changed plan is a new rule id\n")
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(max(map(write, FILES)))

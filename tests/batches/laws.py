@@ -4,33 +4,49 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
+from typing import Any
 
 import numpy as np
 
+from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import Plans
-from samplerkit.loading.delivery import Delivery
+from samplerkit.batches.segments import Packs
+from samplerkit.loading.run.delivery import Delivery
 
 TAILS = ("pad", "drop", "ragged")
 
 
-def read(plan: BatchPlan) -> list[list[int]]:
+def listed(batch: Any) -> Any:
+    """A batch as lists: its ids, or ids, starts, lengths and rows of its packs."""
+    if isinstance(batch, Packs):
+        return batch.ids.tolist(), batch.starts.tolist(), batch.lengths.tolist(), batch.rows.tolist()
+    return batch.tolist()
+
+
+def read(plan: BatchPlan) -> list[Any]:
     """All batches of a plan, one by one."""
-    return [plan[number].tolist() for number in range(len(plan))]
+    return [listed(plan[number]) for number in range(len(plan))]
+
+
+def require_same(plan: BatchPlan) -> list[Any]:
+    """Every way to ask for a batch gives the same."""
+    batches = read(plan)
+    assert [*map(listed, plan)] == batches
+    assert [*map(listed, plan.batches(np.arange(len(batches))[::-1]))] == batches[::-1]
+    assert [plan.has(number) for number in range(-1, len(batches) + 1)] == [False, *map(bool, batches), False]
+    return batches
 
 
 def require_access(plan: BatchPlan) -> list[list[int]]:
     """Every way to ask gives the same; no batch is empty, and no draw comes twice."""
-    batches = read(plan)
+    batches = require_same(plan)
     numbers = np.arange(len(batches))
-    assert [batch.tolist() for batch in plan] == batches
-    assert [batch.tolist() for batch in plan.batches(numbers[::-1])] == batches[::-1]
     assert all(batches)
     draws = [plan.positions(number).tolist() for number in numbers]
     assert [len(draw) for draw in draws] == [len(batch) for batch in batches]
     flat = [position for draw in draws for position in draw]
     assert len(flat) == len({*flat})
-    assert [plan.has(number) for number in range(-1, len(batches) + 1)] == [False, *map(bool, batches), False]
     return batches
 
 
@@ -43,15 +59,18 @@ def require_each_once(plan: BatchPlan, expected: list[int]) -> None:
     assert sum(left.values()) == plan.dropped
 
 
-def require_inverse(plan: BatchPlan, ids: range) -> None:
-    """`batch_of` finds each batch in which a sample stands, and no other."""
-    batches = read(plan)
-    for id in [-1, *ids, ids.stop]:
-        where = [number for number, batch in enumerate(batches) for other in batch if other == id]
-        assert plan.batch_of(id).tolist() == where
-    which, numbers = plan.batch_of(list(ids))
-    assert [(ids[w], k) for w, k in zip(which, numbers, strict=True)] == sorted(
-        (id, number) for number, batch in enumerate(batches) for id in batch
+def require_inverse(plan: BatchPlan, size: int, batches: list[Any] | None = None) -> None:
+    """`batch_of` finds each batch in which a sample is, and no other: one for each place of it in a plan of
+    whole samples, once for all its parts in a plan of packs."""
+    batches = read(plan) if batches is None else batches
+    in_batch = [sorted({*batch[0]}) if isinstance(batch, tuple) else batch for batch in batches]
+    for id in range(-1, size + 1):
+        assert plan.batch_of(id).tolist() == [
+            number for number, ids in enumerate(in_batch) for other in ids if other == id
+        ]
+    which, numbers = plan.batch_of(list(range(max(1, size))))
+    assert [*zip(which.tolist(), numbers.tolist(), strict=True)] == sorted(
+        (id, number) for number, ids in enumerate(in_batch) for id in ids
     )
 
 
@@ -64,15 +83,15 @@ def require_limits(plan: BatchPlan, budget: int) -> None:
         assert plan.tokens([number])[0] <= count * sum(longest)
 
 
-def require_resume(plans: Plans, epoch: int) -> int:
-    """A plan made from the state's pair alone goes on with the same batches, from every batch on."""
+def require_resume(plans: Plans, epoch: int, batches: list[Any] | None = None) -> int:
+    """A plan made from the state's pair alone continues with the same batches, from every batch on."""
     plan = plans.plan(epoch)
-    batches = read(plan)
+    batches = read(plan) if batches is None else batches
     for number in range(len(batches) + 1):
         resumed = plans.plan(epoch, known=plan.window_of(number))
         seen = []
         while resumed.has(number + len(seen)):
-            seen.append(resumed[number + len(seen)].tolist())
+            seen.append(listed(resumed[number + len(seen)]))
         assert seen == batches[number:]
     return len(batches) + 1
 
@@ -106,3 +125,65 @@ def dealt(delivery: Delivery, steps: int) -> list[int]:
         if step < delivery.steps(rank)
         for number in delivery.positions(rank, step).tolist()
     ]
+
+
+def require_packs(plan: BatchPlan, recipe: PackBatches, expected: list[int], lengths: list[int]) -> list[Any]:
+    """Each token of each position of the order stands in exactly one segment, and no pack is above its limit.
+
+    Args:
+        plan: of the recipe.
+        recipe: how packs are made.
+        expected: the ids of the order.
+        lengths: of all samples.
+
+    Returns:
+        All batches, one by one.
+    """
+    batches = require_same(plan)
+    parts: dict[int, list[tuple[int, int, int]]] = {}
+    for number, (ids, starts, sizes, rows) in enumerate(batches):
+        padded = [-(-size // recipe.length_multiple) * recipe.length_multiple for size in sizes]
+        assert all(size > 0 for size in sizes)
+        assert np.bincount(rows, weights=padded).max() <= recipe.seq_len
+        assert rows == sorted(rows)
+        assert {*rows} == {*range(rows[-1] + 1)}
+        assert rows[-1] < recipe.packs
+        assert plan.shape(number) == (rows[-1] + 1, recipe.seq_len)
+        assert plan.tokens([number])[0] == sum(sizes)
+        assert plan.padded_tokens([number])[0] == (rows[-1] + 1) * recipe.seq_len
+        for draw, *part in zip(plan.positions(number).tolist(), ids, starts, sizes, strict=True):
+            parts.setdefault(draw, []).append((part[1], part[0], part[2]))
+    drawn = []
+    for several in parts.values():
+        end = 0
+        for start, id, size in sorted(several):
+            assert (start, id) == (end, several[0][1])
+            end = start + size
+        id = several[0][1]
+        assert end == (min(lengths[id], recipe.seq_len) if recipe.long == "truncate" else lengths[id])
+        drawn.append(id)
+    kept = [id for id in expected if 0 < lengths[id] <= longest(recipe)]
+    assert sorted(drawn) == sorted(kept)
+    assert plan.dropped == len(expected) - len(kept)
+    assert all(0 <= draw < plan.num_draws for draw in parts)
+    return batches
+
+
+def longest(recipe: PackBatches) -> int:
+    return recipe.seq_len if recipe.long == "drop" else 1 << 40
+
+
+def best_fit(sizes: list[int], capacity: int) -> list[list[int]]:
+    """List best-fit decreasing: of items from the largest on, those in each bin, in the order they came."""
+    spaces: list[int] = []
+    bins: list[list[int]] = []
+    for item, size in enumerate(sizes):
+        fitting = [number for number, space in enumerate(spaces) if space >= size]
+        if not fitting:
+            fitting = [len(bins)]
+            spaces.append(capacity)
+            bins.append([])
+        best = min(fitting, key=lambda number: (spaces[number], number))
+        spaces[best] -= size
+        bins[best].append(item)
+    return bins

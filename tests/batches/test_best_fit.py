@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from samplerkit.batches.best_fit import Bins
-from samplerkit.batches.many_runs import IN_A_TABLE, ManyRuns
+from samplerkit.batches.packs.best_fit import Bins
+from samplerkit.batches.packs.pack_plan import IN_A_TABLE, GroupedPermutation
 from samplerkit.order.keys import Key
-from tests.batches.pack_laws import best_fit
+from tests.batches.laws import best_fit
 
 
 def compare(seeds: range) -> int:
@@ -71,13 +71,15 @@ SIZES = {
 @pytest.mark.parametrize("name", SIZES)
 def test_every_run_is_permuted_within_itself_and_back(name):
     starts = np.append(0, np.cumsum(SIZES[name]))
-    runs, other = (ManyRuns(starts, Key(1, epoch, 0, "batch members")) for epoch in (0, 1))
+    runs, other = (GroupedPermutation(starts, Key(1, epoch, 0, "batch members")) for epoch in (0, 1))
     places = np.arange(starts[-1])
     moved = runs.forward(places)
     for first, end in pairwise(starts):
         assert sorted(moved[first:end].tolist()) == list(range(first, end))
     assert runs.backward(moved).tolist() == places.tolist()
-    assert ManyRuns(starts, Key(1, 0, 0, "batch members")).backward(moved).tolist() == places.tolist()
+    assert (
+        GroupedPermutation(starts, Key(1, 0, 0, "batch members")).backward(moved).tolist() == places.tolist()
+    )
     assert moved.tolist() != other.forward(places).tolist()
     some = np.random.default_rng(0).permutation(places)[:50]
     assert runs.forward(some).tolist() == moved[some].tolist()
@@ -85,7 +87,7 @@ def test_every_run_is_permuted_within_itself_and_back(name):
 
 def test_a_run_of_more_than_two_thousand_million_places_is_permuted_too():
     starts = np.array([0, 5, 3 * 10**9, 3 * 10**9 + 1000])
-    runs = ManyRuns(starts, Key(1, 0, 0, "batch members"))
+    runs = GroupedPermutation(starts, Key(1, 0, 0, "batch members"))
     places = np.array([0, 4, 5, 17, 2 * 10**9, 3 * 10**9 - 1, 3 * 10**9, 3 * 10**9 + 999])
     moved = runs.forward(places)
     assert runs.backward(moved).tolist() == places.tolist()
@@ -97,7 +99,7 @@ def test_places_of_runs_move_evenly(size):
     """Where a place and its neighbour go, over many runs of one size: chi square within five deviations."""
     repeats = 4000
     starts = np.arange(repeats + 1) * size
-    runs = ManyRuns(starts, Key(3, 1, 0, "batch members"))
+    runs = GroupedPermutation(starts, Key(3, 1, 0, "batch members"))
     moved = (runs.forward(np.arange(starts[-1])) % size).reshape(repeats, size)
     for values, kinds in ((moved[:, 0], size), ((moved[:, 1] - moved[:, 0]) % size - 1, size - 1)):
         counts = np.bincount(values, minlength=kinds)

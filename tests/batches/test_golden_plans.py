@@ -7,59 +7,52 @@ import json
 import pytest
 
 import samplerkit as sk
-from samplerkit.batches import cuts
-from samplerkit.batches.pack_plan import PackPlan
+from samplerkit.batches import cutting
+from samplerkit.batches.packs.pack_plan import PackPlan
 from samplerkit.batches.recipe import RULE
-from samplerkit.batches.static import StaticPlan
-from samplerkit.batches.windows import WindowPlan
-from tests.batches import golden_packs, golden_plans
-from tests.batches.golden_plans import evaluated, planned, recorded
+from samplerkit.batches.set_plan import StaticPlan
+from samplerkit.batches.window_plan import WindowPlan
+from tests.batches.golden_plans import FILES, evaluated, planned, recorded, write
 
-FROZEN = recorded()
-PACKS = golden_packs.recorded()
-
-
-def test_the_file_is_of_this_rule_and_says_why_it_must_never_change():
-    assert FROZEN["rule"] == RULE == "batches-1"
-    assert "must never change" in FROZEN["why"]
+FROZEN = {name: recorded(name) for name in FILES}
+CASES = [case for frozen in FROZEN.values() for case in frozen["plans"]]
 
 
-@pytest.mark.parametrize("case", FROZEN["plans"], ids=lambda case: case["recipe"])
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_of_this_rule_and_says_why_it_must_never_change(name):
+    assert FROZEN[name]["rule"] == RULE == "batches-1"
+    assert "must never change" in FROZEN[name]["why"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['recipe']} {case['arguments']}"[:60])
 def test_plans_are_as_recorded(case):
-    assert evaluated(case) == case["batches"]
+    assert json.loads(json.dumps(evaluated(case))) == case["batches"]
 
 
 def test_every_recipe_and_both_evaluators_are_recorded():
-    assert {case["recipe"] for frozen in (FROZEN, PACKS) for case in frozen["plans"]} == {
-        name for name in sk.__all__ if name.endswith("Batches")
-    }
-    kinds = {type(planned(case)) for case in FROZEN["plans"]}
-    assert {StaticPlan, WindowPlan} <= kinds
-    assert {type(golden_packs.planned(case)) for case in PACKS["plans"]} == {PackPlan, WindowPlan}
+    assert {case["recipe"] for case in CASES} == {name for name in sk.__all__ if name.endswith("Batches")}
+    kinds = {(case["recipe"], type(planned(case))) for case in CASES}
+    assert {("TokenBatches", StaticPlan), ("TokenBatches", WindowPlan)} <= kinds
+    assert {("PackBatches", PackPlan), ("PackBatches", WindowPlan)} <= kinds
 
 
-@pytest.mark.parametrize("case", PACKS["plans"], ids=lambda case: str(case["arguments"]))
-def test_packs_are_as_recorded(case):
-    assert [list(batch) for batch in golden_packs.evaluated(case)] == case["batches"]
-
-
-def test_what_is_recorded_is_what_the_module_names():
-    for module, frozen in ((golden_plans, FROZEN), (golden_packs, PACKS)):
-        named = json.loads(json.dumps(list(module.cases())))
-        assert [{**case, "batches": None} for case in frozen["plans"]] == [
-            {**case, "batches": None} for case in named
-        ]
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_recorded_is_what_the_module_names(name):
+    named = json.loads(json.dumps(list(FILES[name]())))
+    assert [{**case, "batches": None} for case in FROZEN[name]["plans"]] == [
+        {**case, "batches": None} for case in named
+    ]
 
 
 def test_groups_in_another_order_show(monkeypatch):
-    monkeypatch.setattr(cuts.Groups, "forward", lambda self, numbers: numbers)
-    changed = [case for case in FROZEN["plans"] if evaluated(case) != case["batches"]]
-    assert len(changed) > len(FROZEN["plans"]) // 2
+    plans = FROZEN["golden_plans.json"]["plans"]
+    monkeypatch.setattr(cutting.Groups, "forward", lambda self, numbers: numbers)
+    changed = [case for case in plans if evaluated(case) != case["batches"]]
+    assert len(changed) > len(plans) // 2
 
 
-@pytest.mark.parametrize("module", [golden_plans, golden_packs])
-def test_the_writer_refuses_to_overwrite(module, capsys):
-    before = module.FILE.read_bytes()
-    assert module.main() == 1
+@pytest.mark.parametrize("name", FILES)
+def test_the_writer_refuses_to_overwrite(name, capsys):
+    assert write(name) == 1
     assert "frozen" in capsys.readouterr().err
-    assert module.FILE.read_bytes() == before
+    assert recorded(name) == FROZEN[name]

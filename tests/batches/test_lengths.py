@@ -1,4 +1,4 @@
-"""Lengths are read once: counted, told by a digest, sorted into a table that processes share."""
+"""Lengths are read once: counted, named by a digest, sorted into a table that processes share."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.batches import members
-from samplerkit.batches.kept import KeptArrays
-from samplerkit.batches.lengths import SampleLengths, histogram_of
-from samplerkit.batches.members import SortedMembers
+from samplerkit.batches import set_plan
+from samplerkit.batches.lengths import SampleLengths
+from samplerkit.batches.sample_set import SampleSet
+from samplerkit.batches.set_plan import SortedMembers
+from samplerkit.batches.table_cache import TableCache
 from tests.batches import laws
 
 LENGTHS = np.random.default_rng(3).integers(0, 60, 500)
@@ -28,8 +29,14 @@ def path(tmp_path):
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(members, "KEPT_FROM", 100)
-    return KeptArrays(tmp_path / "kept")
+    monkeypatch.setattr(set_plan, "KEPT_FROM", 100)
+    return TableCache(tmp_path / "kept")
+
+
+def planned(path, folder):
+    """All batches of an epoch, whose table is in a folder."""
+    recipe = sk.TokenBatches(200, lengths=path)
+    return laws.read(recipe.over(sk.RandomSampler(seed=1), 500, folder=folder).plan(0))
 
 
 class Data:
@@ -72,19 +79,19 @@ def test_lengths_are_counted_in_chunks_whether_they_are_small_or_large(most, mon
     found = SampleLengths(lengths).histogram
     assert (found.values[::-1].tolist(), found.counts[::-1].tolist()) == (values.tolist(), counts.tolist())
     some = np.arange(0, 300, 7)
-    part = histogram_of(SampleLengths(lengths), some.size, some)
+    part = SampleLengths(lengths).histogram_of(SampleSet(some.size, some))
     assert part.total == some.size
     assert set(part.values.tolist()) == set(lengths[some].tolist())
-    assert histogram_of(SampleLengths(lengths), 40).total == 40
+    assert SampleLengths(lengths).histogram_of(SampleSet(40)).total == 40
 
 
 @pytest.mark.parametrize("most", [50, 1 << 30])
 def test_members_are_sorted_by_length_in_chunks_and_found_again(most, kept, monkeypatch):
     monkeypatch.setattr("samplerkit.batches.lengths.CHUNK", 37)
-    monkeypatch.setattr(members, "CHUNK", 37)
+    monkeypatch.setattr(set_plan, "CHUNK", 37)
     lengths = SampleLengths(np.random.default_rng(5).integers(0, most, 300))
     for ids in (None, np.arange(0, 300, 2)):
-        histogram = histogram_of(lengths, 300 if ids is None else ids.size, ids)
+        histogram = lengths.histogram_of(None if ids is None else SampleSet(ids.size, ids))
         table = SortedMembers(lengths, ids, histogram, kept)
         found = table.at(np.arange(table.size))
         expected = np.arange(300) if ids is None else ids
@@ -97,8 +104,7 @@ def test_members_are_sorted_by_length_in_chunks_and_found_again(most, kept, monk
 
 
 def test_what_was_counted_and_sorted_is_found_again(path, kept, monkeypatch):
-    recipe = sk.TokenBatches(200, lengths=path)
-    first = laws.read(recipe.over(sk.RandomSampler(seed=1), 500, folder=kept.folder).plan(0))
+    first = planned(path, kept.folder)
     assert sorted(file.suffix for file in kept.folder.iterdir()) == [".npy", ".npz"]
 
     def again(*_):
@@ -106,13 +112,13 @@ def test_what_was_counted_and_sorted_is_found_again(path, kept, monkeypatch):
 
     monkeypatch.setattr(SampleLengths, "_pass", again)
     monkeypatch.setattr(SortedMembers, "_fill", again)
-    assert laws.read(recipe.over(sk.RandomSampler(seed=1), 500, folder=kept.folder).plan(0)) == first
+    assert planned(path, kept.folder) == first
     # Another seed, epoch, budget and policy read the same table.
     other = sk.TokenBatches(300, lengths=path, waste=0.2, short="keep")
     assert len(other.over(sk.RandomSampler(seed=2), 500, folder=kept.folder).plan(9))
 
 
-def test_a_file_of_lengths_that_was_written_anew_is_counted_anew(path, kept):
+def test_a_file_of_lengths_that_was_replaced_is_counted_again(path, kept):
     recipe = sk.TokenBatches(200, lengths=path)
     before = recipe.over(sk.RandomSampler(), 500, folder=kept.folder)
     status = path.stat()
@@ -125,21 +131,16 @@ def test_a_file_of_lengths_that_was_written_anew_is_counted_anew(path, kept):
 
 @pytest.mark.parametrize("damage", [b"", b"\x93NUMPY", b"no table at all" * 9])
 def test_a_damaged_table_is_made_again(damage, path, kept):
-    recipe = sk.TokenBatches(200, lengths=path)
-    first = laws.read(recipe.over(sk.RandomSampler(seed=1), 500, folder=kept.folder).plan(0))
+    first = planned(path, kept.folder)
     for file in kept.folder.iterdir():
         file.write_bytes(damage)
-    assert laws.read(recipe.over(sk.RandomSampler(seed=1), 500, folder=kept.folder).plan(0)) == first
+    assert planned(path, kept.folder) == first
     assert all(file.stat().st_size > 100 for file in kept.folder.iterdir())
 
 
 def test_a_folder_that_cannot_be_written_to_costs_nothing_but_time(path, tmp_path, kept):
     (tmp_path / "file").write_text("no folder")
-    recipe = sk.TokenBatches(200, lengths=path)
-    plan = recipe.over(sk.RandomSampler(seed=1), 500, folder=tmp_path / "file").plan(0)
-    assert laws.read(plan) == laws.read(
-        recipe.over(sk.RandomSampler(seed=1), 500, folder=kept.folder).plan(0)
-    )
+    assert planned(path, tmp_path / "file") == planned(path, kept.folder)
 
 
 @pytest.mark.usefixtures("kept")
@@ -159,8 +160,8 @@ def test_another_process_gets_the_path_of_lengths_and_not_the_lengths(path):
 PROGRAM = """
 import sys
 import samplerkit as sk
-from samplerkit.batches import members
-members.KEPT_FROM = 100
+from samplerkit.batches import set_plan
+set_plan.KEPT_FROM = 100
 plans = sk.TokenBatches(200, lengths=sys.argv[1]).over(sk.RandomSampler(seed=1), 500, folder=sys.argv[2])
 print([batch.tolist() for batch in plans.plan(0)])
 """

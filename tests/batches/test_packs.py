@@ -13,38 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.batches.pack_plan import PackPlan
-from samplerkit.batches.windows import WindowPlan
 from samplerkit.testing.strategies import Case, chains
-from tests.batches import laws, pack_laws
+from tests.batches import laws
 from tests.batches.test_laws import cuts, whole_sets
-from tests.batches.test_recipes import FILES, ORDERS, SETS, undealt
 
 RNG = np.random.default_rng(7)
 LENGTHS = np.clip(RNG.lognormal(3, 1, 300), 0, 200).astype(np.int64).tolist()
 LENGTHS[17] = 0
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_a_chain_that_fixes_a_set_has_as_many_packs_each_epoch(name):
-    recipe = sk.PackBatches(100, lengths=LENGTHS, packs=2)
-    plans = recipe.over(SETS[name], FILES)
-    first, second = plans.plan(0), plans.plan(1)
-    assert isinstance(first, PackPlan)
-    assert len(first) == len(second)
-    pack_laws.require_packs(first, recipe, undealt(SETS[name]), LENGTHS)
-    assert pack_laws.read(first) != pack_laws.read(second) or name == "a subset"  # of four documents
-    assert pack_laws.read(plans.plan(0)) == pack_laws.read(first)
-
-
-@pytest.mark.parametrize("name", ORDERS)
-def test_every_other_chain_is_packed_in_windows_of_its_order(name):
-    recipe = sk.PackBatches(100, lengths=LENGTHS, packs=3, window=50)
-    plans = recipe.over(ORDERS[name], FILES, abreast=2)
-    assert isinstance(plans.plan(1), WindowPlan)
-    pack_laws.require_packs(plans.plan(1), recipe, undealt(ORDERS[name], 1), LENGTHS)
-    pack_laws.require_resume(plans, 1)
-    assert sk.PackBatches(100, lengths=LENGTHS).over(ORDERS[name], FILES, abreast=2).window == 16_384
 
 
 @st.composite
@@ -74,10 +49,10 @@ def test_every_law_holds_over_every_legal_chain(drawn):
     plans = recipe.over(sampler, case.dataset, constants=constants)
     plan = plans.plan(case.epoch)
     expected = list(sampler.undealt_order(case.dataset, case.epoch, constants=constants))
-    pack_laws.require_packs(plan, recipe, expected, lengths)
+    laws.require_packs(plan, recipe, expected, lengths)
     if len(case.layout):
-        pack_laws.require_inverse(plan, len(case.layout))
-    pack_laws.require_resume(plans, case.epoch)
+        laws.require_inverse(plan, len(case.layout))
+    laws.require_resume(plans, case.epoch)
 
 
 def small_sets(most: int) -> Iterator[list[int]]:
@@ -105,9 +80,9 @@ def check(every: int, first: int = 0) -> tuple[int, int, int]:
         )
         plans = recipe.over(sk.RandomSampler(seed=cases), len(lengths))
         plan = plans.plan(cases % 3)
-        batches = pack_laws.require_packs(plan, recipe, list(range(len(lengths))), lengths)
-        pack_laws.require_inverse(plan, len(lengths), batches)
-        states += pack_laws.require_resume(plans, cases % 3, batches)
+        batches = laws.require_packs(plan, recipe, list(range(len(lengths))), lengths)
+        laws.require_inverse(plan, len(lengths), batches)
+        states += laws.require_resume(plans, cases % 3, batches)
         if cases % 11 == 0:
             deliveries += laws.require_delivery(plan, range(1, 4))
         cases += 1
@@ -118,17 +93,11 @@ ALL = 330 * 3 * 4 * 3 * 2 * 2
 _PARTS = 16
 
 
-def test_a_sample_of_all_small_plans_of_packs_keeps_every_law():
-    cases, states, deliveries = check(every=1009)
+@pytest.mark.parametrize("every", [1009, pytest.param(61, marks=pytest.mark.campaign)])
+def test_a_part_of_all_small_plans_of_packs_keeps_every_law(every):
+    cases, states, deliveries = check(every)
     print(f"{cases} plans of packs, resumed from {states} states, {deliveries} deliveries with two resizes")
-    assert cases == -(-ALL // 1009)
-
-
-@pytest.mark.campaign
-def test_a_part_of_all_small_plans_of_packs_keeps_every_law():
-    cases, states, deliveries = check(every=61)
-    print(f"{cases} plans of packs, resumed from {states} states, {deliveries} deliveries with two resizes")
-    assert cases == -(-ALL // 61)
+    assert cases == -(-ALL // every)
 
 
 def test_bins_are_those_of_best_fit_over_the_list_of_what_is_left_of_documents():
@@ -137,7 +106,7 @@ def test_bins_are_those_of_best_fit_over_the_list_of_what_is_left_of_documents()
     whole = sum(max(0, length - 1) // 64 for length in LENGTHS)
     rests = [length - max(0, length - 1) // 64 * 64 for length in LENGTHS]
     sizes = sorted((-(-rest // 4) for rest in rests if rest), reverse=True)
-    bins = pack_laws.best_fit(sizes, 16)
+    bins = laws.best_fit(sizes, 16)
     expected = [(16,)] * whole + [tuple(sizes[item] for item in one) for one in bins]
     found = [tuple((-(-batch.lengths // 4)).tolist()) for batch in plan]
     assert sorted(found) == sorted(expected)
@@ -150,16 +119,6 @@ def test_windows_pack_as_densely_as_their_documents_allow():
         plan = recipe.plan(sk.RandomSampler(seed=1), lengths.size)
         assert len(plan) == -(-int(lengths.sum()) // 1024) + (0 if window is None else 1)
         assert plan.efficiency() > 0.998
-
-
-def test_companions_change_from_epoch_to_epoch():
-    lengths = np.tile(np.arange(20, 120), 100)
-    plans = sk.PackBatches(512, lengths=lengths).over(sk.RandomSampler(seed=1), lengths.size)
-    met: list[int] = []
-    for epoch in range(6):
-        plan = plans.plan(epoch)
-        met += {*plan[int(plan.batch_of(77)[0])].ids.tolist()} - {77}
-    assert len({*met}) > 0.9 * len(met) > 12
 
 
 def test_more_of_a_multiple_gives_more_mixing_where_documents_are_few():
@@ -205,9 +164,7 @@ def test_what_becomes_of_long_documents():
     for long in ("split", "drop", "truncate"):
         plan = sk.PackBatches(10, lengths=lengths, long=long).plan(sk.RandomSampler(seed=1), 4)
         by_long[long] = sorted(
-            part
-            for ids, starts, sizes, _ in pack_laws.read(plan)
-            for part in zip(ids, starts, sizes, strict=True)
+            part for ids, starts, sizes, _ in laws.read(plan) for part in zip(ids, starts, sizes, strict=True)
         )
         assert plan.dropped == (2 if long == "drop" else 1)
     assert by_long == {
@@ -215,15 +172,6 @@ def test_what_becomes_of_long_documents():
         "drop": [(1, 0, 10), (2, 0, 3)],
         "truncate": [(0, 0, 10), (1, 0, 10), (2, 0, 3)],
     }
-
-
-def test_the_first_batches_are_those_of_the_whole_epoch():
-    recipe = sk.PackBatches(64, lengths=LENGTHS, packs=2)
-    first = sk.PackBatches(64, lengths=LENGTHS, packs=2, num_batches=5)
-    plan = first.plan(sk.RandomSampler(seed=1), 300)
-    assert len(plan) == 5
-    assert pack_laws.read(plan) == pack_laws.read(recipe.plan(sk.RandomSampler(seed=1), 300))[:5]
-    pack_laws.require_inverse(plan, 300)
 
 
 def test_neighbouring_packs_hold_documents_of_like_lengths():

@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import samplerkit as sk
-from samplerkit.storage.catalogue.file import read_catalogue, write_catalogue
-from samplerkit.storage.catalogue.known import FileCatalogue, KnownFile
-from samplerkit.storage.catalogue.parts import join_parts
+from samplerkit.storage.catalogue.catalogue_file import read_catalogue, write_catalogue
+from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, KnownFile
+from samplerkit.storage.catalogue.making import join_parts
 
 PART = 1024
 COLUMNS = (("id", "int64"), ("tokens", "list<element: int32>"))

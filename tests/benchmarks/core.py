@@ -129,10 +129,7 @@ def orders() -> dict[str, sk.Order]:
             weights, replacement=False
         ).order(1_000_000),
         "PK, 1,000 classes of about 1,000": sk.PKSampler(1000, shuffle=True, labels=labels).order(1_000_000),
-        "mixture of three, by dice, n = 10^9": mixture.order(tree),
-        "mixture of three, by a schedule, n = 10^9": sk.MixtureSampler([7, 2, 1], seed=3).order(
-            sk.Layout([7 * 10**8, 2 * 10**8, 10**8])
-        ),
+        "mixture of three, n = 10^9": mixture.order(tree),
         f"a chain of three, shard {SHARD} of {SHARDS}, n = 10^7": chain.order(10**7),
         "GLOBAL over nine folds of ten, n = 10^7": shuffled_fold().order(10**7),
     }

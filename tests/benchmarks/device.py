@@ -24,8 +24,8 @@ import torch
 from torch.utils.data import DataLoader
 
 import samplerkit
-from samplerkit.loading.device.cautions import LoadingThreadWarning
 from samplerkit.loading.device.loader import DeviceLoader
+from samplerkit.loading.device.thread_warnings import LoadingThreadWarning
 from tests.benchmarks.device_cases import (
     WORK,
     Case,

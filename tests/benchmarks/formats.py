@@ -38,7 +38,7 @@ from tests.benchmarks.formats_of_others import (
     write,
     write_lit,
 )
-from tests.benchmarks.remote import serving
+from tests.benchmarks.remote_latency import serving
 
 REPEATS = 3
 

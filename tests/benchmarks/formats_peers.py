@@ -1,12 +1,13 @@
 """Samples from files on this machine, shuffled: LMDB's and litData's own loaders beside ours, same files.
 
     python -m venv peers
-    peers/bin/pip install torch==2.13.0 litdata==0.2.76 zstd lmdb==3.0.0 pyarrow -e .
+    peers/bin/pip install torch==2.13.0 litdata==0.2.76 zstd -e '.[lmdb,litdata]'
     peers/bin/python -m tests.benchmarks.formats_peers
 
-Each reader is a process of its own, and all take turns; samples a second of CPU time of the process and its
-workers, and of time on the clock, medians; bytes are what the process has asked the system for, without what
-is mapped into memory. It prints Markdown. Ratios count: machines are shared.
+Each reader is a process of its own, and all take turns, each giving the same samples, after a look at the
+files; samples a second of CPU time of the process and its workers, and of time on the clock, medians; bytes
+are what the process has asked the system for, without what is mapped into memory. It prints Markdown. Ratios
+count: machines are shared.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib.metadata import version
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -31,7 +32,7 @@ import torch
 
 import samplerkit as sk
 
-SAMPLES, SIZE, BATCH, REPEATS, CHUNK = 8_000, 4096, 64, 3, 500
+SAMPLES, SIZE, BATCH, REPEATS, CHUNK = 32_000, 4096, 64, 3, 500
 
 
 def write(folder: Path) -> None:
@@ -51,7 +52,7 @@ def write(folder: Path) -> None:
     writer.merge()
 
 
-class LmdbOfPeer(torch.utils.data.Dataset[bytes]):
+class LmdbOfPeer(torch.utils.data.Dataset[dict[str, bytes]]):
     """What people write around LMDB's package: opened once a process, one get a sample."""
 
     def __init__(self, path: str) -> None:
@@ -61,49 +62,46 @@ class LmdbOfPeer(torch.utils.data.Dataset[bytes]):
     def __len__(self) -> int:
         return SAMPLES
 
-    def __getitem__(self, id: int) -> bytes:
+    def __getitem__(self, id: int) -> dict[str, bytes]:
         if self.reading is None:
             lmdb = importlib.import_module("lmdb")
             store = lmdb.open(self.path, readonly=True, lock=False, readahead=False, max_spare_txns=1)
             self.reading = store.begin()
-        found: bytes = self.reading.get(b"%08d" % id)
-        return found
+        key = b"%08d" % id
+        return {"key": key, "value": self.reading.get(key)}
 
 
-def lmdb_of_peer(folder: Path, workers: int) -> Iterable[Any]:
+def lmdb_of_peer(folder: Path, workers: int) -> Any:
     """torch's DataLoader over it."""
     dataset = LmdbOfPeer(str(folder / "lmdb"))
     return torch.utils.data.DataLoader(dataset, BATCH, shuffle=True, num_workers=workers, collate_fn=list)
 
 
-def litdata_of_peer(folder: Path, workers: int) -> Iterable[Any]:
+def litdata_of_peer(folder: Path, workers: int) -> Any:
     """litData's loader, shuffled."""
     litdata = importlib.import_module("litdata")
     dataset = litdata.StreamingDataset(str(folder / "litdata"), shuffle=True, seed=7)
-    loader: Iterable[Any] = litdata.StreamingDataLoader(
-        dataset, batch_size=BATCH, num_workers=workers, collate_fn=list
-    )
-    return loader
+    return litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=workers, collate_fn=list)
 
 
-def ours(dataset: Any, workers: int, **mode: Any) -> Iterable[Any]:
+def ours(dataset: Any, workers: int, **mode: Any) -> Any:
     """A Loader."""
     sampler = sk.RandomSampler(seed=7, **mode)
     return sk.Loader(dataset, sampler, batch_size=BATCH, num_workers=workers, collate_fn=list)
 
 
-def lmdb_of_ours(folder: Path, workers: int) -> Iterable[Any]:
+def lmdb_of_ours(folder: Path, workers: int) -> Any:
     """GLOBAL."""
     return ours(sk.LmdbDataset(folder / "lmdb"), workers)
 
 
-def litdata_of_ours(folder: Path, workers: int) -> Iterable[Any]:
+def litdata_of_ours(folder: Path, workers: int) -> Any:
     """PARTIAL, over blocks of a chunk."""
     dataset = sk.LitDataset(folder / "litdata", max_chunks=12)
     return ours(dataset, workers, shuffle="partial", partial_size=4 * CHUNK)
 
 
-READERS: dict[str, Callable[[Path, int], Iterable[Any]]] = {
+READERS: dict[str, Callable[[Path, int], Any]] = {
     "lmdb 3.0.0 in torch's DataLoader": lmdb_of_peer,
     "`LmdbDataset`, GLOBAL": lmdb_of_ours,
     "litData's StreamingDataLoader, shuffled": litdata_of_peer,
@@ -120,6 +118,7 @@ def asked() -> int:
 def measured(name: str, folder: str, workers: int, channel: Connection) -> None:
     """Reads all once in this process: samples, seconds of all CPUs, seconds, and bytes."""
     loader = READERS[name](Path(folder), workers)
+    len(loader)
     bytes_before, usage, begun = asked(), time.process_time(), time.perf_counter()
     count = sum(len(batch) for batch in loader)
     wall, own, read = time.perf_counter() - begun, time.process_time() - usage, asked() - bytes_before

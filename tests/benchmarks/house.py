@@ -150,8 +150,8 @@ def rows(root: Path) -> Iterator[tuple[str, str]]:
         seconds_beyond(root, "samplerkit.order.order", "numpy"),
     )
     yield (
-        "import samplerkit.samplers.random beyond numpy",
-        seconds_beyond(root, "samplerkit.samplers.random", "numpy"),
+        "import samplerkit.samplers.shuffled beyond numpy",
+        seconds_beyond(root, "samplerkit.samplers.shuffled", "numpy"),
     )
 
 

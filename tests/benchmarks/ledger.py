@@ -1,7 +1,7 @@
 """What a ledger of 1,000 edits costs: ids a second, the first ids, and the bytes of a state.
 
 Run `python -m tests.benchmarks.ledger`. Every second edit changes the weights of a mixture of three sources
-by dice, and every second one skips. Times are of the processor, the best of five.
+by independent draws, and every second one skips. Times are of the processor, the best of five.
 """
 
 from __future__ import annotations

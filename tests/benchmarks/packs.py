@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 import samplerkit as sk
-from samplerkit.batches.histogram import Histogram
-from samplerkit.batches.pack_plan import PackedSet
-from samplerkit.batches.parts import Fit
+from samplerkit.batches.lengths import Histogram
+from samplerkit.batches.packs.best_fit import Fit
+from samplerkit.batches.packs.pack_plan import PackedSet
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.order.typing import Ids
 from tests.benchmarks.batches import chats, text

@@ -14,7 +14,7 @@ import numpy as np
 import samplerkit as sk
 from samplerkit.inspect.pictures.canvas import LIGHT, new_figure
 from samplerkit.inspect.pictures.panels import draw_documents
-from samplerkit.inspect.pictures.shown import shown_all
+from samplerkit.inspect.pictures.plot_data import plot_data
 from tests.benchmarks.pictures_of_orders import WIDTH, keep, small_png_of
 
 NAME = "documents.png"
@@ -47,7 +47,7 @@ def draw() -> bytes:
     """Draws both side by side."""
     figure = new_figure(WIDTH, HEIGHT, LIGHT)
     with tempfile.TemporaryDirectory() as folder:
-        draw_documents(figure, shown_all(loaders(Path(folder))), LIGHT)
+        draw_documents(figure, plot_data(loaders(Path(folder))), LIGHT)
     return small_png_of(figure)
 
 

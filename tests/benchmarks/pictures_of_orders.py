@@ -18,7 +18,7 @@ from PIL import Image
 
 import samplerkit as sk
 from samplerkit.inspect.pictures.canvas import LIGHT, dress, legend, new_figure, png_of
-from samplerkit.inspect.pictures.shown import Shown, shown_all
+from samplerkit.inspect.pictures.plot_data import PlotData, plot_data
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 SHADES = 8
@@ -58,7 +58,7 @@ class Orders:
         return self.sampler._links()[self.shows]
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> PlotData:
         """The run as pictures see it."""
         loader = sk.Loader(
             self.layout,
@@ -67,7 +67,7 @@ class Orders:
             world=sk.World(self.ranks, 0),
             tail="ragged",
         )
-        return shown_all({self.title: loader})[0]
+        return plot_data({self.title: loader})[0]
 
 
 def _mode(shuffle: str, title: str = "", layout: sk.Layout = MODE_FILES, **more: Any) -> Orders:
@@ -164,12 +164,11 @@ def draw_tutorial() -> bytes:
 
 
 def draw_mixture() -> bytes:
-    """Draws shares of 3 and 1 on four ranks: by the schedule of samplerkit-1, and by dice."""
+    """Draws shares of 3 and 1 on four ranks: in one lane, and in a lane for each rank."""
     layout = sk.Layout.tree({"a": 360, "b": 120})
-    named = sk.MixtureSampler({"a": None, "b": None}, weights={"a": 3, "b": 1}, num_samples=480, seed=7)
     panels = [
-        Orders("MixtureSampler([3, 1])", sk.MixtureSampler([3, 1], 480, seed=7), layout, ranks=4),
-        Orders('MixtureSampler({"a": None, "b": None})', named, layout, ranks=4),
+        Orders(f"lanes={lanes}", sk.MixtureSampler([3, 1], 480, lanes=lanes, seed=7), layout, ranks=4)
+        for lanes in (1, 4)
     ]
     return _drawn(WIDTH, 1.2 * HEIGHT, 1, panels)
 

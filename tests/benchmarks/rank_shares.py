@@ -1,4 +1,4 @@
-"""What a rank reads of each source of nine mixtures: dice beside the schedule of samplerkit-1.
+"""What a rank reads of each source of nine mixtures.
 
 Run it with `python -m tests.benchmarks.rank_shares`: 2 to 256 ranks, three minutes. It prints Markdown, as in
 docs/mixtures.md.
@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import samplerkit as sk
-from samplerkit.order.dice import Dice
 from samplerkit.order.keys import Key
+from samplerkit.order.mixing.source_draws import SourceDraws
+from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.typing import Ids
-from samplerkit.order.weights import thresholds
 
 RANKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 64, 100, 128, 256)
 NINE = {
@@ -54,16 +53,10 @@ class Shares:
     most: float
 
 
-def by_schedule(weights: list[float], length: int) -> Ids:
-    """The source of each position, by samplerkit-1."""
-    layout = sk.Layout([length] * len(weights))
-    return layout.file_of(sk.MixtureSampler(weights, length, shuffle=False).order(layout)[:])
-
-
-def by_dice(weights: list[float], length: int, lanes: int, seed: int = 0) -> Ids:
-    """The source of each position, by dice in so many lanes."""
+def drawn(weights: list[float], length: int, lanes: int, seed: int = 0) -> Ids:
+    """The source of each position, drawn in so many lanes."""
     rows, lane = np.divmod(np.arange(length), lanes)
-    return Dice(Key(seed, 0, 0, "dice")).sources(lane, rows, thresholds(weights))
+    return SourceDraws(Key(seed, 0, 0, "dice")).sources(lane, rows, thresholds(weights))
 
 
 def shares_of(source: Ids, weights: list[float], ranks: int) -> Shares:
@@ -85,12 +78,11 @@ def shares_of(source: Ids, weights: list[float], ranks: int) -> Shares:
 
 
 def looked_at(weights: list[float], ranks: int, batches: int = BATCHES) -> dict[str, Shares]:
-    """Looks at one mixture on so many ranks: by the schedule, by dice in one lane, and in a lane a rank."""
+    """Looks at one mixture on so many ranks: in one lane, and in a lane a rank."""
     length = max(8, batches // ranks) * BATCH * ranks
     sources = {
-        "schedule": by_schedule(weights, length),
-        "one lane": by_dice(weights, length, 1),
-        "a lane a rank": by_dice(weights, length, ranks),
+        "one lane": drawn(weights, length, 1),
+        "a lane a rank": drawn(weights, length, ranks),
     }
     return {name: shares_of(source, weights, ranks) for name, source in sources.items()}
 

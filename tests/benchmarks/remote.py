@@ -1,191 +1,123 @@
-"""Benchmark of remote tar shards, from a server on loopback that takes its time: 20 ms a request.
+"""Benchmark of remote reading: clients side by side, and loaders beside webdataset, from nginx on loopback.
 
-Run it with `python -m tests.benchmarks.remote`; `--quick` takes a quarter of the samples. It prints Markdown.
-Ratios are what counts: machines are shared, and times do not carry over. The server is a process of its own;
-its latency is the same for a byte and for a shard, and the loopback is otherwise as fast as it is.
+Run it with `python -m tests.benchmarks.remote`, with nginx installed (`apt install nginx-light`); `--quick`
+takes a tenth of the requests, once. It prints Markdown. Each run is a process of its own; they take turns, so
+that all meet the same noise, and ratios are what counts. An anonymous store of S3 is a file at /bucket/key.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime as dt
+import json
+import os
 import platform
+import shutil
+import socket
 import statistics
+import subprocess
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
-import torch
 
-import samplerkit as sk
-from tests.storage.tar.server import Server
+from tests.benchmarks.remote_clients import CLIENTS, OBJECT, OBJECTS
+from tests.benchmarks.remote_loading import CASES
 
-SHARDS, BATCH, LATENCY, WORK, REPEATS = 16, 64, 0.02, 0.02, 3
-WARM_UP = 4
-"""Batches that are read before the clock starts: the first shard has to come first."""
-
-
-def as_list(batch: Any) -> Any:
-    """The collate function of all loaders: what is measured is reading."""
-    return batch
-
-
-def write(folder: Path, samples: int, size: int) -> str:
-    """Writes shards of samples of two members, of `size` bytes together; gives the pattern of their names."""
-    random = np.random.default_rng(0)
-    with sk.TarWriter(f"{folder}/train-%02d.tar", samples_per_shard=samples // SHARDS) as writer:
-        for number in range(samples):
-            writer.write({"__key__": f"{number:08}", "jpg": random.bytes(size - 4), "cls": number % 1000})
-    return f"train-{{00..{SHARDS - 1:02}}}.tar"
-
-
-def serve(folder: Path, seconds: float, channel: Connection) -> None:
-    """What the server's process does until it is told to end."""
-    with Server(folder, seconds) as server:
-        channel.send(server.url)
-        channel.recv()
+CONFIG = """
+worker_processes 2; pid {folder}/pid; daemon off; error_log stderr crit;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off; sendfile on; tcp_nopush on; tcp_nodelay on; keepalive_requests 100000000;
+    client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
+    uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
+    server {{ listen 127.0.0.1:{port}; root {folder}; }}
+}}
+"""
+REPEATS = 3
+SIZES = {"16 KiB": (1 << 14, 4000), "256 KiB": (1 << 18, 1500), "4 MiB": (1 << 22, 200)}
+PACKAGES = ("obstore", "urllib3", "s3fs", "webdataset", "numpy", "torch")
 
 
 @contextlib.contextmanager
-def serving(serve: Callable[..., None], *arguments: object) -> Iterator[str]:
-    """Serves from a process of its own, until it is told to end; gives the address."""
-    ours, theirs = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=serve, args=(*arguments, theirs), daemon=True)
-    process.start()
-    try:
-        yield ours.recv()
-    finally:
-        ours.send(None)
-        process.join()
+def nginx(folder: Path) -> Iterator[str]:
+    """Serves a folder; gives the address."""
+    program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        raise SystemExit("nginx is not installed: apt install nginx-light")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (folder / "nginx.conf").write_text(CONFIG.format(folder=folder, port=port))
+    folder.chmod(0o755)
+    with subprocess.Popen([program, "-c", f"{folder}/nginx.conf"]) as server:
+        try:
+            while socket.socket().connect_ex(("127.0.0.1", port)):
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
 
 
-def epoch(dataset: sk.TarDataset, sampler: sk.Sampler, workers: int, work: float) -> float:
-    """The samples a second of one epoch, the first batches left out; each batch is worked on for a while."""
-    loader = sk.Loader(dataset, sampler, batch_size=BATCH, num_workers=workers, collate_fn=as_list)
-    count, begun = 0, 0.0
-    with loader:
-        for number, batch in enumerate(loader):
-            if number == WARM_UP:
-                begun = time.perf_counter()
-            count += len(batch) if number >= WARM_UP else 0
-            if work:
-                time.sleep(work)
-    return count / (time.perf_counter() - begun)
+def measured(module: str, runs: dict[str, list[str]], repeats: int) -> dict[str, tuple[float, float]]:
+    """The medians of each run: so many a second, and microseconds of processor time."""
+    found: dict[str, list[list[float]]] = {name: [] for name in runs}
+    for _ in range(repeats):
+        for name, arguments in runs.items():
+            command = [sys.executable, "-m", f"tests.benchmarks.{module}", name, *arguments]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            found[name].append(json.loads(done.stdout))
+    return {
+        name: (statistics.median(rate for rate, _ in each), statistics.median(own for _, own in each))
+        for name, each in found.items()
+    }
 
 
-def medians(works: dict[str, Callable[[], float]]) -> dict[str, float]:
-    """The median of each; they take turns, so that all meet the same noise."""
-    rates: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(REPEATS):
-        for name, work in works.items():
-            rates[name].append(work())
-    return {name: statistics.median(found) for name, found in rates.items()}
-
-
-def report(title: str, base: str, rates: dict[str, float]) -> None:
-    print(f"\n### {title}\n\n| who | samples/s | times {base} |\n|---|---|---|")
-    for name, rate in rates.items():
-        print(f"| {name} | {rate:,.0f} | {rate / rates[base]:.2f} |")
+def report(title: str, what: str, bases: list[str], rates: dict[str, tuple[float, float]]) -> None:
+    """Prints a table, with ratios to some of its rows."""
+    print(f"\n### {title}\n\n| who | {what}/s | CPU | {' | '.join(f'times {base}' for base in bases)} |")
+    print(f"|---|---|---|{'---|' * len(bases)}")
+    for name, (rate, own) in rates.items():
+        ratios = " | ".join(f"{rate / rates[base][0]:.2f}" for base in bases)
+        print(f"| {name} | {rate:,.0f} | {own:,.0f} us | {ratios} |")
     sys.stdout.flush()
-
-
-def report_partial(url: str, folder: Path, pattern: str, samples: int) -> None:
-    """PARTIAL: the first epoch fetches all shards, ahead of need; the second one finds them in the cache."""
-    each = samples // SHARDS
-    sampler = sk.RandomSampler(shuffle=sk.Shuffle.PARTIAL, partial_size=each, seed=7)
-    local = sk.TarDataset(f"{folder}/{pattern}", cache=folder / "local")
-
-    def first(workers: int, work: float, read_ahead: int = 2) -> float:
-        options: dict[str, Any] = {"lengths": [each] * SHARDS, "read_ahead": read_ahead}
-        with (
-            TemporaryDirectory() as cache,
-            sk.TarDataset(f"{url}/{pattern}", cache=cache, **options) as dataset,
-        ):
-            return epoch(dataset, sampler, workers, work)
-
-    for workers, work in ((0, WORK), (2, WORK)):
-        shown = f"{workers} workers, {1000 * work:.0f} ms of work a batch of {BATCH}"
-        rates = {
-            "local": lambda workers=workers, work=work: epoch(local, sampler, workers, work),
-            "remote": lambda workers=workers, work=work: first(workers, work),
-        }
-        if not workers:
-            rates["remote, nothing ahead"] = lambda work=work: first(0, work, 0)
-        report(f"PARTIAL, first epoch, {shown}", "local", medians(rates))
-    with (
-        TemporaryDirectory() as cache,
-        sk.TarDataset(f"{url}/{pattern}", cache=cache, lengths=[each] * SHARDS) as dataset,
-    ):
-        epoch(dataset, sampler, 0, 0.0)
-        for workers in (0, 2):
-            rates = {
-                "local": lambda workers=workers: epoch(local, sampler, workers, 0.0),
-                "remote": lambda workers=workers: epoch(dataset, sampler, workers, 0.0),
-            }
-            report(f"PARTIAL, second epoch, {workers} workers, no work", "local", medians(rates))
-
-
-def report_global(url: str, pattern: str, samples: int) -> None:
-    """GLOBAL: single samples by range requests."""
-    each = samples // SHARDS
-    few = min(samples, 256)
-    ids = sk.RandomSampler(seed=7).order(sk.Layout([each] * SHARDS))[:few]
-
-    def read(threads: int, batch: int, told: bool) -> float:
-        options = {"lengths": [each] * SHARDS, "fetch": "ranges", "remote": {"threads": threads}}
-        with (
-            TemporaryDirectory() as cache,
-            sk.TarDataset(f"{url}/{pattern}", cache=cache, **options) as dataset,
-        ):
-            dataset.keys(ids)  # the indexes beside the shards are here
-            begun = time.perf_counter()
-            parts = np.split(ids, range(batch, few, batch))
-            if told and dataset.expect is not None:
-                dataset.expect(iter(parts))
-            for part in parts:
-                dataset.__getitems__(part)
-            return few / (time.perf_counter() - begun)
-
-    base = "one request at a time"
-    rates = medians(
-        {
-            base: lambda: read(1, 1, False),
-            "16 threads": lambda: read(16, BATCH, False),
-            "16 threads, one batch ahead": lambda: read(16, BATCH, True),
-            "64 threads, one batch ahead": lambda: read(64, BATCH, True),
-        }
-    )
-    report(f"GLOBAL, {few} samples by range requests, batches of {BATCH}", base, rates)
 
 
 def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a quarter of the samples")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the requests, once")
+    parser.add_argument("--only", choices=["clients", "loaders"], help="one half of it")
     options = parser.parse_args()
-    samples, size = (4_096 if options.quick else 16_384), 20_000
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    versions = {"Python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__}
-    versions |= {"samplerkit": sk.__version__}
-    print(", ".join(f"{name} {version}" for name, version in versions.items()), platform.machine())
-    print(
-        f"\n{samples:,} samples of {size // 1000} KB, 2 members each, in {SHARDS} shards; "
-        f"{1000 * LATENCY:.0f} ms a request; medians of {REPEATS}."
-    )
+    repeats, share = (1, 10) if options.quick else (REPEATS, 1)
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    print(f"{dt.datetime.now(dt.UTC).date()}, {machine}, ", end="")
+    print(", ".join(f"{name} {version(name)}" for name in PACKAGES))
     with TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        pattern = write(folder, samples, size)
-        with serving(serve, folder, LATENCY) as url:
-            report_partial(url, folder, pattern, samples)
-            report_global(url, pattern, samples)
+        bucket = Path(temporary, "bucket")
+        bucket.mkdir()
+        for number in range(OBJECTS):
+            (bucket / f"{number}.bin").write_bytes(np.random.default_rng(number).bytes(OBJECT))
+        with nginx(Path(temporary)) as url:
+            for shown, (size, count) in SIZES.items() if options.only != "loaders" else ():
+                for threads in (1, 16):
+                    few = str(max(64, count // share // (4 if threads == 1 else 1)))
+                    runs = {name: [url, str(size), str(threads), few] for name in CLIENTS}
+                    bases = [
+                        next(name for name in CLIENTS if name.startswith(base)) for base in ("http", "s3fs")
+                    ]
+                    title = f"{shown}, {threads} thread{'s' * (threads > 1)}"
+                    report(title, "requests", bases, measured("remote_clients", runs, repeats))
+            if options.only != "clients":
+                subprocess.run([sys.executable, "-m", "tests.benchmarks.remote_loading", bucket], check=True)
+                for workers in (0, 2):
+                    runs = {name: [url, str(workers)] for name in CASES}
+                    title = f"An epoch, {workers} workers"
+                    report(title, "samples", [next(iter(CASES))], measured("remote_loading", runs, repeats))
 
 
 if __name__ == "__main__":

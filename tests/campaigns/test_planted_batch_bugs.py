@@ -25,8 +25,37 @@ BINS = "tests/batches/test_best_fit.py"
 PACKS = "tests/batches/test_packs.py"
 PACKED = "tests/loading/test_packs_delivered.py"
 PACK_COLLATE = "tests/loading/test_pack_collate.py"
+OPTIONS = "tests/loading/test_options_of_recipes.py"
 
 BUGS = [
+    Bug(
+        "packs of windows take lengths that are truncated already for whole documents",
+        "PackBatches.prepared",
+        "Measure(lengths, pack=self.seq_len, multiple=self.length_multiple)",
+        "Measure(lengths, longest=self.seq_len if self.long == 'truncate' else None, pack=self.seq_len)",
+        OPTIONS,
+    ),
+    Bug(
+        "a state at the beginning must name the first window that holds a batch",
+        "EpochBatches.require_position",
+        "is_before or position == 0",
+        "is_before",
+        OPTIONS,
+    ),
+    Bug(
+        "the last batch of pairs is never left out",
+        "TokenBatches.cut",
+        'self.short == "drop" and batches',
+        'self.short == "drop" and batches and lengths.ndim == 1',
+        OPTIONS,
+    ),
+    Bug(
+        "a state does not name the arguments of a recipe that is no dataclass",
+        "BatchRecipe.arguments",
+        "(*_OF_EACH, *vars(self))",
+        "()",
+        STATES,
+    ),
     Bug(
         "steps that are dealt at once forget that a worker reads every other one",
         "Delivery.dealt_in",
@@ -57,7 +86,7 @@ BUGS = [
     ),
     Bug(
         "runs of documents are moved alike",
-        "ManyRuns._network",
+        "GroupedPermutation._network",
         "runs * (2 * ROUNDS) + np.arange(2 * ROUNDS)[:, None]",
         "np.arange(2 * ROUNDS)[:, None] + 0 * runs",
         f"{BINS}::test_places_of_runs_move_evenly",
@@ -81,7 +110,7 @@ BUGS = [
         "PackPlan.locate",
         "np.concatenate([packed.bins.bin_of(items) + packed.num_whole, parts])",
         "np.concatenate([packed.bins.bin_of(items) + packed.num_whole, parts[:1].repeat(parts.size)])",
-        PACKS,
+        RECIPES,
     ),
     Bug(
         "lengths are rounded up after packs are full",
@@ -107,9 +136,9 @@ BUGS = [
     Bug(
         "what follows on the said length of a document is lost",
         "cut",
-        "None if is_last else start + length",
-        "start + length",
-        "tests/loading/test_lying_documents.py::test_no_token_is_lost_where_lengths_lie_within_the_limit",
+        "None if last else begin + length",
+        "begin + length",
+        "tests/loading/test_parts_of_documents.py::test_no_token_is_lost_where_lengths_lie_within_the_limit",
     ),
     Bug(
         "padding is attended to",
@@ -120,7 +149,7 @@ BUGS = [
     ),
     Bug(
         "a batch of packs counts whole documents as its tokens",
-        "BatchUnits.tokens",
+        "EpochBatches.tokens",
         "samples.segments is not None",
         "False",
         PACKED,
@@ -192,7 +221,7 @@ BUGS = [
     Bug(
         "halves stand beside whole batches in a group",
         "TokenBatches.evened",
-        "cut_again(batches, sizes, count, abreast, self.count_multiple)",
+        "cut_again(batches, sizes_at, count, abreast, self.count_multiple)",
         "halved(batches, count, self.count_multiple)",
         f"{RECIPES}::test_steps_of_windows_cost_alike_on_many_ranks",
     ),
@@ -200,7 +229,7 @@ BUGS = [
     Bug("a set is read as if it were all", "SortedMembers._chunks", "ids is None", "True", RECIPES),
     Bug(
         "lengths that changed places have one digest",
-        "SampleLengths._pass",
+        "SampleLengths._checked_chunks",
         "state.update(narrow.tobytes())",
         "pass",
         LENGTHS,
@@ -221,24 +250,24 @@ BUGS = [
         "torch.arange(length, device=values.device) <= ends[:, None]",
         PADDING,
     ),
-    Bug("no batch is held against its limit", "require_within", "measure.most is None", "True", PADDING),
+    Bug("no batch is checked against its limit", "_require_within", "measure.most is None", "True", PADDING),
     Bug(
         "a batch is padded to its longest in place of its bucket's end",
         "PadCollate._lengths",
-        "measure.upper(longest_of_said)",
-        "longest_of_said",
+        "measure.upper(shape)",
+        "shape",
         PADDING,
     ),
     Bug(
         "samples that were skipped are named as those that lied",
-        "RequestedDataset.read",
-        "[one.place for one in found.skipped]",
+        "_ids",
+        "samples.places_skipped",
         "[]",
         PADDING,
     ),
     Bug(
         "a pad of a batch is taken for samples",
-        "BatchUnits.samples",
+        "EpochBatches.samples",
         "again * self.num_draws",
         "again * 0",
         DEALT,
@@ -259,23 +288,23 @@ BUGS = [
     ),
     Bug(
         "abreast is what the ranks are now",
-        "RunBatches.restored",
-        'new._abreast = saved["abreast"]',
-        "pass",
+        "BatchUnit.restored",
+        'replace(self, abreast=saved["abreast"], known=known, plans=plans)',
+        "replace(self, abreast=None, known=known, plans=plans)",
         STATES,
     ),
     Bug(
         "the window of a state is not used",
-        "RunBatches.restored",
-        '(epoch, (saved["window"][0], saved["window"][1]))',
-        "(epoch, (0, 0))",
+        "BatchUnit.restored",
+        "(state.epoch, (window[0], window[1]))",
+        "(state.epoch, (0, 0))",
         STATES,
     ),
     Bug(
         "the window of a state stands in all epochs",
-        "RunBatches.plan",
-        "self._known[1] if epoch == self._known[0] else (0, 0)",
-        "self._known[1]",
+        "BatchUnit.of_epoch",
+        "self.known[1] if epoch == self.known[0] else (0, 0)",
+        "self.known[1]",
         STATES,
     ),
     Bug(
@@ -294,14 +323,14 @@ BUGS = [
     ),
     Bug(
         "a thousand batches are looked up before the first",
-        "BatchUnits",
+        "EpochBatches",
         "1 << 20",
         "1",
         f"{DEALT}::test_the_first_batches_are_looked_up_alone",
     ),
     Bug(
         "a state of other lengths is taken",
-        "RunBatches.restored",
+        "BatchUnit.restored",
         '("recipe", "lengths")',
         '("recipe",)',
         STATES,

@@ -20,29 +20,29 @@ BUGS = [
     Bug(
         "the parts of a batch stand one after another",
         "joined",
-        "np.argsort(places)",
-        "np.arange(places.size)",
+        "np.argsort(np.concatenate([places for places, _ in there]))",
+        "np.arange(sum(places.size for places, _ in there))",
         f"{AFFINITY}::test_each_file_is_read_by_one_worker_and_the_draws_stay",
     ),
     Bug(
         "a part goes to the worker whose turn it is",
         "_AffineIterator._next_index",
-        "self._worker = 0 if request.share is None else request.share.worker",
+        "self._worker = share.worker",
         "self._worker = (self._worker + 1) % self._num_workers",
         f"{AFFINITY}::test_each_file_is_read_by_one_worker_and_the_draws_stay",
     ),
     Bug(
         "a skipped sample is told by its place in its part",
         "joined",
-        "int(share.places[one.place])",
+        "share.place(one.place)",
         "one.place",
         f"{AFFINITY}::test_shares_put_together_are_the_batch",
     ),
     Bug(
         "a worker looks ahead from the beginning of the deal",
-        "ids_to_come",
-        "FileAffinity(layout, share.files)",
-        "FileAffinity(layout, FileAffinity.nothing(layout, len(share.files.samples)))",
+        "ShareRequest.upcoming",
+        "reading.batches()",
+        "reading.batches(self.step)",
         f"{AFFINITY}::test_shares_put_together_are_the_batch",
     ),
     Bug(
@@ -51,6 +51,13 @@ BUGS = [
         "not (step == 0 or delivery.is_of_the_job(step - 1))",
         "not (step <= 0 or delivery.is_of_the_job(step - 1))",
         LOADERS,
+    ),
+    Bug(
+        "a copy of a loader is under way",
+        "Iteration.__getstate__",
+        "{**self.__dict__, 'is_open': False}",
+        "self.__dict__",
+        "tests/loading/test_copies.py",
     ),
     Bug(
         "a second iterator forgets the epoch that was set",
@@ -62,22 +69,22 @@ BUGS = [
     Bug(
         "a break forgets the epoch that was set",
         "Cursor._beyond",
-        "self.asked is not None and self.asked != at.epoch",
+        "self.next_epoch is not None and self.next_epoch != at.epoch",
         "False",
         LOADERS,
     ),
     Bug(
         "the state at the end forgets the epoch that was set",
-        "Cursor.place",
-        "self._following",
-        "self.epoch + 1",
+        "Cursor._end_of",
+        "self.next_epoch is not None",
+        "False",
         LOADERS,
     ),
     Bug(
         "the shard that is dealt below the root is named",
         "describe_chain",
-        "is_dealer and not names_shard",
-        "False",
+        "if is_dealer:\n    arguments['shard_id'] = None",
+        "pass",
         "tests/loading/test_loader_states.py",
     ),
     Bug(
@@ -110,16 +117,16 @@ BUGS = [
     ),
     Bug(
         "an order survives a change of the constants",
-        "Run.undealt",
-        "wanted = (epoch, self.constants, recipe)",
-        "wanted = (epoch, RunConstants(), recipe)",
+        "Run._with",
+        "(run.recipe, run.unit, run.constants) == (self.recipe, self.unit, self.constants)",
+        "(run.recipe, run.unit) == (self.recipe, self.unit)",
         LOADERS,
     ),
     Bug(
         "a loaded state starts over",
         "Loader.load_state_dict",
-        "self._cursor.go_to(saved.epoch, saved.position)",
-        "self._cursor.go_to(saved.epoch)",
+        "self._cursor.load(place)",
+        "self._cursor.go_to(place.epoch)",
         LOADERS,
     ),
     Bug(
@@ -131,23 +138,23 @@ BUGS = [
     ),
     Bug(
         "a section that is not known is passed over",
-        "require_known",
-        "section['version'] > known and not section.get('optional', False)",
-        "section['version'] > known and section.get('optional', False)",
+        "State.require_equal",
+        "name not in known",
+        "False",
         LOADERS,
     ),
     Bug(
         "set_epoch forgets a restored position",
         "Cursor.set_epoch",
-        "epoch != at.epoch",
-        "True",
+        "epoch == at.epoch and not is_over and (at.is_spent or epoch != at.ended)",
+        "False",
         LOADERS,
     ),
     Bug(
         "an epoch never ends",
-        "Cursor._following",
-        "self.at.epoch + (self._advances or self.is_told)",
-        "self.at.epoch",
+        "Cursor._end_of",
+        "epoch + (self._advances or self.was_set)",
+        "epoch",
         LOADERS,
     ),
     Bug(
@@ -160,20 +167,20 @@ BUGS = [
     Bug(
         "damage is not looked for",
         "State.from_dict",
-        'not _is_text(saved.get("checksum"), _checksum(values))',
+        'not _is_text(saved.get("checksum"), _checksum({"schema": schema, **values}))',
         'not saved.get("checksum")',
         LOADERS,
     ),
     Bug(
         "a fitting checksum lets anything in",
         "State.from_dict",
-        "_require_plausible(name, value)",
+        'require_fields("state", values, _CHECKS)',
         "pass",
         LOADERS,
     ),
     Bug(
         "the epoch does not reach the dataset",
-        "RequestedDataset._begin_epoch",
+        "SampleReader._begin_epoch",
         "set_epoch(epoch)",
         "set_epoch(0)",
         LOADERS,
@@ -181,8 +188,8 @@ BUGS = [
     Bug(
         "the longest wait is the first one",
         "Waits.add",
-        "max(self.longest, seconds)",
-        "max(self.first, seconds)",
+        "max(self.longest_wait, seconds)",
+        "max(self.first_wait, seconds)",
         LOADERS,
     ),
     Bug(
@@ -208,9 +215,9 @@ BUGS = [
     ),
     Bug(
         "a worker's error is swallowed",
-        "Watched.__next__",
-        "may_be_dying = isinstance(error, EOFError | ConnectionError)",
-        "may_be_dying = isinstance(error, EOFError | ConnectionError)\n"
+        "WorkerProcesses._next",
+        "may_be_dying = breaks_off or isinstance(error, EOFError | ConnectionError)",
+        "may_be_dying = breaks_off or isinstance(error, EOFError | ConnectionError)\n"
         "if not self._dead_workers(may_be_dying=may_be_dying):\n"
         "    return []",
         LOADERS,
@@ -242,7 +249,7 @@ OVER_THREADS = [bug for bug in BUGS if bug.name not in PROCESSES_ONLY and bug.na
 
 
 def test_the_tests_pass_without_a_planted_bug():
-    assert not notices(Bug("none", "Loader.close", "self._source.close()", "self._source.close()", LOADERS))
+    assert not notices(Bug("none", "Loader.close", "self._workers.close()", "self._workers.close()", LOADERS))
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

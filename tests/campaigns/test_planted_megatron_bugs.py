@@ -79,6 +79,13 @@ BUGS = [
         READING,
     ),
     Bug(
+        "an index of another split is compared",
+        "_is_cut",
+        '_share(told["split"], dataset) == _share(dataset.split, dataset)',
+        "True",
+        READING,
+    ),
+    Bug(
         "a pickle in a cache is run",
         "compare_cache",
         "np.load(path, allow_pickle=False)",

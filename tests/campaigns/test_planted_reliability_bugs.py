@@ -15,28 +15,29 @@ pytestmark = pytest.mark.campaign
 
 CACHE = "tests/storage/remote/test_cache"
 THREADS = "tests/storage/files/test_threads.py"
+SENDING = "tests/loading/test_sending.py"
 SIGNALS = "tests/loading/test_signals_and_forks.py"
 
 BUGS = [
     Bug(
         "a state is loaded in the middle of an iteration",
-        "Loader.load_state_dict",
-        "self._cursor.at.is_open",
-        "self._cursor.at.is_finished",
+        "Cursor.require_closed",
+        "self.at.is_open",
+        "False",
         "tests/loading/test_loader_states.py::test_a_state_cannot_be_loaded_while_an_iteration_is_under_way",
     ),
     Bug(
         "a break is answered by the other choice",
         "Cursor.upcoming",
-        "self._goes_on",
-        "not self._goes_on",
+        "self._resumes",
+        "not self._resumes",
         f"{LOADER}::test_after_an_early_break_the_epoch_begins_anew_or_goes_on",
     ),
     Bug(
         "workers hand out batches as they come",
-        "Source._torch_loader",
-        "dict(self._options)",
-        "dict(self._options, in_order=False)",
+        "WorkerProcesses.__init__",
+        "{**options, **ours}",
+        "{**options, **ours, 'in_order': False}",
         "tests/loading/test_worker_counts.py",
     ),
     Bug(
@@ -47,11 +48,32 @@ BUGS = [
         "tests/loading/test_changed_datasets.py",
     ),
     Bug(
+        "the end of an epoch is the beginning of the next",
+        "Cursor.set_epoch",
+        "at.is_loaded and epoch == at.ended",
+        "False",
+        "tests/loading/test_epoch_borders.py",
+    ),
+    Bug(
+        "an iterable draws from the process",
+        "lent_randomness",
+        "stack.enter_context(generator.seeded(word))",
+        "pass",
+        "tests/loading/test_given_ids.py",
+    ),
+    Bug(
+        "ids of an iterable are not compared",
+        "require_same_ids",
+        'saved["digest"] != current["digest"]',
+        "False",
+        "tests/loading/test_given_ids.py",
+    ),
+    Bug(
         "a mixture starts over",
         "Loader.load_state_dict",
-        "self._cursor.go_to(saved.epoch, saved.position)",
-        "self._cursor.go_to(saved.epoch)",
-        "tests/samplers/test_mixture.py::test_a_mixture_goes_on_with_other_ranks_after_a_source_has_ended",
+        "self._cursor.load(place)",
+        "self._cursor.go_to(place.epoch)",
+        "tests/samplers/test_mixtures.py::test_a_mixture_resumes_on_other_ranks_after_a_source_has_ended",
     ),
     Bug(
         "padded ranks are uneven",
@@ -69,10 +91,45 @@ BUGS = [
     ),
     Bug(
         "nobody watches over the workers",
-        "Watched.__init__",
-        "watch.start()",
+        "WorkerProcesses.open",
+        "start_thread(threading.Thread(target=_watch, args=watched, name='samplerkit-watch', daemon=True))",
         "pass",
         "tests/loading/test_dead_workers.py",
+    ),
+    Bug(
+        "workers that the loader ended are named",
+        "WorkerProcesses._dead_workers",
+        "{pid: codes[pid] for pid in self._died}",
+        "codes",
+        "tests/loading/test_dead_workers.py::test_only_the_worker_that_died_first_is_named_with_its_own_reason",
+    ),
+    Bug(
+        "a batch is first pickled by the queue of a worker",
+        "SendingMaker._sent",
+        "is_plain(made.batch)",
+        "True",
+        f"{SENDING}::test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together",
+    ),
+    Bug(
+        "samples are skipped that can be pickled",
+        "_unsendable",
+        "zip(present, map(sending_error, samples.batch), strict=True)",
+        "((place, 'x') for place in present)",
+        f"{SENDING}::test_samples_that_cannot_be_pickled_are_skipped_and_the_steps_stay",
+    ),
+    Bug(
+        "an exception is sent whose class cannot be pickled",
+        "sendable_errors",
+        "not sending_error(type(error))",
+        "True",
+        f"{SENDING}::test_an_exception_whose_class_cannot_be_pickled_hangs_nothing",
+    ),
+    Bug(
+        "a batch is unpickled when it arrives",
+        "PickledBatch.of",
+        "return PickledBatch(content, bytes(ForkingPickler.dumps(storages)), where)",
+        "return batch",
+        f"{SENDING}::test_a_batch_that_cannot_be_unpickled_is_an_error_at_its_place_that_names_its_ids",
     ),
     Bug(
         "workers do not look after their parent",
@@ -83,8 +140,8 @@ BUGS = [
     ),
     Bug(
         "nobody ends the workers",
-        "Watched.close",
-        "self._batches._shutdown_workers()",
+        "WorkerProcesses.close",
+        "end_together([self])",
         "pass",
         "tests/loading/test_loader_workers.py::test_closing_and_breaking_end_the_workers",
     ),
@@ -93,7 +150,7 @@ BUGS = [
         "LAST_BATCH_SECONDS",
         "1.5",
         "4",
-        "tests/loading/test_loader_workers.py::test_a_break_does_not_wait_for_a_slow_sample",
+        "tests/loading/test_loader_workers.py::test_a_break_waits_no_longer_than_two_seconds_for_a_sample_that_hangs",
     ),
     Bug(
         "a signal that ends the loop takes a batch back",
@@ -103,31 +160,24 @@ BUGS = [
         "tests/loading/test_endings.py",
     ),
     Bug(
-        "a thread is started when the interpreter ends",
-        "Watched.close",
-        "sys.is_finalizing()",
-        "False",
-        "tests/loading/test_endings.py::test_a_loader_may_be_closed_by_what_the_interpreter_lets_go_at_its_end",
-    ),
-    Bug(
         "workers that do not hear are waited for at the exit",
-        "Watched.__init__",
-        "_end_at_exit()",
+        "WorkerProcesses.open",
+        "end_at_exit(self)",
         "None",
         f"{SIGNALS}::test_a_job_ends_though_its_workers_are_in_the_middle_of_a_call_to_c",
     ),
     Bug(
         "a lock that a signal left behind is waited for",
-        "Watched.close",
-        "self._was_interrupted and not self._locks_are_free()",
-        "False",
+        "WorkerProcesses.stop",
+        "self._locks_are_free()",
+        "True",
         f"{SIGNALS}::test_a_signal_handler_that_raises_while_torch_holds_its_lock_hangs_nothing",
     ),
     Bug(
         "ids travel in 32 bits",
-        "SampleUnits.samples",
-        "numbers % max(1, len(self))",
-        "(numbers % max(1, len(self))).astype(np.int32).astype(np.int64)",
+        "EpochUnits._repeated",
+        "as_array(draws) % max(1, self.num_draws)",
+        "(as_array(draws) % max(1, self.num_draws)).astype(np.int32).astype(np.int64)",
         "tests/loading/test_huge_datasets.py",
     ),
     Bug(
@@ -174,9 +224,9 @@ BUGS = [
     ),
     Bug(
         "a redirect is read to its end",
-        "Session._followed",
-        "_take_short_body(response)",
-        "_ = response.content",
+        "Connections._followed",
+        "response.finish_short(_SHORT_BODY)",
+        "response.read(-1)",
         "tests/storage/remote/test_connections.py::test_the_body_of_a_redirect_is_not_read",
     ),
     Bug(
@@ -230,7 +280,7 @@ BUGS = [
     ),
     Bug(
         "files that a thread uses go",
-        "Shelf.furthest",
+        "CacheEntries.furthest",
         "file not in kept",
         "True",
         f"{THREADS}::test_threads_that_share_a_dataset_hold_no_more_files_than_they_may",

@@ -12,6 +12,7 @@ from tests.campaigns.planting import Bug, notices
 pytestmark = pytest.mark.campaign
 
 STATES, BRIDGE = "tests/loading/test_exactly_once.py", "tests/loading/test_torch_sampler.py"
+REQUESTS = "tests/loading/test_agreement_requests.py"
 AGREEMENT, DRAWS = "tests/loading/test_agreement.py", "tests/loading/test_draws.py"
 UNEVEN, CURSOR = "tests/loading/test_uneven_ranks.py", "tests/loading/test_cursor_machine.py"
 
@@ -32,9 +33,9 @@ BUGS = [
     ),
     Bug(
         "an epoch ends with the batches of this rank",
-        "Readings.reached",
+        "CurrentRun.reached",
         "delivery.is_over_after(steps)",
-        "0 < steps >= self(epoch, start).steps",
+        "0 < steps >= self.reading(epoch, start).steps",
         UNEVEN,
     ),
     Bug(
@@ -47,9 +48,8 @@ BUGS = [
     Bug(
         "an epoch of no batches runs ahead",
         "Loader.iterate_on",
-        "self._run.require_agreement(reading, self.tail, self._agreement_seconds)",
-        "self._run.require_agreement(reading, self.tail, self._agreement_seconds)\n"
-        "if not reading.steps:\n"
+        "self._current.require_agreement(iteration)",
+        "self._current.require_agreement(iteration)\nif not reading.steps:\n"
         "    opened = self._source.open(reading, make_stage, run_ahead=run_ahead)",
         "tests/loading/test_run_ahead.py",
     ),
@@ -83,7 +83,7 @@ BUGS = [
     ),
     Bug(
         "the saved constants are ignored",
-        "Run.restore",
+        "Run.restored",
         "RunConstants(state.lanes, state.limit)",
         "self.recipe.run_constants(self.world)",
         STATES,
@@ -91,15 +91,15 @@ BUGS = [
     Bug(
         "an epoch that stays is passed over",
         "Cursor._beyond",
-        "Iteration(at.epoch, is_finished=True)",
-        "Iteration(at.epoch + 1)",
+        "end.epoch if self._advances else at.epoch",
+        "end.epoch",
         CURSOR,
     ),
     Bug(
         "a finished epoch that stays has no end in its state",
         "Cursor.place",
-        "is_over or at.is_finished",
-        "is_over",
+        "return at.stands_at",
+        "pass",
         CURSOR,
     ),
     Bug(
@@ -118,7 +118,7 @@ BUGS = [
     ),
     Bug(
         "a device loader counts what is loaded",
-        "Steps.reached",
+        "StepProgress.reached",
         "start + taken",
         "taken",
         CURSOR,
@@ -126,36 +126,36 @@ BUGS = [
     Bug(
         "an iteration that was made for another epoch counts",
         "Cursor.begin",
-        "made_for is None or made_for == upcoming",
+        "iteration.reads_as(upcoming)",
         "True",
         "tests/compat/test_torch.py::test_an_iteration_that_was_made_for_another_epoch_counts_for_nobody",
     ),
     Bug(
         "labels that changed are let in",
         "Run._described_as",
-        "describe_dataset(dataset, blocks) + looks",
-        "describe_dataset(dataset, blocks)",
+        "described + describe_looks(self.recipe, dataset)",
+        "described",
         "tests/loading/test_changed_datasets.py",
     ),
     Bug(
         "a dataset is told what comes next with each batch",
-        "RequestedDataset.begin",
-        "last.step < request.step",
-        "last.step > request.step",
+        "Request.follows",
+        "last.step < self.step",
+        "last.step > self.step",
         "tests/loading/test_expect.py",
     ),
     Bug(
         "a draw is that of its sample",
-        "RequestedDataset._draws",
+        "draws_of",
         "request.positions",
         "request.ids",
         DRAWS,
     ),
     Bug(
         "draws are counted in their batch",
-        "Asked.requests",
-        "Request(reading.epoch, reading.start, step, ids, draws, told, segments, edits)",
-        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), told, segments, edits)",
+        "requests_of",
+        "Request(reading.epoch, reading.start, step, ids, draws, columns, segments, current.edits)",
+        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), known, segments, current.edits)",
         DRAWS,
     ),
     Bug(
@@ -175,36 +175,71 @@ BUGS = [
     Bug(
         "the generators of the loop stay seeded",
         "kept_generators",
-        "random.setstate(before[1])",
+        'random.setstate(before["random"])',
         "pass",
         DRAWS,
     ),
     Bug(
         "ranks are never compared",
-        "Agreement._wait",
-        "self._refuse(others, turn, identity)",
-        "pass",
+        "Agreement._require_agreeing",
+        "not groups",
+        "True",
         AGREEMENT,
     ),
     Bug(
-        "the bridge forgets the other ranks",
-        "_reached",
-        "start + ids * run.world.num_shards",
-        "start + ids",
-        BRIDGE,
+        "groups that wait are not listed",
+        "Agreement._look",
+        "not lists",
+        "True",
+        REQUESTS,
     ),
     Bug(
-        "the bridge is over with the ids of this rank",
-        "_reached",
-        "0 < position >= len(run.undealt(epoch))",
-        "0 < ids >= len(run.undealt(epoch)) // run.world.num_shards",
+        "ranks poll without pauses that grow",
+        "Agreement.require",
+        "pause = min(_LONGEST_PAUSE, pause * _GROWTH)",
+        "pass",
+        REQUESTS,
+    ),
+    Bug(
+        "a group that was given up is still listed",
+        "Agreement._unlist",
+        "groups.remove(mine)",
+        "break",
+        REQUESTS,
+    ),
+    Bug(
+        "who finds a disagreement ends before the others know",
+        "Agreement._wait_until_read",
+        'any(self._count(group, "read") < self._count(group, "joined") & JOINED for group in groups)',
+        "False",
+        REQUESTS,
+    ),
+    Bug(
+        "nobody looks whether all shards are read",
+        "Agreement._complete",
+        "problem = unread_shards(self._members(mine))",
+        "problem = ''",
+        REQUESTS,
+    ),
+    Bug(
+        "a sampler for torch compares nothing",
+        "TorchSampler._begun",
+        "self._current.require_agreement(self._cursor.upcoming)",
+        "pass",
+        "tests/loading/test_unread_shards.py",
+    ),
+    Bug(
+        "the bridge counts two samples a step",
+        "TorchSampler._count",
+        "CurrentRun(run, 1, tail, self._seconds)",
+        "CurrentRun(run, 2, tail, self._seconds)",
         BRIDGE,
     ),
     Bug(
         "the bridge passes over an epoch that is set again",
         "Cursor.set_epoch",
-        "epoch != at.epoch or at.is_finished or self._is_over",
-        "epoch != at.epoch or at.is_finished",
+        "epoch == at.epoch and not is_over and (at.is_spent or epoch != at.ended)",
+        "epoch == at.epoch and (at.is_spent or epoch != at.ended)",
         BRIDGE,
     ),
 ]

@@ -13,23 +13,23 @@ pytestmark = pytest.mark.campaign
 
 THREADS = "tests/loading/test_worker_threads.py"
 COPIES = "tests/loading/test_thread_copies.py"
-ENDINGS = "tests/loading/test_thread_endings.py"
+LOADER_WORKERS = "tests/loading/test_loader_workers.py"
 TURNS = "tests/loading/test_thread_turns.py"
 BY_LOOP = "tests/loading/test_batches_by_the_loop.py"
 
 BUGS = [
     Bug(
         "a dataset is told an epoch while it is read for another one",
-        "_Desk._next",
-        "self._idle.wait_for(lambda: not self._under_way)",
-        "pass",
+        "ThreadPool._next",
+        "sets_epoch and self._at_work",
+        "False",
         f"{THREADS}::test_a_dataset_is_told_once_for_all_threads_and_never_while_it_is_read",
     ),
     Bug(
         "what was asked for last comes first",
-        "ThreadedBatches._ask",
-        "self._slots.append(Slot(next(self._requests)))",
-        "self._slots.appendleft(Slot(next(self._requests)))",
+        "ThreadBatches._ask",
+        "self._tasks.append(Task(next(self._requests)))",
+        "self._tasks.insert(0, Task(next(self._requests)))",
         f"{THREADS}::test_draws_repeat_in_threads_and_a_thread_is_no_worker_of_torch",
     ),
     Bug(
@@ -41,23 +41,23 @@ BUGS = [
     ),
     Bug(
         "as many batches are under way as there are",
-        "ThreadedBatches._ask",
-        "len(self._slots) < self._ahead",
+        "ThreadBatches._ask",
+        "len(self._tasks) < self._pool.ahead",
         "True",
         f"{THREADS}::test_batches_that_the_loop_has_not_asked_for_are_bounded",
     ),
     Bug(
         "nobody ends the threads",
-        "end_together",
-        "threads.stop()",
+        "ThreadPool.close",
+        "end_together([self])",
         "pass",
-        f"{ENDINGS}::test_closing_and_breaking_end_the_threads",
+        f"{LOADER_WORKERS}::test_closing_and_breaking_end_the_workers",
     ),
     Bug(
         "one thread more than its turn makes a batch",
-        "_Desk._taken",
-        "self._under_way < self.plan.turns.at_once",
-        "self._under_way <= self.plan.turns.at_once",
+        "ThreadPool._take",
+        "len(self._at_work) < self.schedule.at_once",
+        "len(self._at_work) <= self.schedule.at_once",
         "tests/loading/test_thread_turns.py::test_threads_that_hinder_one_another_take_turns_and_the_next_epoch_knows_it",
     ),
     Bug(
@@ -69,28 +69,28 @@ BUGS = [
     ),
     Bug(
         "the loop begins an epoch that threads have not left",
-        "ThreadedBatches._ask",
-        "not (self._received is not None and self._is_by_loop)",
-        "not self._is_by_loop",
+        "ThreadBatches._ask",
+        "self._received is not None and self._loop_helps and self._pool.loop_makes",
+        "self._loop_helps and self._pool.loop_makes",
         f"{BY_LOOP}::test_whoever_makes_a_batch_the_order_holds_and_a_dataset_is_told_once_and_never_while_it_is_read",
     ),
     Bug(
         "the loop reads what threads have copies of",
-        "WorkerThreads.loop_may_help",
-        "not self._desk.has_copies",
+        "ThreadPool.loop_makes",
+        "not self._has_copies",
         "True",
         f"{BY_LOOP}::test_what_serves_one_thread_alone_or_has_a_limit_is_left_to_threads",
     ),
     Bug(
         "the loop tries what it cannot have sooner",
-        "ThreadTurns.received",
-        "step + alone if self.loop.now else 0.0",
+        "ThreadSchedule.received",
+        "0.0 if self.loop_makes else step + alone",
         "0.0",
         f"{TURNS}::test_what_threads_read_many_times_as_fast_is_never_made_in_the_loop",
     ),
     Bug(
         "the step is not counted where the loop makes batches",
-        "ThreadTurns.received",
+        "ThreadSchedule.received",
         "step + wait",
         "wait",
         f"{TURNS}::test_the_loop_makes_batches_itself_where_it_has_the_next_one_sooner_by_that",

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.campaign
 LAWS = "tests/samplers/test_blocks.py"
 RESUMED = "tests/loading/test_tokens_resumed.py"
 OTHER_LENGTHS = "tests/loading/test_other_window_lengths.py"
+OTHER_ORDERS = "tests/loading/test_other_orders.py"
 SOURCES = "tests/loading/test_epochs_of_sources.py"
 
 BUGS = [
@@ -26,9 +27,9 @@ BUGS = [
     ),
     Bug(
         "a pass is lost where blocks are cut",
-        "CutBlocks.passes_at",
-        "positions // self._pieces",
-        "positions % self._pieces",
+        "CutBlocks.read",
+        "positions // self.pieces",
+        "positions % self.pieces",
         LAWS,
     ),
     Bug(
@@ -40,24 +41,59 @@ BUGS = [
     ),
     Bug(
         "another length is taken within a pool",
-        "RunTokens.rescaled",
+        "WindowUnit.converted",
         "state.position % of_pool and state.position != end",
         "False",
         OTHER_LENGTHS,
     ),
     Bug(
         "the position stays as it was, in windows of another length",
-        "RunTokens.rescaled",
-        "state.position * self.pieces // before",
+        "WindowUnit.converted",
+        "state.position * self.windows_per_block // before",
         "state.position",
         RESUMED,
     ),
     Bug(
         "another length is taken whatever the order is",
-        "RunTokens.require_survivable",
+        "WindowUnit.require_survivable",
         'None in (saved["pool"], self.pool)',
         "False",
         OTHER_LENGTHS,
+    ),
+    Bug(
+        "another length is taken where each block is one window",
+        "WindowUnit.require_survivable",
+        'saved["seq_len"] == self.seq_len',
+        "True",
+        OTHER_ORDERS,
+    ),
+    Bug(
+        "what an allowed dataset repeats is not counted",
+        "ResumeCost._counted",
+        "read & comes",
+        "read & ~read",
+        OTHER_ORDERS,
+    ),
+    Bug(
+        "a tree of corpora before the last one has the files of all",
+        "TokenSource.of_first",
+        "self.firsts[:files]",
+        "self.firsts",
+        "tests/storage/tokens/test_parts_of_trees.py",
+    ),
+    Bug(
+        "a ledger comes below blocks within a pool",
+        "EpochWindows.is_within_pool",
+        "position % pool > 0",
+        "False",
+        "tests/loading/test_edited_tokens.py",
+    ),
+    Bug(
+        "a tree that blocks are read of has no ledger",
+        "EditHistory.of",
+        "below or (recipe if isinstance(recipe, Ledger) else Ledger())",
+        "recipe if isinstance(recipe, Ledger) else Ledger()",
+        "tests/storage/tokens/test_parts_of_trees.py",
     ),
     Bug(
         "the phase is that of the epoch of the run, not of the source",

@@ -37,6 +37,13 @@ BUGS = [
         "samples[len(samples) - samples.count(None)] = sample",
         DATASETS,
     ),
+    Bug(
+        "documents are counted in each part's share, and not through the batch",
+        "_with_borders",
+        "share.places[row]",
+        "row",
+        "tests/storage/tokens/test_parts_of_trees.py",
+    ),
     Bug("a part is told the ids of the tree", "Share.glance", "mine - self._begin", "mine", SHARES),
     Bug(
         "who looks for a rare part never rests",

@@ -170,7 +170,7 @@ BUGS = [
     Bug(
         "a document is looked for in the epoch of the run",
         "_in_epoch",
-        "int(reading.units.epochs(reading.epoch, draws)[read.place])",
+        "int(reading.units.epochs(draws)[read.place])",
         "reading.epoch",
         TOLD,
     ),

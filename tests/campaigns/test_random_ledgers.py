@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samplerkit.loading.delivery import Delivery
 from samplerkit.loading.loader import Loader
-from samplerkit.loading.reading import Reading
+from samplerkit.loading.run.delivery import Delivery
+from samplerkit.loading.run.reading import Reading
 from tests.campaigns.ledgers.counted import Ledger
 from tests.campaigns.ledgers.script import run_case
 

@@ -32,7 +32,7 @@ def run(command: tuple[str, ...], temporary: Path) -> subprocess.CompletedProces
 
 
 def processes_of(folder: Path, patience: float = 60.0) -> list[str]:
-    """Command lines that name the folder and still run when the patience is over."""
+    """Command lines of processes that have the folder in them or as TMPDIR, and run when patience is over."""
     end = time.monotonic() + patience
     while (found := _naming(str(folder))) and time.monotonic() < end:
         time.sleep(0.1)
@@ -49,8 +49,9 @@ def _naming(text: str) -> list[tuple[int, str]]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            environment = path.with_name("environ").read_bytes().decode(errors="replace")
         except OSError:  # it ended meanwhile
             continue
-        if text in line:
+        if text in line or f"TMPDIR={text}" in environment:
             found.append((int(path.parent.name), line))
     return found

@@ -65,7 +65,7 @@ def test_each_command_speaks_of_batches(config, tmp_path, monkeypatch, capsys):
     (tmp_path / "state.json").write_text(json.dumps(loaders[2].state_dict(step=2)))
     state = said("state", tmp_path / "state.json", "--config", config, *ranks)
     assert "unit        batches" in state
-    assert "batches (version 1): recipe batches-1: " in " ".join(state.split())
+    assert "batches: recipe batches-1: " in " ".join(state.split())
     assert "whole, and fits the config" in state
     rest = json.loads(
         said("at", config, *ranks, "--state", "state.json", "--epoch", 0, "--step", 0, "--json")

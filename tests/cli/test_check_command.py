@@ -22,7 +22,7 @@ def test_check_finds_the_trap_and_exits_with_one(command, tmp_path, monkeypatch)
     assert (code, errors) == (1, "")
     assert is_plain_and_narrow(output)
     assert "partial-size-in-file" in output
-    assert "mend   say partial_size=750" in output
+    assert "hint   say partial_size=750" in output
     code, told = in_json(command, "check", path, "--world", 2)
     assert code == 1
     assert [finding["code"] for finding in told["findings"]] == ["partial-size-in-file"]

@@ -11,7 +11,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.cli.main import main
-from samplerkit.inspect.doctor.finding import CODES
+from samplerkit.inspect.doctor.findings import KINDS
 from tests.cli.processes import ROOT
 
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -55,4 +55,4 @@ def test_the_examples_of_the_page_give_what_they_say():
 
 def test_the_table_names_every_finding_in_the_doctors_words():
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", PAGE, re.MULTILINE))
-    assert {code: rows.get(code) for code in CODES} == CODES
+    assert {code: rows.get(code) for code in KINDS} == {code: kind.meaning for code, kind in KINDS.items()}

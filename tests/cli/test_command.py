@@ -1,4 +1,4 @@
-"""The command line without a launch: its errors are one line with the mend."""
+"""The command line without a launch: its errors are one line with a hint."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_version(monkeypatch, capsys):
     assert capsys.readouterr().out == f"samplerkit {samplerkit.__version__}\n"
 
 
-def test_a_missing_scikit_learn_is_one_line_with_the_mend(monkeypatch, capsys):
+def test_a_missing_scikit_learn_is_one_line_with_the_hint(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     assert ended(monkeypatch, "demo") == 2
     line = 'samplerkit: demo: needs scikit-learn; install it with: pip install "samplerkit[demo]"\n'

@@ -139,7 +139,7 @@ import os
 from pathlib import Path
 import torch
 from torch.nn.parallel import DistributedDataParallel
-from samplerkit.cli.demo import rank as demo_rank
+from samplerkit.cli.demo import training
 
 def train():
     model = DistributedDataParallel(torch.nn.Linear(2, 2))
@@ -185,8 +185,8 @@ def test_a_killed_rank_costs_nothing_but_the_steps_since_the_checkpoint(tmp_path
 def test_the_resume_demo_counts_what_is_lost_and_what_is_repeated(tmp_path):
     for run_name, ranks, ids in (("first", 3, [0, 1]), ("second", 2, [1, 2])):
         for rank in range(ranks):
-            line = json.dumps({"epoch": 0, "ids": ids if rank == 0 else []})
+            line = json.dumps({"epoch": 0, "ids": ids, "pads": [rank > 0] * 2})
             (tmp_path / f"{run_name}.{rank}.jsonl").write_text(f"{line}\n{line if rank else ''}")
     ledger = counted(tmp_path, saved_step=1, num_samples=4)
-    assert (ledger.delivered, ledger.repeated) == (4, 1)
-    assert ledger.lost == 1 + (EPOCHS_OF_RESUME - 1) * 4
+    assert (ledger["delivered"], ledger["repeated"]) == (4, 1)
+    assert ledger["lost"] == 1 + (EPOCHS_OF_RESUME - 1) * 4

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 
@@ -93,18 +94,27 @@ SUMMARY = (
 
 def test_a_run_that_is_killed_half_way_goes_on_and_loses_and_repeats_nothing(shards, tmp_path):
     out = tmp_path / "small"
-    with subprocess.Popen(
-        command(shards, out),
-        env=environment(tmp_path),
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
+    # What is killed cannot remove the folder of its sockets.
+    with (
+        tempfile.TemporaryDirectory(prefix="killed-") as sockets,
+        subprocess.Popen(
+            command(shards, out),
+            env={**environment(tmp_path), "TMPDIR": sockets},
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process,
+    ):
         end = time.monotonic() + 60
-        while len(list(out.glob("*.json"))) < 2 and time.monotonic() < end:
+        while time.monotonic() < end:
             assert process.poll() is None
+            if len(list(out.glob("*.json"))) >= 2:
+                # The session holds its workers too; stopped, they stay at what is under way.
+                os.killpg(process.pid, signal.SIGSTOP)
+                if list(out.glob(".raw-*.work")):
+                    break
+                os.killpg(process.pid, signal.SIGCONT)
             time.sleep(0.005)
-        # The session holds its workers too.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL

@@ -10,7 +10,7 @@ import samplerkit as sk
 from tests.cli.configs import config, in_json
 
 
-def test_validate_says_yes_or_what_to_mend(command, tmp_path):
+def test_validate_says_yes_or_what_to_hint(command, tmp_path):
     path = config(tmp_path, shuffle="files")
     assert command("validate", path) == (0, f"{path}: valid\n", "")
     wrong = config(tmp_path, "wrong.yaml", shuffel="files")

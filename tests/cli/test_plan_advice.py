@@ -8,8 +8,8 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.cli.advice import advised, in_yaml
+from samplerkit.inspect.download_costs import downloads_of_parts
 from samplerkit.inspect.plan import plan
-from samplerkit.inspect.transfers import transfers
 from samplerkit.inspect.view import RunView
 from tests.cli.configs import in_json
 
@@ -93,6 +93,23 @@ def test_nothing_is_advised_in_place_of_a_choice_of_samples(section, command, tm
     assert "chooses the samples, and a shuffle mode in its place would read others" in told["reason"]
 
 
+@pytest.mark.parametrize(
+    ("section", "is_shuffled"),
+    [
+        (CHOOSING["a subset"], False),
+        (CHOOSING["a subset, dealt"], False),
+        ({"kind": "distributed", "seed": 7, "child": CHOOSING["a subset"]}, True),
+        ({"kind": "distributed", "shuffle": False, "child": {**RANDOM, "child": CHOOSING["a subset"]}}, True),
+        (CHOOSING["a shuffled subset, dealt"], True),
+        (CHOOSING["a limit"], True),
+    ],
+)
+def test_a_random_sampler_is_advised_only_where_none_shuffles(section, is_shuffled, command, tmp_path):
+    told = in_json(command, "plan", written(tmp_path, section, sizes=EQUAL))[1]["recommendation"]["reason"]
+    assert told.endswith("already fully shuffled") == is_shuffled
+    assert ("put a random sampler over it" in told) != is_shuffled
+
+
 def test_min_quality_advises_no_mode_in_place_of_a_choice_either():
     weighted = {"kind": "subset", "indices": list(range(400))}
     with pytest.raises(sk.ConfigError, match="put a RandomSampler over SubsetSampler, which chooses"):
@@ -144,8 +161,8 @@ def test_each_machine_fetches_what_its_ranks_read(options, per_machine, monkeypa
         wanted += np.unique(view.layout.file_of(ids)).size
     found = plan(loader, ranks_per_machine=per_machine).transfers
     assert (found.whole.requests, found.whole.bytes) == (wanted, wanted << 20)
-    monkeypatch.setattr("samplerkit.inspect.transfers.COUNTED_SAMPLES", 256)
-    estimated = transfers(view, 0, per_machine)
+    monkeypatch.setattr("samplerkit.inspect.download_costs.COUNTED_SAMPLES", 256)
+    estimated = downloads_of_parts(view, 0, per_machine)[""]
     assert not estimated.is_counted
     assert estimated.whole.requests == pytest.approx(wanted, rel=0.35)
 
@@ -175,8 +192,8 @@ def test_remote_files_are_advised_blocks_of_four_files_as_the_page_says(command,
     path = folder / "run.yaml"
     path.write_text(yaml.safe_dump({"dataset": dataset, "sampler": section, "loader": {"batch_size": 8}}))
     refused = in_json(command, "plan", path, "--world", 2)[1]
-    assert "samplerkit index" in refused["mend"]
-    assert "--samples-per-file" in refused["mend"]
+    assert "samplerkit index" in refused["hint"]
+    assert "--samples-per-file" in refused["hint"]
     guessed = in_json(command, "plan", path, "--world", 2, "--samples-per-file", 100)[1]
     assert (guessed["num_samples"], guessed["num_files"]) == (3200, 32)
     chosen = guessed["recommendation"]["chosen"]

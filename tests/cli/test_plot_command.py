@@ -55,7 +55,7 @@ def test_a_page_without_a_name_lies_among_the_temporary_files(command, tmp_path,
     assert [str(page) for page in tmp_path.glob("samplerkit-*.html")] == [told["output"]]
 
 
-def test_a_missing_matplotlib_is_one_line_with_the_mend(command, tmp_path, monkeypatch):
+def test_a_missing_matplotlib_is_one_line_with_the_hint(command, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     code, output, errors = command("plot", config(tmp_path), "-o", tmp_path / "order.png")
     assert (code, output) == (2, "")

@@ -11,6 +11,8 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.cli.printing import size_of
+from samplerkit.inspect.download_costs import downloads_of_parts
+from samplerkit.inspect.view import RunView
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.files.folders import write_npz
@@ -150,7 +152,7 @@ def test_a_plan_of_a_tree_tells_what_each_part_asks_on_each_machine(command, tmp
 
 
 @pytest.mark.parametrize(("shuffle", "is_costly"), [("global", True), ("files", False)])
-def test_a_cache_that_is_too_small_for_the_order_is_named_with_its_mend(
+def test_a_cache_that_is_too_small_for_the_order_is_named_with_its_hint(
     command, tmp_path, folder, web, shuffle, is_costly
 ):
     size = (folder / "data" / "000.npz").stat().st_size
@@ -166,22 +168,22 @@ def test_a_cache_that_is_too_small_for_the_order_is_named_with_its_mend(
     assert (code == 1) == is_costly == ("costly-remote" in findings)
     if is_costly:
         assert "take shuffle: partial with partial_size: 160, or a larger cache" in told["costly"]
-        assert findings["costly-remote"]["mend"].startswith("take shuffle: partial with partial_size: 160")
+        assert findings["costly-remote"]["hint"].startswith("take shuffle: partial with partial_size: 160")
         assert f"{downloads:,} downloads" in findings["costly-remote"]["what"]
     assert web.count("GET") == 0
 
 
 def test_what_is_advised_costs_what_it_says(command, tmp_path, folder, web):
-    """The same run with the mend that the plan names is not costly any more."""
+    """The same run with the hint that the plan names is not costly any more."""
     size = (folder / "data" / "000.npz").stat().st_size
     remote = {"attempts": 2, "max_cache_bytes": 8 * size + 100}
     dataset = npz(web, lengths=SIZES, remote=remote)
     assert "costly" in dict(rows(command("plan", config(tmp_path, dataset, shuffle="global"))[1]))
-    mended = config(tmp_path, dataset, shuffle="partial", partial_size=160)
-    told = dict(rows(command("plan", mended)[1]))
+    corrected = config(tmp_path, dataset, shuffle="partial", partial_size=160)
+    told = dict(rows(command("plan", corrected)[1]))
     assert "costly" not in told
     assert told["whole"].startswith("16 downloads")
-    assert command("check", mended)[0] == 0
+    assert command("check", corrected)[0] == 0
 
 
 @pytest.mark.parametrize("kind", [npz, tar])
@@ -193,10 +195,10 @@ def test_nobody_fetches_files_to_count_their_samples_for_a_plan(command, tmp_pat
     assert told["dataset"].endswith("not counted")
     assert told["ranks"] == "2, batches of 8"
     assert told["unknown"].startswith("samples, steps, mixing, requests and bytes: to count the samples")
-    assert "lengths" in told["mend"]
+    assert "lengths" in told["hint"]
     answer = json.loads(command("plan", path, "--json")[1])
     assert answer["unknown"]
-    assert answer["mend"] == told["mend"]
+    assert answer["hint"] == told["hint"]
     assert command("validate", path)[0] == 0
     for asked in (("at", path, "--epoch", 0, "--step", 0), ("when", path, "--sample", 3)):
         code, output, errors = command(*asked)
@@ -244,11 +246,11 @@ def test_global_over_remote_shards_is_compared_with_fetching_them(command, tmp_p
     findings = json.loads(command("check", path, "--json")[1])["findings"]
     assert [finding["code"] for finding in findings] == ["costly-remote"]
     assert "requests" in findings[0]["what"]
-    mended = config(tmp_path, tar(web, lengths=SIZES), shuffle="partial", partial_size=160)
-    told = dict(rows(command("plan", mended)[1]))
+    corrected = config(tmp_path, tar(web, lengths=SIZES), shuffle="partial", partial_size=160)
+    told = dict(rows(command("plan", corrected)[1]))
     assert "costly" not in told
     assert told["whole"].endswith("this is what it does")
-    assert command("check", mended)[0] == 0
+    assert command("check", corrected)[0] == 0
     assert web.count("GET") == 0
 
 
@@ -278,8 +280,6 @@ def test_large_samples_are_worth_a_request_each(tmp_path, command):
 
 def test_a_long_epoch_is_estimated_from_a_stretch_of_it(monkeypatch):
     """Of so few samples that the truth can be counted too."""
-    from samplerkit.inspect import transfers as counting  # noqa: PLC0415  # its limit is changed below
-    from samplerkit.inspect.view import RunView  # noqa: PLC0415
 
     class Remote:
         is_remote = True
@@ -300,8 +300,8 @@ def test_a_long_epoch_is_estimated_from_a_stretch_of_it(monkeypatch):
             loader = sk.Loader(Remote(most), sampler, batch_size=5, world=sk.World(4, 0))
             found = []
             for limit in (1 << 20, 3200):
-                monkeypatch.setattr(counting, "COUNTED_SAMPLES", limit)
-                found.append(counting.transfers(RunView.of(loader), 0))
+                monkeypatch.setattr("samplerkit.inspect.download_costs.COUNTED_SAMPLES", limit)
+                found.append(downloads_of_parts(RunView.of(loader), 0)[""])
             exact, estimated = found
             assert (exact.is_counted, estimated.is_counted) == (True, False)
             assert exact.whole.requests >= 64

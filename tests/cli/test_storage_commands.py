@@ -74,9 +74,8 @@ def test_packing_twice_gives_the_same_bytes_and_needs_a_word(monkeypatch, capsys
     assert command(monkeypatch, *arguments) == 0
     first = (tmp_path / "out-0.tar").read_bytes()
     assert command(monkeypatch, *arguments) == 2
-    line = (
-        f"samplerkit: shards: is there already, got '{tmp_path}/out-0.tar'; overwrite, or give another path\n"
-    )
+    line = f"samplerkit: shards: is there already, got '{tmp_path}/out-0.tar'; "
+    line += "give another path, or replace it by overwrite=True\n"
     assert capsys.readouterr().err == line
     assert command(monkeypatch, *arguments, "--overwrite") == 0
     assert (tmp_path / "out-0.tar").read_bytes() == first

@@ -134,6 +134,46 @@ def test_index_files_of_a_run_are_compared_number_by_number(tmp_path, prefix):
         megatron.compare_cache(dataset, folder)
 
 
+def split_cache(folder, prefix, split, name, described=None):
+    """What a run with a split would have left of one corpus, and its dataset."""
+    dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8, split=split)
+    (corpus,) = dataset.samples.corpora
+    told = {"dataset_path": prefix, "num_samples": 30, "random_seed": 1234, "sequence_length": 8}
+    stem = f"{folder}/{name}-GPTDataset-train-"
+    told["split"] = split if described is None else described
+    Path(f"{stem}description.txt").write_text(json.dumps(told))
+    for index in ("document_index", "sample_index", "shuffle_index"):
+        np.save(f"{stem}{index}.npy", getattr(corpus, index))
+    return dataset
+
+
+def test_indexes_of_another_split_are_of_another_run(tmp_path, prefix):
+    first = split_cache(tmp_path, prefix, "5,4,1", "first")
+    other = megatron.MegatronDataset(prefix, 30, sequence_length=8, split="9,1")
+    with pytest.raises(sk.DatasetError, match="holds no index of train, of web, split 9,1"):
+        megatron.compare_cache(other, tmp_path)
+    whole = megatron.MegatronDataset(prefix, 30, sequence_length=8)
+    with pytest.raises(sk.DatasetError, match="holds no index of train, of web"):
+        megatron.compare_cache(whole, tmp_path)
+    second = split_cache(tmp_path, prefix, "9,1", "second")
+    third = split_cache(tmp_path, prefix, None, "third")
+    for dataset, name in [(first, "first"), (second, "second"), (third, "third"), (other, "second")]:
+        compared = megatron.compare_cache(dataset, tmp_path)
+        assert {one.split("-")[0] for one in compared} == {name}
+        assert len(compared) == 3
+    assert not np.array_equal(*(one.samples.corpora[0].document_index for one in (first, second)))
+    same = megatron.MegatronDataset(prefix, 30, sequence_length=8, split="50,40,10")
+    assert {one.split("-")[0] for one in megatron.compare_cache(same, tmp_path)} == {"first"}
+
+
+def test_an_index_that_differs_is_not_advised_to_be_removed(tmp_path, prefix):
+    split_cache(tmp_path, prefix, "5,4,1", "lying", "9,1")
+    other = megatron.MegatronDataset(prefix, 30, sequence_length=8, split="9,1")
+    with pytest.raises(sk.DatasetError, match="keep it, and compare the corpora and options") as caught:
+        megatron.compare_cache(other, tmp_path)
+    assert "remove" not in str(caught.value)
+
+
 def test_a_pickle_in_the_cache_is_never_run(tmp_path, prefix):
     dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8)
     cache_of(dataset, tmp_path, prefix)

@@ -95,7 +95,7 @@ def test_all_readers_begin_there():
         ({**SINGLE, "micro_batch_size": 0}, "sampler.micro_batch_size: must be positive"),
         (
             {"kind": "distributed", "shuffle": False, "child": {**SINGLE, "consumed_samples": 8}},
-            "goes on with a run, and is below another one",
+            "continues a run, and is below another one",
         ),
     ],
 )

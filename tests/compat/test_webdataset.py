@@ -136,7 +136,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("options", "kind", "text"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_would_change_samples_is_refused_with_a_mend(tmp_path, options, kind, text):
+def test_what_would_change_samples_is_refused_with_a_hint(tmp_path, options, kind, text):
     urls = write(tmp_path, 1, 4)
     with pytest.raises(kind, match=text):
         wds.WebDataset(urls, **options)

@@ -70,7 +70,7 @@ def test_the_error_is_the_very_one_and_a_handler_that_raises_has_the_last_word(t
 
 @pytest.mark.parametrize(("function", "kind"), [(code, RuntimeError), (needs, TypeError)])
 def test_an_error_of_a_worker_names_the_sample(tmp_path, function, kind):
-    # torch makes it anew of its message, and gives a RuntimeError where the constructor wants more.
+    # torch makes it again of its message, and gives a RuntimeError where the constructor wants more.
     dataset = wds.WebDataset(write(tmp_path, 1, 2)).map(function)
     with pytest.raises(kind, match=r"many-000\.tar: sample '00000': map failed"):
         list(DataLoader(dataset, num_workers=1, collate_fn=as_list))
@@ -111,7 +111,7 @@ def test_a_field_that_is_missing_is_what_webdataset_raises(tmp_path, step, kind)
     with pytest.raises(kind, match=text) as caught:
         list(dataset)
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
-    assert (type(again), str(again), again.mend) == (wds.FieldError, str(caught.value), caught.value.mend)
+    assert (type(again), str(again), again.hint) == (wds.FieldError, str(caught.value), caught.value.hint)
 
 
 def test_a_decoder_that_fails_is_a_decoding_error(tmp_path):

@@ -40,7 +40,7 @@ class Digits:
         return index
 
 
-def test_an_order_that_falls_short_fails_with_the_figure_the_weakest_window_and_the_mend():
+def test_an_order_that_falls_short_fails_with_the_figure_the_weakest_window_and_the_hint():
     figure = mixing(sk.RandomSampler(shuffle="partial", partial_size=1437), sk.Layout([1437] * 8), 32)
     with pytest.raises(sk.ConfigError) as caught:
         sk.load_config(written(0.3))
@@ -50,7 +50,7 @@ def test_an_order_that_falls_short_fails_with_the_figure_the_weakest_window_and_
     assert "falls short of .300" in message
     assert f"windows of {figure.weakest.window} samples" in message
     advice = recommend(sk.Layout([1437] * 8), 32, mixing=0.3)
-    assert caught.value.mend == f"the cheapest mode that meets it is {advice.reason}"
+    assert caught.value.hint == f"the cheapest mode that meets it is {advice.reason}"
     assert "\n" not in message
 
 
@@ -113,7 +113,7 @@ def test_data_that_are_mixed_in_storage_are_told_as_such(tmp_path):
     asked = {"mixing": 0.5, "labels": str(tmp_path / "labels.npy")}
     with pytest.raises(sk.ConfigError, match="already mixed in storage") as caught:
         sk.load_config(written(asked))
-    assert "label_mixing" in caught.value.mend
+    assert "label_mixing" in caught.value.hint
     asked["label_mixing"] = asked.pop("mixing")
     config = sk.load_config(written(asked))
     assert config.check_quality()[0].value > 0.98

@@ -13,7 +13,7 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.cli.main import main
-from samplerkit.config import private
+from samplerkit.config import redaction
 from samplerkit.config.batches import BATCHES
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.loader import LOADER
@@ -183,7 +183,7 @@ def error_of(config):
         sk.load_config(config)
     except sk.ConfigError as error:
         return "".join(traceback.format_exception_only(error)) + repr(
-            (error.value, error.mend, error.__cause__)
+            (error.value, error.hint, error.__cause__)
         )
     return None
 
@@ -290,7 +290,7 @@ def test_what_a_constructor_of_a_users_says_is_not_repeated_where_it_holds_a_sec
 
 
 def test_a_planted_leak_is_found(monkeypatch):
-    monkeypatch.setattr(private, "told", lambda text: text)
+    monkeypatch.setattr(redaction, "told", lambda text: text)
     for key, value in (("seed", TOKEN), ("seed", [URL]), ("sed", {TOKEN: 1}), ("shuffle", CAPITALS)):
         assert not is_silent(error_of({"sampler": {"kind": "random", key: value}}))
 

@@ -53,6 +53,25 @@ def gone_shard(folder):
     dataset[0]
 
 
+def folder_like_a_file(folder):
+    (folder / "0.npz").mkdir()
+    sk.FileDataset(str(folder / "*.npz"), "npz")
+
+
+def link_to_no_folder(folder):
+    (folder / "0").symlink_to(folder / "nowhere")
+    sk.FileDataset(str(folder / "*/*.npz"), "npz")
+
+
+def time_of_no_year(folder):
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Arrow here")
+    late = pa.record_batch({"at": pa.array([{"us": 1 << 60}], pa.struct({"us": pa.timestamp("us")}))})
+    with pa.ipc.new_stream(folder / "a.arrow", late.schema) as stream:
+        stream.write_batch(late)
+    with sk.ArrowDataset(folder / "a.arrow") as dataset:
+        dataset[0]
+
+
 def emptied_cache(folder):
     there = pickle.dumps(shard(folder))
     shutil.rmtree(folder / "cache")

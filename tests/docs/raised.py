@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
+from functools import partial
 
 import numpy as np
 import torch
 
 import samplerkit as sk
-from samplerkit.loading.agreement import Agreement
-from samplerkit.loading.state import _checksum
-from samplerkit.loading.world import detect_world
+from samplerkit.loading.job.agreement import Agreement
+from samplerkit.loading.job.world import detect_world
 from tests.docs.damaged_files import (
     changed_file,
     cut_array,
     cut_shard,
     emptied_cache,
+    folder_like_a_file,
     forged_index,
     gone_shard,
+    link_to_no_folder,
     lying_index,
     no_folder,
     other_lengths,
     read_tokens,
     shard_of_nine,
+    time_of_no_year,
     tokens,
     zipped,
 )
+from tests.loading.forged_states import forged
 from tests.loading.rings import Rings
 
 SIZE, ONE = 40, sk.World(1, 0)
@@ -101,13 +106,14 @@ def of_windows(seq_len, sampler=None):
     return sk.Loader(data, sampler or sk.BlockSampler(2), batch_size=1, world=sk.World(1, 0))
 
 
-def two_ranks():
-    """Two ranks with different seeds, in two threads."""
+def two_ranks(seeds=(0, 1), world=None):
+    """Two ranks with different seeds, or with one shard, in two threads."""
     store, errors = torch.distributed.HashStore(), []
 
     def rank(number):
         try:
-            Agreement(store, number, 2).require({"dataset": "40", "sampler": "", "seed": [number]}, 30)
+            identity = {"dataset": "40", "sampler": "", "seed": [seeds[number]]}
+            Agreement(store, number, 2).require(identity, 30, world=world)
         except sk.DisagreementError as error:
             errors.append(error)
 
@@ -119,14 +125,33 @@ def two_ranks():
     raise errors[0]
 
 
-class Dies(torch.utils.data.Dataset):
-    """Takes its worker with it."""
+class Calls(torch.utils.data.Dataset):
+    """Calls a function in place of reading a sample."""
+
+    def __init__(self, function):
+        self.function = function
 
     def __len__(self):
         return SIZE
 
     def __getitem__(self, index):
-        os._exit(3)
+        return self.function()
+
+
+def raise_its_own():
+    class OwnError(Exception):
+        """Nobody can import it."""
+
+    raise OwnError("no sample")
+
+
+def in_a_worker(dataset, **options):
+    """Raises what is raised there, without torch's traceback and the notes."""
+    try:
+        list(loader(dataset, num_workers=1, **options))
+    except sk.DatasetError as error:
+        message = str(error).rsplit("DatasetError: ", 1)[1].splitlines()[0]
+        raise sk.DatasetError(message) from None
 
 
 class Stream(torch.utils.data.IterableDataset):
@@ -162,8 +187,7 @@ def config(**sections):
 
 def newer(**fields):
     """A state as a newer version might save it: whole, its checksum fits."""
-    body = {name: value for name, value in saved().items() if name not in {"samplerkit", "checksum"}} | fields
-    return {"samplerkit": "loader", **body, "checksum": _checksum(body)}
+    return forged(saved(), **fields)
 
 
 def planned(folder, **more):
@@ -197,18 +221,24 @@ MINE = {
     "state: seed": lambda _: loader(sampler=sk.RandomSampler(seed=8)).load_state_dict(saved()),
     "state: tail": lambda _: loader(tail="drop").load_state_dict(saved()),
     "state: num_shards": lambda _: loader(**chain(ONE)).load_state_dict(saved(**chain(sk.World(2, 0)))),
+    "state: ids": lambda _: loader(sampler=sk.IterSampler({*range(8)})).load_state_dict(
+        saved(step=1, sampler=sk.IterSampler({*range(9)}))
+    ),
     "state: checksum": lambda _: loader().load_state_dict({**saved(), "position": 8}),
     "state: schema": lambda _: loader().load_state_dict({**saved(), "schema": 99}),
-    "state: lengths": lambda _: loader().load_state_dict(newer(sections={"lengths": {"version": 1}})),
-    "state: ledger: was saved": lambda _: edited(3).load_state_dict(saved(step=2)),
+    "state: lengths": lambda _: loader().load_state_dict(newer(sections={"lengths": {"edits": 1}})),
+    "state: ledger: was saved at": lambda _: edited(3).load_state_dict(saved(step=2)),
+    "state: ledger: was saved within": lambda _: of_windows(
+        2, nested(sk.BlockSampler(), sk.Ledger(sk.RandomSampler()))
+    ).load_state_dict(of_windows(2, nested(sk.BlockSampler(), sk.RandomSampler())).state_dict(step=1)),
     "state: ledger: edit 1 of the saved run is another": lambda _: edited(3).load_state_dict(
         edited(4).state_dict(step=2)
     ),
     "state: ledger: edit 1 of the saved run is missing": lambda _: loader().load_state_dict(
         edited(3).state_dict(step=2)
     ),
-    "at: lies": lambda _: edit_in_the_loop(),
-    "edit at ...: names": lambda _: of_mixture({}, weights={"x": 1}),
+    "at: is before": lambda _: edit_in_the_loop(),
+    "edit at ...: weights": lambda _: of_mixture({}, weights={"x": 1}),
     "edit at ...: says a global": lambda _: next(
         iter(loader(sampler=sk.Ledger(sk.RandomSampler(), [sk.Edit(at=0, global_batch=3)]), **TWO))
     ),
@@ -220,7 +250,7 @@ MINE = {
     "edit at ...: says without an id": lambda _: of_mixture({}, without=[SIZE]),
     "weights: lack": lambda _: sk.MixtureSampler({"a": None, "b": None}, weights={"a": 1}),
     "sources: name": lambda _: sk.MixtureSampler({"c": None}).order(TREE),
-    "sources...: is": lambda _: sk.MixtureSampler({"a": sk.DistributedSampler(2, 0)}),
+    "sources...: holds": lambda _: sk.MixtureSampler({"a": sk.DistributedSampler(2, 0)}),
     "source ...: yields": lambda _: sk.MixtureSampler({"a": Growing()}, 200).order(TREE)[:],
     "state: seq_len: is another one in the saved state, which": lambda _: of_windows(4).load_state_dict(
         of_windows(2).state_dict(step=1)
@@ -228,15 +258,18 @@ MINE = {
     "state: seq_len: is another one in the saved state (here": lambda _: of_windows(
         4, sk.RandomSampler()
     ).load_state_dict(of_windows(2, sk.RandomSampler()).state_dict(step=1)),
-    "state: unit: is not": lambda _: loader().load_state_dict(newer(unit="tokens")),
     "state: unit: is another": lambda _: of_tokens(12).load_state_dict(saved()),
     "state: recipe": lambda _: of_tokens(12).load_state_dict(of_tokens(16).state_dict()),
     "state: state: is not": lambda _: loader().load_state_dict({"loader": saved()}),
     "state: position": lambda _: loader(20).load_state_dict(saved(step=9), allow={"dataset"}),
     "state: state: cannot": lambda _: in_the_loop(),
     "ranks: rank": lambda _: two_ranks(),
+    "ranks: no rank reads shard": lambda _: two_ranks(seeds=(0, 0), world=sk.World(2, 0)),
     "RANK": lambda _: detect_world({"WORLD_SIZE": "2"}),
-    "worker": lambda _: list(loader(Dies(), num_workers=1)),
+    "worker": lambda _: list(loader(Calls(partial(os._exit, 3)), num_workers=1)),
+    "timeout": lambda _: list(loader(Calls(signal.pause), num_workers=1, timeout=1)),
+    "dataset: gives samples that cannot": lambda _: in_a_worker(Calls(threading.Lock), collate_fn=list),
+    "dataset: raised": lambda _: in_a_worker(Calls(raise_its_own)),
     "state: iteration": lambda _: two_loops(),
     "shuffle: not": lambda _: sk.RandomSampler(shuffle="files").order(SIZE),
     "RandomSampler.add_child: the shuffle mode of a child": lambda _: nested(
@@ -249,13 +282,14 @@ MINE = {
     "WindowSampler": lambda _: nested(sk.WindowSampler(2), sk.SubsetSampler([0, 2, 4])).order(SIZE),
     "num_shards": lambda _: nested(sk.DistributedSampler(), sk.DistributedSampler()).order(SIZE),
     "dataset: must": lambda _: loader(Stream()),
-    "dataset: has": lambda _: sk.RandomSampler().order(object()),
-    "dataset: tells no": lambda _: next(iter(loader(num_workers=2, file_affinity=True))),
+    "dataset: has neither": lambda _: sk.RandomSampler().order(object()),
+    "dataset: has no files": lambda _: next(iter(loader(num_workers=2, file_affinity=True))),
     "shuffle: is": lambda _: loader(shuffle=True),
     "draw_rng": lambda _: sk.draw_rng(),
     "place": lambda _: list(loader(DrawsOfWhom())),
     "seed_draws: would seed the": lambda _: list(loader(seed_draws=True, device="cpu")),
     "seed_draws: would seed gen": lambda _: loader(seed_draws=True, num_workers=2, workers="threads"),
+    "lengths: must be": lambda _: sk.TokenBatches(8, lengths=[1.5] * SIZE).plan(sk.RandomSampler(), SIZE),
     "lengths: a batch of": lambda _: longer_than_said(),
     "lengths: a pack of": lambda _: list(packed(1)),
     "batches: hold parts": lambda _: packed_for_torch(),
@@ -272,6 +306,9 @@ MINE = {
     "...: claims": cut_array,
     "...: truncated": cut_shard,
     "...: cannot be opened": gone_shard,
+    "...: is a folder, and": folder_like_a_file,
+    "...: is a link": link_to_no_folder,
+    "...: cannot be converted": time_of_no_year,
     "...: unpacks": lambda folder: zipped(folder, max_unpacked_bytes=1000),
     "...: does not fit": lambda folder: zipped(folder, max_cache_bytes=1000),
     "cache: has lost": emptied_cache,

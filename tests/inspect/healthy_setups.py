@@ -7,6 +7,7 @@ import multiprocessing
 from torch.utils.data import (
     ConcatDataset,
     DataLoader,
+    RandomSampler,
     Subset,
 )
 from torchdata.stateful_dataloader import StatefulDataLoader
@@ -43,11 +44,11 @@ HEALTHY = {
     **HEALTHY_IN_THREADS,
     **HEALTHY_IN_TRAINERS,
     "blocks of tokens whose pools are whole steps": (
-        sk.World(4, 0),
+        FOUR,
         lambda: ours(sk.BlockSampler(8), Rings([4096], 4, 16)),
     ),
     "folds, windows and repeats as they should be": (
-        sk.World(4, 0),
+        FOUR,
         lambda: ours(
             over(
                 over(over(sk.FoldSampler(5, 0, by_files=True), sk.WindowSampler(4)), sk.RandomSampler()),
@@ -56,8 +57,22 @@ HEALTHY = {
             sk.Layout([100] * 10),
         ),
     ),
+    "draws with replacement from copies of the samples": (
+        FOUR,
+        lambda: ours(
+            over(sk.RepeatSampler(2), sk.RandomSampler(replacement=True, num_samples=2000)), range(1000)
+        ),
+    ),
+    "more draws with replacement than files have samples, as in MindSpore": (
+        FOUR,
+        lambda: ours(sk.RandomSampler(replacement=True, num_samples=1600), sk.Layout([100] * 8)),
+    ),
+    "torch's RandomSampler in an IterSampler, which seeds it": (
+        FOUR,
+        lambda: ours(sk.IterSampler(RandomSampler(range(800))), range(800)),
+    ),
     "repeats by factors that are shuffled": (
-        sk.World(4, 0),
+        FOUR,
         lambda: ours(over(sk.RepeatFactorSampler([1.5] * 800), sk.RandomSampler()), range(800)),
     ),
     "a tree in persistent workers of a plain loader": (
@@ -82,6 +97,11 @@ HEALTHY = {
         lambda: in_batches(tokens(lengths=TOKENS[:998]), range(998), sk.SequentialSampler(), tail="split"),
     ),
     "a loop that divides by the tokens of all ranks": (FOUR, lambda: weighted_loss.loader),
+    "two ranks that share a shard": (FOUR, lambda: ours(sk.DistributedSampler(2, 0), world=None)),
+    "two ranks that share a shard through the bridge": (
+        FOUR,
+        lambda: bridged(sk.DistributedSampler(2, 0), world=None),
+    ),
     "one process that shuffles": (sk.World(), lambda: DataLoader(ROWS, 8, shuffle=True, num_workers=2)),
     "one process that evaluates": (sk.World(), lambda: DataLoader(range(1001), 8)),
     "torch's distributed sampler in its second epoch": (

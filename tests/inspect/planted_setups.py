@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import numpy as np
-import torch
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -84,6 +83,23 @@ PLANTED = {
         "other-world",
         lambda: DataLoader(ROWS, sampler=of_torch(rank=1, ranks=3)),
     ),
+    "a fixed shard in a Loader": ("other-world", lambda: ours(sk.DistributedSampler(4, 0), world=None)),
+    "a fixed shard of a Loader's world": (
+        "other-world",
+        lambda: ours(sk.RandomSampler(), world=sk.World(4, 0)),
+    ),
+    "more shards than ranks in a Loader": (
+        "other-world",
+        lambda: ours(sk.DistributedSampler(8, 1), world=None),
+    ),
+    "a fixed shard through the bridge": (
+        "other-world",
+        lambda: bridged(sk.DistributedSampler(4, 0), world=None),
+    ),
+    "more shards than ranks through the bridge": (
+        "other-world",
+        lambda: bridged(sk.DistributedSampler(8, 1), world=None),
+    ),
     "set_epoch that is never called": ("epoch-frozen", lambda: DataLoader(ROWS, sampler=of_torch(epoch=0))),
     "persistent workers with a copy of the epoch": (
         "epoch-in-workers",
@@ -105,6 +121,14 @@ PLANTED = {
         "repeats-break-lanes",
         lambda: ours(over(sk.RandomSampler(shuffle="files"), sk.RepeatSampler(3)), sk.Layout([100] * 12)),
     ),
+    "more draws with replacement than there are samples": (
+        "draws-limited",
+        lambda: ours(sk.RandomSampler(replacement=True, num_samples=3000)),
+    ),
+    "more samples of a subset than it has": (
+        "draws-limited",
+        lambda: ours(over(sk.SubsetSampler(list(range(800))), sk.RandomSampler(num_samples=1600))),
+    ),
     "repeats by factors as they stand": (
         "copies-together",
         lambda: ours(sk.RepeatFactorSampler([1.5] * 800), range(800)),
@@ -122,10 +146,6 @@ PLANTED = {
     "torch's seed from the clock, in milliseconds": (
         "seed-from-clock",
         lambda: DataLoader(ROWS, sampler=of_torch(seed=int(time.time() * 1000))),
-    ),
-    "torch's RandomSampler inside of a Loader": (
-        "random-from-process",
-        lambda: ours(sk.IterSampler(torch.utils.data.RandomSampler(ROWS))),
     ),
     "a wrapper that deals numpy's shuffle": (
         "random-from-process",

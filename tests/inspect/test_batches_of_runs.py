@@ -10,7 +10,7 @@ import samplerkit as sk
 from samplerkit.inspect.batches import batch_figures
 from samplerkit.inspect.pictures.canvas import LIGHT, new_figure
 from samplerkit.inspect.pictures.picture import OF_BATCHES, _panels_of
-from samplerkit.inspect.pictures.shown import shown_all
+from samplerkit.inspect.pictures.plot_data import plot_data
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at, when
 from samplerkit.inspect.view import RunView
@@ -41,7 +41,7 @@ def test_when_and_at_tell_what_the_loaders_of_all_ranks_read(sampler, tail, rank
             told = at(one, 0, step, rank)
             assert told.ids.tolist() == batch.tolist()
             assert told.batch.tokens == sum(LENGTHS[sample] for sample in batch.tolist())
-            assert told.batch.step_tokens == one._readings(0, 0).tokens(step)
+            assert told.batch.step_tokens == one._current.reading(0, 0).tokens(step)
             held = [sample for number in told.batch.numbers for sample in one.plan[number].tolist()]
             assert set(batch.tolist()) <= set(held)
             for place, sample in enumerate(batch.tolist()):
@@ -78,10 +78,11 @@ def test_when_and_at_tell_which_packs_the_loaders_of_all_ranks_read(window, tail
         assert {(time.rank, time.step, time.place, time.is_pad) for time in found.occurrences} == seen[sample]
 
 
+@pytest.mark.parametrize("window", [None, 10])
 @pytest.mark.parametrize(("long", "cut"), [("split", 15), ("truncate", 15), ("drop", 0)])
-def test_the_figures_of_packs_are_what_the_packs_say(long, cut):
+def test_the_figures_of_packs_are_what_the_packs_say(long, cut, window):
     assert sum(length > 8 for length in LENGTHS) == 15
-    recipe = sk.PackBatches(8, lengths=LENGTHS, long=long)
+    recipe = sk.PackBatches(8, lengths=LENGTHS, long=long, window=window)
     run = sk.Loader(range(40), sk.RandomSampler(seed=7), batches=recipe, world=sk.World(4, 0))
     figures = batch_figures(RunView.of(run), 0)
     packs = list(run.plan)
@@ -91,7 +92,7 @@ def test_the_figures_of_packs_are_what_the_packs_say(long, cut):
     assert figures.plain_efficiency == figures.tokens / (8 * sum(map(len, packs)))
     assert figures.imbalance == 1.0
     assert 0 < figures.mixing <= 1
-    shown = shown_all({"packs": run})[0]
+    shown = plot_data({"packs": run})[0]
     steps, ranks, low, high = shown.batches
     found = [run.plan[number].lengths for number in (4 * steps + ranks).tolist()]
     assert low.tolist() == [int(lengths.min()) for lengths in found]
@@ -170,7 +171,7 @@ def test_every_recipe_has_a_plan_and_what_a_picture_shows(recipe, efficiency):
     assert (planned.batches.efficiency is None) == (efficiency is None)
     assert planned.steps == len(list(run))
     assert planned.to_dict()["batches"]["batches"] == len(run.plan)
-    shown = shown_all({"run": run})[0]
+    shown = plot_data({"run": run})[0]
     steps, ranks, low, high = shown.batches
     assert shown.has_lengths == (efficiency is not None)
     assert steps.size == ranks.size == low.size == high.size == 2 * (len(run.plan) // 2) * shown.has_lengths
@@ -178,8 +179,8 @@ def test_every_recipe_has_a_plan_and_what_a_picture_shows(recipe, efficiency):
 
 def test_pictures_show_batches_where_there_are_some():
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    shown = shown_all({"run": loader(sk.RandomSampler(seed=1), ranks=2)})
-    plain = shown_all({"plain": sk.Loader(range(40), batch_size=4, world=sk.World(2, 0))})
+    shown = plot_data({"run": loader(sk.RandomSampler(seed=1), ranks=2)})
+    plain = plot_data({"plain": sk.Loader(range(40), batch_size=4, world=sk.World(2, 0))})
     assert OF_BATCHES in _panels_of(shown)
     assert OF_BATCHES in _panels_of([*plain, *shown])
     assert OF_BATCHES not in _panels_of(plain)
@@ -192,7 +193,7 @@ def test_pictures_show_batches_where_there_are_some():
 
 def test_a_picture_shows_each_batch_from_its_shortest_to_its_longest():
     run = loader(sk.RandomSampler(seed=3), ranks=2)
-    steps, ranks, low, high = shown_all({"run": run})[0].batches
+    steps, ranks, low, high = plot_data({"run": run})[0].batches
     for step, rank, shortest, longest in zip(steps, ranks, low, high, strict=True):
         lengths = [LENGTHS[sample] for sample in run.plan[2 * int(step) + int(rank)]]
         assert (min(lengths), max(lengths)) == (shortest, longest)

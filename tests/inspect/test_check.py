@@ -1,4 +1,4 @@
-"""The doctor finds each planted mistake, with its mend, and is silent on healthy set-ups."""
+"""The doctor finds each planted mistake, with its hint, and is silent on healthy set-ups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.utils.data import (
 
 import samplerkit as sk
 from samplerkit.inspect import check
-from samplerkit.inspect.doctor.finding import CODES
+from samplerkit.inspect.doctor.findings import KINDS
 from tests.inspect.healthy_setups import HEALTHY
 from tests.inspect.planted_setups import ALONG_WITH, PLANTED
 from tests.inspect.setups import FOUR, ROWS, Dealt, FromNumpy, bridged, of_files, of_torch, ours
@@ -26,15 +26,15 @@ def test_a_planted_mistake_is_found_and_nothing_else(code, make):
     assert code in {finding.code for finding in findings}
     assert {finding.code for finding in findings} - {code} <= ALONG_WITH.get(code, set())
     for finding in findings:
-        assert finding.code in CODES
+        assert finding.code in KINDS
         assert finding.severity in {"error", "warning"}
         assert len(finding.what) > 20
-        assert len(finding.mend) > 10
+        assert len(finding.hint) > 10
         assert "\n" not in str(finding)
 
 
 def test_at_least_one_mistake_is_planted_for_every_code_but_the_one_that_needs_a_function():
-    assert {code for code, _ in PLANTED.values()} == set(CODES) - {"ranks-disagree"}
+    assert {code for code, _ in PLANTED.values()} == set(KINDS) - {"ranks-disagree"}
 
 
 @pytest.mark.parametrize(("world", "make"), HEALTHY.values(), ids=HEALTHY.keys())
@@ -53,7 +53,7 @@ def test_before_training_the_epoch_that_is_told_is_the_right_one():
 def test_the_figures_and_the_mend_of_the_trap_of_partial_size():
     (finding,) = check(of_files([1437] * 8, shuffle="partial", partial_size=1437))
     assert "1437" in finding.what
-    assert "partial_size=2156" in finding.mend
+    assert "partial_size=2156" in finding.hint
 
 
 def test_saving_the_state_of_the_bridge_is_said_before_anything_is_lost():

@@ -1,4 +1,4 @@
-"""What the doctor says of `max_files` is what happens: there files are read again, and not with its mend."""
+"""What the doctor says of `max_files` is what happens: there files are read again, and not with its hint."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reads_of_a_file(paths, sampler, max_files):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_files_are_read_again_where_the_doctor_says_so_and_not_with_its_mend(paths, order):
+def test_files_are_read_again_where_the_doctor_says_so_and_not_with_its_hint(paths, order):
     sampler = sk.RandomSampler(**ORDERS[order], seed=3)
     needed = files_needed_at_once(RunView.of(loader_of(paths, sampler, 1)), 0)
     for max_files in sorted({1, max(1, needed - 1), needed}):

@@ -9,7 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.pictures.picture import PANELS, draw
-from samplerkit.inspect.pictures.shown import MOST_PARTS, MOST_POINTS, shown_all
+from samplerkit.inspect.pictures.plot_data import MOST_PARTS, MOST_POINTS, plot_data
 
 LAYOUT = sk.Layout([300] * 8)
 
@@ -17,7 +17,7 @@ LAYOUT = sk.Layout([300] * 8)
 def shown(layout=LAYOUT, world=1, **options):
     sampler = sk.DistributedSampler(seed=3, **options)
     loader = sk.Loader(layout, sampler, batch_size=10, world=sk.World(world, 0))
-    return shown_all({"run": loader})[0]
+    return plot_data({"run": loader})[0]
 
 
 def test_each_point_is_a_sample_that_the_rank_reads_in_the_step():
@@ -32,7 +32,7 @@ def test_each_point_is_a_sample_that_the_rank_reads_in_the_step():
 def test_the_points_of_an_edited_run_are_what_it_reads_and_its_page_is_drawn(tmp_path):
     edits = [sk.Edit(at=300, skip=900, global_batch=60), sk.Edit(at=900, without=range(100))]
     loader = sk.Loader(LAYOUT, sk.Ledger(sk.SequentialSampler(), edits), batch_size=10, world=sk.World(3, 0))
-    run = shown_all({"run": loader})[0]
+    run = plot_data({"run": loader})[0]
     steps, ids, ranks = run.points
     assert steps.max() == 10 + 35 - 1
     assert set(ids[(steps >= 10) & (steps < 30)].tolist()) == set(range(1200, 2400))
@@ -78,7 +78,7 @@ def test_files_of_batches_are_counted_and_a_full_shuffles_are_expected():
     assert steps.tolist() == list(range(120))
     assert counts.min() == 1.0
     full = shown(shuffle="global")
-    assert abs(full.files_of_batches[1].mean() - full.files_of_a_shuffled_batch) < 0.3
+    assert abs(full.files_of_batches[1].mean() - full.figures.files_of_a_shuffled_batch) < 0.3
 
 
 @pytest.mark.parametrize(

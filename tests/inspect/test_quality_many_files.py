@@ -9,11 +9,10 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.quality.blocks import Blocks
-from samplerkit.inspect.quality.candidates import held
-from samplerkit.inspect.quality.recommend import recommend
-from samplerkit.inspect.quality.subject import Plain
-from samplerkit.order.modes import Mode
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.inspect.quality.closed import closed_figures
+from samplerkit.inspect.quality.order_source import Plain
+from samplerkit.inspect.quality.recommend import held, recommend
+from samplerkit.order.modes import Mode, Shuffle
 
 SIZES = {
     "equal": [100] * 24,
@@ -57,3 +56,17 @@ def test_many_files_are_advised_on_from_less_and_to_the_same_effect(spread, monk
     for one, other in zip(less.candidates, full.candidates, strict=True):
         assert (one.shuffle, one.partial_size, one.files) == (other.shuffle, other.partial_size, other.files)
         assert one.mixing == pytest.approx(other.mixing, abs=0.02)
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("block", [250, 1000, 10_000])
+def test_the_first_blocks_of_very_many_files_mix_as_all_of_them(lanes, block, monkeypatch):
+    layout = sk.Layout(np.random.default_rng(2).integers(50, 150, 20_000))
+    plain = Plain(Mode(Shuffle.PARTIAL, block), layout, lanes, 5)
+    windows = (256, 2048, 16_384)
+    few = closed_figures(plain, windows, ("file_mixing", "spread"))
+    assert plain.first_blocks(0, block)[1][-1] < len(layout)
+    monkeypatch.setattr("samplerkit.inspect.quality.order_source.MOST_FILES", 20_000)
+    all_files = closed_figures(plain, windows, ("file_mixing", "spread"))
+    for name, estimate in few.items():
+        assert estimate.values == pytest.approx(all_files[name].values, abs=0.002)

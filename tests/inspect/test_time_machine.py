@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.inspect.seats import pads_of, seats_of
+from samplerkit.inspect.rank_positions import pads_of, rank_positions_of
 from samplerkit.inspect.time_machine import at, when
-from samplerkit.loading.delivery import Delivery
+from samplerkit.loading.run.delivery import Delivery
 from samplerkit.testing.strategies import chains
 
 LAYOUT = sk.Layout([9, 0, 17, 4, 11, 6])
@@ -164,7 +164,7 @@ def test_the_inverse_of_the_delivery_is_right_in_every_small_case():
                 for place, position in enumerate(delivery.positions(rank, step).tolist())
             }
             everything = np.arange(total)
-            seats = seats_of(delivery, np.concatenate([everything, pads_of(delivery, everything)]))
+            seats = rank_positions_of(delivery, np.concatenate([everything, pads_of(delivery, everything)]))
             found = zip(seats.ranks.tolist(), seats.steps.tolist(), seats.places.tolist(), strict=True)
             assert dict(zip(seats.positions.tolist(), found, strict=True)) == wanted
             cases += 1

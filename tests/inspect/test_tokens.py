@@ -17,7 +17,7 @@ from samplerkit.inspect.documents import when_document
 from samplerkit.inspect.pictures.canvas import LIGHT, new_figure
 from samplerkit.inspect.pictures.panels import draw_documents
 from samplerkit.inspect.pictures.picture import draw
-from samplerkit.inspect.pictures.shown import MOST_POINTS, Shown
+from samplerkit.inspect.pictures.plot_data import MOST_POINTS, PlotData
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at
 from samplerkit.inspect.view import RunView
@@ -119,7 +119,7 @@ def test_the_commands_tell_tokens_and_documents(prefix):
         ([], "say one of the two"),
         (["--sample", "1", "--document", "1"], "say one of the two"),
         (["--sample", "1", "--file", "0"], "goes with --document"),
-        (["--document", "1", "--file", "web"], "no file of the layout; known: corpus"),
+        (["--document", "1", "--file", "web"], "no file of the layout, got 'web'; known: corpus"),
         (["--document", "6"], "must be in [0, 6)"),
         (["--document", "1", "--file", "1"], "must be in [0, 1)"),
     ],
@@ -177,6 +177,22 @@ def test_when_a_document_is_read_is_what_is_told_of_all_steps(prefix, case):
         assert {of: parts for of, parts in told.items() if parts} == read
 
 
+def test_the_file_of_a_document_is_named_as_in_the_command(prefix):
+    data = sk.TokenDataset({"code": [prefix], "web": [prefix]}, 5, documents="idx")
+    assert data.layout.names == ("code/corpus", "web/corpus")
+    for number, name in enumerate(data.layout.names):
+        assert data.windows_of(4, file=name).tolist() == data.windows_of(4, file=number).tolist()
+        run = loader(data)
+        assert when_document(run, 4, 0, file=name) == when_document(run, 4, 0, file=number)
+    with pytest.raises(
+        sk.ArgumentValueError,
+        match=r"^file: is no file of the layout, got 'code'; known: code/corpus, web/corpus$",
+    ):
+        data.windows_of(4, file="code")
+    with pytest.raises(sk.ArgumentTypeError, match=r"^file: must be an integer, got 1\.5"):
+        data.windows_of(4, file=1.5)
+
+
 def test_samples_of_megatron_are_told_in_documents(prefix):
     dataset = MegatronDataset(str(prefix), sequence_length=9, random_seed=7)
     run = loader(dataset, sk.SequentialSampler())
@@ -194,7 +210,7 @@ def test_the_marks_of_documents_are_what_is_told_of_each_step(prefix, tmp_path, 
     data = sk.TokenDataset({"one": prefix, "two": tmp_path / "other"}, 5, documents="idx", seed=1)
     names = {"one": None, "two": None}
     run = loader(data, sk.MixtureSampler(names, weights={"one": 1, "two": 2}, seed=4), 3, batch_size)
-    marks = Shown("run", RunView.of(run), 1).documents_read
+    marks = PlotData("run", RunView.of(run), 1).documents_read
     told = [
         (step, rank, file, document)
         for rank in range(3)
@@ -214,7 +230,7 @@ def test_the_points_of_a_picture_stand_at_the_documents_of_one_file_and_those_of
         for _ in range(4):
             writer.write(range(27))
     run = loader(sk.TokenDataset([prefix, prefix.with_name("other")], 5, seed=1), sk.SequentialSampler())
-    shown, figure = Shown("run", RunView.of(run)), new_figure(4, 4, LIGHT)
+    shown, figure = PlotData("run", RunView.of(run)), new_figure(4, 4, LIGHT)
     draw_documents(figure, [shown], LIGHT)
     (axes,) = figure.axes
     for rank, points in enumerate(axes.collections):
@@ -235,7 +251,7 @@ def test_marks_of_a_file_of_2_to_the_36_tokens_without_an_index_hold_little(tmp_
     data = sk.TokenDataset(tmp_path / "large.bin", 1024, dtype="u1")
     view = RunView.of(loader(data, sk.RandomSampler(seed=2), ranks=40, batch_size=8))
     tracemalloc.start()
-    marks = Shown("run", view).documents_read
+    marks = PlotData("run", view).documents_read
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert not marks.are_known
@@ -248,7 +264,7 @@ def test_marks_of_a_file_of_2_to_the_36_tokens_without_an_index_hold_little(tmp_
 
 def test_documents_of_batches_are_counted_for_pictures(prefix, tmp_path):
     run = loader(sk.TokenDataset(prefix, 5, documents="idx", seed=1), sk.RandomSampler(seed=2))
-    shown = Shown("run", RunView.of(run), 1)
+    shown = PlotData("run", RunView.of(run), 1)
     steps, counts = shown.documents_of_batches
     assert steps.tolist() == list(range(10))
     for step, count in zip(steps.tolist(), counts.tolist(), strict=True):
@@ -258,4 +274,4 @@ def test_documents_of_batches_are_counted_for_pictures(prefix, tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert "Of how many documents" in page
     assert "Which documents are read when" in page
-    assert Shown("none", RunView.of(loader(range(100), sk.RandomSampler()))).documents_of_batches is None
+    assert PlotData("none", RunView.of(loader(range(100), sk.RandomSampler()))).documents_of_batches is None

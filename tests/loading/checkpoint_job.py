@@ -17,6 +17,7 @@ import torch.distributed
 import torch.distributed.checkpoint as dcp
 
 import samplerkit as sk
+from tests.numbers import Numbers
 
 SAMPLES, EPOCHS, SAVED_EVERY = 480, 2, 3
 
@@ -74,19 +75,6 @@ def main() -> None:
     if rank == 0:
         (options.folder / "learned.json").write_text(json.dumps(model.times.tolist()))
     torch.distributed.destroy_process_group()
-
-
-class Numbers:
-    """Sample i is i."""
-
-    def __init__(self, layout: sk.Layout) -> None:
-        self.layout = layout
-
-    def __len__(self) -> int:
-        return SAMPLES
-
-    def __getitem__(self, index: int) -> int:
-        return index
 
 
 if __name__ == "__main__":

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import signal
+import tempfile
+
 import pytest
 
-from samplerkit.loading import source
+from samplerkit.loading.workers import loader_workers
 from tests.loading import numbers
-from tests.loading.thread_ways import DicedTurns
+from tests.loading.thread_ways import RandomSchedule
 from tests.loading.worker_kinds import beside
+
+
+@pytest.fixture
+def short_folder():
+    """A temporary folder whose name leaves room for that of a socket, as `tmp_path` does not."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
 
 
 @pytest.fixture(params=[0, "2 threads", "2 threads and the loop"])
@@ -15,4 +25,17 @@ def beside_or_not(request, monkeypatch):
     """Has the loaders of numbers of a test read in the loop, over threads, and over both in turn."""
     monkeypatch.setattr(numbers, "BESIDE", beside(request.param))
     if request.param == "2 threads and the loop":
-        monkeypatch.setattr(source, "ThreadTurns", DicedTurns)
+        monkeypatch.setattr(loader_workers, "ThreadSchedule", RandomSchedule)
+
+
+@pytest.fixture
+def no_longer_than():
+    """Raises in the test after some seconds, so that a loop that hangs is a failure."""
+
+    def ring(*_):
+        raise TimeoutError("the loop hangs")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    yield signal.alarm
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -19,6 +19,7 @@ from typing import Any
 import torch.distributed
 
 import samplerkit as sk
+from tests.numbers import Numbers
 
 RANKS, SAMPLES = 3, 24
 PATIENCE = 10_000
@@ -32,19 +33,6 @@ def loader(*, seed: int = 0, sizes: tuple[int, ...] = (12, 12), step: int = 2, b
     again = sk.Loader(Numbers(layout), sampler, batch_size=batch, agreement_seconds=PATIENCE)
     again.load_state_dict(saved)
     return again
-
-
-class Numbers:
-    """Sample i is i."""
-
-    def __init__(self, layout: sk.Layout) -> None:
-        self.layout = layout
-
-    def __len__(self) -> int:
-        return SAMPLES
-
-    def __getitem__(self, index: int) -> int:
-        return index
 
 
 CASES: dict[str, dict[str, Any]] = {

@@ -50,7 +50,8 @@ def main() -> None:
             if leak == "memory":
                 kept.append(b"1" * LEAKED_BYTES)
             elif leak == "descriptors":
-                kept.append(os.dup(0))
+                # Beside workers, whose queues are few, one a loop would not meet the limit.
+                kept += [os.dup(0) for _ in range(1 + options["num_workers"])]
             elif leak == "threads":
                 kept.append(threading.Thread(target=forever.wait, daemon=True))
                 kept[-1].start()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.loading.answer import Answer
+from samplerkit.loading.workers.protocol import Answer
 from tests.loading.worker_kinds import beside
 
 BAD = {4, 7, 8}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.batches.static import StaticPlan
+from samplerkit.batches.set_plan import StaticPlan
 from tests.loading.batch_loaders import LENGTHS, RECIPE, SAMPLERS, SIZE, Noisy, loader, read
 from tests.loading.worker_kinds import THREADS
 

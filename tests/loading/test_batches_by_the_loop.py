@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.loading import source
+from samplerkit.loading.workers import loader_workers
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.test_worker_threads import Telling
-from tests.loading.thread_ways import DicedTurns
+from tests.loading.thread_ways import LoopSchedule, RandomSchedule
 from tests.loading.threads import threads_of_loaders
 from tests.loading.worker_kinds import THREADS, beside
 
@@ -49,12 +50,7 @@ def read_by_loop(loader, step=lambda: None):
 @pytest.fixture
 def always(monkeypatch):
     """Lets the loop make whatever it may."""
-
-    class Always(DicedTurns):
-        def received(self, trial, step, wait):
-            self.loop.now = 0
-
-    monkeypatch.setattr(source, "ThreadTurns", Always)
+    monkeypatch.setattr(loader_workers, "ThreadSchedule", LoopSchedule)
 
 
 def test_a_loop_that_reads_more_quickly_than_threads_makes_most_batches_and_later_epochs_know_it():
@@ -198,7 +194,7 @@ def test_whoever_makes_a_batch_the_order_holds_and_a_dataset_is_told_once_and_ne
 ):
     seed = next(SEEDS)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(source, "ThreadTurns", lambda threads: DicedTurns(threads, seed, chance))
+        patched.setattr(loader_workers, "ThreadSchedule", partial(RandomSchedule, seed=seed, chance=chance))
         dataset, sampler = Telling(lambda: time.sleep(0.0002)), sk.RandomSampler(seed=5)
         loader = sk.Loader(
             dataset, sampler, batch_size=1, collate_fn=list, **{**beside("2 threads"), **options}

@@ -21,12 +21,12 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.batches.plan import BatchPlan, BatchSamples
-from samplerkit.loading.delivery import Delivery
-from samplerkit.loading.reading import Reading
-from samplerkit.loading.run import Run
-from samplerkit.loading.run_batches import RunBatches
-from samplerkit.loading.units import BatchUnits, as_array
-from samplerkit.order.typing import Ids
+from samplerkit.loading.run.batches import EpochBatches
+from samplerkit.loading.run.delivery import Delivery
+from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.run import Run
+from samplerkit.loading.state.state import Place
+from samplerkit.order.typing import Ids, as_array
 from tests.loading.test_batches_exactly_once import BUDGET, ORDERS, RECIPES, TAILS, settings
 
 
@@ -99,9 +99,9 @@ def require_plan(plan: BatchPlan, lengths: Ids, order: Ids, ranks: int) -> Batch
     return found
 
 
-def require_parts(units: BatchUnits, lengths: Ids, first: int, ranks: int) -> None:
+def require_parts(units: EpochBatches, lengths: Ids, first: int, ranks: int) -> None:
     """What `split` makes of the last batches: the same samples, within limits, a part a rank, pads marked."""
-    left = units.plan.samples(np.arange(first, len(units)))
+    left = units.plan.samples(np.arange(first, len(units.plan)))
     parts = units.parts(first, ranks)
     assert len(parts) == ranks
     real = [part.ids for part in parts if (part.draws < units.num_draws).all()]
@@ -111,12 +111,12 @@ def require_parts(units: BatchUnits, lengths: Ids, first: int, ranks: int) -> No
     assert all(part.ids.size and lengths[part.ids].max() * part.ids.size <= BUDGET for part in parts)
 
 
-def require_glue(units: BatchUnits, position: int, ranks: int, tail: str) -> None:
+def require_glue(units: EpochBatches, position: int, ranks: int, tail: str) -> None:
     """What `Reading` reads of a step is what is dealt in it; pads repeat whole batches and are marked."""
-    count = len(units)
+    count = len(units.plan)
     steps = [[] for _ in dealt(tail, count, position, ranks).steps]
     for rank in range(ranks):
-        reading = Reading(0, units, Delivery(units, position, ranks, 1, tail), rank)
+        reading = Reading(units, Delivery(units.total, position, ranks, 1, tail), rank)
         for step, samples in reading.samples():
             is_pad = samples.draws >= units.num_draws
             assert is_pad.all() or not is_pad.any()
@@ -131,27 +131,26 @@ def require_all(lengths: tuple[int, ...], order: str, recipe: str) -> tuple[int,
     ranks_of = (2,) if order == "below the root" else (1, 2, 3, 4)
     layout = sk.Layout([len(lengths) // 3, 0, len(lengths) - len(lengths) // 3])
     each, sampler, batches = np.array(lengths), ORDERS[order](len(lengths)), RECIPES[recipe](lengths)
-    other = RunBatches(batches, sampler, layout)
     chains = states = 0
     for first in ranks_of:
-        run, own = Run(sampler, layout, sk.World(first, 0), batches), RunBatches(batches, sampler, layout)
-        units, constants = run.units(0), run.constants
-        plan, count = units.plan, len(units)
+        run = Run.of(sampler, layout, sk.World(first, 0), batches)
+        other, units = run, run.epoch(0)
+        plan, count = units.plan, len(units.plan)
         whole = require_plan(plan, each, run.undealt(0).ids_at(np.arange(len(run.undealt(0)))), first)
         for left, ranks in combinations(range(1, 5), 2):
             if left <= count and ranks in ranks_of:
                 require_parts(units, each, count - left, ranks)
         for position in range(count):
-            saved = json.loads(json.dumps(own.section(0, position, constants)))
-            other = other.restored(saved, 0, position, constants)
-            rest, begin = other.plan(0, constants), whole.edges[position]
+            saved = json.loads(json.dumps(run.state(Place(0, position), "pad").to_dict()))
+            other, _ = other.restored(saved, "pad", ranks_of[0])
+            rest, begin = other.plan(0), whole.edges[position]
             found = rest.samples(np.arange(position, count))
             assert not rest.has(count)
             assert np.array_equal(found.edges + begin, whole.edges[position:])
             assert np.array_equal(found.ids, whole.ids[begin:])
             assert np.array_equal(found.positions, whole.positions[begin:])
             # Other ranks and another tail each time.
-            require_glue(BatchUnits(rest), position, ranks_of[states % len(ranks_of)], TAILS[states // 4 % 4])
+            require_glue(other.epoch(0), position, ranks_of[states % len(ranks_of)], TAILS[states // 4 % 4])
             states += 1
         chains += sum(require_chains(tail, count, first, ranks_of) for tail in TAILS)
     return chains, states

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.beside_the_loop import start_thread
+from samplerkit.loading.background_thread import start_thread
 
 BEGINS = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
 """By what `Thread.start` begins one, from Python 3.13 on and before."""

@@ -110,34 +110,6 @@ def test_labels_that_no_sampler_looks_at_may_change():
     assert again.state_dict()["position"] == 4
 
 
-OLDER = {
-    "samplerkit": "loader",
-    "schema": 1,
-    "algorithm": "samplerkit-1",
-    "seed": [0],
-    "epoch": 0,
-    "position": 4,
-    "lanes": 1,
-    "limit": None,
-    "tail": "pad",
-    "dataset": "12 samples, 3 files, 776a81f38d94c7c3",
-    "sampler": 'PKSampler(num_val=3, num_class=null, shuffle=false, class_column="label", '
-    "num_samples=null, labels=null)",
-    "num_shards": None,
-    "checksum": "8737d38aa6330bdd",
-}
-"""What version 0.1.0 saved before its states had a digest of labels."""
-
-
-def test_a_state_from_before_labels_were_looked_at_still_loads():
-    again = labelled(CLASSES, sk.PKSampler(3))
-    again.load_state_dict(OLDER)
-    assert again.state_dict()["position"] == 4
-    assert again.state_dict()["dataset"] != OLDER["dataset"]
-    with pytest.raises(sk.StateError, match="state: dataset"):
-        labelled(CLASSES, sk.PKSampler(3), names=("a", "b", "d")).load_state_dict(OLDER)
-
-
 @pytest.mark.parametrize("make", [Data, lambda: Data(fingerprint="1"), lambda: range(12)])
 def test_the_same_dataset_made_anew_is_not_refused(make):
     again = loader(make())

@@ -27,16 +27,9 @@ from samplerkit.compat.torch import DistributedSampler, distributed
 from samplerkit.loading.device.loader import DeviceLoader
 from tests.compat.partially_shuffle_files import make_dataset, make_sampler
 from tests.loading.saved_states import as_list, taken
+from tests.numbers import Numbers
 
 SIZE = 13
-
-
-class Numbers:
-    def __len__(self):
-        return SIZE
-
-    def __getitem__(self, index):
-        return index
 
 
 class User(NamedTuple):
@@ -63,7 +56,7 @@ class User(NamedTuple):
 
 def loader(rank, **options):
     options = {"batch_size": 2, "world": sk.World(2, rank), "collate_fn": as_list, **options}
-    return sk.Loader(Numbers(), sk.RandomSampler(seed=3), **options)
+    return sk.Loader(Numbers(sk.Layout(SIZE)), sk.RandomSampler(seed=3), **options)
 
 
 def torch_sampler(rank, ranks=2):
@@ -107,6 +100,11 @@ USERS = {
 }
 
 
+def beginning_of(epoch, ended):
+    """What a state says before the first item of an epoch, after another one has ended."""
+    return epoch, 0, None if ended == epoch else ended
+
+
 class CursorMachine(RuleBasedStateMachine):
     """The ranks of a job in lock step, beside an epoch, the items read of it, and what was asked for."""
 
@@ -139,10 +137,13 @@ class CursorMachine(RuleBasedStateMachine):
         if self.user.closes:
             reader.close()
 
-    def stand(self, epoch, at):
-        """The model: an epoch, and how many items of it were read; no iteration is under way."""
-        self.epoch, self.at = epoch, at
-        self.start_at, self.is_finished = at, False
+    def stand(self, epoch, at, *, says=None, is_loaded=False, is_spent=False):
+        """The model: an epoch, and how many items of it were read; no iteration is under way.
+
+        Until an item is read, a state says `says`; of an epoch that is spent, no item is left.
+        """
+        self.epoch, self.at, self.start_at = epoch, at, at
+        self.says, self.is_loaded, self.is_spent = says, is_loaded, is_spent
         self.iterators: list[Any] | None = None
         self.asked: int | None = None
 
@@ -158,16 +159,26 @@ class CursorMachine(RuleBasedStateMachine):
 
     @property
     def place(self):
-        return (self.following, 0) if self.is_over or self.is_finished else (self.epoch, self.at)
+        if self.at == self.start_at and self.says is not None:
+            return self.says
+        return self.end if self.is_over else (self.epoch, self.at, None)
+
+    @property
+    def end(self):
+        """What a state says at the end of the epoch."""
+        ended = None if self.asked == self.epoch else self.epoch
+        return self.following, 0, ended
+
+    @property
+    def ended(self):
+        """The epoch that ended before, as long as nothing was read since."""
+        return self.place[2] if self.at == self.start_at else None
 
     def leave(self, *, at_its_end=False):
         """An iteration is over, whichever way."""
         if at_its_end or (self.is_over and self.at > self.start_at):
-            if self.user.stays:
-                self.stand(self.epoch, 0)
-                self.is_finished = True
-            else:
-                self.stand(self.following, 0)
+            end = self.end
+            self.stand(self.epoch if self.user.stays else self.following, 0, says=end)
         elif self.asked not in {None, self.epoch}:
             self.stand(self.asked, 0)
         else:
@@ -177,7 +188,9 @@ class CursorMachine(RuleBasedStateMachine):
         self.leave()
         if self.at > self.start_at and not self.user.goes_on:
             self.at = 0
-        self.start_at, self.is_finished = self.at, False
+        if self.at != self.start_at or self.says is None:
+            self.says, self.is_spent = None, False
+        self.start_at = self.at
         self.iterators = [iter(reader) for reader in self.readers]
 
     def read(self, count):
@@ -185,6 +198,7 @@ class CursorMachine(RuleBasedStateMachine):
         for _ in range(count):
             received = [next(iterator, None) for iterator in self.iterators]
             expected = [items[self.at : self.at + 1] for items in self.items(self.epoch)]
+            expected = [[] for _ in expected] if self.is_spent else expected
             if received == [None] * len(received):
                 assert expected == [[]] * len(received)
                 return False
@@ -204,7 +218,7 @@ class CursorMachine(RuleBasedStateMachine):
         """A reader that counts, and does not ask for the end."""
         if self.iterators is None:
             self.begin()
-        assert self.read(len(self.items(self.epoch)[0]) - self.at)
+        assert self.read(0 if self.is_spent else len(self.items(self.epoch)[0]) - self.at)
 
     @rule()
     def finish(self):
@@ -226,7 +240,7 @@ class CursorMachine(RuleBasedStateMachine):
         # A sampler whose epoch is over by counting moves when it is asked next; what it says is the same.
         assert self.user.waits or self.place == before
 
-    @precondition(lambda self: self.iterators is not None)
+    @precondition(lambda self: self.iterators is not None and not self.is_spent)
     @rule()
     def a_second_iterator(self):
         old = self.iterators
@@ -260,8 +274,13 @@ class CursorMachine(RuleBasedStateMachine):
         self.is_told = True
         if self.user.waits and self.iterators is not None:
             self.asked = epoch
-        elif epoch != self.epoch or self.is_finished or (self.is_over and self.at > self.start_at):
-            self.stand(epoch, 0)
+        elif self.is_loaded and epoch == self.ended:
+            self.stand(epoch, 0, says=self.says, is_spent=True)
+        else:
+            is_over = self.is_over and self.at > self.start_at
+            if epoch != self.epoch or (epoch == self.ended and not self.is_spent) or is_over:
+                ended = self.epoch if is_over else self.ended
+                self.stand(epoch, 0, says=beginning_of(epoch, ended))
 
     @rule()
     def save(self):
@@ -270,7 +289,8 @@ class CursorMachine(RuleBasedStateMachine):
         text = json.dumps(states[0])
         assert len(text) < 4096
         said = states[0].get("position", states[0].get("step"))
-        assert (states[0]["epoch"], said) == (self.place[0], self.place[1] * self.user.stride)
+        epoch, at, ended = self.place
+        assert (states[0]["epoch"], said, states[0]["ended"]) == (epoch, at * self.user.stride, ended)
         self.saved.append((text, *self.place))
 
     @rule(before=st.integers(0, 3), count=st.integers(0, 2))
@@ -279,13 +299,13 @@ class CursorMachine(RuleBasedStateMachine):
         if count:
             self.take(count)
         self.save()
-        text, epoch, at = self.saved[-1 - before % len(self.saved)]
+        text, *place = self.saved[-1 - before % len(self.saved)]
         for reader in self.readers:
             self.close(reader)
         self.readers, self.is_told = self.made(), False
         for reader in self.readers:
             reader.load_state_dict(json.loads(text))
-        self.stand(epoch, at)
+        self.stand(*place[:2], says=None if place[2] is None else tuple(place), is_loaded=True)
         self.save()
         assert self.saved.pop()[0] == text
 

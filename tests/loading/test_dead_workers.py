@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 import time
 
 import pytest
 
 import samplerkit as sk
+from tests.loading.numbers import as_lists
 from tests.own_seconds import OwnSeconds
 
 SECONDS, AT_MOST = 5, 60
@@ -26,23 +29,6 @@ class Large:
 
     def __getitem__(self, index):
         return index.to_bytes(2, "little") * (LARGE // 2)
-
-
-def as_lists(batch):
-    return batch
-
-
-@pytest.fixture
-def no_longer_than():
-    """Raises in the test after some seconds, so that a loop that hangs is a failure."""
-
-    def ring(*_):
-        raise TimeoutError("the loop hangs")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    yield signal.alarm
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("options", [{}, {"persistent_workers": True}, {"run_ahead": True}])
@@ -76,3 +62,69 @@ def test_a_worker_that_its_own_process_ended_says_so_by_its_exit_code(no_longer_
         os.kill(loader.worker_pids[0], signal.SIGTERM)
         with pytest.raises(sk.WorkerError, match=str(128 + signal.SIGTERM)):
             list(batches)
+
+
+class Deadly:
+    """One sample ends its process."""
+
+    def __init__(self, end):
+        self.end = end
+
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, index):
+        if index == 40:
+            self.end()
+        return index
+
+
+def kill_itself():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crash():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def leave():
+    os._exit(3)
+
+
+def exit_by_python():
+    sys.exit(4)
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+# Where a worker died, torch 2.4 opens ten files as a test, and leaves them to the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(
+    ("end", "code", "hint"),
+    [
+        (kill_itself, -9, "lack of memory"),
+        (crash, -11, "crash"),
+        (leave, 3, "os._exit"),
+        (exit_by_python, 4, "sys.exit"),
+        (interrupt, 0, "KeyboardInterrupt"),
+    ],
+)
+def test_only_the_worker_that_died_first_is_named_with_its_own_reason(
+    no_longer_than, workers, end, code, hint
+):
+    no_longer_than(AT_MOST)
+    loader = sk.Loader(Deadly(end), sk.SequentialSampler(), batch_size=4, num_workers=workers)
+    with loader, pytest.raises(sk.WorkerError, match=hint) as caught:
+        batches = iter(loader)
+        received = next(batches).tolist()
+        pids = loader.worker_pids
+        for batch in batches:
+            received += batch.tolist()
+    assert received == list(range(len(received)))
+    # Batches are dealt to the workers in turn.
+    assert caught.value.value == {pids[10 % workers]: code}
+    del caught
+    gc.collect()

@@ -150,7 +150,7 @@ def test_sample_rng_refuses_what_it_cannot_key(arguments):
 OUTSIDE = "draw_rng: no sample is being read here; ask inside of a dataset that samplerkit.Loader reads"
 
 
-def test_outside_of_reading_draw_rng_is_an_error_with_the_mend():
+def test_outside_of_reading_draw_rng_is_an_error_with_the_hint():
     with pytest.raises(sk.DatasetError, match=OUTSIDE):
         sk.draw_rng()
     list(read(Noise()))
@@ -158,7 +158,7 @@ def test_outside_of_reading_draw_rng_is_an_error_with_the_mend():
         sk.draw_rng(0)
 
 
-def test_under_a_plain_torch_loader_draw_rng_is_an_error_with_the_mend():
+def test_under_a_plain_torch_loader_draw_rng_is_an_error_with_the_hint():
     plain = DataLoader(Noise(), sampler=sk.TorchSampler(sk.RandomSampler(), Noise()))
     with pytest.raises(sk.DatasetError, match=OUTSIDE):
         list(plain)
@@ -239,44 +239,42 @@ def of_shards(folder):
     return shards.decode().map(lambda sample: (sample["cls"] % 6, number(sk.draw_rng()), random.random()))
 
 
-@pytest.mark.parametrize("make", [of_files, of_shards])
-def test_our_datasets_enter_the_draw_of_each_sample_of_a_batch(tmp_path, make):
+@pytest.fixture(params=[of_files, of_shards])
+def dataset(request, tmp_path):
     for name in "ab":
         (tmp_path / name).touch()
-    with make(tmp_path) as dataset:
-
-        class OneByOne(Noise):
-            def __getitem__(self, index):
-                return dataset[index]
-
-        for seed_draws in (False, True):
-            options = {"seed_draws": seed_draws, "sampler": sk.WeightedRandomSampler([1.0] * 12, 24)}
-            together, alone = read(dataset, **options), read(OneByOne(), **options)
-            part = read(Subset(dataset, range(12)), **options)
-            assert [sample[:2] for sample in together] == [sample[:2] for sample in alone]
-            assert (together == alone == part) is seed_draws
-            assert len({drawn for _, drawn, _ in together}) == 24
+    with request.param(tmp_path) as ours:
+        yield ours
 
 
-@pytest.mark.parametrize("make", [of_files, of_shards])
-def test_within_a_batch_or_a_sample_of_another_dataset_ours_enter_no_draws(tmp_path, make):
-    for name in "ab":
-        (tmp_path / name).touch()
-    with make(tmp_path) as dataset:
+def test_our_datasets_enter_the_draw_of_each_sample_of_a_batch(dataset):
 
-        class Backwards(Noise):
-            def __getitems__(self, ids):
-                return dataset.__getitems__(ids[::-1])[::-1]
+    class OneByOne(Noise):
+        def __getitem__(self, index):
+            return dataset[index]
 
-        class Within(Noise):
-            def __getitem__(self, index):
-                before = number(sk.draw_rng())
-                return before, dataset.__getitems__([index])[0][:2], number(sk.draw_rng())
+    for seed_draws in (False, True):
+        options = {"seed_draws": seed_draws, "sampler": sk.WeightedRandomSampler([1.0] * 12, 24)}
+        together, alone = read(dataset, **options), read(OneByOne(), **options)
+        part = read(Subset(dataset, range(12)), **options)
+        assert [sample[:2] for sample in together] == [sample[:2] for sample in alone]
+        assert (together == alone == part) is seed_draws
+        assert len({drawn for _, drawn, _ in together}) == 24
 
-        with pytest.raises(sk.SamplerkitError, match="must be said where a batch is read as a whole"):
-            read(Backwards())
-        samples = read(Within(), batch_size=1)
-        assert samples == read(Within())
-        assert (
-            len({drawn for before, (_, within), after in samples for drawn in (before, within, after)}) == 36
-        )
+
+def test_within_a_batch_or_a_sample_of_another_dataset_ours_enter_no_draws(dataset):
+
+    class Backwards(Noise):
+        def __getitems__(self, ids):
+            return dataset.__getitems__(ids[::-1])[::-1]
+
+    class Within(Noise):
+        def __getitem__(self, index):
+            before = number(sk.draw_rng())
+            return before, dataset.__getitems__([index])[0][:2], number(sk.draw_rng())
+
+    with pytest.raises(sk.SamplerkitError, match="must be said where a batch is read as a whole"):
+        read(Backwards())
+    samples = read(Within(), batch_size=1)
+    assert samples == read(Within())
+    assert len({drawn for before, (_, within), after in samples for drawn in (before, within, after)}) == 36

@@ -43,7 +43,7 @@ def test_an_edit_applies_at_the_next_border_of_a_window_that_nobody_asked_for(op
         if loader.step == 2:
             first = loader.editable_from
             assert first % WINDOW == 0
-            with pytest.raises(sk.ArgumentRangeError, match=f"at: lies before position {first}"):
+            with pytest.raises(sk.ArgumentRangeError, match=f"at: is before position {first}"):
                 loader.edit(at=first - 1, skip=10)
             applied = [loader.edit(skip=10), loader.edit(at=first + 1, without=[5, 6])]
     assert applied == [first, first + WINDOW]

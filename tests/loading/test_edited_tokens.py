@@ -9,7 +9,7 @@ import pytest
 
 import samplerkit as sk
 from tests.loading.rings import Rings
-from tests.loading.token_loaders import BLOCK, TREE, blocks, loader, mixture
+from tests.loading.token_loaders import BLOCK, TREE, blocks, loader, mixture, tokens_of
 
 
 def edited(*edits):
@@ -68,3 +68,37 @@ def test_edits_that_do_not_go_with_blocks_are_refused():
     recipe = sk.TokenBatches(24, lengths=np.full(60, 2))
     with pytest.raises(sk.NotSupportedError, match="not counted in blocks"):
         sk.Loader(Rings(TREE, 2, BLOCK), edited(), batches=recipe)
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_within_a_pool_a_ledger_is_neither_put_below_the_blocks_nor_taken_away(empty):
+    """Above a ledger a pool is shuffled by another key: samples would be lost and read twice, silently."""
+    edits = [] if empty else [sk.Edit(at=20, skip=1)]
+
+    def of(ledger):
+        child = mixture(num_samples=22)
+        return blocks(2, sk.Ledger(child, edits) if ledger else child)
+
+    def make(ledger):
+        return loader(4, files=TREE, sampler=of(ledger))
+
+    pool, cases = 2 * BLOCK // 4, 0
+    for before, after in [(True, False), (False, True)]:
+        for step in range(1, 3 * pool):
+            state, other = make(before).state_dict(step=step), make(after)
+            if step % pool:
+                with pytest.raises(sk.StateError, match="ledger: was saved within a pool"):
+                    other.load_state_dict(state)
+                cases += 1
+            else:
+                other.load_state_dict(state)
+                rest = Counter(tokens_of(other))
+                whole = Counter(tokens_of(make(after)))
+                begun = Counter(tokens_of(make(before), step))
+                assert begun + rest == whole
+            same = make(before)
+            same.load_state_dict(state)
+            assert Counter(tokens_of(make(before), step)) + Counter(tokens_of(same)) == Counter(
+                tokens_of(make(before))
+            )
+    assert cases == 2 * 3 * (pool - 1)

@@ -9,9 +9,7 @@ import pytest
 import torch.distributed
 
 import samplerkit as sk
-from samplerkit.inspect.time_machine import at, when
-from samplerkit.loading.agreement import Agreement
-from samplerkit.loading.state import State
+from samplerkit.loading.job.agreement import Agreement
 from tests.loading.worker_kinds import THREADS, beside
 from tests.numbers import Numbers
 from tests.samplers.ledger_walk import walk
@@ -84,7 +82,7 @@ def test_what_was_asked_for_stays_and_what_comes_later_is_edited(options):
         if loader.step == 1:
             first = loader.editable_from
             assert first == 2 + 2 * options.get("num_workers", 0) * options.get("prefetch_factor", 2)
-            with pytest.raises(sk.ArgumentRangeError, match=f"at: lies before position {first}, up to which"):
+            with pytest.raises(sk.ArgumentRangeError, match=f"at: is before position {first}, up to which"):
                 loader.edit(at=first - 1, skip=1)
             loader.edit(sk.Edit(at=first, skip=4))
         ids += batch.tolist()
@@ -198,25 +196,6 @@ def test_a_narrow_range_is_named_where_an_edit_among_many_is_another_one():
     second.load_state_dict(first.state_dict(step=350))
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("past", -1),
-        ("past", "1"),
-        ("digest", "0"),
-        ("before", ["0" * 16]),
-        ("all", None),
-        ("more", 1),
-    ],
-)
-def test_a_damaged_section_is_refused(field, value):
-    state = state_behind(6, SKIPS)
-    state["sections"]["ledger"][field] = value
-    values = {name: of for name, of in state.items() if name not in ("samplerkit", "schema", "checksum")}
-    with pytest.raises(sk.StateError):
-        loader_of(SKIPS).load_state_dict(State(**values).to_dict())
-
-
 def test_runs_of_other_edits_have_other_fingerprints_and_one_without_has_that_of_its_sampler():
     prints = [loader_of(edits).fingerprint for edits in ([], SKIPS[:1], SKIPS[:2], SKIPS[1:2])]
     assert len({*prints}) == 4
@@ -251,25 +230,6 @@ def test_a_file_that_cannot_be_written_is_an_error_and_no_edit(tmp_path):
     with pytest.raises(sk.ArgumentValueError, match="edits_file: cannot be written"):
         loader.edit(at=4, skip=2)
     assert loader.sampler.edits == ()
-
-
-def test_where_and_when_a_sample_is_read_is_told_across_edits():
-    loader = loader_of(SKIPS, world=sk.World(2, 0))
-    assert at(loader, epoch=0, step=2, rank=1).ids.tolist() == [13, 15]
-    read = {(time.step, time.rank) for time in when(loader, 15, epochs=0)[0].occurrences}
-    assert read == {(2, 1)}
-    assert when(loader, 9, epochs=0)[0].occurrences == ()
-
-
-def test_a_device_reads_ahead_of_an_edit_and_what_it_was_asked_for_stays():
-    loader, ids, first = loader_of(device="cpu"), [], 0
-    with loader:
-        for batch in loader:
-            ids += batch.tolist()
-            if loader.step == 2:
-                first = loader.edit(skip=4)
-                assert first >= len(ids)
-    assert ids == [*range(first), *range(first + 4, 30), *range(4)]
 
 
 class Told(list):

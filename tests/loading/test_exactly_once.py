@@ -98,11 +98,11 @@ def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail, sizes
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_state_at_the_end_of_an_epoch_is_the_beginning_of_the_next(mode):
+def test_the_state_at_the_end_of_an_epoch_says_which_epoch_ended_and_which_begins(mode):
     for size, (ranks, batch) in product(range(1, 13), RANKS_AND_BATCHES):
         states = read((size, mode, None, -1, "pad"), ranks, batch)[2]
         last = json.loads(states[-1])
-        assert (last["epoch"], last["position"]) == (1, 0)
+        assert (last["epoch"], last["position"], last["ended"]) == (1, 0, 0)
         assert [json.loads(state)["position"] for state in states[:-1]] == [
             step * ranks * batch for step in range(len(states) - 1)
         ]

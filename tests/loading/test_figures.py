@@ -1,4 +1,4 @@
-"""What a training log and a terminal are told of a loader."""
+"""The figures of a loader, for a training log and for a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
-from samplerkit.loading.bar import with_bar
+from samplerkit.loading.progress_bar import with_bar
 
 TREE = sk.TreeDataset({"web": range(300), "code": range(100), "books": range(200)})
 
@@ -72,7 +72,7 @@ def test_shares_and_efficiency_are_of_the_latest_steps():
     assert last == plan.tokens(range(126, 190)).sum() / plan.padded_tokens(range(126, 190)).sum()
 
 
-def test_files_and_bytes_are_told_of_all_workers(tmp_path):
+def test_files_and_bytes_are_those_of_all_workers(tmp_path):
     for number in range(4):
         (tmp_path / f"{number}.txt").write_text("".join(f"{number} {line}\n" for line in range(10)))
     data = sk.FileDataset(str(tmp_path / "*.txt"), lines_of)
@@ -96,7 +96,7 @@ class TestProgress:
         batches = list(with_bar(read, Console(file=text, force_terminal=True, width=120)))
         return batches, text.getvalue()
 
-    def test_it_hands_out_what_the_loader_does_and_tells_what_it_did(self):
+    def test_it_hands_out_what_the_loader_does_and_shows_what_it_did(self):
         whole = [batch.tolist() for batch in loader(world=sk.World(1, 0))]
         batches, text = self.drawn(loader(world=sk.World(1, 0)))
         assert [batch.tolist() for batch in batches] == whole
@@ -105,7 +105,7 @@ class TestProgress:
         assert "ids/s" in text
         assert "waiting" in text
 
-    def test_a_resumed_epoch_begins_where_it_stood(self):
+    def test_a_resumed_epoch_begins_where_it_was(self):
         read = loader(world=sk.World(1, 0))
         read.load_state_dict(loader(world=sk.World(1, 0)).state_dict(step=15))
         batches, text = self.drawn(read)

@@ -16,12 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.loading.affine_loader import _AffineIterator
-from samplerkit.loading.affinity import FileAffinity, ids_to_come
-from samplerkit.loading.answer import AnswerCollate, ShareAnswer, batch_of
-from samplerkit.loading.requested import RequestedDataset
-from samplerkit.loading.requesting import Asked
-from samplerkit.loading.sharing import SharedRequests, joined
+from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of, collate_of
+from samplerkit.loading.workers.file_affinity import FileAffinity, _AffineIterator, joined
+from samplerkit.loading.workers.loader_workers import requests_of
+from samplerkit.loading.workers.reader import ReaderOptions, SampleReader
+from samplerkit.loading.workers.transfer import PickledBatch
 from tests.loading.worker_kinds import beside
 
 LAYOUT = sk.Layout([7, 9, 0, 3, 12, 5, 8, 10, 1])
@@ -187,41 +186,32 @@ def test_shares_put_together_are_the_batch(sizes, mode, batch_size, workers, ste
     loader = sk.Loader(dataset, by(mode), batch_size=batch_size, bad_samples="skip")
     loader.load_state_dict(loader.state_dict(step=min(steps, len(loader))))
     reading = loader._reading
-    asked = Asked(loader._readings, None, loader._run.run_position, run_ahead=False, tells=())
-    requested = RequestedDataset(dataset, 0, 0, "skip")
-    collate, shares, owners = AnswerCollate(batch_of), SharedRequests(dataset.layout, workers), {}
-    told, has_read = {}, defaultdict(list)
-    for request in asked.requests(reading):
-        parts = shares.of(request)
+    options = ReaderOptions(0, skips=True)
+    maker = BatchMaker(SampleReader(dataset, options), collate_of(batch_of, options))
+    affinity, owners, firsts, has_read = FileAffinity(dataset.layout, workers), {}, {}, defaultdict(list)
+    for request in requests_of(loader._current, (), False, reading):
+        parts = affinity.shares_of(request)
         for part in parts:
-            told.setdefault(part.share.worker, (part.step, part.share))
-            has_read[part.share.worker].append(part.ids.tolist())
+            firsts.setdefault(part.worker, part)
+            has_read[part.worker].append(part.ids.tolist())
             for file in set(dataset.layout.file_of(part.ids).tolist()):
-                assert owners.setdefault(file, part.share.worker) == part.share.worker
+                assert owners.setdefault(file, part.worker) == part.worker
         outcomes = []
         for whole in (True, False):
             try:
                 if whole or len(parts) == 1:
-                    answer = requested.read(request)
+                    samples = maker.reader.read(request)
                 else:
-                    sent = [requested.read(part) for part in parts]
-                    arrived: list[ShareAnswer] = [make(*content) for make, content in map(_reduced, sent)]
-                    answer = joined(shares.cut.popleft(), arrived)
-                answer = collate(answer)
+                    sent = [PickledBatch.of(maker.reader.read(part), "a share") for part in parts]
+                    samples = joined(parts, [share.received() for share in sent])
+                answer = maker.collated(request, samples)
                 skipped = [(skip.id, skip.place, skip.error) for skip in answer.skipped]
                 outcomes.append([plain(answer.batch), skipped, answer.stand_in])
             except sk.DatasetError as error:
                 outcomes.append(str(error))
         assert outcomes[0] == outcomes[1]
-    assert not shares.cut
-    for worker, (first, share) in told.items():
-        assert share.files is not None
-        upcoming = [ids.tolist() for ids in ids_to_come(dataset.layout, reading, first, share)]
-        assert upcoming == has_read[worker]
-
-
-def _reduced(sent: Any) -> Any:
-    return sent.__reduce__()
+    for worker, first in firsts.items():
+        assert [ids.tolist() for ids in first.upcoming(reading, dataset)] == has_read[worker]
 
 
 @pytest.mark.parametrize("batches", ["samples", "columns", "tensors"])
@@ -241,7 +231,7 @@ def test_each_row_group_is_read_once_a_rank(tmp_path, batches, mode):
 
 def test_a_file_goes_to_the_worker_with_the_fewest_samples():
     layout = sk.Layout([30, 10, 10, 5, 20])
-    affinity = FileAffinity(layout, FileAffinity.nothing(layout, 2))
+    affinity = FileAffinity(layout, 2)
     assert [affinity.workers_of(np.array([first]))[0] for first in layout.starts[:-1]] == [0, 1, 1, 1, 1]
     # One file is 30 samples, three are 25 before the last one.
 
@@ -260,11 +250,10 @@ def test_the_error_of_a_bad_sample_comes_at_its_step_and_tells_its_place(bad):
 
 
 def test_the_place_of_a_bad_sample_is_that_in_its_batch():
-    class Singly(Damaged):
-        __getitems__ = None
-
+    dataset = Damaged({8})
+    dataset.__getitems__ = None
     with (
-        sk.Loader(Singly({8}), by("false"), batch_size=10, num_workers=2, file_affinity=True) as loader,
+        sk.Loader(dataset, by("false"), batch_size=10, num_workers=2, file_affinity=True) as loader,
         pytest.raises(OSError, match="sample 8, at place 8 of the batch in step 0"),
     ):
         next(iter(loader))
@@ -367,7 +356,7 @@ class Tables(Files):
     [
         (Unsent(), "gives samples that cannot be sent from a worker"),
         (Tables(), "gives batches that cannot be put together"),
-        (range(20), "tells no files that could be spread"),
+        (range(20), "has no files that could be spread"),
     ],
 )
 def test_what_cannot_be_shared_is_refused_and_nothing_hangs(dataset, problem):
@@ -396,13 +385,15 @@ def test_where_torch_has_the_names_no_more_the_batches_stay(monkeypatch):
         assert read(loader) == expected
 
 
-def test_seeded_draws_do_not_go_with_a_thread_that_collates():
-    options = {"num_workers": 2, "file_affinity": True, "seed_draws": True, "device": "cpu"}
-    loader = sk.Loader(Files(), by("global"), batch_size=4, **options)
-    with loader, pytest.raises(sk.ArgumentValueError, match="without file_affinity"):
-        next(iter(loader))
-
-
-def test_it_is_a_switch():
-    with pytest.raises(sk.ArgumentTypeError, match="file_affinity"):
-        sk.Loader(range(9), file_affinity=2)
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"seed_draws": True, "device": "cpu"}, sk.ArgumentValueError, "without file_affinity"),
+        ({"file_affinity": 2}, sk.ArgumentTypeError, "file_affinity"),
+    ],
+    ids=["a thread that collates cannot seed draws", "no switch"],
+)
+def test_what_does_not_go_with_it_is_refused(options, error, said):
+    options = {"batch_size": 4, "num_workers": 2, "file_affinity": True} | options
+    with pytest.raises(error, match=said):
+        next(iter(sk.Loader(Files(), by("global"), **options)))

@@ -56,16 +56,6 @@ def test_the_order_of_an_epoch_is_drawn_once(workers):
     assert drawn == [0, 1]
 
 
-@over_threads_too
-def test_a_finished_epoch_moves_on_and_a_set_epoch_holds():
-    loader = numbers_loader()
-    first, second = ids_of(loader), ids_of(loader)
-    assert first != second
-    loader.set_epoch(0)
-    assert ids_of(loader) == first
-    assert loader.epoch == 1
-
-
 @pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 @pytest.mark.parametrize("options", [{}, {"run_ahead": True}, {"after_break": "continue"}])
 def test_a_trainer_that_counts_the_batches_reads_the_next_epoch_next(workers, options):
@@ -107,16 +97,6 @@ def test_an_iterator_that_was_replaced_says_so():
     next(second)
     with pytest.raises(sk.StateError, match="newer"):
         next(first)
-
-
-@over_threads_too
-def test_set_epoch_during_an_iteration_holds_from_its_end():
-    loader = numbers_loader()
-    for batch in loader:
-        assert batch
-        loader.set_epoch(5)
-    assert loader.epoch == 5
-    assert loader.state_dict()["position"] == 0
 
 
 def epoch_of(epoch):
@@ -186,53 +166,17 @@ def test_a_progress_bar_is_the_same_after_a_resume(size, tail):
         assert of_all_ranks(state) == [bar[step:] for bar in whole]
 
 
-@over_threads_too
-def test_a_progress_bar_ends_full_on_another_number_of_ranks():
-    state = numbers_loader(24, batch_size=5).state_dict(step=1)
-    loader = numbers_loader(24, batch_size=2)
-    loader.load_state_dict(state)
-    assert (loader.epoch_step, loader.remaining, len(loader)) == (2, 10, 12)
-    assert [(loader.epoch_step, loader.remaining) for _ in loader] == [(3 + n, 9 - n) for n in range(10)]
-
-
-@over_threads_too
-def test_pads_can_be_told_from_samples():
-    loaders = [numbers_loader(10, world=sk.World(4, rank), batch_size=2) for rank in range(4)]
-    kept = []
-    for loader in loaders:
-        for batch in loader:
-            pads = loader.pads(loader.step - 1)
-            kept += [index for (index, _), pad in zip(batch, pads, strict=True) if not pad]
-    assert sorted(kept) == list(range(10))
-    assert {len(loader) for loader in loaders} == {2}
-
-
-@over_threads_too
-def test_a_chain_without_distributed_is_dealt_and_one_world_reads_everything():
-    dealt = [ids_of(numbers_loader(9, world=sk.World(3, rank))) for rank in range(3)]
-    assert sorted(sum(sum(dealt, []), [])) == list(range(9))
-    assert sorted(sum(ids_of(numbers_loader(9, world=sk.World(1, 0))), [])) == list(range(9))
-
-
-@over_threads_too
-def test_weighted_draws_are_dealt_without_overlap():
-    sampler = sk.WeightedRandomSampler(np.arange(1, 101), num_samples=40, replacement=False)
-    dealt = [ids_of(numbers_loader(100, sampler=sampler, world=sk.World(4, rank))) for rank in range(4)]
-    flat = sum(sum(dealt, []), [])
-    assert len(flat) == len(set(flat)) == 40
-
-
 def test_whole_batches_reach_getitems_as_arrays():
     loader = sk.Loader(InBatches(10), sk.SequentialSampler(), batch_size=4, collate_fn=as_lists)
     assert list(loader) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
 @pytest.mark.parametrize(
-    ("option", "mend"),
+    ("option", "hint"),
     [("shuffle", "shuffle mode"), ("batch_sampler", "batch_size"), ("in_order", "order of the sampler")],
 )
-def test_options_that_the_sampler_decides_are_refused_with_the_mend(option, mend):
-    with pytest.raises(ValueError, match=mend):
+def test_options_that_the_sampler_decides_are_refused_with_the_hint(option, hint):
+    with pytest.raises(ValueError, match=hint):
         sk.Loader([1, 2], sk.SequentialSampler(), batch_size=1, **{option: True})
 
 
@@ -281,7 +225,7 @@ def test_what_has_an_order_and_no_samples_is_refused_where_it_is_read(dataset):
         next(iter(loader))
 
 
-def test_a_sampler_of_torchs_is_refused_with_the_mend():
+def test_a_sampler_of_torchs_is_refused_with_the_hint():
     with pytest.raises(TypeError, match="IterSampler"):
         sk.Loader([1, 2], sampler=torch.utils.data.SequentialSampler([1, 2]), batch_size=1)
 

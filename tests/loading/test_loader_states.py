@@ -15,8 +15,10 @@ import torch.distributed.checkpoint
 import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
 from samplerkit.compat.torch import DistributedSampler
-from samplerkit.loading.state import State, _checksum
-from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
+from samplerkit.loading.state.state import State
+from tests.loading import batch_loaders, token_loaders
+from tests.loading.forged_states import MISSING, forged, forged_section
+from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.worker_kinds import THREADS, beside, over_threads_too
 
 
@@ -71,22 +73,6 @@ def test_a_loader_that_could_not_start_can_still_load_a_state():
     assert loader.ids(0).tolist() == [2, 3]
 
 
-def test_resuming_is_a_seek_for_a_billion_samples():
-    state = sk.Loader(Numbers(10**9), sk.RandomSampler(seed=3), batch_size=256).state_dict(step=3_000_000)
-    assert len(json.dumps(state)) < 4096
-    resumed = sk.Loader(Numbers(10**9), sk.RandomSampler(seed=3), batch_size=256, collate_fn=as_lists)
-    resumed.load_state_dict(state)
-    order = sk.RandomSampler(seed=3).order(10**9)
-    first = [index for index, _ in next(iter(resumed))]
-    assert first == order[768_000_000:768_000_256].tolist()
-
-
-def changed(state, **values):
-    """A saved state with other values and a checksum that fits."""
-    body = {k: v for k, v in {**state, **values}.items() if k not in ("samplerkit", "checksum")}
-    return {"samplerkit": "loader", **body, "checksum": _checksum(body)}
-
-
 OTHERS = {
     "dataset": lambda: numbers_loader(11),
     "seed": lambda: numbers_loader(sampler=sk.RandomSampler(seed=4)),
@@ -112,16 +98,19 @@ def test_a_state_of_another_run_is_refused_by_field_and_can_be_allowed(field):
     [
         (lambda state: {}, "not the state"),
         (lambda state: None, "not the state"),
+        (lambda state: forged(state, sections=["lengths"]), "sections: must be sections by name"),
+        (lambda state: forged(state, sections={"lengths": [1]}), "sections: must be sections by name"),
+        (lambda state: forged(state, sections={3: {"edits": []}}), "sections: must be sections by name"),
         (lambda state: {**state, "position": 4}, "checksum"),
         (lambda state: {**state, "checksum": None}, "checksum"),
         (lambda state: {k: v for k, v in state.items() if k != "lanes"}, "missing or unknown"),
         (lambda state: {**state, "more": 1}, "missing or unknown"),
-        (lambda state: changed(state, schema=3), "newer"),
-        (lambda state: changed(state, schema=1), "missing or unknown"),
-        (lambda state: changed(state, schema=0), "not known"),
-        (lambda state: changed(state, position=11), "outside of an order of 10"),
-        (lambda state: changed(state, position=-1), "outside of an order of 10"),
-        (lambda state: changed(state, algorithm="samplerkit-0"), "algorithm"),
+        (lambda state: forged(state, schema=2), "newer"),
+        (lambda state: forged(state, ended=0), "ended: must be None in mid-epoch"),
+        (lambda state: forged(state, schema=0), "not known"),
+        (lambda state: forged(state, position=11), "outside of an order of 10"),
+        (lambda state: forged(state, position=-1), "outside of an order of 10"),
+        (lambda state: forged(state, algorithm="samplerkit-0"), "algorithm"),
     ],
 )
 def test_a_damaged_or_newer_state_is_refused(damage, message):
@@ -154,12 +143,12 @@ def test_a_state_of_wrong_values_with_a_fitting_checksum_is_refused_by_field(tmp
     for make in kinds_of_states(tmp_path):
         state = make().state_dict()
         for field, wrong in product(state, WRONG):
-            if wrong is None and field in {"limit", "num_shards"}:
+            if wrong is None and field in {"ended", "limit", "num_shards"}:
                 continue
             if field in {"samplerkit", "checksum"}:
                 damaged = {**state, field: wrong}
             else:
-                damaged = changed(state, **{field: wrong})
+                damaged = forged(state, **{field: wrong})
             with pytest.raises(sk.StateError) as caught:
                 make().load_state_dict(damaged)
             assert caught.value.field == ("state" if field == "samplerkit" else field)
@@ -167,52 +156,46 @@ def test_a_state_of_wrong_values_with_a_fitting_checksum_is_refused_by_field(tmp
     assert fields == set(state)
 
 
-DAMAGED_SECTIONS = {
-    "no mapping": ["lengths"],
-    "a section that is no mapping": {"lengths": [1]},
-    "a number for a name": {3: {"version": 1}},
-    "no version": {"lengths": {"edits": []}},
-    "a version of 0": {"lengths": {"version": 0}},
-    "a bool for a version": {"lengths": {"version": True}},
-    "a text for optional": {"lengths": {"version": 1, "optional": "no"}},
+SKIPS = [sk.Edit(at=at, skip=2) for at in (2, 4, 6)]
+SECTIONS = {
+    "batches": lambda: batch_loaders.loader("partial", 2, 1),
+    "tokens": lambda: token_loaders.loader(2),
+    "ledger": lambda: sk.Loader(range(30), sk.Ledger(sk.SequentialSampler(), SKIPS), batch_size=2),
+    "ids": lambda: numbers_loader(sampler=sk.IterSampler(range(10)), batch_size=2),
 }
+BOUNDS = [("tokens", "windows_per_block", 0), ("tokens", "tokens", -1), ("ledger", "past", -1)]
+BOUNDS += [("batches", "abreast", 0), ("batches", "abreast", 1 << 40), ("batches", "window", [-1, 0])]
 
 
-@pytest.mark.parametrize("sections", DAMAGED_SECTIONS.values(), ids=DAMAGED_SECTIONS.keys())
-def test_damaged_sections_are_refused(sections):
-    with pytest.raises(sk.StateError) as caught:
-        numbers_loader().load_state_dict(changed(numbers_loader().state_dict(step=1), sections=sections))
-    assert caught.value.field == "sections"
+@pytest.mark.parametrize("name", SECTIONS)
+def test_wrong_values_in_a_section_are_refused_by_field_and_the_run_is_as_it_was(name):
+    run = SECTIONS[name]()
+    state, before = run.state_dict(step=4), run.state_dict()
+    wrong_values = [*product([*state["sections"][name], "more"], [*WRONG, MISSING])]
+    wrong_values += [(field, value) for section, field, value in BOUNDS if section == name]
+    for field, wrong in wrong_values:
+        if (wrong is None and field in {"pool", "seq_len", "block_len", "tokens"}) or (
+            wrong is MISSING and field == "more"
+        ):
+            continue
+        with pytest.raises(sk.StateError) as caught:
+            run.load_state_dict(forged_section(state, name, **{field: wrong}))
+        assert caught.value.field in ({name} if wrong is MISSING or field == "more" else {field, name})
+        assert run.state_dict() == before
+    run.load_state_dict(forged_section(state, name))
+    assert run.state_dict() == state
 
 
-def test_a_section_that_is_not_known_is_refused_by_name_but_where_it_is_optional():
-    state = numbers_loader().state_dict(step=1)
-    lengths = {"version": 1, "edits": [[3, "web", 0.5]]}
+def test_a_section_that_is_not_known_is_refused_by_name():
+    state = forged(numbers_loader().state_dict(step=1), sections={"lengths": {"edits": [[3, "web", 0.5]]}})
     with pytest.raises(sk.StateError, match="update samplerkit") as caught:
-        numbers_loader().load_state_dict(changed(state, sections={"lengths": lengths}))
-    assert caught.value.field == "lengths"
-    resumed = numbers_loader()
-    resumed.load_state_dict(changed(state, sections={"lengths": {**lengths, "optional": True}}))
-    assert resumed.state_dict() == state
-
-
-def test_a_section_of_a_newer_version_is_refused_and_an_older_one_is_read(monkeypatch):
-    monkeypatch.setattr("samplerkit.loading.sections.KNOWN", {"lengths": 2})
-    state = numbers_loader().state_dict(step=1)
-    for version in (1, 2):
-        saved = State.from_dict(changed(state, sections={"lengths": {"version": version}}))
-        assert saved.sections == {"lengths": {"version": version}}
-        assert State.from_dict(saved.to_dict()) == saved
-    with pytest.raises(sk.StateError, match="lengths"):
-        State.from_dict(changed(state, sections={"lengths": {"version": 3}}))
-
-
-def test_a_position_in_another_unit_is_refused_and_cannot_be_allowed(monkeypatch):
-    state = changed(numbers_loader().state_dict(step=1), unit="tokens")
-    with pytest.raises(sk.StateError, match="not known") as caught:
         numbers_loader().load_state_dict(state)
-    assert caught.value.field == "unit"
-    monkeypatch.setattr("samplerkit.loading.state.UNITS", ("samples", "tokens"))
+    assert caught.value.field == "lengths"
+    assert State.from_dict(state).to_dict() == state
+
+
+def test_a_position_in_another_unit_is_refused_and_cannot_be_allowed():
+    state = forged(numbers_loader().state_dict(step=1), unit="tokens")
     with pytest.raises(sk.StateError, match="another one in the saved state") as caught:
         numbers_loader().load_state_dict(state)
     assert (caught.value.field, caught.value.saved, caught.value.current) == ("unit", "tokens", "samples")
@@ -235,15 +218,6 @@ def test_a_shard_that_is_dealt_below_the_root_is_not_in_the_state():
     states = [loader(rank).state_dict(step=1) for rank in range(3)]
     assert states == [states[0]] * 3
     assert len({loader(rank).fingerprint for rank in range(3)}) == 1
-    # So it was saved before, by rank 1 for itself.
-    named = {**states[0], "sampler": states[0]["sampler"].replace("shard_id=null", "shard_id=1")}
-    body = {name: value for name, value in named.items() if name not in ("unit", "sections")}
-    saved = {**body, "schema": 1, "checksum": "b7aea6ad13426322"}
-    resumed = loader(1)
-    resumed.load_state_dict(saved)
-    assert resumed.state_dict() == states[0]
-    with pytest.raises(sk.StateError, match="sampler"):
-        loader(2).load_state_dict(saved)
 
 
 @pytest.mark.parametrize("step", [-5, -1, 5, 10**6, 2**70])
@@ -296,21 +270,6 @@ def test_a_state_survives_json_and_a_safe_torch_load(tmp_path):
     torch.save(state, tmp_path / "state.pt")
     assert torch.load(tmp_path / "state.pt", weights_only=True) == state
     assert json.loads(json.dumps(state)) == state
-
-
-@over_threads_too
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_a_distributed_checkpoint_saves_on_one_number_of_ranks_and_loads_on_another(tmp_path):
-    four = numbers_loader(100, world=sk.World(4, 1))
-    batches = iter(four)
-    for _ in range(3):
-        next(batches)
-    torch.distributed.checkpoint.save({"loader": four}, checkpoint_id=tmp_path)
-    two = numbers_loader(100, world=sk.World(2, 0))
-    torch.distributed.checkpoint.load({"loader": two}, checkpoint_id=tmp_path)
-    assert two.state_dict() == four.state_dict()
-    order = np.asarray(sk.RandomSampler(seed=3).order(100)).tolist()
-    assert [index for index, _ in next(iter(two))] == order[36:42:2]
 
 
 def test_an_order_that_was_read_before_a_state_was_loaded_does_not_outlive_it():

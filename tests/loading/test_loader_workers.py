@@ -9,8 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +17,10 @@ import torch.distributed.checkpoint
 
 import samplerkit as sk
 from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
-from tests.loading.worker_kinds import beside
+from tests.loading.threads import threads_of_loaders
+from tests.loading.worker_kinds import THREADS, beside
 from tests.own_seconds import OwnSeconds
-from tests.waiting import wait_until
+from tests.waiting import alive, wait_until
 
 
 class Drawn(Numbers):
@@ -29,15 +28,6 @@ class Drawn(Numbers):
 
     def __getitem__(self, index):
         return torch.rand(()).item(), np.random.random(), random.random()  # noqa: NPY002
-
-
-class Deadly(Numbers):
-    """Sample `deadly` kills the process that reads it."""
-
-    def __getitem__(self, index):
-        if index == 40:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return index
 
 
 class Broken(Numbers):
@@ -91,38 +81,24 @@ def test_an_error_of_the_dataset_is_raised_at_its_position(workers):
     assert loader.state_dict()["position"] == 6
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-def test_a_killed_worker_is_a_typed_error_within_five_seconds(persistent):
-    loader = sk.Loader(
-        Deadly(100), sk.SequentialSampler(), batch_size=2, num_workers=2, persistent_workers=persistent
-    )
-    received = []
-    with OwnSeconds() as own, loader, pytest.raises(sk.WorkerError, match="-9"):
-        for batch in loader:
-            received += batch.tolist()
-            own.begin()
-    assert own.seconds < 5
-    assert received == list(range(len(received)))
-    assert loader.state_dict()["position"] == len(received)
-
-
+@pytest.mark.parametrize("workers", [2, "2 threads"])
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("end", ["close", "break"])
-def test_closing_and_breaking_end_the_workers(persistent, end):
-    loader = numbers_loader(60, num_workers=2, persistent_workers=persistent)
+def test_closing_and_breaking_end_the_workers(workers, persistent, end):
+    loader = numbers_loader(60, persistent_workers=persistent, **beside(workers))
     batches = iter(loader)
     next(batches)
-    pids = loader.worker_pids
+    pids, threads = loader.worker_pids, threads_of_loaders()
+    assert (len(pids), len(threads)) == ((2, 0) if workers == 2 else (0, 2))
     if end == "break":
         del batches
+        assert (threads_of_loaders(), alive(pids)) == ((threads, pids) if persistent else ([], []))
         if persistent:
             assert len(ids_of(loader)) == 20  # the same workers, from the beginning
-            assert loader.worker_pids == pids
+            assert (threads_of_loaders(), loader.worker_pids) == (threads, pids)
     if end == "close" or persistent:
         loader.close()
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+    assert (threads_of_loaders(), alive(pids)) == ([], [])
     if end == "close":
         with pytest.raises(sk.StateError, match="close"):
             next(batches)
@@ -130,41 +106,51 @@ def test_closing_and_breaking_end_the_workers(persistent, end):
     loader.close()
 
 
-class Slow(Numbers):
-    """Each sample takes a minute."""
+class Stuck(Numbers):
+    """From the fifth on, samples come when they are let go."""
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.let_go = threading.Event()
 
     def __getitem__(self, index):
         if index >= 4:
-            time.sleep(60)
+            self.let_go.wait()
         return index
 
 
-def test_a_break_does_not_wait_for_a_slow_sample():
-    loader = sk.Loader(Slow(20), sk.SequentialSampler(), batch_size=2, num_workers=2)
-    with OwnSeconds() as own:
-        for _ in loader:
-            pids = loader.worker_pids
-            own.begin()
-            break
+def stuck_loader(**options):
+    return sk.Loader(Stuck(20), sk.SequentialSampler(), batch_size=2, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"num_workers": 2}, THREADS, {**THREADS, "device": "cpu"}, {**THREADS, "persistent_workers": True}],
+)
+def test_a_break_waits_no_longer_than_two_seconds_for_a_sample_that_hangs(options):
+    loader = stuck_loader(**options)
+    for _ in loader:
+        pids = loader.worker_pids
+        with OwnSeconds() as own:
+            loader.close()
+        break
     assert own.seconds < 2
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+    assert alive(pids) == []
+    loader.dataset.let_go.set()
+    wait_until(lambda: not threads_of_loaders())
+    assert [i for batch in loader for i in batch.tolist()] == list(range(20))
+    loader.close()
 
 
-def open_descriptors():
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def test_fifty_epochs_leave_no_thread_and_no_descriptor_behind():
-    loader = numbers_loader(6, num_workers=1)
-    with loader:
-        ids_of(loader)
-        before = threading.active_count(), open_descriptors()
-        for _ in range(50):
-            ids_of(loader)
-    # A thread that watched over workers ends a moment after the epoch, and its descriptors with it.
-    wait_until(lambda: threading.active_count() <= before[0] and open_descriptors() <= before[1])
+@pytest.mark.parametrize(("workers", "seconds"), [(2, 5), ("2 threads", 0.2)])
+def test_a_batch_that_does_not_come_in_time_is_a_typed_error(no_longer_than, workers, seconds):
+    no_longer_than(60)
+    loader, received = stuck_loader(timeout=seconds, **beside(workers)), []
+    with pytest.raises(sk.WorkerError, match=f"timeout: is over, .* got {seconds}"):
+        for batch in loader:
+            received += batch.tolist()
+    assert received == [0, 1, 2, 3]
+    loader.dataset.let_go.set()
 
 
 INTERRUPTED = """

@@ -82,26 +82,18 @@ def test_what_a_collate_draws_differs_between_the_packs_of_one_document():
     assert [*loader] == drawn
 
 
+PADDED = sk.TokenBatches(8, lengths=[1]).plan(sk.RandomSampler(), 1)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "problem"),
     [
         (lambda: sk.PackCollate(3), sk.ArgumentTypeError, "field"),
         (lambda: sk.PackCollate(value="zero"), sk.ArgumentTypeError, "value"),
-        (lambda: sk.PackCollate(value={"text": None}), sk.ArgumentTypeError, "one by field, got None"),
         (lambda: sk.PackCollate(plan=3), sk.ArgumentTypeError, "plan"),
         (lambda: sk.PackCollate()([[1]]), sk.ArgumentValueError, "how long a pack is.*batches=PackBatches"),
-        (
-            lambda: sk.PackCollate(plan=sk.TokenBatches(8, lengths=[1]).plan(sk.RandomSampler(), 1)),
-            sk.ArgumentValueError,
-            "no packs.*PadCollate",
-        ),
-        (
-            lambda: sk.PackCollate().measured_by(
-                sk.TokenBatches(8, lengths=[1]).plan(sk.RandomSampler(), 1).measure
-            ),
-            sk.ArgumentValueError,
-            "no packs.*PackBatches",
-        ),
+        (lambda: sk.PackCollate(plan=PADDED), sk.ArgumentValueError, "no packs.*PadCollate"),
+        (lambda: sk.PackCollate().measured_by(PADDED.measure), sk.ArgumentValueError, "no packs"),
     ],
 )
 def test_what_no_packs_can_be_made_of_is_refused(make, error, problem):
@@ -110,34 +102,27 @@ def test_what_no_packs_can_be_made_of_is_refused(make, error, problem):
 
 
 @pytest.mark.parametrize(
-    ("samples", "problem"),
+    ("field", "samples", "problem"),
     [
-        ([torch.ones(2, 3), torch.ones(2, 4)], r"place 1 .* shape \('length', 3\), got \(2, 4\)"),
-        ([{"text": [1]}, {"text": "b"}], "place 1 of a batch, field text: must be a sequence of numbers"),
-        ([{"a": [1, 2], "b": [3]}], "hold 2 sequences.*PackCollate"),
-        ([{"number": 3}], "hold 0 sequences"),
-        ([{"text": [1]}, {"text": [1], "id": 2}], "another structure"),
-        ([{"text": [1], "cu_seqlens": 3}], "field cu_seqlens"),
-        ([[1, 2], 3], "must be a sequence"),
-        ([[1] * 40, [2] * 40], "a pack of 80 tokens is above its limit of 64; the parts of it"),
-        ([{"text": [1], "object": object()}], "cannot be made a batch by torch"),
+        (None, [torch.ones(2, 3), torch.ones(2, 4)], r"place 1 .* shape \('length', 3\), got \(2, 4\)"),
+        (
+            None,
+            [{"text": [1]}, {"text": "b"}],
+            "place 1 of a batch, field text: must be a sequence of numbers",
+        ),
+        (None, [{"a": [1, 2], "b": [3]}], "hold 2 sequences.*PackCollate"),
+        (None, [{"number": 3}], "hold 0 sequences"),
+        (None, [{"text": [1]}, {"text": [1], "id": 2}], "another structure"),
+        (None, [{"text": [1], "cu_seqlens": 3}], "field cu_seqlens"),
+        (None, [[1, 2], 3], "must be a sequence"),
+        (None, [[1] * 40, [2] * 40], "a pack of 80 tokens is above its limit of 64; the longest of it"),
+        (None, [{"text": [1], "object": object()}], "cannot be made a batch by torch"),
+        ("text", [{"words": [1]}], r"hold no sequence text, got \['words'\]"),
+        ("text", [{"text": 3, "words": [1]}], "hold no sequence text.*PackCollate"),
+        ("text", [{"text": [1], "input_ids": [1]}], "field input_ids: has the name.*call it otherwise"),
     ],
 )
-def test_samples_of_which_no_packs_can_be_made_are_an_error(samples, problem):
+def test_samples_of_which_no_packs_can_be_made_are_an_error(field, samples, problem):
     plan = sk.PackBatches(64, lengths=[1]).plan(sk.RandomSampler(), 1)
     with pytest.raises(sk.DatasetError, match=problem):
-        sk.PackCollate(plan=plan)(samples)
-
-
-@pytest.mark.parametrize(
-    ("sample", "problem"),
-    [
-        ({"words": [1]}, r"hold no sequence text, got \['words'\]"),
-        ({"text": 3, "words": [1]}, "hold no sequence text.*PackCollate"),
-        ({"text": [1], "input_ids": [1]}, "field input_ids: has the name.*call it otherwise"),
-    ],
-)
-def test_a_field_that_is_named_holds_the_tokens_and_leaves_the_names_of_packs_free(sample, problem):
-    plan = sk.PackBatches(64, lengths=[1]).plan(sk.RandomSampler(), 1)
-    with pytest.raises(sk.DatasetError, match=problem):
-        sk.PackCollate("text", plan=plan)([sample])
+        sk.PackCollate(field, plan=plan)(samples)

@@ -1,4 +1,4 @@
-"""A document that is cut is read in parts where its dataset gives parts, and whole where it does not."""
+"""Documents in packs: read in parts where their dataset gives parts; and lengths or parts that are wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import samplerkit as sk
-from tests.loading.documents import SIZES, Documents, Parts, document, loaders, tokens_of
+from tests.loading.documents import EVERY_TOKEN, SIZES, Documents, Parts, document, loaders, tokens_of
 
 
 def test_a_split_document_is_read_once_a_pack_only_where_the_dataset_gives_no_parts():
@@ -21,25 +21,6 @@ def test_a_split_document_is_read_once_a_pack_only_where_the_dataset_gives_no_pa
     times = Counter(whole.read)
     assert times == {id: -(-int(size) // 64) for id, size in enumerate(SIZES.tolist()) if size}
     assert parts.read == []
-
-
-def test_a_dataset_that_gives_too_few_parts_is_named():
-    class Short(Parts):
-        def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
-            return super().__getsegments__(segments)[1:]
-
-    with pytest.raises(sk.DatasetError, match="__getsegments__: must give one part for each of"):
-        next(iter(sk.Loader(Short(), sk.RandomSampler(seed=3), batches=sk.PackBatches(64))))
-
-
-def test_samples_without_a_sequence_cannot_be_cut():
-    class Numbers(Documents):
-        def __getitem__(self, id: int) -> Any:
-            return {"number": id}
-
-    with pytest.raises(sk.DatasetError, match=r"hold no sequence.*__getsegments__"):
-        for _ in sk.Loader(Numbers(), sk.RandomSampler(seed=3), batches=sk.PackBatches(16)):
-            pass
 
 
 def test_parts_are_drawn_as_their_document_is():
@@ -103,12 +84,87 @@ def test_a_tree_gives_the_parts_of_its_datasets_and_reads_no_document_whole(seed
     assert parts[0].asked == before
 
 
-def test_a_part_of_a_tree_that_gives_too_few_parts_is_named():
-    class Short(Noted):
-        def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
-            return super().__getsegments__(segments)[1:]
+class Longer(Documents):
+    def __getitem__(self, id: int) -> Any:
+        return torch.arange(150)
 
-    tree = sk.TreeDataset({"good": Noted(0, 9), "bad": Short(9, SIZES.size)})
-    with pytest.raises(sk.DatasetError, match=r"part 'bad': gives other than \d+ parts for as many"):
-        for _ in loaders(tree, sk.PackBatches(64), 1)[0]:
+
+class Words(Documents):
+    def __getitem__(self, id: int) -> Any:
+        return ["some", "words"] if id == 5 else document(id)
+
+
+class NoSequence(Documents):
+    def __getitem__(self, id: int) -> Any:
+        return {"number": id}
+
+
+class Short(Noted):
+    """Gives too few parts."""
+
+    def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
+        return super().__getsegments__(segments)[1:]
+
+
+ONE_OF_70 = np.eye(SIZES.size, dtype=np.int64)[9] * 70
+SHORT_IN_A_TREE = sk.TreeDataset({"good": Noted(0, 9), "bad": Short(9, SIZES.size)})
+
+
+@pytest.mark.parametrize(
+    ("dataset", "recipe", "message"),
+    [
+        (
+            Longer(ONE_OF_70),
+            sk.PackBatches(64),
+            "longer than their given lengths.*9: '86, not 6, from token 64 on'",
+        ),
+        (Words(), sk.PackBatches(64, long="drop"), "sample 5: must be a sequence of numbers.*PackCollate"),
+        (NoSequence(), sk.PackBatches(16), "hold no sequence.*__getsegments__"),
+        (Short(0, SIZES.size), sk.PackBatches(64), "__getsegments__: must give one part for each of"),
+        (SHORT_IN_A_TREE, sk.PackBatches(64), r"part 'bad': gives other than \d+ parts for as many"),
+    ],
+)
+def test_documents_that_cannot_be_packed_are_named(dataset, recipe, message):
+    with pytest.raises(sk.DatasetError, match=message):
+        for _ in sk.Loader(dataset, sk.RandomSampler(seed=3), batches=recipe):
             pass
+
+
+def test_lengths_that_lie_are_an_error_that_names_the_documents_where_a_pack_is_above_its_limit():
+    lied = SIZES.copy()
+    lied[[3, 20]] = 1
+    loader = sk.Loader(Documents(lied), sk.RandomSampler(seed=3), batches=sk.PackBatches(64))
+    with pytest.raises(sk.DatasetError, match="above its limit of 64; samples, by id") as error:
+        for _ in loader:
+            pass
+    assert set(error.value.value) <= {3, 20}
+    assert f"{SIZES[int(next(iter(error.value.value)))]}, not 1" in str(error.value)
+
+
+def test_no_token_is_lost_where_lengths_lie_within_the_limit():
+    said = np.minimum(SIZES + 2, 300) * (SIZES > 0)
+    seen: Counter[int] = Counter()
+    for batch in sk.Loader(Documents(said), sk.RandomSampler(seed=3), batches=sk.PackBatches(400)):
+        seen.update(tokens_of(batch))
+    assert seen == EVERY_TOKEN
+    for said_of_one in (90, 110):
+        recipe = sk.PackBatches(64, lengths=[said_of_one])
+        parts = [tokens_of(batch) for batch in sk.Loader([list(range(100))], batches=recipe)]
+        assert sorted(token for part in parts for token in part) == list(range(100))
+
+
+def test_a_document_that_cannot_be_read_is_left_out_of_its_pack():
+    class Damaged(Documents):
+        def __getitem__(self, id: int) -> Any:
+            if id == 11:
+                raise OSError("gone")
+            return super().__getitem__(id)
+
+    recipe = sk.PackBatches(400)
+    loader = sk.Loader(Damaged(), sk.RandomSampler(seed=3), batches=recipe, bad_samples="skip")
+    seen: Counter[int] = Counter()
+    for step, batch in enumerate(loader):
+        seen.update(tokens_of(batch))
+        assert len(loader.ids(step)) == int(batch["segment_ids"].max())
+    assert [skipped.id for skipped in loader.skipped] == [11]
+    assert seen == EVERY_TOKEN - Counter(document(11).tolist())

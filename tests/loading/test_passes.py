@@ -89,21 +89,6 @@ def test_samples_that_are_left_out_take_no_pass_from_others(dataset):
     assert [sample[:2] for sample in samples] == [pair for pair in expected() if pair[0] != 7]
 
 
-def test_passes_and_draws_are_the_same_after_a_resume_on_other_ranks_and_workers():
-    whole = read(Passes())
-    cut = 3
-    with loader(Passes(), num_workers=2, tail="ragged") as first:
-        batches = iter(first)
-        before = [sample for _ in range(cut) for sample in next(batches)]
-        state = first.state_dict()
-    after = []
-    for rank in range(3):
-        with loader(Passes(), ranks=3, rank=rank, num_workers=rank, tail="ragged") as rest:
-            rest.load_state_dict(state)
-            after += [sample for batch in rest for sample in batch]
-    assert Counter(before + after) == Counter(whole)
-
-
 @pytest.mark.parametrize("window", [None, 16])
 def test_batches_of_lengths_tell_the_passes_of_their_samples(window):
     recipe = sk.TokenBatches(40, lengths=np.arange(30) % 5 + 1, window=window or 32)
@@ -183,12 +168,13 @@ def repeated():
 
 
 REPEATS = {
-    "a repeat": (repeated, sk.Layout(20), 60),
-    "factors": (lambda: sk.RepeatFactorSampler([2.5] * 20, seed=1), sk.Layout(20), 50),
-    "a source read twice": (lambda: sk.MixtureSampler([3, 1], num_samples=60, seed=1), LAYOUT, 60),
+    "a repeat": (repeated, Drawing(sk.Layout(20)), 60),
+    "factors": (lambda: sk.RepeatFactorSampler([2.5] * 20, seed=1), Drawing(sk.Layout(20)), 50),
+    "a source read twice": (lambda: sk.MixtureSampler([3, 1], num_samples=60, seed=1), Drawing(LAYOUT), 60),
+    "passes": (lambda: sk.MixtureSampler(**MIXTURE), Passes(), 90),
     "trees": (
         lambda: sk.MixtureSampler({"a": repeated(), "b": None}, weights={"a": 3, "b": 1}, num_samples=60),
-        sk.Layout.tree({"a": 5, "b": 20}),
+        Drawing(sk.Layout.tree({"a": 5, "b": 20})),
         60,
     ),
 }
@@ -196,19 +182,18 @@ REPEATS = {
 
 @pytest.mark.parametrize("name", REPEATS)
 def test_repeats_get_other_draws_and_the_same_ones_after_a_resume_on_other_ranks_and_workers(name):
-    make, layout, count = REPEATS[name]
-    whole = read(Drawing(layout), sampler=make(), num_workers=2)
-    assert len(whole) == count > len({id for id, _ in whole})
-    assert len({draw for _, draw in whole}) == count
-    with loader(Drawing(layout), sampler=make(), num_workers=1, tail="ragged") as first:
+    make, dataset, count = REPEATS[name]
+    whole = read(dataset, sampler=make(), num_workers=2)
+    assert len(whole) == count > len({id for id, *_ in whole})
+    assert len({draw for *_, draw in whole}) == count
+    with loader(dataset, sampler=make(), num_workers=1, tail="ragged") as first:
         batches = iter(first)
         before = [sample for _ in range(2) for sample in next(batches)]
         state = first.state_dict()
     after = []
     for rank in range(3):
-        with loader(
-            Drawing(layout), sampler=make(), ranks=3, rank=rank, num_workers=rank, tail="ragged"
-        ) as rest:
+        options = {"sampler": make(), "ranks": 3, "num_workers": rank, "tail": "ragged"}
+        with loader(dataset, rank=rank, **options) as rest:
             rest.load_state_dict(state)
             after += [sample for batch in rest for sample in batch]
     assert Counter(before + after) == Counter(whole)

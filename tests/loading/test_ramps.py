@@ -9,9 +9,9 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.plan import plan
-from samplerkit.inspect.seats import pads_of, seats_of
+from samplerkit.inspect.rank_positions import pads_of, rank_positions_of
 from samplerkit.inspect.time_machine import at, when
-from samplerkit.loading.delivery import Delivery
+from samplerkit.loading.run.delivery import Delivery
 from tests.loading.test_edits import ranks_of, read
 from tests.loading.worker_kinds import beside
 
@@ -69,7 +69,7 @@ def test_steps_of_several_sizes_are_what_counting_says_and_each_place_is_found_a
             assert {seen[position][1] for position in positions} == {step}, number
         pads = set(seen) - {position for step in wanted for position in step}
         assert len(pads) == (-(total - delivery.start) % ranks if delivery.tail == "pad" else 0)
-        seats = seats_of(delivery, np.array(sorted(seen), dtype=np.int64))
+        seats = rank_positions_of(delivery, np.array(sorted(seen), dtype=np.int64))
         columns = (seats.positions, seats.ranks, seats.steps, seats.places)
         found = zip(*(column.tolist() for column in columns), strict=True)
         assert {position: (rank, step, place) for position, rank, step, place in found} == seen, number

@@ -70,7 +70,7 @@ def test_a_leak_of_one_a_loop_would_show(leak):
 
 
 def test_a_leak_of_descriptors_beside_workers_would_meet_the_limit():
-    done = fifty_epochs("descriptors", num_workers=2, persistent_workers=True)
+    done = fifty_epochs("descriptors", num_workers=3, persistent_workers=True)
     assert done.returncode != 0
     assert "Too many open files" in done.stderr
     assert DESCRIPTORS == 64

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import threading
 import time
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 
 import samplerkit as sk
 from tests.loading.worker_kinds import beside
-from tests.waiting import wait_until
 
 
 class Numbers:
@@ -106,16 +103,6 @@ def test_what_was_read_ahead_is_dropped_when_something_else_is_wanted(change):
         else:
             next(iter(running))
         assert read(running) == wanted
-
-
-def test_a_loader_that_is_dropped_leaves_no_thread_that_ran_ahead():
-    before = set(threading.enumerate())
-    running = loader(device="cpu")
-    assert read(running) == expected(0)
-    assert set(threading.enumerate()) - before  # it is at the next epoch
-    del running
-    gc.collect()
-    wait_until(lambda: not set(threading.enumerate()) - before)
 
 
 def test_an_empty_epoch_ends():

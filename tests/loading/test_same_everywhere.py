@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import samplerkit as sk
-from tests.order.golden_vectors import ordered, recorded_orders
+from tests.order.golden_vectors import ordered, recorded
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,10 +22,10 @@ READ = """
 import json, random, sys
 import numpy as np, torch
 import samplerkit as sk
-from tests.order.golden_vectors import ordered, recorded_orders
+from tests.order.golden_vectors import ordered, recorded
 random.seed(5), np.random.seed(5), torch.manual_seed(5)
 torch.set_num_threads(int(sys.argv[1]))
-orders = [ordered(case) for case in recorded_orders()]
+orders = [ordered(case) for case in recorded()["orders"]]
 layout = sk.Layout([5, 7], ["a", "b"])
 sampler = sk.DistributedSampler(shuffle="partial", partial_size=3, seed=9)
 loader = sk.Loader(layout, sampler, batch_size=2, world=sk.World(2, 1))
@@ -52,7 +52,7 @@ def plain():
 )
 def test_another_process_gives_the_same_orders_and_the_same_state(plain, hash_seed, threads, flags):
     orders, state, hashed = in_a_process(hash_seed, threads, *flags)
-    assert orders == plain[0] == [ordered(case) for case in recorded_orders()]
+    assert orders == plain[0] == [ordered(case) for case in recorded()["orders"]]
     assert state == plain[1]
     assert hashed != plain[2]  # the control: what follows the hash seed is another value there
 

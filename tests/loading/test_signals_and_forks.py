@@ -136,7 +136,7 @@ try:
         received += batch.tolist()
         if loader.step == 3:
             workers = loader.worker_pids
-            for queue in loader._source._open.workers._batches._index_queues:
+            for queue in loader._workers._workers._batches._index_queues:
                 queue._notempty = InterruptedWhenTaken(queue._notempty)
 except SystemExit:
     print(received == list(range(12)), loader.state_dict()["position"], flush=True)
@@ -170,13 +170,13 @@ def test_nothing_is_left_in_the_temporary_folder(tmp_path, end, options):
 
 TENSORS = """
 import multiprocessing.util, torch, samplerkit as sk
-from samplerkit.loading import worker
+from samplerkit.loading.workers import worker_processes as worker
 {before}
 try:
     with sk.Loader(torch.arange(100.0), sk.SequentialSampler(), batch_size=10, num_workers=2) as loader:
         print(sum(float(batch.sum()) for batch in loader))
 except sk.WorkerError as error:
-    print(error.place, error.mend)
+    print(error.place, error.hint)
 """
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import threading
 
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.thread_turns import ThreadTurns
-from samplerkit.loading.threaded_batches import ThreadedBatches
+from samplerkit.loading.workers.thread_pool import ThreadBatches
+from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
 from tests.jobs import ended
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
+from tests.loading.test_loader_workers import stuck_loader
 from tests.loading.threads import threads_of_loaders
 from tests.loading.worker_kinds import THREADS
 from tests.own_seconds import OwnSeconds
@@ -49,89 +51,34 @@ def test_what_the_dataset_raises_is_raised_itself_at_its_place(error, options):
     wait_until(lambda: not threads_of_loaders())
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("end", ["close", "break"])
-def test_closing_and_breaking_end_the_threads(persistent, end):
-    loader = numbers_loader(60, persistent_workers=persistent, **THREADS)
-    batches = iter(loader)
-    next(batches)
-    mine = threads_of_loaders()
-    assert len(mine) == 2
-    assert loader.worker_pids == []
-    if end == "break":
-        del batches
-        assert [thread.is_alive() for thread in mine] == [persistent] * 2
-        assert len(ids_of(loader)) == 20
-    if end == "close" or persistent:
-        loader.close()
-    assert threads_of_loaders() == []
-    if end == "close":
-        with pytest.raises(sk.StateError, match="close"):
-            next(batches)
-    assert len(ids_of(loader)) == 20
-    loader.close()
-
-
-class Stuck(Numbers):
-    """From the fifth on, samples come when they are let go."""
-
-    def __init__(self, size):
-        super().__init__(size)
-        self.let_go = threading.Event()
-
-    def __getitem__(self, index):
-        if index >= 4:
-            self.let_go.wait()
-        return index
-
-
-@pytest.mark.parametrize("options", [{}, {"device": "cpu"}, {"persistent_workers": True}], ids=str)
-def test_a_break_waits_no_longer_than_two_seconds_for_a_sample_that_hangs(options):
-    dataset = Stuck(20)
-    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, **THREADS, **options)
-    for _ in loader:
-        with OwnSeconds() as own:
-            loader.close()
-        break
-    assert own.seconds < 2
-    dataset.let_go.set()
-    wait_until(lambda: not threads_of_loaders())
-    assert [i for batch in loader for i in batch.tolist()] == list(range(20))
-    loader.close()
-
-
-def test_a_batch_that_does_not_come_in_time_is_a_typed_error():
-    dataset = Stuck(20)
-    loader, received = sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, timeout=0.2, **THREADS), []
-    with pytest.raises(sk.WorkerError, match="timeout"):
-        for batch in loader:
-            received += batch.tolist()
-    assert received == [0, 1, 2, 3]
-    dataset.let_go.set()
-
-
 def test_a_handler_that_closes_the_loader_while_it_waits_ends_the_wait():
-    dataset = Stuck(20)
-    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, **THREADS)
-    received = []
+    loader, received = stuck_loader(**THREADS), []
     closing = threading.Timer(0.3, loader.close)
     closing.start()
     with pytest.raises(sk.StateError, match="close"):
         for batch in loader:
             received += batch.tolist()
     assert received == [0, 1, 2, 3]
-    dataset.let_go.set()
+    loader.dataset.let_go.set()
     closing.join()
 
 
-@pytest.mark.parametrize("options", [{"run_ahead": True}, {"persistent_workers": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"run_ahead": True, **THREADS},
+        {"persistent_workers": True, **THREADS},
+        {"device": "cpu", "run_ahead": True},
+    ],
+)
 def test_a_loader_that_is_dropped_leaves_no_thread_behind(options):
-    loader = numbers_loader(**THREADS, **options)
+    before = set(threading.enumerate())
+    loader = numbers_loader(**{"num_workers": 0, **options})
     ids_of(loader)
-    assert threads_of_loaders()
+    assert set(threading.enumerate()) - before
     del loader
     gc.collect()
-    wait_until(lambda: not threads_of_loaders())
+    wait_until(lambda: not set(threading.enumerate()) - before)
 
 
 INHERITED = """
@@ -153,7 +100,7 @@ def test_an_iteration_that_a_forked_process_inherits_is_an_error_there_and_goes_
     code, printed, errors = ended("-c", INHERITED, seconds=120)
     assert code == 0, errors
     assert printed.splitlines() == [
-        "state: iteration: belongs to the process that began it; iterate anew in this process",
+        "state: iteration: belongs to the process that began it; iterate again in this process",
         "[2, 3] 18",
     ]
 
@@ -191,15 +138,16 @@ class AtOnce:
     """Threads that answer each request at once."""
 
     def __init__(self):
-        self.turns = ThreadTurns(2)
+        self.schedule, self.process, self.ahead, self.timeout = ThreadSchedule(2, 4), os.getpid(), 128, None
 
-    def put(self, slot):
-        slot.answer.put(slot.request)
+    def submit(self, task):
+        task.is_submitted = True
+        task.result.put(task.request)
 
 
 def test_an_iteration_may_be_given_up_by_another_thread_at_any_moment():
     for attempt in range(300):
-        batches = ThreadedBatches(AtOnce(), itertools.count(), 128, None)
+        batches = ThreadBatches(AtOnce(), itertools.count())
         begun = threading.Event()
 
         def read(batches=batches, begun=begun):
@@ -207,10 +155,10 @@ def test_an_iteration_may_be_given_up_by_another_thread_at_any_moment():
                 for _ in batches:
                     begun.set()
 
-        def give_up(batches=batches, begun=begun, turns=7 * attempt):
+        def cancel(batches=batches, begun=begun, turns=7 * attempt):
             begun.wait(60)
             for _ in range(turns):
                 pass
-            batches.give_up()
+            batches.cancel()
 
-        all_done(read, give_up)
+        all_done(read, cancel)

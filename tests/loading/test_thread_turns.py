@@ -9,8 +9,19 @@ import time
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.thread_turns import FIRST_PAUSE, LONG, LONGEST_PAUSE, TRIED, ThreadTurns, warming_up
+from samplerkit.loading.workers.thread_scheduling import (
+    FIRST_PAUSE,
+    LONG,
+    LONGEST_PAUSE,
+    TRIED,
+    ThreadSchedule,
+)
 from tests.loading.worker_kinds import beside
+
+
+def warming_up(threads):
+    """How many batches are not measured at first."""
+    return ThreadSchedule(threads, 2 * threads)._crowd._to_skip
 
 
 def lived(turns, alone, together, batches):
@@ -18,14 +29,14 @@ def lived(turns, alone, together, batches):
     made_alone = 0
     for _ in range(batches):
         made_alone += turns.at_once == 1
-        turns.ended(turns.trial, alone if turns.at_once == 1 else together)
+        turns.made(turns.trial, alone if turns.at_once == 1 else together)
     return made_alone
 
 
 @pytest.mark.parametrize("threads", [2, 4, 16])
 @pytest.mark.parametrize("times_alone", [0.2, 0.5, 0.89, 0.95, 1, 3, 16])
 def test_the_quicker_way_is_found_and_hardly_left_again(threads, times_alone):
-    turns, together = ThreadTurns(threads), 0.01
+    turns, together = ThreadSchedule(threads, 2 * threads), 0.01
     made_alone = lived(turns, times_alone * together / threads, together, 20_000)
     if times_alone < 1 / 1.1:
         assert turns.at_once == 1
@@ -36,7 +47,7 @@ def test_the_quicker_way_is_found_and_hardly_left_again(threads, times_alone):
 
 
 def test_what_changes_in_mid_run_is_found_too():
-    turns = ThreadTurns(2)
+    turns = ThreadSchedule(2, 4)
     lived(turns, 0.002, 0.01, 5_000)
     assert turns.at_once == 1
     lived(turns, 0.01, 0.01, 2 * LONGEST_PAUSE)
@@ -46,14 +57,14 @@ def test_what_changes_in_mid_run_is_found_too():
 
 
 def test_a_way_that_is_hopeless_is_left_after_one_batch():
-    turns = ThreadTurns(8)
-    assert lived(turns, 0.01, 0.01, warming_up(8) + 8 + TRIED + FIRST_PAUSE) == 1
+    turns = ThreadSchedule(8, 16)
+    assert lived(turns, 0.01, 0.01, warming_up(8) + TRIED + FIRST_PAUSE) == 1
 
 
 @pytest.mark.parametrize(("has_gil", "left_out"), [(True, 2), (False, 8)])
 def test_the_first_batches_tell_nothing_and_without_a_gil_more_of_them(monkeypatch, has_gil, left_out):
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: has_gil, raising=False)
-    turns = ThreadTurns(2)
+    turns = ThreadSchedule(2, 4)
     lived(turns, 0.002, 0.01, left_out + TRIED - 1)
     assert turns.at_once == 2
     lived(turns, 0.002, 0.01, 1)
@@ -61,20 +72,20 @@ def test_the_first_batches_tell_nothing_and_without_a_gil_more_of_them(monkeypat
 
 
 def test_nothing_is_tried_where_a_batch_takes_long_or_one_thread_is_all_there_is():
-    assert lived(ThreadTurns(4), 0.001, 1.1 * LONG, 3_000) == 0
-    turns = ThreadTurns(1)
+    assert lived(ThreadSchedule(4, 8), 0.001, 1.1 * LONG, 3_000) == 0
+    turns = ThreadSchedule(1, 2)
     lived(turns, 0.01, 0.01, 3_000)
     assert turns.trial == 0
 
 
 def test_batches_that_were_begun_before_a_change_say_nothing_of_it():
-    turns = ThreadTurns(2)
+    turns = ThreadSchedule(2, 4)
     before = turns.trial
-    lived(turns, 0.002, 0.01, warming_up(2) + 2 + TRIED)
+    lived(turns, 0.002, 0.01, warming_up(2) + TRIED)
     assert turns.at_once == 1
     assert turns.trial != before
     for _ in range(100):
-        turns.ended(before, 9.0)
+        turns.made(before, 9.0)
     assert lived(turns, 0.002, 0.01, TRIED) == TRIED
     assert turns.at_once == 1
 
@@ -86,13 +97,13 @@ def trained(turns, alone, step, batches, *, together=None, held=0.0):
     """
     by_loop = 0
     for _ in range(batches):
-        if turns.loop.now:
+        if not turns.loop_makes:
             made = alone if turns.at_once == 1 else (together or alone)
-            turns.ended(turns.trial, made)
-            turns.received(turns.loop.trial, step + held, max(0.0, made / turns.at_once - step))
+            turns.made(turns.trial, made)
+            turns.received(step + held, max(0.0, made / turns.at_once - step))
         else:
             by_loop += 1
-            turns.received(turns.loop.trial, step, alone)
+            turns.received(step, alone)
     return by_loop
 
 
@@ -100,40 +111,40 @@ def trained(turns, alone, step, batches, *, together=None, held=0.0):
 @pytest.mark.parametrize("step", [0, 0.0001, 0.0005, 0.001, 0.1])
 def test_the_loop_makes_batches_itself_where_it_has_the_next_one_sooner_by_that(threads, step):
     """Threads that make small batches hold up the loop by .4 of what a batch takes."""
-    turns, alone = ThreadTurns(threads), 0.0005
+    turns, alone = ThreadSchedule(threads, 2 * threads), 0.0005
     by_loop = trained(turns, alone, step, 20_000, together=2 * threads * alone, held=0.0002)
     as_threads, in_loop = max(step + 0.0002, alone + 0.0002), step + alone
     if as_threads > 1.03 * in_loop:
-        assert not turns.loop.now
+        assert turns.loop_makes
         assert by_loop > 19_000
     else:
-        assert turns.loop.now
+        assert not turns.loop_makes
         assert by_loop < 20_000 * 0.01 * threads
 
 
 def test_what_threads_read_many_times_as_fast_is_never_made_in_the_loop():
-    turns = ThreadTurns(4)
+    turns = ThreadSchedule(4, 8)
     assert trained(turns, 0.03, 0, 5_000, together=0.03) == 0
     assert turns.at_once == 4
 
 
 def test_a_loop_that_begins_to_train_gives_its_batches_back_to_threads():
-    turns = ThreadTurns(2)
+    turns = ThreadSchedule(2, 4)
     trained(turns, 0.0005, 0, 1_000, together=0.002, held=0.0003)
-    assert not turns.loop.now
+    assert turns.loop_makes
     trained(turns, 0.0005, 0.002, 2 * LONGEST_PAUSE, together=0.002)
-    assert turns.loop.now
+    assert not turns.loop_makes
 
 
 def test_what_no_thread_was_seen_to_make_alone_is_not_made_in_the_loop():
     """It may wait for another thread."""
-    turns = ThreadTurns(2)
-    lived(turns, 0.01, 0.01, warming_up(2) + 2 + TRIED)
+    turns = ThreadSchedule(2, 4)
+    lived(turns, 0.01, 0.01, warming_up(2) + TRIED)
     assert turns.at_once == 1
     turns.give_up()
     for _ in range(1_000):
-        turns.received(turns.loop.trial, 0.0, 1.0)
-    assert turns.loop.now == 1
+        turns.received(0.0, 1.0)
+    assert not turns.loop_makes
 
 
 class Crowd:
@@ -163,7 +174,7 @@ def test_threads_that_hinder_one_another_take_turns_and_the_next_epoch_knows_it(
         for epoch in range(2):
             assert [index for [index] in loader] == list(sampler.order(60, epoch))
     first, second = dataset.crowds[:60], dataset.crowds[60:]
-    assert 0 < sum(first) <= warming_up(2) + 2 + TRIED + 1
+    assert 0 < sum(first) <= warming_up(2) + TRIED + 1
     assert sum(second) <= TRIED + 3  # a look whether it still is so
 
 

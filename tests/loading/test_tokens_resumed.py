@@ -11,22 +11,15 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.run_tokens import steps_to_a_multiple
-from samplerkit.loading.state import State
+from samplerkit.loading.run.windows import steps_to_a_multiple
+from samplerkit.loading.state.state import State
 from tests.loading.rings import Rings
-from tests.loading.token_loaders import BLOCK, blocks, loader, read, tokens_of
+from tests.loading.token_loaders import blocks, loader, tokens_of
 
 
 def mostly_in_the_campaign(cases, *by_default):
     """All cases, of which only some run by default."""
     return [pytest.param(*case, marks=() if case in by_default else pytest.mark.campaign) for case in cases]
-
-
-CHANGES = [
-    (*lengths, *ranks)
-    for lengths in [(2, 4), (12, 1), (3, 12), (6, 4), (4, 4)]
-    for ranks in [(8, 6), (1, 3), (4, 1)]
-]
 
 
 @pytest.mark.parametrize(
@@ -40,27 +33,6 @@ def test_every_token_is_an_input_exactly_once_an_epoch(seq_len, epoch):
     assert {*told.values()} == {1}
     assert len(told) == run.dataset.expected(epoch) == 96 + 48 + 0 + 192
     assert {number for number, _, _ in told} == {epoch}
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "ranks", "others"), mostly_in_the_campaign(CHANGES, (3, 12, 8, 6), (6, 4, 4, 1))
-)
-def test_a_run_goes_on_with_another_length_at_every_pool(before, after, ranks, others, record_property):
-    whole, _ = read(before, 1)
-    pool, cases = 2 * BLOCK, 0
-    step = before * ranks
-    for place in range(0, 336, pool):
-        if place % step:
-            continue
-        first, state = read(before, ranks, steps=place // step)
-        assert state["sections"]["tokens"]["tokens"] == place
-        rest, end = read(after, others, state)
-        assert first + rest == whole
-        assert (end["epoch"], end["position"]) == (1, 0)
-        cases += 1
-    assert cases >= 1
-    print(f"{cases} changes")
-    record_property("cases", cases)
 
 
 @pytest.mark.parametrize("runs", mostly_in_the_campaign([(4,), (220,)], (4,)))

@@ -50,30 +50,6 @@ def test_ranks_share_the_samples_with_or_without_a_distributed_sampler(recipe):
     assert sorted(sum(shards, [])) == list(range(9))
 
 
-def test_a_reader_that_counts_the_ids_reads_the_next_epoch_next():
-    sampler = sk.TorchSampler(sk.RandomSampler(seed=7), 10)
-    for epoch in range(3):
-        ids = iter(sampler)
-        read = [next(ids) for _ in range(10)]  # no StopIteration
-        assert read == list(sk.RandomSampler(seed=7).order(10, epoch))
-
-
-def test_an_older_iteration_does_not_count_for_a_newer_one():
-    sampler = sk.TorchSampler(sk.RandomSampler(seed=7), 10)
-    older = iter(sampler)
-    next(older)
-    newer = iter(sampler)
-    next(newer)
-    next(older)
-    assert sampler.state_dict()["position"] == 1
-
-
-def test_set_epoch_holds_for_the_next_iteration():
-    sampler = sk.TorchSampler(sk.RandomSampler(seed=3), 10)
-    sampler.set_epoch(7)
-    assert list(sampler) == list(sk.RandomSampler(seed=3).order(10, 7))
-
-
 def test_an_epoch_that_is_set_again_after_its_last_id_is_read_again():
     sampler = sk.TorchSampler(sk.RandomSampler(seed=7), 10)
     for _ in range(2):
@@ -161,9 +137,3 @@ def test_a_sampler_goes_on_with_another_number_of_ranks(new_ranks):
         received += rest[: (30 - 14 - rank - 1) // new_ranks + 1]  # without the pads
         assert sampler.epoch == 1
     assert sorted(received) == list(range(30))
-
-
-def test_a_state_of_another_recipe_is_refused_by_field():
-    state = sk.TorchSampler(sk.RandomSampler(seed=3), 40).state_dict()
-    with pytest.raises(sk.StateError, match="seed"):
-        sk.TorchSampler(sk.RandomSampler(seed=4), 40).load_state_dict(state)

@@ -190,38 +190,6 @@ def test_without_lanes_a_rank_meets_files_of_all_sources_nearly_all(corpus):
     assert met > 0.9 * sum(BIG.values()) > 2 * sum(math.ceil(files / 4) + 1 for files in BIG.values())
 
 
-@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
-def test_a_mixture_over_a_tree_is_read_and_resumed_as_its_order_says(corpus, workers):
-    def loader_of_mixture(ranks, rank, batch_size):
-        world = sk.World(ranks, rank)
-        return sk.Loader(
-            corpus, mixture(), batch_size=batch_size, world=world, collate_fn=as_array, **beside(workers)
-        )
-
-    begins = np.array([0, 24 * BIG["web"], corpus.layout.part_starts[1]])
-
-    def sample_of(ids):
-        return ids - begins[np.searchsorted(begins, ids, side="right") - 1]
-
-    first = [loader_of_mixture(2, rank, 12) for rank in range(2)]
-    for loader in first:
-        for step, batch in zip(range(5), loader, strict=False):
-            assert batch.tolist() == sample_of(loader.ids(step)).tolist()
-    state = first[0].state_dict()
-    for loader in first:
-        loader.close()
-    read = []
-    for rank in range(3):
-        loader = loader_of_mixture(3, rank, 8)
-        loader.load_state_dict(state)
-        with loader:
-            for step, batch in zip(range(4), loader, strict=False):
-                assert batch.tolist() == sample_of(loader.ids(step)).tolist()
-                read += loader.ids(step).tolist()
-    order = mixture().undealt_order(corpus, constants=sk.RunConstants(lanes=2))
-    assert sorted(read) == sorted(order[120 : 120 + 96].tolist())
-
-
 def test_a_state_of_another_tree_is_refused(tree):
     with loader_of(tree, "files", sk.World(1, 0)) as loader:
         state = loader.state_dict()

@@ -15,10 +15,6 @@ from tests.numbers import Numbers
 TAILS = ["pad", "drop", "ragged"]
 
 
-def as_lists(batch):
-    return batch
-
-
 def job(ranks, layout, tail, batch_size, **options):
     """The loaders of all ranks."""
     layout = sk.Layout(layout)
@@ -30,7 +26,7 @@ def job(ranks, layout, tail, batch_size, **options):
             batch_size=batch_size,
             tail=tail,
             world=sk.World(ranks, rank),
-            collate_fn=as_lists,
+            collate_fn=numbers.as_lists,
             **{**numbers.BESIDE, **options},
         )
         for rank in range(ranks)
@@ -163,18 +159,3 @@ def test_a_metric_without_the_pads_is_that_of_one_process_and_one_with_them_is_n
     assert masked == Counter(range(size))
     assert unmasked != masked
     assert unmasked.total() == -(-size // ranks) * ranks
-
-
-@over_threads_too
-def test_pads_that_repeat_are_counted_after_a_resume_too():
-    first, size = job(4, 10, "pad", 2), 10
-    state = first[0].state_dict(step=1)  # two samples are left, for three ranks
-    masked, pads = Counter(), 0
-    for loader in job(3, size, "pad", 2):
-        loader.load_state_dict(state)
-        for batch in loader:
-            are_pads = loader.pads(loader.step - 1)
-            pads += int(are_pads.sum())
-            masked.update(sample for sample, pad in zip(batch, are_pads, strict=True) if not pad)
-    assert (masked.total(), pads) == (2, 1)
-    assert masked == Counter(first[0].order[8:].tolist())

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.device.stats import DeviceStats
-from samplerkit.loading.stats import LoaderStats
+from samplerkit.loading.stats import DeviceStats, LoaderStats
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.remote.counts import RemoteStats
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 import time
 from collections import Counter
@@ -13,7 +12,7 @@ import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.loading.run import Run
+from samplerkit.loading.run.run import Run
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.threads import threads_of_loaders
 from tests.loading.worker_kinds import THREADS, beside
@@ -106,7 +105,7 @@ def test_a_dataset_that_is_read_while_an_epoch_begins_would_be_noticed():
     assert dataset.told.broken == ["read while an epoch began", "an epoch began while it was read"]
 
 
-def test_what_threads_cannot_do_is_refused_with_a_mend():
+def test_what_threads_cannot_do_is_refused_with_a_hint():
     with pytest.raises(sk.ArgumentValueError, match=r"seed_draws: .*draw_rng"):
         numbers_loader(seed_draws=True, **THREADS)
     with pytest.raises(sk.ArgumentValueError, match="multiprocessing_context: is for processes"):
@@ -118,14 +117,6 @@ def test_what_threads_cannot_do_is_refused_with_a_mend():
 
 def numbers_of(loader):
     return [int(number) for batch in loader for number in batch]
-
-
-def test_a_loader_that_is_not_read_can_be_pickled_and_the_other_reads_the_same():
-    for options in ({}, THREADS):
-        loader = sk.Loader(range(20), sk.RandomSampler(seed=3), batch_size=4, **options)
-        with pickle.loads(pickle.dumps(loader)) as other:  # noqa: S301  # of this very process
-            assert numbers_of(other) == numbers_of(loader)
-        loader.close()
 
 
 def test_a_loader_inside_of_a_sample_has_threads_of_its_own():
@@ -198,7 +189,7 @@ def test_batches_that_the_loop_has_not_asked_for_are_bounded():
 
 def test_threads_that_ask_for_the_orders_of_different_epochs_at_once_get_each_its_own():
     sampler = sk.RandomSampler(seed=3)
-    run = Run(sampler, range(8), sk.World(1, 0))
+    run = Run.of(sampler, range(8), sk.World(1, 0))
 
     def ask(epoch):
         wanted = sampler.undealt_order(range(8), epoch, constants=run.constants).recipe

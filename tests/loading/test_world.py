@@ -12,7 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 import samplerkit as sk
 from samplerkit.compat.torch import distributed
-from samplerkit.loading.world import detect_world
+from samplerkit.loading.job.world import detect_world
 
 SLURM = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0"}
 
@@ -33,9 +33,19 @@ def process_group(tmp_path):
         (SLURM, sk.World(4, 2)),
         ({**SLURM, "SLURM_STEP_NUM_TASKS": "3"}, sk.World(3, 2)),
         ({**SLURM, "RANK": "0", "WORLD_SIZE": "2"}, sk.World(2, 0)),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, sk.World(2, 1)),
+        ({"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "2"}, sk.World(2, 1)),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, sk.World(2, 1)),
+        # mpirun within a Slurm job starts one daemon a node by srun, whose variables its ranks have too.
+        ({**SLURM, "OMPI_COMM_WORLD_RANK": "9", "OMPI_COMM_WORLD_SIZE": "16"}, sk.World(16, 9)),
+        (
+            {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "RANK": "0", "WORLD_SIZE": "1"},
+            sk.World(),
+        ),
+        ({"PMI_RANK": "1"}, sk.World()),  # some launchers set no number of ranks
     ],
 )
-def test_the_environment_is_asked_for_torchrun_first_then_slurm(environment, world):
+def test_the_environment_is_asked_for_torchrun_first_then_mpi_then_slurm(environment, world):
     assert detect_world(environment) == world
 
 
@@ -48,6 +58,7 @@ def test_the_environment_is_asked_for_torchrun_first_then_slurm(environment, wor
         ({"RANK": "2", "WORLD_SIZE": "2"}, "WORLD_SIZE and RANK"),
         ({"RANK": "-1", "WORLD_SIZE": "2"}, "WORLD_SIZE and RANK"),
         ({"SLURM_PROCID": "0"}, "SLURM_NTASKS"),
+        ({"PMI_RANK": "2", "PMI_SIZE": "2"}, "PMI_SIZE and PMI_RANK"),
     ],
 )
 def test_an_environment_that_contradicts_itself_is_refused_by_name(environment, names):

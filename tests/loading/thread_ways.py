@@ -1,30 +1,27 @@
-"""Who makes the batches of threads, as a test says: the loop and the threads in turn, at random."""
+"""Who makes the batches of threads, as a test says: the loop always, or in turn with threads at random."""
 
 from __future__ import annotations
 
 import random
 
-from samplerkit.loading.thread_turns import ThreadTurns
+from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
 
 
-class Dice:
-    """Takes the place of what tries whether the loop is quicker: it changes when a die says so."""
+class RandomSchedule(ThreadSchedule):  # type: ignore[misc]  # final for everybody else
+    """In place of trying whether the loop is quicker it changes at random."""
 
-    def __init__(self, seed, chance):
-        self.now, self.trial = 1, 0
-        self._dice, self._chance = random.Random(seed), chance
+    loop_makes = False
 
-    def change(self):
-        if self._dice.random() < self._chance:
-            self.now, self.trial = 1 - self.now, self.trial + 1
+    def __init__(self, threads, ahead, seed=0, chance=0.5):
+        super().__init__(threads, ahead)
+        self._random, self._chance = random.Random(seed), chance
+
+    def received(self, step, wait):
+        if self._random.random() < self._chance:
+            self.loop_makes = not self.loop_makes
 
 
-class DicedTurns(ThreadTurns):  # type: ignore[misc]  # final for everybody else
-    """As for threads, but who makes a batch is diced for."""
+class LoopSchedule(ThreadSchedule):  # type: ignore[misc]
+    """Lets the loop make whatever it may."""
 
-    def __init__(self, threads, seed=0, chance=0.5):
-        super().__init__(threads)
-        self.loop = Dice(seed, chance)
-
-    def received(self, trial, step, wait):
-        self.loop.change()
+    loop_makes = True

@@ -1,6 +1,6 @@
 """Writes the states that this version saves; run it as `python -m tests.loading.write_saved_states`.
 
-It never overwrites: what was saved once must load for ever. A new schema gets a file of its own.
+It never overwrites: what was saved once must load for ever.
 """
 
 from __future__ import annotations
@@ -12,21 +12,19 @@ import warnings
 from functools import partial
 from pathlib import Path
 
-from samplerkit.loading.state import SCHEMA
 from tests.loading.saved_states import DATA, KINDS, goes_on_with, saved_after
-from tests.loading.saved_states_2 import KINDS_2
 
-FILE = DATA / f"states_{SCHEMA}.json"
+FILE = DATA / "states.json"
 
 
 def main() -> int:
-    """Writes the file of the schema that this version saves, one state a line, unless it exists."""
+    """Writes the file, one state a line, unless it exists."""
     if FILE.exists():
-        sys.stderr.write(f"{FILE} is frozen and stays as it is; a new schema gets a file of its own\n")
+        sys.stderr.write(f"{FILE} is frozen and stays as it is\n")
         return 1
     warnings.simplefilter("ignore")
     lines = []
-    for kind, make_in in {**KINDS, **KINDS_2}.items():
+    for kind, make_in in KINDS.items():
         with tempfile.TemporaryDirectory() as folder:
             make = partial(make_in, Path(folder))
             for when, state in saved_after(make):

@@ -1,15 +1,17 @@
-"""The frozen orders of the algorithm samplerkit-1: which they are, and how one is evaluated.
+"""The frozen orders of the algorithm samplerkit-1: which they are, how one is evaluated, and the writer.
 
 A trained model, a saved state and a resumed run all rest on an order being the same under every version of
 samplerkit, Python, numpy and torch, on every machine. `tests/data/golden_vectors.json` holds orders as they
 were when the algorithm was released. The file must never change: a change of any order, an improvement
 included, is a new algorithm id with vectors of its own, and the old one stays.
+`python -m tests.order.golden_vectors` writes the file where there is none.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,12 @@ import numpy as np
 
 import samplerkit as sk
 from samplerkit.order.keys import ALGORITHM, Key
+from samplerkit.order.mixing.source_counts import SourceCounts
+from samplerkit.order.mixing.source_draws import SourceDraws
+from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.permutation import Permutation
 
 FILE = Path(__file__).parents[1] / "data" / "golden_vectors.json"
-LATER = FILE.with_name("golden_vectors_of_later_samplers.json")
-"""Orders of samplers that came after the release: frozen from then on, in a file of their own."""
-BLOCKS = FILE.with_name("golden_vectors_of_blocks.json")
-"""Orders of blocks that are cut into windows."""
 
 WHY = (
     "Frozen orders of the algorithm named here. This file must never change: saved states and resumed runs "
@@ -37,6 +38,9 @@ SIZES_OF_FILES = [5, 0, 9, 1, 14, 3, 3, 8]
 LARGE_FILES = [5000, 300, 2**31 + 7, 4097]
 LABELS = [0, 2, 1, 1, 0, 2, 2, 1, 0, 0]
 WEIGHTS = [1.0, 0.25, 0.0, 3.0, 1e-6, 2.5, 1.0, 1.0, 0.5, 7.0]
+ROWS = [*range(24), 255, 256, 4095, 4096, 65_537, 10**9, 10**15, (1 << 38) - 1]
+SHARES = [[1, 1], [3, 1], [0.7, 0.2, 0.1], [2**0.5, 1, 3.14159], [0, 1, 1e-30], [1] * 20]
+TREE = {"web": [50, 70, 30], "code": 40, "books": {"old": [9, 11], "new": 20}}
 
 
 def _positions(n: int) -> list[int]:
@@ -130,9 +134,11 @@ def orders() -> Iterator[Case]:
     yield from _chains()
     yield from _mixtures()
     yield from _pools()
+    yield from _repeated_and_parted()
+    yield from _blocks()
 
 
-def later() -> Iterator[Case]:
+def _repeated_and_parted() -> Iterator[Case]:
     """Samplers that repeat and part, alone and in chains."""
     files = SIZES_OF_FILES
     fold = {"num_folds": 3, "fold": 1, "seed": 7}
@@ -163,7 +169,7 @@ def later() -> Iterator[Case]:
     yield {"layout": 2**40, "epoch": 0, "chain": [root], "positions": _positions(2**39)}
 
 
-def blocks() -> Iterator[Case]:
+def _blocks() -> Iterator[Case]:
     """Blocks in every kind of order, cut into windows, with pools that fit and that do not."""
     files, large = [32, 0, 8, 24, 16], [2**31, 2**33 + 8, 4096]
     children = [
@@ -212,23 +218,90 @@ def recorded() -> dict[str, Any]:
     return frozen
 
 
-def recorded_orders() -> list[Case]:
-    """Reads the orders of all frozen files."""
-    of_later = [json.loads(path.read_text(encoding="utf-8"))["orders"] for path in (LATER, BLOCKS)]
-    return [*recorded()["orders"], *(case for cases in of_later for case in cases)]
+def layout_of(tree: Any) -> sk.Layout:
+    """The layout of a nested mapping of sizes."""
+    if not isinstance(tree, dict):
+        return sk.Layout(tree)
+    return sk.Layout.tree({name: layout_of(part) for name, part in tree.items()})
 
 
-def evaluated_later(cases: Iterable[Case]) -> dict[str, Any]:
-    """Evaluates cases of later samplers as the code stands."""
-    orders = [{**case, "ids": ordered(case)} for case in cases]
-    return {"why": WHY, "algorithm": ALGORITHM, "orders": orders}
+def _trees() -> Iterator[Case]:
+    """Configs of samplers over the tree."""
+    books = {"kind": "mixture", "weights": {"old": 1, "new": 2}, "sources": {"old": None, "new": None}}
+    web = {"kind": "random", "shuffle": "partial", "partial_size": 7, "seed": 3}
+    weights = {"web": 0.5, "code": 0.2, "books": 0.3}
+    trees = {"web": web, "code": {"kind": "subset", "indices": [3, 1, 2]}, "books": {**books, "seed": 5}}
+    plain = dict.fromkeys(weights)
+    for lanes in (1, 4):
+        yield {"kind": "mixture", "num_samples": 60, "weights": weights, "sources": plain, "lanes": lanes}
+        yield {"kind": "mixture", "num_samples": 60, "weights": weights, "sources": trees, "lanes": lanes}
+        yield {"kind": "mixture", "stop": "once", "sources": plain, "lanes": lanes, "seed": 7}
+    yield {
+        "kind": "mixture",
+        "num_samples": 60,
+        "weights": weights,
+        "sources": trees,
+        "passes": "restart",
+        "seed": 9,
+    }
+    yield {
+        "kind": "mixture",
+        "num_samples": 60,
+        "weights": [1, 2, 0, 1, 1, 1, 1],
+    }
+
+
+def trees() -> Iterator[Case]:
+    """Mixtures over a tree, with the ids of two epochs."""
+    for sampler in _trees():
+        mixture = sk.load_config({"sampler": sampler}).sampler
+        ids = [mixture.order(layout_of(TREE), epoch)[:].tolist() for epoch in (0, 3)]
+        yield {"sampler": sampler, "ids": ids}
+
+
+def source_draws() -> Iterator[Case]:
+    """The draws of rows of a lane, and what they read by several weights."""
+    for seed, epoch, index in ((0, 0, 0), (2**64 - 1, 2**40 - 1, 12_345)):
+        dice = SourceDraws(Key(seed, epoch, 0, "dice"), index)
+        for lane in (0, 2**24 - 1):
+            lanes, rows = np.full(len(ROWS), lane), np.array(ROWS)
+            reads = [
+                [part.tolist() for part in SourceCounts(dice, thresholds(weights)[None]).read(lanes, rows)]
+                for weights in SHARES
+            ]
+            key = {"seed": seed, "epoch": epoch, "index": index, "lane": lane}
+            yield {"key": key, "values": dice.values(lanes, rows).tolist(), "reads": reads}
 
 
 def evaluated() -> dict[str, Any]:
-    """Evaluates all cases as the code stands."""
+    """Evaluates all cases with the code as it is now."""
     return {
         "why": WHY,
         "algorithm": ALGORITHM,
         "permutations": [{**case, "values": permuted(case)} for case in permutations()],
         "orders": [{**case, "ids": ordered(case)} for case in orders()],
+        "source draws": list(source_draws()),
+        "trees": list(trees()),
     }
+
+
+def main() -> int:
+    """Writes the file, one case a line, unless it exists."""
+    sections = []
+    for name, content in evaluated().items():
+        if isinstance(content, list):
+            lines = ",\n".join(json.dumps(case) for case in content)
+            sections.append(f"{json.dumps(name)}: [\n{lines}\n]")
+        else:
+            sections.append(f"{json.dumps(name)}: {json.dumps(content)}")
+    try:
+        with FILE.open("x", encoding="utf-8") as file:
+            file.write("{\n" + ",\n".join(sections) + "\n}\n")
+    except FileExistsError:
+        sys.stderr.write(f"{FILE} is frozen and stays as it is; a changed order is a new algorithm id\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

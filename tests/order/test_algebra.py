@@ -7,13 +7,13 @@ import itertools
 import numpy as np
 import pytest
 
-from samplerkit.order.algebra import Composed, Prefix, Shard, Weave, compose, groups
-from samplerkit.order.deal import Deal, limited
+from samplerkit.order.algebra import Composed, Shard, Weave, compose, limited
+from samplerkit.order.deal import Deal, World
 from samplerkit.order.files import Lanes, LaneWeave
+from samplerkit.order.intervals import groups
 from samplerkit.order.keys import Key
 from samplerkit.order.sequences import Permuted, Range, Table
-from samplerkit.order.world import World
-from samplerkit.samplers.context import Context
+from samplerkit.samplers.chain import Context
 
 
 def permuted(n, seed=0):
@@ -37,7 +37,7 @@ def test_composition_is_associative_and_flat():
 def test_what_stands_just_behind_a_prefix_is_not_in_it():
     order = permuted(9)
     for length in range(10):
-        which, positions = Prefix(order, length).positions_of(np.asarray(order))
+        which, positions = limited(order, length).positions_of(np.asarray(order))
         assert which.tolist() == positions.tolist() == list(range(length))
 
 
@@ -61,7 +61,7 @@ def test_a_whole_range_on_either_side_of_a_composition_falls_away():
 @pytest.mark.parametrize("length", [0, 1, 4, 5, 6, 2**40])
 def test_a_prefix_is_the_first_positions_and_at_most_all(length):
     order = permuted(5)
-    assert list(Prefix(order, length)) == list(order)[:length]
+    assert list(limited(order, length)) == list(order)[:length]
 
 
 def test_no_limit_or_a_wide_one_leaves_the_order_as_it_is():

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.compat.mindspore.replay import epochs
-from samplerkit.compat.mindspore.replay.epochs import carried
+from samplerkit.compat.mindspore.replay import shuffle
+from samplerkit.compat.mindspore.replay.shuffle import carried
 from samplerkit.order.algebra import Shard
+from samplerkit.order.deal import MOST_SHARDS
 from samplerkit.order.sequences import Range, Table
-from samplerkit.order.world import MOST_SHARDS
 
 FIVE = Range(0, 5)
 
@@ -41,13 +41,6 @@ def test_the_inverse_of_a_shard_is_what_a_scan_finds(padded):
                 ids = np.asarray(shard)
                 for wanted in range(9):
                     assert shard.positions_of(wanted).tolist() == np.flatnonzero(ids == wanted).tolist()
-
-
-@pytest.mark.parametrize("dataset", [10, sk.Layout([5, 5]), 0], ids=str)
-def test_more_lanes_than_samples_are_as_many_as_samples(dataset):
-    most = sk.DistributedSampler(MOST_SHARDS, 0, "partial", partial_size=2, seed=3)
-    fewer = sk.DistributedSampler(MOST_SHARDS, 0, "partial", partial_size=2, seed=3, lanes=10)
-    assert list(most.undealt_order(dataset)) == list(fewer.undealt_order(dataset))
 
 
 @pytest.mark.parametrize("length", [2**40, 2**62])
@@ -143,7 +136,7 @@ def _replays(results) -> None:
 
 def test_a_child_forked_while_another_thread_replays_can_replay(monkeypatch):
     """The thread stands still where the replay looks for earlier epochs; the fork must not wait for it."""
-    forked, looking, tables = threading.Event(), threading.Event(), epochs._tables
+    forked, looking, tables = threading.Event(), threading.Event(), shuffle._tables
 
     class Slow:
         def get(self, key):
@@ -155,7 +148,7 @@ def test_a_child_forked_while_another_thread_replays_can_replay(monkeypatch):
         def __setitem__(self, key, table):
             tables[key] = table
 
-    monkeypatch.setattr(epochs, "_tables", Slow())
+    monkeypatch.setattr(shuffle, "_tables", Slow())
     thread = threading.Thread(target=carried, args=("in a thread", 0, lambda *_: np.arange(3)))
     thread.start()
     assert looking.wait(30)

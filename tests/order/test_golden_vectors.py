@@ -9,8 +9,8 @@ import pytest
 import samplerkit as sk
 from samplerkit.order import permutation
 from samplerkit.order.keys import ALGORITHM
-from tests.order import golden_vectors, write_golden_vectors
-from tests.order.golden_vectors import ordered, permuted, recorded, recorded_orders
+from tests.order import golden_vectors
+from tests.order.golden_vectors import ordered, permuted, recorded, source_draws, trees
 
 FROZEN = recorded()
 
@@ -25,13 +25,13 @@ def test_permutations_are_as_recorded(case):
     assert permuted(case) == case["values"]
 
 
-@pytest.mark.parametrize("case", recorded_orders(), ids=lambda case: case["chain"][-1]["sampler"])
+@pytest.mark.parametrize("case", FROZEN["orders"], ids=lambda case: case["chain"][-1]["sampler"])
 def test_orders_are_as_recorded(case):
     assert ordered(case) == case["ids"]
 
 
 def test_every_mode_and_every_sampler_is_recorded():
-    links = [link for case in recorded_orders() for link in case["chain"]]
+    links = [link for case in FROZEN["orders"] for link in case["chain"]]
     modes = {link["arguments"].get("shuffle") for link in links}
     assert {mode.value for mode in sk.Shuffle} <= modes
     classes = {name: getattr(sk, name) for name in sk.__all__ if name.endswith("Sampler")}
@@ -45,18 +45,16 @@ def test_a_changed_constant_shows(monkeypatch):
     assert all(permuted(case) != case["values"] for case in large)
 
 
-def test_the_writer_refuses_to_overwrite(capsys):
-    before = golden_vectors.FILE.read_bytes()
-    assert write_golden_vectors.main() == 1
+@pytest.mark.parametrize(("section", "cases"), [("source draws", source_draws), ("trees", trees)])
+def test_draws_of_sources_and_mixtures_of_trees_are_as_recorded(section, cases):
+    assert json.loads(json.dumps(list(cases()))) == FROZEN[section]
+
+
+def test_the_writer_writes_what_is_recorded_and_refuses_to_overwrite(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(golden_vectors, "FILE", tmp_path / "golden_vectors.json")
+    assert golden_vectors.main() == 0
+    written = golden_vectors.FILE.read_text(encoding="utf-8")
+    assert json.loads(written) == FROZEN
+    assert golden_vectors.main() == 1
     assert "frozen" in capsys.readouterr().err
-    assert golden_vectors.FILE.read_bytes() == before
-
-
-def test_the_writer_writes_what_is_recorded(tmp_path, monkeypatch):
-    monkeypatch.setattr(write_golden_vectors, "FILE", tmp_path / "golden_vectors.json")
-    assert write_golden_vectors.main() == 0
-    assert json.loads((tmp_path / "golden_vectors.json").read_text(encoding="utf-8")) == FROZEN
-    for name, recorded_in in {"LATER": golden_vectors.LATER, "BLOCKS": golden_vectors.BLOCKS}.items():
-        monkeypatch.setattr(write_golden_vectors, name, tmp_path / name)
-        assert write_golden_vectors.main() == 0
-        assert (tmp_path / name).read_bytes() == recorded_in.read_bytes()
+    assert golden_vectors.FILE.read_text(encoding="utf-8") == written

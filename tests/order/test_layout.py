@@ -9,7 +9,7 @@ import pytest
 import torch.utils.data
 
 import samplerkit as sk
-from samplerkit.order.intervals import Borders, Moves, interval_of
+from samplerkit.order.intervals import Offsets, Shifts, interval_of
 
 
 def test_an_int_is_a_layout_without_files():
@@ -153,8 +153,8 @@ def test_intervals_of_many_values_are_those_of_a_search(borders, spread):
         generator.integers(0, last, 4090), [0, 1, starts[1] - 1, starts[1], last - 1, last - 1]
     )
     expected = np.searchsorted(starts, values, side="right") - 1
-    assert np.array_equal(Borders(starts[1:]).passed(values), expected)
-    assert np.array_equal(Borders(starts[1:]).passed(values[:9]), expected[:9])
+    assert np.array_equal(Offsets(starts[1:]).passed(values), expected)
+    assert np.array_equal(Offsets(starts[1:]).passed(values[:9]), expected[:9])
     assert np.array_equal(interval_of(starts, values), expected)
     assert np.array_equal(interval_of(starts, np.sort(values)), np.sort(expected))
 
@@ -166,7 +166,7 @@ def test_values_move_with_their_interval_whichever_values_came_before(widths):
     draws = np.random.default_rng(3)
     starts = np.append(0, np.cumsum(widths))
     by = draws.integers(0, 1 << 60, len(widths)) - starts[:-1]
-    moves, borders = Moves(starts, by), np.concatenate([starts[:-1], np.maximum(starts[1:] - 1, 0)])
+    moves, borders = Shifts(starts, by), np.concatenate([starts[:-1], np.maximum(starts[1:] - 1, 0)])
     for low, high in [(0, starts[-1]), (starts[-1] // 3, starts[-1] // 2 + 1), (0, starts[-1])]:
         values = np.append(draws.integers(low, high, 5000), borders[(low <= borders) & (borders < high)])
         expected = values + by[np.searchsorted(starts, values, side="right") - 1]

@@ -11,6 +11,7 @@ import samplerkit as sk
 from samplerkit.order.algebra import Prefix, Shard, Weave, compose
 from samplerkit.order.files import BlockShuffle, FileSequence, Lanes, LaneWeave
 from samplerkit.order.keys import Key
+from samplerkit.order.permutation import Permutation
 from samplerkit.order.sequences import SCAN_LIMIT, DrawsWithReplacement, Permuted, Range, Table
 
 KEY = Key(seed=7, epoch=0, depth=0, role="test")
@@ -32,7 +33,8 @@ EVERY_KIND = {
     "padded shard of fewer samples than shards": Shard(Permuted(2, KEY), 5, 4, padded=True),
     "ragged shard": Shard(Permuted(12, KEY), 5, 4, padded=False),
     "weave": Weave([Range(0, 2), Permuted(12, KEY), Range(4, 0), Range(1, 5)]),
-    "files": FileSequence(LAYOUT, KEY),
+    "files": FileSequence(LAYOUT, Permutation(LAYOUT.num_files, KEY).forward(np.arange(LAYOUT.num_files))),
+    "windows of files": FileSequence(LAYOUT, np.array([2, 0]), np.array([1, 2]), 2),
     "lanes": LaneWeave(Lanes(12, 5)),
     "blocks": BlockShuffle(LAYOUT.starts, None, KEY),
     "blocks in lanes": BlockShuffle(Lanes(12, 2).starts, 4, KEY),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.compat.torch.part import Cycled
-from samplerkit.order.algebra import Prefix, Shard, Weave, compose
+from samplerkit.order.algebra import Shard, Weave, compose, limited
 from samplerkit.order.sequences import DrawsWithReplacement, Range, Table
 from samplerkit.testing.strategies import chains
 
@@ -24,8 +24,8 @@ REPEATING = {
     "a shuffled one": sk.SubsetRandomSampler([3, 1, 3, 3, 1, 0], seed=1),
     "classes": sk.PKSampler(7, labels=LABELS, seed=1),
     "an iterable": sk.IterSampler([5, 5, 1]),
-    "a mixture": sk.MixtureSampler([3, 1], num_samples=95, seed=1),
-    "a mixture as it stands": sk.MixtureSampler([1, 3], stop="all", shuffle=False),
+    "a mixture": sk.MixtureSampler([3, 1], num_samples=95, passes="restart", seed=1),
+    "a mixture in storage order": sk.MixtureSampler([1, 3], stop="all", passes="restart", shuffle=False),
     "a repeat": sk.RepeatSampler(3, num_samples=28),
     "factors": sk.RepeatFactorSampler(np.arange(10) * 0.7, seed=1),
     "without replacement": sk.RandomSampler(seed=1),
@@ -61,7 +61,9 @@ def test_a_pass_is_how_often_the_sample_came_before(sampler):
     if "shuffled" in repr(sampler) or isinstance(sampler, sk.SubsetRandomSampler):
         found, expected = sorted(zip(order, found, strict=True)), sorted(zip(order, expected, strict=True))
     assert found == expected
-    assert order.num_passes == 1 + max(counted(order))
+    exact = 1 + max(counted(order))
+    # A mixture knows a bound: how often a lane reads a source is near its share, and not counted.
+    assert order.num_passes >= exact if isinstance(sampler, sk.MixtureSampler) else order.num_passes == exact
 
 
 def test_passes_through_every_chain_and_deal(record_property):
@@ -119,7 +121,7 @@ def made(random, depth):
         "cycled": [place % len(ids) for place in range(size)],
     }[kind]
     view = {
-        "prefix": lambda: Prefix(order, size),
+        "prefix": lambda: limited(order, size),
         "slice": lambda: compose(Range(1, len(ids) - 1), order),
         "shard": lambda: Shard(order, 2, 1, padded=True),
         "cycled": lambda: Cycled(order, size),
@@ -144,12 +146,12 @@ def test_views_hand_passes_on_as_they_hand_on_ids():
     """Slices, shards, weaves and cycles: each asked for passes where it is asked for ids."""
     inner = Table(np.array([3, 3, 1, 3, 1, 0]))
     passes = [0, 1, 0, 2, 1, 0]
-    assert passes_of(Prefix(inner, 4)) == passes[:4]
+    assert passes_of(limited(inner, 4)) == passes[:4]
     assert passes_of(compose(Range(2, 3), inner)) == passes[2:5]
     assert passes_of(Shard(inner, 4, 1, padded=True, start=1)) == [passes[2], passes[0]]
     assert passes_of(Weave([inner, Range(0, 2)])) == [0, 0, 1, 0, *passes[2:]]
     assert passes_of(Cycled(inner, 9)) == [*passes, *passes[:3]]
-    for view in (Prefix(inner, 4), Weave([inner, Range(0, 2)]), Cycled(inner, 9)):
+    for view in (limited(inner, 4), Weave([inner, Range(0, 2)]), Cycled(inner, 9)):
         assert view.num_passes == 3
 
 
@@ -169,7 +171,10 @@ def test_draws_with_replacement_are_all_in_pass_0():
 
 def test_passes_of_long_mixtures_need_no_scan():
     order = sk.MixtureSampler([3, 1], num_samples=2**50, seed=1).order(sk.Layout([100, 2**40]))
-    last = order.passes_at(np.arange(2**50 - 4, 2**50))
+    positions = np.arange(2**50 - 40, 2**50)
+    passes, is_small = order.passes_at(positions), order.ids_at(positions) < 100
     draws = 3 * 2**48
-    assert sorted(last.tolist()) == [(2**48 - 1) // 2**40, *[(draws - 3 + turn) // 100 for turn in range(3)]]
-    assert order.num_passes == -(-draws // 100)
+    # A lane is within 2 * 4.52 * ceil(log16 n) samples of its share, which is fewer than two passes.
+    assert np.abs(passes[is_small] - draws // 100).max() <= 2
+    assert np.abs(passes[~is_small] - 2**48 // 2**40).max() <= 1
+    assert passes.max() < order.num_passes <= draws // 100 + 5

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.loading.identity import describe_dataset
+from samplerkit.loading.state.identity import describe_dataset
 from samplerkit.order.layout import DEEPEST
 
 Layout = sk.Layout

@@ -1,4 +1,4 @@
-"""Dice by their definition, row by row in Python's integers: what the arithmetic is held against."""
+"""SourceDraws by their definition, row by row in Python's integers: what the arithmetic is held against."""
 
 from __future__ import annotations
 

@@ -105,6 +105,20 @@ def test_the_wheel_works_in_an_environment_that_has_nothing_else(python_of_the_w
         subprocess.run(command, cwd=tmp_path, env={}, check=True)
 
 
+def test_an_editable_install_is_found_from_the_folder_above_the_checkout(built, tmp_path):
+    """There the checkout itself looks like a namespace package of that name."""
+    with tarfile.open(built[0]) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    next(tmp_path.iterdir()).rename(tmp_path / "samplerkit")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "editable"], check=True)
+    python = tmp_path / "editable" / "bin" / "python"
+    install = [python, "-I", "-m", "pip", "install", "-q", "--no-deps", "-e", tmp_path / "samplerkit"]
+    subprocess.run(install, check=True)
+    asked = [python, "-c", "import samplerkit as sk; print(sk.__version__)"]
+    printed = subprocess.run(asked, cwd=tmp_path, env={}, check=True, capture_output=True, text=True).stdout
+    assert printed.strip() == sk.__version__
+
+
 def test_the_tests_of_the_sdist_run_from_it(built, tmp_path):
     with tarfile.open(built[0]) as sdist:
         sdist.extractall(tmp_path, filter="data")

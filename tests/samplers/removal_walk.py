@@ -66,7 +66,7 @@ class WalkedPasses:
 
 
 class WalkedMix:
-    """A mixture by dice: each row of each lane is drawn in turn.
+    """A mixture: each row of each lane is drawn in turn.
 
     Args:
         throw: gives the die of a lane and row, of 60 bits.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.run_tokens import blocks_of
+from samplerkit.samplers.block import blocks_of
 
 PIECES = (1, 2, 3, 4, 6, 12)
 """All divisors of 12: windows in a block, as `seq_len` goes from the block down to a twelfth of it."""
@@ -19,7 +19,7 @@ CHILDREN = {
     "partial": lambda: sk.RandomSampler(shuffle="partial", partial_size=3, lanes=2, seed=1),
     "files": lambda: sk.RandomSampler(shuffle="files", seed=1),
     "a subset": lambda: sk.SubsetSampler([3, 1, 3, 0]),
-    "a schedule": lambda: sk.MixtureSampler([2, 0, 1], num_samples=11, seed=1),
+    "a mixture": lambda: sk.MixtureSampler([2, 0, 1], num_samples=11, passes="restart", seed=1),
 }
 
 
@@ -152,7 +152,7 @@ def test_it_costs_nothing_at_any_size_and_beyond_the_limit_is_refused():
 def test_a_deal_stands_above_it_and_never_below():
     dealt = over(blocks(4), sk.DistributedSampler(2, 1, shuffle=False))
     assert list(dealt.order(24)) == blocks(4).order(24)[1::2].tolist()
-    with pytest.raises(sk.CompositionError, match="a distributed sampler stands below"):
+    with pytest.raises(sk.CompositionError, match="BlockSampler: holds a distributed sampler"):
         blocks(4, child=sk.DistributedSampler(2, 1)).order(24)
     assert blocks_of(dealt) is dealt.get_child()
     assert blocks_of(over(blocks(4), sk.DistributedSampler(2, 1))) is None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import samplerkit as sk
-from samplerkit.order.algebra import Shard
-from samplerkit.order.deal import Deal, limited
+from samplerkit.order.algebra import Shard, limited
+from samplerkit.order.deal import Deal
 from tests.samplers.dealing import dealt
 
 

@@ -28,8 +28,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 def written() -> set[str]:
     """The samplers that the modules of their room hold."""
     modules = [
-        import_module(f"{samplers.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(samplers.__path__)
+        import_module(found.name)
+        for found in pkgutil.walk_packages(samplers.__path__, f"{samplers.__name__}.")
     ]
     classes = {value for module in modules for value in vars(module).values() if inspect.isclass(value)}
     # A ledger draws by its child, and has a page of its own.

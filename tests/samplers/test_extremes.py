@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import itertools
 import time
 
 import numpy as np
@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.order.schedule import LONGEST_TABLE, schedule_of
 
 TWO = sk.Layout([50, 50])
 
@@ -45,8 +44,24 @@ def test_an_id_beyond_all_integers_is_refused_and_named(id):
         assert caught.value.value == id
 
 
+class Endless:
+    """Yields ids without an end."""
+
+    def __iter__(self):
+        return itertools.repeat(0)
+
+
+def test_an_iterable_without_an_end_is_refused_after_seconds_with_its_limit():
+    begun = time.process_time()
+    with pytest.raises(sk.DatasetError, match="more than 16,777,216 ids, and has no length; say num_samples"):
+        sk.IterSampler(Endless()).order(5)
+    # 2^28 ids took more than a minute.
+    assert time.process_time() - begun < 30
+    assert list(sk.IterSampler(Endless(), num_samples=3).order(5)) == [0, 0, 0]
+
+
 def test_a_draw_of_lists_of_different_lengths_is_refused():
-    with pytest.raises(sk.ArgumentTypeError, match="Given: must draw integers"):
+    with pytest.raises(sk.ArgumentTypeError, match="Given: must be an integer or integers"):
         Given([[1], [2, 3]]).order(5)
 
 
@@ -74,7 +89,7 @@ def test_a_mixture_that_ends_with_its_first_source_does_not_hang_on_the_size_of_
     "make",
     [
         lambda: sk.WeightedRandomSampler([1.0, 2.0], 2**62),
-        lambda: sk.MixtureSampler([1, 2], 2**62),
+        lambda: sk.MixtureSampler([1, 2], 2**62, lanes=1),
         lambda: sk.RandomSampler(True, 2**62),
     ],
     ids=["weighted", "mixture", "replacement"],
@@ -173,63 +188,24 @@ def test_a_list_of_a_million_entries_is_refused_without_being_written_out():
     ids=["both small", "one small", "huge"],
 )
 def test_weights_of_any_magnitude_keep_their_ratio(weights, shares):
-    count = 10_000_000
+    count = 1_000_000
     layout = sk.Layout([1 << 24, 1 << 24])
     order = sk.MixtureSampler(weights, count, shuffle=False).order(layout)
     reads = np.zeros(2)
     for chunk in order.chunks(1 << 20):
         reads += np.bincount(layout.file_of(chunk), minlength=2)
-    assert np.abs(reads - count * np.array(shares)).max() <= 1
+    # One lane stays within 2 * 4.52 * ceil(log16 n) samples of its share.
+    assert np.abs(reads - count * np.array(shares)).max() <= 2 * 4.52 * 5
 
 
-def test_a_source_of_the_smallest_share_is_read():
-    order = sk.MixtureSampler([1.0, 1e-300], 1 << 31, shuffle=False).order(TWO)
-    assert order.positions_of(TWO.sizes[0]).size == 1
-    # It is read once in as many draws as shares are rounded to, and no more often.
-    assert sum(order.positions_of(id).size for id in range(TWO.sizes[0], len(TWO))) in {1, 2}
-
-
-def test_many_sources_are_mixed_without_a_look_at_the_whole_table_for_each():
-    sizes = list(range(10, 30)) * 2000
+def test_the_end_of_many_sources_is_found_for_all_at_once():
+    sizes = list(range(10, 30)) * 500
     begin = time.process_time()
     order = sk.MixtureSampler(seed=2).order(sk.Layout(sizes))
-    assert len(order) == sum(sizes) <= LONGEST_TABLE
-    assert np.unique(order[-1000:]).size == 1000
-    # It takes three seconds, and with a look for each took a minute.
-    assert time.process_time() - begin < 25
-
-
-def test_a_huge_source_of_a_small_share_is_found_where_it_is_read_and_nowhere_else():
-    order = sk.MixtureSampler([1e9, 1], 5 * 10**9, seed=4).order(sk.Layout([10**6, 2**61]))
-    # Of 10^9 + 1 samples one is of the second source.
-    slot = int(order._schedule.slots(np.array([1]), np.array([0]))[0])
-    read = np.arange(slot, len(order), 10**9 + 1)
-    assert read.size in {4, 5}
-    others = np.random.default_rng(0).integers(10**6, 2**61, 200)
-    which, positions = order.positions_of(np.append(order[read], others))
-    assert (which.tolist(), positions.tolist()) == (list(range(read.size)), read.tolist())
-
-
-@pytest.mark.parametrize("sizes", [[700, 301, 0, 5], [1281167, 50000, 0, 7654321, 1]], ids=["table", "tree"])
-def test_slots_of_several_sources_are_those_of_each(sizes):
-    schedule = schedule_of(sizes)
-    sources = np.flatnonzero(sizes)
-    for turns in (np.zeros_like(sources), np.array(sizes)[sources] - 1):
-        slots = schedule.slots(sources, turns)
-        read, earlier = schedule.read(slots)
-        assert (read.tolist(), earlier.tolist()) == (sources.tolist(), turns.tolist())
-
-
-def test_a_schedule_is_made_once_for_the_same_weights():
-    first, second = (sk.MixtureSampler().order(sk.Layout([700, 301]), epoch) for epoch in (0, 1))
-    assert first._schedule is second._schedule
-
-
-def test_the_schedule_of_a_mixture_does_not_travel_with_its_sampler():
-    sampler = sk.MixtureSampler([0.123457, 0.876543])
-    before = len(pickle.dumps(sampler))
-    sampler.order(TWO)
-    assert len(pickle.dumps(sampler)) < before + 1000
+    assert 0 < len(order) < sum(sizes)
+    assert np.unique(order[-1000:]).size == min(1000, len(order))
+    # One source after another took a minute for four times as many.
+    assert time.process_time() - begin < 10
 
 
 def test_the_inverse_of_a_source_that_is_read_too_often_is_refused():
@@ -252,7 +228,7 @@ class Told(sk.Sampler):
     ("sampler", "shown"),
     [
         (Told(10**5000), "Told(number=<int>)"),
-        (sk.IterSampler([10**5000]), "IterSampler(sampler=<list>, num_samples=None)"),
+        (sk.IterSampler([10**5000]), "IterSampler(sampler=<list>, num_samples=None, seed=0)"),
     ],
 )
 def test_a_sampler_is_shown_also_with_an_integer_that_python_does_not_write(sampler, shown):

@@ -11,8 +11,8 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.order.keys import Key, path_number
-from samplerkit.order.removal import Holes
-from samplerkit.samplers.edit import chained
+from samplerkit.order.mixing.removed_positions import RemovedRows
+from samplerkit.samplers.mixing.edit import chained
 from tests.order.throwing import die
 from tests.samplers.ledger_walk import walk, walk_mixture
 
@@ -65,7 +65,7 @@ def test_skips_are_what_counting_one_by_one_says_and_the_inverse_finds_them():
 
 
 def mixture_case(number):
-    """A tree with a mixture by dice, integers for weights, and edits of weights and skips."""
+    """A tree with a mixture, integers for weights, and edits of weights and skips."""
     rng = np.random.default_rng(1000 + number)
     names = ["web", "code", "books"][: int(rng.integers(2, 4))]
     tree = sk.Layout.tree({name: int(rng.integers(1, 9)) for name in names})
@@ -195,9 +195,9 @@ CORPUS = sk.Layout.tree({"web": 100, "code": 50, "new": 30})
 @pytest.mark.parametrize(
     ("said", "error", "message"),
     [
-        ({"weights": {"web": 1, "kode": 1}}, sk.ArgumentValueError, "names no source of the mixture.*kode"),
-        ({"weights": {"web": 1}}, sk.ArgumentValueError, "lacks a source.*code"),
-        ({"weights": {"web": 1, "code": 1, "new": 1}}, sk.ArgumentValueError, "names no source.*new"),
+        ({"weights": {"web": 1, "kode": 1}}, sk.ArgumentValueError, "name no source of the mixture.*kode"),
+        ({"weights": {"web": 1}}, sk.ArgumentValueError, "lack a source.*code"),
+        ({"weights": {"web": 1, "code": 1, "new": 1}}, sk.ArgumentValueError, "name no source.*new"),
         ({"source": "web", "weights": {"web": 1, "code": 1}}, sk.ArgumentValueError, "that is there"),
         ({"source": "x", "weights": {"web": 1, "x": 1}}, sk.ArgumentValueError, "no part of the dataset"),
         ({"without": [180]}, sk.ArgumentValueError, "not in a dataset of 180"),
@@ -301,7 +301,7 @@ def test_holes_in_any_order_are_those_of_a_set():
     for _ in range(300):
         begins = rng.integers(0, 40, rng.integers(0, 8))
         ends = begins + rng.integers(0, 9, begins.size)
-        holes = Holes().and_rows(begins[:3], ends[:3]).and_rows(begins[3:], ends[3:])
+        holes = RemovedRows().and_rows(begins[:3], ends[:3]).and_rows(begins[3:], ends[3:])
         gone = {row for begin, end in zip(begins, ends, strict=True) for row in range(begin, end)}
         left = np.array([row for row in range(80) if row not in gone])
         assert holes.rows(np.arange(left.size)).tolist() == left.tolist()

@@ -127,9 +127,9 @@ def test_an_epoch_that_ends_beyond_all_positions_names_num_samples():
 
 
 @pytest.mark.parametrize("line", ['{"at": 3, ', "[]", '{"at": -1, "skip": 2}', '{"until": 5}'])
-def test_a_broken_line_of_a_file_of_edits_has_its_number_and_a_mend(tmp_path, line):
+def test_a_broken_line_of_a_file_of_edits_has_its_number_and_a_hint(tmp_path, line):
     path = tmp_path / "edits.jsonl"
     path.write_text(f'{{"at": 3, "skip": 2}}\n{line}\n', encoding="utf-8")
     with pytest.raises(sk.errors.ArgumentValueError, match="holds no edit in line 2") as caught:
         sk.Ledger(sk.SequentialSampler(), edits_file=path)
-    assert "take the line out" in caught.value.mend
+    assert "take the line out" in caught.value.hint

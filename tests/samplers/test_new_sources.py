@@ -128,7 +128,11 @@ def test_ids_leave_a_source_that_was_added_and_what_it_reads_must_allow_it():
         ({"": None}, sk.ArgumentValueError, "source"),
         ({"new": 7}, sk.ArgumentTypeError, "source.new: must be a sampler or None"),
         ({"new": None, "more": None}, sk.ArgumentValueError, "source: comes without a share.*more"),
-        ({"new": sk.DistributedSampler(2, 0)}, sk.CompositionError, "source.new: is dealt"),
+        (
+            {"new": sk.DistributedSampler(2, 0)},
+            sk.CompositionError,
+            "source.new: holds a distributed sampler",
+        ),
         ({"new": sk.Ledger(sk.SequentialSampler())}, sk.CompositionError, "source.new: is a ledger"),
         (
             {"new": sk.RandomSampler(algorithm="mindspore-2.10")},

@@ -185,7 +185,7 @@ def test_a_mixture_names_the_source_that_ids_cannot_leave():
     for more in ({"passes": "restart"}, {"stop": "once"}):
         given = {} if "stop" in more else {"weights": {"web": 3, "code": 1}}
         mix = sk.MixtureSampler({"web": None, "code": None}, **given, **more)
-        with pytest.raises(sk.NotSupportedError, match=r"edit at 3: .*begin anew in each epoch"):
+        with pytest.raises(sk.NotSupportedError, match=r"edit at 3: .*begin again in each epoch"):
             sk.Ledger(mix, [sk.Edit(at=3, without=[1])]).order(tree)
 
 

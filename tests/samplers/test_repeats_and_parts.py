@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.order.repeats import UNIT_BITS, RepeatedByFactors, sums_of_factors
+from samplerkit.samplers.repeat import UNIT_BITS, RepeatedByFactors, sums_of_factors
 
 RANDOM = np.random.default_rng(7)
 

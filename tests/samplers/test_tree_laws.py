@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import samplerkit as sk
 from samplerkit.config.registry import SAMPLERS
 from samplerkit.order.modes import FILE_AWARE
-from samplerkit.samplers.context import RunConstants
+from samplerkit.samplers.chain import RunConstants
 from samplerkit.testing.links import MOST_SHARDS
 from samplerkit.testing.trees import every_link, trees
 from tests.numbers import Numbers

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import glob
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.compat import webdataset
 from samplerkit.storage.globs import matching_files
 from tests.storage.crowd import all_done
 from tests.storage.files.folders import write_npz
@@ -80,7 +84,6 @@ def test_of_a_linked_twin_the_real_one_is_read(tmp_path):
     (tmp_path / "alias").symlink_to("data")
     (tmp_path / "data" / "0.npy").symlink_to("sub/b.npy")
     (tmp_path / "data" / "sub" / "0.npy").symlink_to("b.npy")
-    (tmp_path / "broken.npy").symlink_to("nowhere")
     assert matching_files(f"{tmp_path}/**/*.npy") == files
     assert matching_files(f"{tmp_path}/*/*.npy") == [f"{tmp_path}/data/0.npy", files[0]]
     assert matching_files(f"{tmp_path}/data/sub/*.npy") == files[1:]
@@ -127,3 +130,133 @@ def test_a_config_reads_files_under_links_once(tmp_path):
         }
     )
     assert len(config.dataset) == 5
+
+
+def write_three(folder, kind):
+    """Three files of a format, of two samples each; returns a function that opens a dataset over names."""
+    if kind == "tar":
+        with sk.TarWriter(f"{folder}/%d.tar", samples_per_shard=2, index=False) as writer:
+            for number in range(6):
+                writer.write({"__key__": str(number), "cls": number})
+        return lambda names: sk.TarDataset(names, cache=folder / "cache")
+    if kind == "webdataset":
+        write_three(folder, "tar")
+        return lambda names: list(webdataset.WebDataset(names, shardshuffle=False))
+    for number in range(3):
+        path = folder / f"{number}.{kind}"
+        if kind == "parquet":
+            pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no Parquet here")
+            pq.write_table(pytest.importorskip("pyarrow").table({"id": [number, number]}), path)
+        elif kind == "npz":
+            np.savez(path, id=np.arange(2))
+        else:
+            np.save(path.with_suffix(".npy"), np.arange(8, dtype=np.uint16))
+    return {
+        "parquet": lambda names: sk.ParquetDataset(names, progress=False),
+        "npz": lambda names: sk.FileDataset(names, "npz", progress=False),
+        "npy": lambda names: sk.TokenDataset(names, 4),
+    }[kind]
+
+
+KINDS = ("npz", "npy", "parquet", "tar", "webdataset")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", ["dangling link", "link to itself", "pipe"])
+def test_a_match_that_cannot_be_read_is_the_error_that_its_name_is(tmp_path, kind, what):
+    """A dataset of the other two files would be a shorter epoch that nobody notices."""
+    opened, suffix = write_three(tmp_path, kind), "tar" if kind == "webdataset" else kind
+    assert len(opened(f"{tmp_path}/?.{suffix}")) > 2
+    path = tmp_path / f"1.{suffix}"
+    path.unlink()
+    if what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("nowhere" if what == "dangling link" else path.name)
+    messages = []
+    for names in (f"{tmp_path}/?.{suffix}", [f"{tmp_path}/0.{suffix}", str(path)]):
+        with pytest.raises(sk.DatasetError, match=re.escape(str(path))) as caught:
+            len(opened(names))
+        messages.append(str(caught.value))
+        if what == "pipe":
+            assert "no plain file" in messages[-1]
+    assert messages[0] == messages[1]
+
+
+def test_a_missing_shard_that_a_pattern_matches_may_be_skipped_as_one_that_is_named(tmp_path):
+    write_three(tmp_path, "tar")
+    (tmp_path / "1.tar").unlink()
+    (tmp_path / "1.tar").symlink_to("nowhere")
+    read = []
+    for names in (f"{tmp_path}/?.tar", [f"{tmp_path}/{number}.tar" for number in range(3)]):
+        lengths = dict.fromkeys(("0.tar", "1.tar", "2.tar"), 2)
+        dataset = sk.TarDataset(names, lengths=lengths, on_error="skip", cache=tmp_path / "cache").decode()
+        loader = sk.Loader(dataset, batch_size=2, collate_fn=list, bad_samples="skip")
+        read.append([sample["cls"] for batch in loader for sample in batch])
+    assert read[0] == read[1]
+    assert set(read[0]) == {0, 1, 4, 5}  # a batch of none is filled up
+
+
+@pytest.mark.parametrize("pattern", ["*/*.npy", "**/*.npy", "*/sub/b.npy", "*/link/*.npy", "link*/**/b.npy"])
+def test_a_link_to_a_folder_that_is_missing_is_an_error(tmp_path, pattern):
+    """What is not mounted on this machine was a part of the dataset on the other ones."""
+    tree(tmp_path / "data")
+    folder = tmp_path / "data" if "/link" in pattern else tmp_path
+    link = folder / "link"
+    link.symlink_to("/nowhere/at/all")
+    with pytest.raises(sk.DatasetError, match=rf"^{link}: is a link whose target is missing.*; restore"):
+        matching_files(f"{tmp_path}/{pattern}")
+    link.unlink()
+    link.symlink_to(tmp_path / "data")
+    assert matching_files(f"{tmp_path}/{pattern}")
+
+
+@pytest.mark.parametrize("pattern", ["{}/*.npy", "{}/**/*.npy", "{}/*/x.npy"])
+def test_a_folder_that_nobody_may_list_is_an_error(tmp_path, pattern):
+    tree(tmp_path)
+    closed = tmp_path / "sub" if "**" in pattern else tmp_path
+    code = f"""
+import os
+from samplerkit import DatasetError
+from samplerkit.storage.globs import matching_files
+pattern = {pattern.format(tmp_path)!r}
+if os.geteuid() == 0:  # whom no rights stop
+    for folder in {[str(folder) for folder in (tmp_path, *tmp_path.parents)]!r}:
+        if os.stat(folder).st_mode & 0o555 != 0o555:
+            os.chmod(folder, os.stat(folder).st_mode | 0o555)
+os.chmod({str(closed)!r}, 0o311)
+if os.geteuid() == 0:
+    os.seteuid(65534)
+try:
+    print(matching_files(pattern))
+except DatasetError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    closed.chmod(0o700)
+    assert done.stdout.startswith(f"{closed}: cannot be listed (Permission denied)"), done.stdout
+
+
+def test_a_folder_that_is_called_like_a_file_is_an_error_and_others_are_passed_over(tmp_path):
+    """Spark writes a folder `0.parquet` with the parts in it."""
+    tree(tmp_path)
+    (tmp_path / "d.npy").mkdir()
+    for pattern in ("*.npy", "**/*.npy", "[ad].npy", "d*"):
+        with pytest.raises(sk.DatasetError, match=r"d\.npy: is a folder, and matches a pattern for files"):
+            matching_files(f"{tmp_path}/{pattern}")
+    assert matching_files(f"{tmp_path}/*") == [f"{tmp_path}/a.npy"]
+    assert len(matching_files(f"{tmp_path}/**")) == 3
+
+
+def test_a_file_whose_name_has_signs_of_a_pattern_is_not_another_one_when_it_is_missing(tmp_path):
+    np.savez(tmp_path / "1.npz", id=np.arange(2))
+    (tmp_path / "[1].npz").symlink_to("nowhere")
+    with pytest.raises(sk.DatasetError, match=r"\[1\]\.npz: cannot be counted"):
+        len(sk.FileDataset(str(tmp_path / "[1].npz"), "npz", progress=False))
+
+
+def test_a_folder_given_for_files_names_the_pattern_of_what_is_in_it(tmp_path):
+    write_three(tmp_path, "parquet")
+    (tmp_path / "readme.md").touch()
+    with pytest.raises(sk.ArgumentValueError, match=rf"give its files, as in '{tmp_path}/\*\.parquet'"):
+        sk.ParquetDataset(tmp_path)

@@ -36,7 +36,7 @@ class TestOurs(SamplerContract):
 
 RECORDED = {
     case["chain"][0]["sampler"]: case
-    for case in sorted(golden_vectors.recorded_orders(), key=lambda case: -len(sk.Layout(case["layout"])))
+    for case in sorted(golden_vectors.recorded()["orders"], key=lambda case: -len(sk.Layout(case["layout"])))
     if len(case["chain"]) == 1
 }
 """Of each sampler the order of the smallest dataset among the golden vectors: none is left out here."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.catalogue.parts import make_catalogue, parts_of
+from samplerkit.storage.catalogue.making import make_catalogue, parts_of
 from samplerkit.storage.tar.pack import pack_shard
 from tests.storage.catalogue.kinds import PARQUET
 from tests.trainers.jobs import ROOT, Job, run

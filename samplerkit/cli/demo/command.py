@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from samplerkit.cli.demo import ledger
-from samplerkit.cli.demo.data import EPOCHS, MODES, config_path, write_configs, write_digits
-from samplerkit.cli.demo.launch import run_job
+from samplerkit.cli.demo.data import EPOCHS, MODES, config_path, ledger_lines, write_configs, write_digits
+from samplerkit.cli.demo.job import run_job
 from samplerkit.cli.demo.resume import resume_demo
-from samplerkit.cli.demo.rows import Row, explain, verdict
-from samplerkit.cli.demo.view import DemoView, JsonView, LiveView
+from samplerkit.cli.demo.rows import HEADINGS, Row, explain, verdict
+from samplerkit.cli.demo.training import train_modes
+from samplerkit.cli.printing import progress
 from samplerkit.config.config import load_config
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.modes import Shuffle
 
 NUM_RANKS = 2
 """Processes of the job."""
@@ -34,7 +35,7 @@ def demo(
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", help="Kill a rank in mid-epoch instead, and go on with another number of ranks."
+            "--resume", help="Kill a rank in mid-epoch instead, and resume with another number of ranks."
         ),
     ] = False,
     keep: Annotated[
@@ -46,88 +47,85 @@ def demo(
     ] = None,
 ) -> None:
     """Train on real data with each shuffle mode, in two processes, and see what each one costs."""
-    started = time.monotonic()
-    with _orderly_end(), TemporaryDirectory(prefix="samplerkit-demo-") as temporary:
+    # A request to end passes through every `finally`, as Ctrl-C does: nothing stays behind.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    with TemporaryDirectory(prefix="samplerkit-demo-") as temporary:
         scratch = Path(temporary)
         folder = scratch / "demo" if keep is None else keep.absolute()
-        if resume:
-            resume_demo(folder, scratch, as_json=as_json)
-            return
         try:
             num_samples = _write(folder)
         except OSError as error:
             if keep is None:
                 raise
             raise typer.BadParameter(f"cannot be written to ({error})", param_hint="--keep") from error
-        with _view(as_json, seeds) as view:
-            config = config_path(folder / "configs", Shuffle.ADAPTIVE)
-            view.start(
-                config.read_text(encoding="utf-8"),
-                "a temporary folder." if keep is None else str(folder),
-                num_samples,
-            )
-            rows, device = _trained(folder, scratch, seeds, num_samples, view)
-            view.end(explain(rows), [*rows.values()], device, time.monotonic() - started)
-    failed = verdict(rows)
+        if resume:
+            resume_demo(folder, scratch, num_samples, as_json=as_json)
+            return
+        failed = _compare(folder, scratch, num_samples, seeds, is_kept=keep is not None, as_json=as_json)
     if failed:
         typer.echo(f"samplerkit demo: {failed}", err=True)
         raise typer.Exit(1)
 
 
 def _write(folder: Path) -> int:
-    for part in ("data", "configs"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
     sizes = write_digits(folder / "data")
     write_configs(folder / "configs", sizes)
-    for mode in MODES:  # a mistake in an edited config is told before anything is launched
+    for mode in MODES:  # a mistake in an edited config is an error before anything is launched
         load_config(config_path(folder / "configs", mode))
     return sum(sizes)
 
 
-def _view(as_json: bool, seeds: int) -> DemoView:
-    if as_json:
-        return JsonView()
-    console = Console()
-    return LiveView(console, EPOCHS * seeds * len(MODES)) if console.is_terminal else DemoView()
+def _compare(
+    folder: Path, scratch: Path, num_samples: int, seeds: int, *, is_kept: bool, as_json: bool
+) -> str | None:
+    """Runs the job and shows its rows; returns how the demo failed, if it did."""
+    started = time.monotonic()
 
+    def show(text: str, **event: Any) -> None:
+        if as_json:
+            typer.echo(json.dumps(event))
+        else:
+            Console(width=80, highlight=False, markup=False).print(text)
 
-def _trained(
-    folder: Path, scratch: Path, seeds: int, num_samples: int, view: DemoView
-) -> tuple[dict[str, Row], str]:
-    """Runs the job; gives the rows by mode, and the device."""
+    place = str(folder) if is_kept else "a temporary folder."
+    config = config_path(folder / "configs", Shuffle.ADAPTIVE).read_text(encoding="utf-8")
+    text = (
+        f"Handwritten digits: {num_samples:,} training samples, in files sorted by digit, in\n{place}\n"
+        f"Two processes train a network by this config, with each `shuffle` in turn:\n\n{config}\n{HEADINGS}"
+    )
+    show(text, event="start", config=config, folder=place, samples=num_samples)
     rows: dict[str, Row] = {}
+    devices = set()
+    for mode, accuracies, device in _trained(folder, scratch, seeds):
+        devices.add(device)
+        received = [
+            [ledger_lines(scratch, f"{mode.value}-{seed}", rank) for rank in range(NUM_RANKS)]
+            for seed in range(seeds)
+        ]
+        rows[mode.value] = row = Row.of(mode, accuracies, received, num_samples)
+        show(str(row), event="row", **asdict(row))
+    device = ", ".join(devices)
+    seconds, sentences = round(time.monotonic() - started, 1), explain(rows)
+    trainings = f"the median of {seeds} seeds" if seeds > 1 else "one seed"
+    note = f"(Accuracy: {trainings}. Counts: of an epoch. Device: {device}. {seconds:.0f} s.)"
+    text = "\n".join(["", *sentences, note])
+    show(text, event="end", modes=[*rows], device=device, seconds=seconds, sentences=sentences)
+    return verdict(rows)
+
+
+def _trained(folder: Path, scratch: Path, seeds: int) -> Iterator[tuple[Shuffle, list[float], str]]:
+    """Runs the job; yields each mode with its accuracies and the device, when it is done."""
     accuracies: list[float] = []
-    device = ""
-    job = run_job(NUM_RANKS, scratch, folder, "modes", scratch, seeds)
-    with closing(job) as events:
+    epochs = 0
+    job = run_job(NUM_RANKS, scratch, train_modes, folder, scratch, seeds)
+    with closing(job) as events, progress() as bar:
         for event in events:
             if event["event"] == "epoch":
-                view.epoch(event["mode"])
+                epochs += 1
+                bar(f"training: {event['mode']}", epochs, EPOCHS * seeds * len(MODES))
                 continue
             accuracies.append(event["accuracy"])
-            device = event["device"]
             if len(accuracies) == seeds:
-                mode = Shuffle(event["mode"])
-                received = [
-                    [ledger.lines(scratch, f"{mode.value}-{seed}", rank) for rank in range(NUM_RANKS)]
-                    for seed in range(seeds)
-                ]
-                rows[mode.value] = Row.of(mode, accuracies, received, num_samples)
-                view.row(rows[mode.value])
-                accuracies.clear()
-    return rows, device
-
-
-@contextmanager
-def _orderly_end() -> Iterator[None]:
-    """Lets a request to end pass through every `finally`, as Ctrl-C does: nothing stays behind."""
-    before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _stop(number: int, _frame: FrameType | None) -> NoReturn:
-    sys.exit(128 + number)
+                yield Shuffle(event["mode"]), accuracies, event["device"]
+                accuracies = []

@@ -1,8 +1,8 @@
-"""What the demo trains on: digits in files that are sorted by label, and a config for each shuffle mode."""
+"""What the demo trains on: digits in files that are sorted by label, and configs; ledgers of what it read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from samplerkit.errors import SamplerkitError
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.modes import Shuffle
 
 MODES = (
     Shuffle.FALSE,
@@ -20,13 +20,15 @@ MODES = (
     Shuffle.ADAPTIVE,
     Shuffle.GLOBAL,
 )
-"""The modes of the demo, from the order as it stands to the full shuffle."""
+"""The modes of the demo, from storage order to the full shuffle."""
 
 EPOCHS = 10
 """Passes over the training part: few enough that a weak shuffle shows."""
 
 RESUMED_EPOCHS, GLOBAL_BATCH, SAVED_EVERY = 4, 48, 5
 """Of `--resume`: the passes, samples of all ranks in a step, and steps from one checkpoint to the next."""
+
+CHECKPOINT = "checkpoint.pt"
 
 # PARTIAL mixes two files' worth at a time, and there are more samples than `adaptive_threshold`.
 _CONFIG = """\
@@ -59,7 +61,7 @@ class MissingExtraError(SamplerkitError, ImportError):
     """A command needs a package that comes with one of samplerkit's extras."""
 
 
-def write_digits(folder: Path) -> tuple[int, ...]:
+def write_digits(folder: Path) -> list[int]:
     """Writes scikit-learn's handwritten digits as the data files of the demo.
 
     The training part is sorted by label, as data often is that was collected class by class: the hard case
@@ -71,23 +73,23 @@ def write_digits(folder: Path) -> tuple[int, ...]:
     Raises:
         MissingExtraError: scikit-learn is not installed.
     """
-    pixels, labels = _digits()
+    try:
+        # An extra: only the demo's data come from it.
+        digits: Any = import_module("sklearn.datasets").load_digits()
+    except ImportError as error:
+        hint = 'install it with: pip install "samplerkit[demo]"'
+        raise MissingExtraError("demo", "needs scikit-learn", hint=hint) from error
+    folder.mkdir(parents=True, exist_ok=True)
+    pixels, labels = digits.data.astype(np.uint8), digits.target.astype(np.int64)
     held_out = np.arange(labels.size) % TEST_EVERY == 0
     np.savez(folder / "test.npz", pixels=pixels[held_out], labels=labels[held_out])
     pixels, labels = pixels[~held_out], labels[~held_out]
-    by_label = np.argsort(labels, kind="stable")
-    parts = np.array_split(by_label, NUM_FILES)
-    first = 0
-    for path, part in zip(training_files(folder), parts, strict=True):
-        ids = np.arange(first, first + part.size)
-        np.savez(path, pixels=pixels[part], labels=labels[part], ids=ids)
-        first += part.size
-    return tuple(part.size for part in parts)
-
-
-def training_files(folder: Path) -> Iterator[Path]:
-    """Names the training files, in the order in which their samples are numbered."""
-    return (folder / f"digits-{number:02}.npz" for number in range(NUM_FILES))
+    parts = np.array_split(np.argsort(labels, kind="stable"), NUM_FILES)
+    ids = np.array_split(np.arange(labels.size), NUM_FILES)
+    for number, part in enumerate(parts):
+        path = folder / f"digits-{number:02}.npz"
+        np.savez(path, pixels=pixels[part], labels=labels[part], ids=ids[number])
+    return [part.size for part in parts]
 
 
 def config_path(folder: Path, mode: Shuffle) -> Path:
@@ -95,22 +97,22 @@ def config_path(folder: Path, mode: Shuffle) -> Path:
     return folder / f"{mode.value}.yaml"
 
 
-def write_configs(folder: Path, sizes: Iterable[int]) -> None:
+def write_configs(folder: Path, sizes: list[int]) -> None:
     """Writes a config for each mode, except where there is one already: it may have been edited."""
-    listed = ", ".join(map(str, sizes))
+    folder.mkdir(parents=True, exist_ok=True)
     for mode in MODES:
         path = config_path(folder, mode)
         if not path.exists():
+            listed = ", ".join(map(str, sizes))
             path.write_text(_CONFIG.format(sizes=listed, shuffle=mode.value), encoding="utf-8")
 
 
-def _digits() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    try:
-        # An extra: only the demo's data come from it.
-        datasets: Any = import_module("sklearn.datasets")
-    except ImportError as error:
-        raise MissingExtraError(
-            "demo", "needs scikit-learn", mend='install it with: pip install "samplerkit[demo]"'
-        ) from error
-    digits = datasets.load_digits()
-    return digits.data.astype(np.uint8), digits.target.astype(np.int64)
+def ledger_path(folder: Path, run: str, rank: int) -> Path:
+    """Names the ledger of a rank: JSON lines of what its training loop received."""
+    return folder / f"{run}.{rank}.jsonl"
+
+
+def ledger_lines(folder: Path, run: str, rank: int) -> list[dict[str, Any]]:
+    """Reads a ledger."""
+    text = ledger_path(folder, run, rank).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]

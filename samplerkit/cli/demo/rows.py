@@ -10,14 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.cli.demo.data import EPOCHS
+from samplerkit.order.modes import Shuffle
 
 LEAST_ACCURACY = 95.0
 """What GLOBAL must reach on the test set, in percent."""
 
 
+_PLAIN = "{:<8}{:>9}{:>9}{:>10}{:>9}{:>14}{:>14}"
+
+HEADINGS = "\n".join(
+    _PLAIN.format(*words)
+    for words in (
+        ("", "test", "samples", "", "", "files opened", "files opened"),
+        ("shuffle", "accuracy", "seen", "repeated", "missing", "by rank 0", "by rank 1"),
+    )
+)
+
 ReceivedLines = Sequence[Sequence[Sequence[Mapping[str, Any]]]]
-"""Lines of ledgers: of each training, each rank, each epoch."""
+"""Lines of ledgers: of each training, each rank, each step."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +73,18 @@ class Row:
         Args:
             mode: the mode.
             accuracies: of each training, in percent.
-            received: what each rank wrote of each epoch, for each training.
+            received: what each rank wrote of each step, for each training.
             num_samples: of the training part.
         """
-        epochs = [epoch for ranks in received for epoch in zip(*ranks, strict=True)]
-        seen = [np.concatenate([rank["ids"] for rank in epoch]) for epoch in epochs]
+        epochs = [
+            [[line for line in rank if line["epoch"] == epoch] for rank in ranks]
+            for ranks in received
+            for epoch in range(EPOCHS)
+        ]
+        seen = [np.concatenate([line["ids"] for rank in epoch for line in rank]) for epoch in epochs]
         distinct = [np.unique(ids).size for ids in seen]
+        opened = [[sum(line["files_opened"] for line in rank) for rank in epoch] for epoch in epochs]
+        orders = [np.concatenate(seen[first : first + EPOCHS]) for first in range(0, len(seen), EPOCHS)]
         rounded = tuple(round(accuracy, 2) for accuracy in accuracies)
         return cls(
             mode.value,
@@ -76,19 +93,13 @@ class Row:
             seen=CountRange.of(ids.size for ids in seen),
             repeated=CountRange.of(ids.size - count for ids, count in zip(seen, distinct, strict=True)),
             missing=CountRange.of(num_samples - count for count in distinct),
-            files_opened=tuple(
-                CountRange.of(epoch["files_opened"] for epoch in rank) for rank in zip(*epochs, strict=True)
-            ),
-            orders=tuple(_digest(ranks) for ranks in received),
+            files_opened=tuple(map(CountRange.of, zip(*opened, strict=True))),
+            orders=tuple(blake2b(ids.astype("<i8").tobytes(), digest_size=8).hexdigest() for ids in orders),
         )
 
-
-def _digest(ranks: Sequence[Sequence[Mapping[str, Any]]]) -> str:
-    digest = blake2b(digest_size=8)
-    for epoch in zip(*ranks, strict=True):
-        for rank in epoch:
-            digest.update(np.array(rank["ids"], dtype="<i8").tobytes())
-    return digest.hexdigest()
+    def __str__(self) -> str:
+        counts = (self.seen, self.repeated, self.missing, *self.files_opened)
+        return _PLAIN.format(self.mode, f"{self.accuracy:.1f}%", *map(str, counts))
 
 
 def explain(rows: Mapping[str, Row]) -> list[str]:

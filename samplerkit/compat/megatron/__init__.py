@@ -1,4 +1,4 @@
-"""Megatron-LM's pretraining order, bit for bit, so that a run of it goes on here.
+"""Megatron-LM's pretraining order, bit for bit, so that a run of it resumes here.
 
 Example:
     >>> from samplerkit.compat import megatron

@@ -22,7 +22,7 @@ _Floats = npt.NDArray[np.float64]
 _Sources = npt.NDArray[np.int16]
 
 MOST_SOURCES = 32766
-"""As many as a 16-bit number tells apart over there."""
+"""As many as a 16-bit number can number over there."""
 
 _SHORTEST = 1024
 _FEWEST = 8
@@ -38,7 +38,7 @@ _FEW = 32
 def blended(
     weights: _Floats, length: int, sizes: Ids | None = None, *, shortest: int = _SHORTEST
 ) -> _Sources:
-    """Tells which source each position reads.
+    """Returns the source that each position reads.
 
     Args:
         weights: float64 array of shape (sources,), positive, that sums up to 1.
@@ -85,7 +85,7 @@ def blended(
 
 
 def turns(sources: _Sources) -> Ids:
-    """Tells how often the source of each position was read before.
+    """Returns how often the source of each position was read before.
 
     Example:
         >>> turns(np.array([0, 1, 2, 0, 0], dtype=np.int16)).tolist()

@@ -12,15 +12,20 @@ import numpy.typing as npt
 
 from samplerkit.compat.megatron.dataset import MegatronDataset
 from samplerkit.errors import DatasetError
+from samplerkit.storage.tokens.arguments import PARTS, Extent, shares_of
 
-_STALE = "its key leaves out the data and the extra token: remove it, and find out what the run has read"
+_OTHER = (
+    "its run read what it says, of other data or by an option that its key leaves out, such as the extra "
+    "token: keep it, and compare the corpora and options with those of that run"
+)
 
 
 def compare_cache(dataset: MegatronDataset, folder: str | Path) -> list[str]:
     """Compares the index files that a run of Megatron left with what is computed here, number by number.
 
-    Files are found by their descriptions: the last part of the paths of the corpora, the part, the seed, the
-    sequence length and the number of samples. They are read as plain arrays, without pickle.
+    Files are found by their descriptions: the last part of the paths of the corpora, the part and its share
+    of the split, the seed, the sequence length and the number of samples. Those of other runs may lie beside
+    them. They are read as plain arrays, without pickle.
 
     Args:
         dataset: what is replayed.
@@ -41,22 +46,23 @@ def compare_cache(dataset: MegatronDataset, folder: str | Path) -> list[str]:
             raise DatasetError(str(path), f"is no index that can be read ({error})") from error
         if found.shape != expected.shape:
             problem = f"is of shape {found.shape}, and should be of {expected.shape}"
-            raise DatasetError(str(path), problem, mend=_STALE)
+            raise DatasetError(str(path), problem, hint=_OTHER)
         if not np.array_equal(found, expected):
             row = int(np.argmax((found != expected).reshape(found.shape[0], -1).any(axis=1)))
             problem = f"has {found[row].tolist()} at {row}, and should have {expected[row].tolist()}"
-            raise DatasetError(str(path), problem, mend=_STALE)
+            raise DatasetError(str(path), problem, hint=_OTHER)
         compared.append(path.name)
     if not compared:
         wanted = f"{dataset.part}, of {', '.join(map(_last, dataset.prefixes))}"
+        wanted += "" if dataset.split is None else f", split {dataset.split}"
         raise DatasetError(
-            str(folder), f"holds no index of {wanted}", mend="name the folder of the run's cache"
+            str(folder), f"holds no index of {wanted}", hint="name the folder of the run's cache"
         )
     return compared
 
 
 def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt.NDArray[Any]]]:
-    """Gives the index files of a dataset, each with what it should hold."""
+    """Yields the index files of a dataset, each with what it should hold."""
     samples = dataset.samples
     for place in sorted(folder.glob(f"*-{dataset.part}-description.txt")):
         try:
@@ -85,7 +91,14 @@ def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt
 
 def _is_cut(told: dict[str, Any], dataset: MegatronDataset) -> bool:
     wanted = dataset.cut.seq_length, dataset.cut.seed
-    return (told.get("sequence_length"), told.get("random_seed")) == wanted
+    if (told.get("sequence_length"), told.get("random_seed")) != wanted:
+        return False
+    # Without a split the corpora are of one part, and read whole.
+    return "split" not in told or _share(told["split"], dataset) == _share(dataset.split, dataset)
+
+
+def _share(split: str | None, dataset: MegatronDataset) -> Extent | None:
+    return (0.0, 1.0) if split is None else shares_of(split)[PARTS.index(dataset.part)]
 
 
 def _last(path: str) -> str:

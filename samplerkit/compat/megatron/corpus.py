@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from samplerkit.errors import DatasetError
+from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import numbers_in
-from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 
 _OF_32_BITS = 2**32 - 2
@@ -84,7 +84,7 @@ class ShuffledCorpus:
                 "split",
                 "gives this part no token, and samples are asked of it, for which Megatron looks for ever",
                 f"sequences {begin} to {end} of {lengths.size}",
-                mend="leave the part out, or give it a larger share",
+                hint="leave the part out, or give it a larger share",
             )
         epochs = 1 if not num_samples else max(1, -(-(num_samples * size + extra) // tokens))
         # Samples that lie in all epochs but the last one, as far as that one is shuffled apart.
@@ -118,7 +118,7 @@ class ShuffledCorpus:
         return self.shuffle_index.size
 
     def spans(self, samples: Ids) -> Spans:
-        """Gives the tokens of some samples.
+        """Returns the tokens of some samples.
 
         Args:
             samples: int64 array of shape (m,), each in [0, len).
@@ -137,7 +137,7 @@ class ShuffledCorpus:
         documents = self.document_index[places].astype(np.int64)
         return Spans(which[held], documents[held], offsets[held], lengths[held])
 
-    @once
+    @cached_property
     def sample_index(self) -> Ids:
         """Where each sample of the unshuffled stream begins, as caches hold it: shape (len + 1, 2)."""
         extra = self._cut.extra
@@ -152,7 +152,7 @@ class ShuffledCorpus:
         return np.stack([places, offsets], axis=1)
 
     def _starts(self, places: Ids) -> Ids:
-        """Gives the token at which the documents of some places begin."""
+        """Returns the token at which the documents of some places begin."""
         return np.where(places > 0, self._ends[places - 1], 0)
 
 

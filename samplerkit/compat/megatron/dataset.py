@@ -14,14 +14,14 @@ from samplerkit.compat.megatron.corpus import Cut, Spans
 from samplerkit.compat.megatron.samples import BlendedSamples
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.order.once import once
+from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.remote import storage_for
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tokens.bytes import WantedBytes
+from samplerkit.storage.tokens.arguments import PARTS
+from samplerkit.storage.tokens.byte_files import WantedBytes
 from samplerkit.storage.tokens.formats import HEADER, Opened, TokenPaths
-from samplerkit.storage.tokens.split import PARTS
 from samplerkit.storage.urls import is_remote
 
 Array = npt.NDArray[Any]
@@ -115,7 +115,7 @@ class MegatronDataset:
         )
         size = arguments.positive("sequence_length", sequence_length)
         self.cut: Final = Cut(size, seed, int(extra), self.part == "valid" and not drops)
-        self._split: Final = None if split is None else arguments.text("split", split)
+        self.split: Final = None if split is None else arguments.text("split", split)
         self._weights: Final = (
             None if weights is None else [arguments.number("weights", one) for one in weights]
         )
@@ -124,7 +124,7 @@ class MegatronDataset:
         storage = storage_for(any(map(is_remote, self.prefixes)), None, RemoteOptions.of(remote))
         self._storage: Final = storage
 
-    @once
+    @cached_property
     def samples(self) -> BlendedSamples:
         """The arithmetic: which tokens each sample has. It is computed now, from the lengths of documents."""
         return BlendedSamples(
@@ -132,15 +132,15 @@ class MegatronDataset:
             self._weights,
             self.num_samples,
             self.cut,
-            split=self._split,
+            split=self.split,
             part=self.part,
             surplus=self._surplus,
         )
 
-    @once
+    @cached_property
     def fingerprint(self) -> str:
         """Changes with what the samples depend on: the arguments, and the lengths of all documents."""
-        told = [_RULE, self.cut, self._weights, self.num_samples, self._split, self.part, self._surplus]
+        told = [_RULE, self.cut, self._weights, self.num_samples, self.split, self.part, self._surplus]
         digest = hashlib.blake2b(
             json.dumps(told, default=vars).encode(), digest_size=16, person=b"samplerkit"
         )
@@ -150,7 +150,7 @@ class MegatronDataset:
         return digest.hexdigest()
 
     def spans(self, id: int) -> list[tuple[int, int, int, int]]:
-        """Tells of which parts of which documents a sample is made, its extra token included.
+        """Returns the parts of documents of which a sample is made, its extra token included.
 
         Returns:
             For each part the number of the corpus, the number of the document in it, as Megatron's own index
@@ -167,12 +167,12 @@ class MegatronDataset:
         return len(self.samples)
 
     def __getitem__(self, index: int) -> Array:
-        """Gives a sample: int64 array of shape (sequence_length + 1,), of inputs and the last label."""
+        """Returns a sample: int64 array of shape (sequence_length + 1,), of inputs and the last label."""
         sample: Array = self._read(np.array([checked_index(index, self)]))[0]
         return sample
 
     def __getitems__(self, ids: Iterable[int]) -> Array:
-        """Gives a batch: int64 array of shape (batch, sequence_length + 1).
+        """Returns a batch: int64 array of shape (batch, sequence_length + 1).
 
         Raises:
             OutOfDatasetError: there is no such sample.
@@ -195,7 +195,7 @@ class MegatronDataset:
         """What can be computed is not sent to a worker that does not share memory."""
         return {name: value for name, value in self.__dict__.items() if name not in {"samples", "_begins"}}
 
-    @once
+    @cached_property
     def _opened(self) -> Opened:
         """The files, looked at now."""
         paths = [TokenPaths.of(prefix) for prefix in self.prefixes]
@@ -205,19 +205,17 @@ class MegatronDataset:
         return Opened(paths, None, self._storage, whole=False)
 
     def _lengths(self, corpus: int) -> Array:
-        """Gives the tokens of each sequence of a corpus, held against how many there are in all."""
+        """Returns the tokens of each sequence of a corpus, checked against how many there are in all."""
         opened = self._opened
         file, count = opened.files[corpus], opened.files[corpus].sequences or 0
         told = opened.indexes.read(opened.index_of[corpus], HEADER.size, 4 * count)
         lengths: Array = np.frombuffer(told, dtype="<i4")
         if (lengths < 0).any() or lengths.sum(dtype=np.int64) != file.tokens:
-            problem = (
-                f"tells of sequences of {lengths.sum(dtype=np.int64)} tokens, and there are {file.tokens}"
-            )
-            raise DatasetError(opened.indexes.name(corpus), problem, mend="make both files anew")
+            problem = f"has sequences of {lengths.sum(dtype=np.int64)} tokens, and there are {file.tokens}"
+            raise DatasetError(opened.indexes.name(corpus), problem, hint="make both files again")
         return lengths
 
-    @once
+    @cached_property
     def _begins(self) -> tuple[Ids, ...]:
         """The first token of each sequence of each corpus."""
         return tuple(map(self._begins_of, range(len(self.prefixes))))
@@ -231,7 +229,7 @@ class MegatronDataset:
         if wrong.size:
             problem = f"says at byte {at + 8 * int(wrong[0])} that sequence {wrong[0]} begins elsewhere than"
             name = opened.indexes.name(corpus)
-            raise DatasetError(name, f"{problem} where the one before it ends", mend="make both files anew")
+            raise DatasetError(name, f"{problem} where the one before it ends", hint="make both files again")
         return begins
 
     def _read(self, ids: Ids) -> Array:

@@ -10,9 +10,8 @@ import torch
 
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError
 from samplerkit.order import arguments
-from samplerkit.order.located import Located
-from samplerkit.order.once import once
-from samplerkit.order.order import Order
+from samplerkit.order.caching import cached_property
+from samplerkit.order.order import Located, Order
 from samplerkit.order.sequences import found
 from samplerkit.order.typing import Ids
 
@@ -93,13 +92,13 @@ class RankBuckets(Order):
         bucket, number = np.divmod(ids[which], max(1, self._shuffled.size))
         return which, self._rows[number] * self._count + bucket
 
-    @once
+    @cached_property
     def _rows(self) -> Ids:
         return np.argsort(self._shuffled)
 
 
 def permuted(size: int, epoch: int) -> Ids:
-    """Gives torch's permutation by a generator that is seeded with the epoch alone, as over there."""
+    """Returns torch's permutation by a generator that is seeded with the epoch alone, as over there."""
     generator = torch.Generator()
     generator.manual_seed(epoch)
     shuffled: Ids = torch.randperm(size, generator=generator).numpy()
@@ -116,7 +115,7 @@ def micro_batches(
     *,
     drop_last: bool = True,
 ) -> Iterator[list[int]]:
-    """Gives the micro-batches that a rank reads over there, to the end of the epoch: to compare logs with.
+    """Yields the micro-batches that a rank reads over there, to the end of the epoch: to compare logs with.
 
     Its quirks are in it, which no loader of ours has: with `drop_last=False` late ranks get short batches or
     none of the last step; and unsharded `cyclic` may give ranks unequal numbers of batches.
@@ -162,7 +161,7 @@ def micro_batches(
 
 
 def place(kind: Kind, total_samples: Any, consumed_samples: Any, global_batch: int) -> tuple[int, int]:
-    """Gives the epoch and the position in it at which a run stands that has consumed so many samples.
+    """Returns the epoch and the position in it at which a run stands that has consumed so many samples.
 
     Raises:
         ArgumentTypeError: a number is no integer.

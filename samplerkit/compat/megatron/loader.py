@@ -1,4 +1,4 @@
-"""A loader that goes on where a run of Megatron stands."""
+"""A loader that resumes where a run of Megatron stands."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.context import Context
+from samplerkit.samplers.chain import Context
 
 
 @final
@@ -49,7 +49,7 @@ class MegatronPretrainingSampler(Sampler):
         self.consumed_samples: Final = self._consumed % (self.micro_batch_size * self.data_parallel_size)
 
     def run_beginning(self, num_samples: int) -> tuple[int, int]:
-        """Gives the epoch and the position at which a loader over so many samples begins."""
+        """Returns the epoch and the position at which a loader over so many samples begins."""
         step = self.micro_batch_size * self.data_parallel_size
         return place("single", num_samples, self._consumed, step)
 
@@ -98,12 +98,12 @@ class MegatronPretrainingRandomSampler(Sampler):
         self.consumed_samples: Final = arguments.at_least("consumed_samples", consumed_samples, 0)
 
     def arguments(self) -> dict[str, Any]:
-        """Gives the arguments on which the order depends: where a run stands is said by its state."""
+        """Returns the arguments on which the order depends: where a run stands is said by its state."""
         given = super().arguments()
         return {name: value for name, value in given.items() if name != "consumed_samples"}
 
     def run_beginning(self, num_samples: int) -> tuple[int, int]:
-        """Gives the epoch and the position at which a loader over so many samples begins."""
+        """Returns the epoch and the position at which a loader over so many samples begins."""
         step = self.micro_batch_size * self.data_parallel_size
         kind: Kind = "cyclic sharded" if self.data_sharding else "cyclic"
         return place(kind, num_samples, self.consumed_samples, step)
@@ -119,4 +119,4 @@ class MegatronPretrainingRandomSampler(Sampler):
 def _require_no_child(sampler: Sampler, context: Context) -> None:
     if context.child is not None:
         problem = "replays an order over a whole dataset, and has a child that yields another one"
-        raise CompositionError(type(sampler).__name__, problem, mend="leave the child out")
+        raise CompositionError(type(sampler).__name__, problem, hint="leave the child out")

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from samplerkit.compat.megatron.blend import MOST_SOURCES, blended, turns
 from samplerkit.compat.megatron.corpus import Cut, ShuffledCorpus, Spans
 from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
-from samplerkit.order.algebra import groups
+from samplerkit.order.intervals import groups
 from samplerkit.order.typing import Ids
-from samplerkit.storage.tokens.split import PARTS, range_of, shares_of
+from samplerkit.storage.tokens.arguments import PARTS, range_of, shares_of
 
 
 @final
@@ -50,7 +50,7 @@ class BlendedSamples:
         shares = None if weights is None else _normalised(_checked(weights, len(lengths)))
         if shares is not None and num_samples is None:
             raise ArgumentValueError(
-                "num_samples", "must be said where weights are", mend="or leave both out"
+                "num_samples", "must be said where weights are", hint="or leave both out"
             )
         asked: list[int | None] = [num_samples if len(lengths) == 1 else None] * len(lengths)
         wanted: list[int] = []
@@ -82,7 +82,7 @@ class BlendedSamples:
         return len(self.corpora[0]) if self.dataset_index is None else self.dataset_index.size
 
     def spans(self, samples: Ids) -> tuple[Ids, Spans]:
-        """Gives the tokens of some samples.
+        """Returns the tokens of some samples.
 
         Args:
             samples: int64 array of shape (m,), each in [0, len).
@@ -110,7 +110,7 @@ class BlendedSamples:
             raise OutOfDatasetError(
                 "blend",
                 f"reads source {where} {read[where]} times, which has {sizes[where]} samples",
-                mend=f"raise mid_level_dataset_surplus, which is {surplus}",
+                hint=f"raise mid_level_dataset_surplus, which is {surplus}",
             )
 
 

@@ -17,11 +17,10 @@ from samplerkit.compat.mindspore.samplers import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.iterable import IterSampler
-from samplerkit.samplers.sequential import SequentialSampler
-from samplerkit.samplers.subset import SubsetSampler
+from samplerkit.samplers.subset import SequentialSampler, SubsetSampler
 
 __all__ = [
     "DistributedSampler",

@@ -15,34 +15,22 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from samplerkit.compat.mindspore import over_files
 from samplerkit.compat.mindspore.replay import record_files
 from samplerkit.compat.mindspore.replay.concat import random_concat
-from samplerkit.compat.mindspore.replay.distributions import uniform_integers
-from samplerkit.compat.mindspore.replay.epochs import carried
-from samplerkit.compat.mindspore.replay.generators import Mt19937
+from samplerkit.compat.mindspore.replay.generators import Mt19937, uniform_integers
+from samplerkit.compat.mindspore.replay.shuffle import carried, weighted_distinct, weighted_draws
 from samplerkit.compat.mindspore.replay.shuffle import shuffle as shuffled
-from samplerkit.compat.mindspore.replay.weighted import weighted_distinct, weighted_draws
-from samplerkit.errors import (
-    ArgumentTypeError,
-    ArgumentValueError,
-    NotSupportedError,
-    ShuffleModeError,
-)
-from samplerkit.order.algebra import compose
-from samplerkit.order.deal import Deal, limited
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, ShuffleModeError
+from samplerkit.order.algebra import compose, limited
+from samplerkit.order.deal import Deal, World
 from samplerkit.order.layout import Layout
-from samplerkit.order.modes import FILE_AWARE, Mode
+from samplerkit.order.modes import FILE_AWARE, Mode, Shuffle
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Range, Table
-from samplerkit.order.shuffle import Shuffle
 from samplerkit.order.typing import Ids
-from samplerkit.order.world import World
-from samplerkit.samplers.chain import Chain
-from samplerkit.samplers.context import Context
-from samplerkit.samplers.distributed import DistributedSampler
+from samplerkit.samplers.chain import Chain, Context
 from samplerkit.samplers.pk import PKSampler
-from samplerkit.samplers.random import RandomSampler
+from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
 from samplerkit.samplers.subset import SubsetRandomSampler, chosen
 from samplerkit.samplers.weighted import WeightedRandomSampler
 
@@ -70,7 +58,7 @@ class DatasetKind(Enum):
 
 
 def kind_of(dataset: Any) -> DatasetKind:
-    """Tells the kind of a dataset.
+    """Returns the kind of a dataset.
 
     Args:
         dataset: anything that `Sampler.order` takes.
@@ -138,7 +126,7 @@ class MindSporeChain(Chain):
             return Range(0, 0)
         kind, mode, seed = self._kind(context), sampler.mode, sampler.seed
         if kind is DatasetKind.FILES:
-            return over_files.random(sampler, layout, context)
+            return _random_over_files(sampler, layout, context)
         if sampler.replacement:
             return self._draws(sampler, kind, layout, context)
         num_samples = sampler.num_samples or None
@@ -169,7 +157,7 @@ class MindSporeChain(Chain):
                     "num_samples", "cannot be set over a ConcatDataset", sampler.num_samples
                 )
         if kind is DatasetKind.FILES:
-            return over_files.distributed(sampler, layout, context, quirks=self.quirks)
+            return _distributed_over_files(sampler, layout, context, quirks=self.quirks)
         if mode.shuffle is Shuffle.FALSE:
             return Range(0, size)
         self._require_global(mode)
@@ -226,7 +214,7 @@ class MindSporeChain(Chain):
                 "epoch",
                 "MindSpore runs only a part of a chain over files again after epoch 0; not replayed",
                 context.epoch,
-                mend="say quirks=False to run the whole chain in each epoch",
+                hint="say quirks=False to run the whole chain in each epoch",
             )
         return kind
 
@@ -242,7 +230,7 @@ class MindSporeChain(Chain):
             raise ArgumentValueError(
                 "sampler",
                 "is not supported over files by MindSpore",
-                mend='say algorithm="samplerkit-1"',
+                hint='say algorithm="samplerkit-1"',
             )
 
 
@@ -276,3 +264,69 @@ class DealOfAtLeastOne(Deal):
 
 def _shuffle_of(size: int, seed_of: Callable[[int], int]) -> Callable[[int, int], Ids]:
     return lambda epoch, _: shuffled(size, Mt19937(seed_of(epoch) % _SEEDS))
+
+
+def _random_over_files(sampler: RandomSampler, layout: Layout, context: Context) -> Order:
+    """Orders the samples of files for a random sampler."""
+    size, num_samples, seed = len(layout), sampler.num_samples or None, sampler.seed
+    shuffle = sampler.mode.resolve(layout)
+    if sampler.replacement:
+        count = num_samples or size
+
+        def draw(epoch: int, before: int) -> Ids:
+            # Each epoch draws from what the one before drew.
+            return record_files.drawn_rows(before or size, count, seed + 1 + epoch)
+
+        return carried(("draws", size, count, seed), context.epoch, draw)
+    if shuffle is Shuffle.PARTIAL:
+        block = sampler.mode.partial_size
+        return Table(record_files.partial_order(layout, seed + 1 + context.epoch, block, 1, num_samples))
+
+    def arrange(epoch: int, before: int) -> Ids:
+        if shuffle is not Shuffle.GLOBAL:
+            return _rows(shuffle, layout, seed + 1 + epoch)
+        # The first epoch cuts, and the later ones only rearrange what it left.
+        return record_files.global_order(before or size, seed + 1 + epoch)[:num_samples]
+
+    return carried(("files", shuffle, layout, num_samples, seed), context.epoch, arrange)
+
+
+def _distributed_over_files(
+    sampler: DistributedSampler, layout: Layout, context: Context, *, quirks: bool
+) -> Order:
+    """Orders the samples of files for a distributed sampler, undealt.
+
+    Raises:
+        NotSupportedError: MindSpore does here what only its quirks replay, or leaves shards empty.
+    """
+    mode, deal, num_shards = sampler.mode, sampler.deal, context.lanes
+    shuffle, seed = mode.resolve(layout), sampler.seed + 1 + context.epoch
+    size, is_offset = len(layout), deal.offset >= 0
+    if shuffle is Shuffle.PARTIAL:
+        if is_offset and not quirks:
+            raise NotSupportedError(
+                "offset", "MindSpore pads PARTIAL whatever the offset", deal.offset, hint="say quirks=True"
+            )
+        if quirks and -(-size // num_shards) * num_shards > 2 * size:
+            raise NotSupportedError(
+                "num_shards",
+                "MindSpore leaves shards empty when PARTIAL has more than twice as many as samples",
+                num_shards,
+                hint="say quirks=False, or use fewer shards",
+            )
+        return Table(
+            record_files.partial_order(layout, seed, mode.partial_size, num_shards, deal.num_samples)
+        )
+    rows = None if shuffle is Shuffle.FALSE else _rows(shuffle, layout, seed)
+    if quirks and is_offset:
+        dealt = record_files.contiguous_blocks(size, num_shards, deal.offset)
+        rows = dealt if rows is None else rows[dealt]
+    return Range(0, size) if rows is None else Table(rows)
+
+
+def _rows(shuffle: Shuffle, layout: Layout, seed: int) -> Ids:
+    if shuffle is Shuffle.FILES:
+        return record_files.files_order(layout, seed)
+    if shuffle is Shuffle.INFILE:
+        return record_files.infile_order(layout, seed)
+    return record_files.global_order(len(layout), seed)

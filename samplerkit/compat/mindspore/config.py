@@ -36,5 +36,5 @@ def set_seed(seed: int) -> None:
 
 
 def get_seed() -> int:
-    """Gives the seed that was set last."""
+    """Returns the seed that was set last."""
     return _seed

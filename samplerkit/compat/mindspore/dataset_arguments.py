@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from samplerkit.compat.mindspore.samplers import DistributedSampler, RandomSampler
 from samplerkit.errors import ArgumentValueError
-from samplerkit.order.modes import FILE_AWARE
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.modes import FILE_AWARE, Shuffle
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.sequential import SequentialSampler
+from samplerkit.samplers.subset import SequentialSampler
 
 
 def dataset_sampler(

@@ -15,13 +15,13 @@ import numpy as np
 from samplerkit.compat.mindspore.algorithm import MINDSPORE, MINDSPORE_QUIRKS
 from samplerkit.compat.mindspore.config import get_seed
 from samplerkit.order import arguments
-from samplerkit.order.shuffle import (
+from samplerkit.order.modes import (
     DEFAULT_ADAPTIVE_THRESHOLD,
     DEFAULT_PARTIAL_SIZE,
     Shuffle,
 )
 from samplerkit.order.typing import Ids
-from samplerkit.samplers import distributed, pk, random, subset, weighted
+from samplerkit.samplers import pk, shuffled, subset, weighted
 
 Made = TypeVar("Made")
 
@@ -35,7 +35,7 @@ def RandomSampler(  # noqa: N802  # MindSpore's name
     quirks: bool = False,
     partial_size: int = DEFAULT_PARTIAL_SIZE,
     adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD,
-) -> random.RandomSampler:
+) -> shuffled.RandomSampler:
     """Reads samples in MindSpore's random order.
 
     Args:
@@ -53,7 +53,7 @@ def RandomSampler(  # noqa: N802  # MindSpore's name
         >>> list(RandomSampler(seed=1).order(10))
         [9, 0, 2, 5, 7, 4, 6, 3, 1, 8]
     """
-    return _made(random.RandomSampler, **locals())
+    return _made(shuffled.RandomSampler, **locals())
 
 
 def DistributedSampler(  # noqa: N802  # MindSpore's name
@@ -67,7 +67,7 @@ def DistributedSampler(  # noqa: N802  # MindSpore's name
     quirks: bool = False,
     partial_size: int = DEFAULT_PARTIAL_SIZE,
     adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD,
-) -> distributed.DistributedSampler:
+) -> shuffled.DistributedSampler:
     """Deals samples to shards as MindSpore does.
 
     Args:
@@ -88,7 +88,7 @@ def DistributedSampler(  # noqa: N802  # MindSpore's name
         >>> list(DistributedSampler(2, 0, seed=1).order(10))
         [5, 3, 8, 6, 7]
     """
-    return _made(distributed.DistributedSampler, **locals())
+    return _made(shuffled.DistributedSampler, **locals())
 
 
 def SubsetRandomSampler(  # noqa: N802  # MindSpore's name

@@ -15,7 +15,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.content import FileCache, FileContent
 from samplerkit.storage.files.reader import FileReader, read_file
@@ -52,7 +52,7 @@ class BatchReader:
         return self._cache.stats
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
-        """Is told the ids of all batches to come."""
+        """Receives the ids of all batches to come."""
         self._cache.expect(upcoming, self._files.layout.file_of)
 
     def read(self, ids: Ids) -> Item:
@@ -65,10 +65,10 @@ class BatchReader:
             The files in the order in which they first come up in the batch, and of each the rows in theirs.
 
         Raises:
-            DatasetError: a file cannot be read or has another length than was told, or the reader was closed.
+            DatasetError: a file cannot be read or has another length than was said, or the reader was closed.
         """
         if self._is_closed:
-            raise DatasetError("sampler", "was closed while it was read", mend="iterate over it again")
+            raise DatasetError("sampler", "was closed while it was read", hint="iterate over it again")
         file = self._files.layout.file_of(ids)
         rows = ids - self._files.layout.starts[file]
         numbers, first = np.unique(file, return_index=True)
@@ -91,13 +91,13 @@ class BatchReader:
         ]
 
     def tell_of_rereading(self, shuffled: LocalShuffle) -> bool:
-        """Tells in the log if files are read again and again, once that is certain.
+        """Logs that files are read again and again, once that is certain.
 
         Args:
             shuffled: by what the batches came.
 
         Returns:
-            Whether there was something to tell.
+            Whether there was something to log.
         """
         if not self._cache.is_too_small:
             return False
@@ -134,15 +134,15 @@ def _read(reader: FileReader, files: FileTable, is_logged: bool, number: int) ->
     if is_logged:
         path = files.paths[number]
         _log.info("reading %s", shown(path) if is_remote(path) else path)
-    mend = "correct files_len, or leave it out to have them counted"
-    content = read_file(reader, files.paths, files.layout.sizes, number, mend)
+    hint = "correct files_len, or leave it out to have them counted"
+    content = read_file(reader, files.paths, files.layout.sizes, number, hint)
     if not isinstance(content.data, dict):
-        raise DatasetError(content.path, "must be read as a dict of arrays", mend="let the reader give one")
+        raise DatasetError(content.path, "must be read as a dict of arrays", hint="let the reader give one")
     return content
 
 
 def _rows(content: FileContent, rows: Ids) -> dict[Any, Any]:
-    """Gives some rows of each array, as a copy: what is a tensor stays one."""
+    """Returns some rows of each array, as a copy: what is a tensor stays one."""
     if all(hasattr(column, "shape") for column in content.data.values()):
         return {key: content.taken(column, rows) for key, column in content.data.items()}
     return dict(content.columns(rows))

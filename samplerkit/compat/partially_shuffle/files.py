@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
-from samplerkit.loading.identity import describe_dataset
+from samplerkit.loading.state.identity import describe_dataset
 from samplerkit.order import arguments
+from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
-from samplerkit.order.once import once
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.paths import distinct_names
 from samplerkit.storage.files.reader import FileReader, LengthReader, file_reader
@@ -44,7 +44,7 @@ class FileTable:
         sizes = [lengths[path] for path in self.paths]
         self.layout: Final = Layout(sizes, [names[path] for path in self.paths])
 
-    @once
+    @cached_property
     def description(self) -> str:
         """The files in words, with a digest of names and lengths, for the state."""
         return describe_dataset(self.layout)
@@ -58,7 +58,7 @@ class DatasetFiles:
         dataset: has `files`, and perhaps `reset()`.
         reader: the user's.
         told: lengths by file; a file that is not in it is counted.
-        total: the number of samples that the user tells; None for none.
+        total: the number of samples that the user says; None for none.
         most: files that are counted at a time, if the reader must read a file to count.
         remote: how URLs are fetched; None to give them to the reader.
 
@@ -102,7 +102,7 @@ class DatasetFiles:
             reset()
 
     def table(self) -> FileTable:
-        """Gives the files as the dataset lists them now."""
+        """Returns the files as the dataset lists them now."""
         given = tuple(self._dataset.files)
         if self._table is None or self._table.given != given:
             self._count(paths_of(given))

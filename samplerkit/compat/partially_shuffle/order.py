@@ -7,14 +7,14 @@ from typing import Final
 
 from samplerkit.compat.partially_shuffle.files import FileTable
 from samplerkit.compat.torch.part import Cycled
-from samplerkit.loading.agreement import job_agreement
-from samplerkit.loading.state import State
+from samplerkit.loading.job.agreement import agree
+from samplerkit.loading.state.state import Place, State
 from samplerkit.order.algebra import compose
+from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.world import World
-from samplerkit.samplers.distributed import DistributedSampler as Recipe
+from samplerkit.samplers.shuffled import DistributedSampler as Recipe
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class LocalShuffle:
         return f"shuffle_buffer={self.block_size}, pools={self.pools}" if self.shuffle else "shuffle=False"
 
     def undealt_order(self, layout: Layout, lanes: int, epoch: int) -> Order:
-        """Gives the order of all ranks together: position k * lanes + l is row k of lane l.
+        """Returns the order of all ranks together: position k * lanes + l is row k of lane l.
 
-        The rows of the shuffled files are cut into one run a lane, all of one length: the last one goes on
+        The rows of the shuffled files are cut into one run a lane, all of one length: the last one continues
         with the first rows where the samples do not suffice. This is the original's rule. Where the lanes
         divide the samples, it is the order of `samplerkit.DistributedSampler(shuffle="partial")`.
 
@@ -77,7 +77,7 @@ def padded(num_samples: int, lanes: int) -> int:
 
 
 def room_for(layout: Layout, block_size: int, pools: int) -> int:
-    """Tells how many files must be in memory for each to be read once.
+    """Returns how many files must be in memory for each to be read once.
 
     These are the files between which the order goes back and forth, and the one that is read ahead.
 
@@ -90,7 +90,7 @@ def room_for(layout: Layout, block_size: int, pools: int) -> int:
 
 
 def block_within(layout: Layout, room: int, pools: int) -> int:
-    """Gives the largest block for which this many files in memory are enough, and at least some of a file."""
+    """Returns the largest block for which so many files in memory are enough, and at least some of a file."""
     files = max(1, room - 2)
     return max(1, files * len(layout) // max(1, layout.num_files) // (4 if pools == 2 else 1))
 
@@ -99,21 +99,19 @@ AGREEMENT_SECONDS: Final = 10.0
 """How long the ranks of a job wait for one another when an epoch begins."""
 
 
-def state_of(table: FileTable, shuffled: LocalShuffle, lanes: int, epoch: int, position: int) -> State:
+def state_of(table: FileTable, shuffled: LocalShuffle, lanes: int, place: Place) -> State:
     """Describes a place in an epoch.
 
     Args:
         table: the files.
         shuffled: what is shuffled.
         lanes: the number of ranks at the first start.
-        epoch: from 0.
-        position: how many samples all ranks together have received.
+        place: the epoch, and how many samples all ranks together have received.
     """
     return State(
         algorithm=ALGORITHM,
         seed=(shuffled.seed,),
-        epoch=epoch,
-        position=position,
+        **place._asdict(),
         lanes=lanes,
         limit=None,
         tail="pad",
@@ -126,19 +124,16 @@ def state_of(table: FileTable, shuffled: LocalShuffle, lanes: int, epoch: int, p
 def require_agreement(beginning: State, world: World) -> None:
     """Compares, through the process group's store, what the ranks of the job begin to read.
 
-    Ranks that list their files in another order would read some samples twice and others never. A rank with
-    numbers of its own reads alone, and is not compared.
+    Ranks that list their files in another order would read some samples twice and others never, and so would
+    ranks that leave a shard unread. A rank of one shard reads alone, and is not compared.
 
     Args:
         beginning: the place at which this rank begins.
         world: its rank.
 
     Raises:
-        DisagreementError: another rank begins something else.
+        DisagreementError: another rank begins something else, or no rank reads some shard.
     """
-    agreement = job_agreement()
-    if agreement is None or World(agreement.ranks, agreement.rank) != world:
-        return
     names = ("dataset", "sampler", "epoch", "position", "lanes")
     identity = {"seed": beginning.seed[0], **{name: getattr(beginning, name) for name in names}}
-    agreement.require(identity, AGREEMENT_SECONDS)
+    agree(world, AGREEMENT_SECONDS, lambda: identity)

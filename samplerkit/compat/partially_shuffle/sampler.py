@@ -20,14 +20,13 @@ from samplerkit.compat.partially_shuffle.order import (
 )
 from samplerkit.compat.torch.part import DealtPart
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
-from samplerkit.loading.cursor import Cursor, Place
-from samplerkit.loading.state import State
+from samplerkit.loading.cursor import Cursor, Iteration
+from samplerkit.loading.job.world import detect_world, require_still
+from samplerkit.loading.state.state import Place, State
 from samplerkit.loading.torch_names import EpochByCursor, TorchNames
-from samplerkit.loading.world import detect_world, require_still
 from samplerkit.order import arguments
-from samplerkit.order.deal import Deal
-from samplerkit.order.once import once
-from samplerkit.order.world import World
+from samplerkit.order.caching import cached_property
+from samplerkit.order.deal import Deal, World
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
 
@@ -43,7 +42,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     `file_buffer` holds those between which a buffer goes back and forth.
 
     The files are shuffled, and their rows cut into one contiguous run a rank, all of one length; the last
-    one goes on with the first rows where the samples do not suffice. So every sample comes once, and fewer
+    one continues with the first rows where the samples do not suffice. So every sample comes once, and fewer
     than `num_replicas` twice. A rank shuffles each `shuffle_buffer` rows of its run. The last batch of a rank
     has what is left.
 
@@ -61,7 +60,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         shuffle: whether to shuffle files and samples.
         shuffle_buffer: samples that are shuffled among themselves; None for as many as `file_buffer` allows
             without reading a file twice.
-        total_size: not needed: samples are counted. A number that is wrong is told in the log.
+        total_size: not needed: samples are counted. A number that is wrong is logged.
         batch_size: samples in an item.
         file_buffer: files in memory, besides the one that is read ahead.
         debug: whether to log each file that is read, at level INFO.
@@ -78,7 +77,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         ArgumentRangeError: a number is not positive, `rank` or `pools` is out of range.
         WorldError: when it is first used: the running job contradicts itself.
         DatasetError: when it is used: there is no file, one cannot be read, is no dict of arrays, or has
-            another length than was told.
+            another length than was said.
         DisagreementError: when it is read: another rank of the job reads other files, or in another order.
 
     Source: https://github.com/microsoft/PartiallyShuffleDistributedSampler
@@ -145,7 +144,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self._stats = FileStats()
         self._has_told = False
 
-    @once
+    @cached_property
     def world(self) -> World:
         """Which shard of how many this process reads; the running job is asked once."""
         return self._asked_world()
@@ -174,15 +173,17 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         # An iteration belongs to the epoch that is set when it is made.
         return self._read(self._cursor.upcoming)
 
-    def _read(self, place: Place) -> Iterator[Item]:
+    def _read(self, upcoming: Iteration) -> Iterator[Item]:
         require_still(self.world, self._asked_world)
-        table, (epoch, start) = self._source.table(), place
-        require_agreement(self._state(table, epoch, start), self.world)
+        table, epoch, start = self._source.table(), upcoming.epoch, upcoming.start
+        if upcoming.is_spent:
+            start = padded(len(table.layout), self._lane_count())
+        require_agreement(self._state(table, Place(epoch, start)), self.world)
         shuffled = self._shuffle(table)
         order = self._part(table, start).of_order(
             shuffled.undealt_order(table.layout, self._lane_count(), epoch)
         )
-        iteration = self._cursor.begin(place)
+        iteration = self._cursor.begin(upcoming)
         reader = BatchReader(table, self._source.reader, self.file_buffer, is_logged=self.debug)
         self._readers.append(reader)
         at_exit = weakref.finalize(self, reader.stop)
@@ -232,12 +233,12 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self._is_placed = True
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives the state after the items that were handed out: JSON values, the same on every rank.
+        """Returns the state after the items that were handed out: JSON values, the same on every rank.
 
         torchdata's `StatefulDataLoader` keeps the state that belongs to each batch. A plain DataLoader with
         workers takes items ahead of your loop: there count the steps, and use `find_ckpt_position`.
         """
-        return self._state(self._source.table(), *self._cursor.place()).to_dict()
+        return self._state(self._source.table(), self._cursor.place()).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin where a saved state stands, on any number of ranks.
@@ -246,12 +247,12 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             StateError: the state is damaged, of a newer schema, or of other files, another seed or shuffle.
         """
         saved, table = State.from_dict(state), self._source.table()
-        saved.require_equal(self._state(table, saved.epoch, 0))
+        saved.require_equal(self._state(table, Place(saved.epoch, 0)))
         size = padded(len(table.layout), saved.lanes)
         if not 0 <= saved.position <= size:
             raise StateError("position", f"is outside of an order of {size}", saved.position)
         self._lanes = saved.lanes
-        self._cursor.go_to(saved.epoch, saved.position)
+        self._cursor.load(saved.place)
         self._is_placed = False
 
     def close(self) -> None:
@@ -281,5 +282,5 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         block = self.shuffle_buffer or block_within(table.layout, self.file_buffer + 1, self.pools)
         return LocalShuffle(self.shuffle, block, self.pools, self.seed)
 
-    def _state(self, table: FileTable, epoch: int, position: int) -> State:
-        return state_of(table, self._shuffle(table), self._lane_count(), epoch, position)
+    def _state(self, table: FileTable, place: Place) -> State:
+        return state_of(table, self._shuffle(table), self._lane_count(), place)

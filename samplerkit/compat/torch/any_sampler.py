@@ -2,26 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, Final, final
 
+import numpy as np
 import torch.utils.data
 
-from samplerkit.compat.torch.draws import Drawn, nested, read_draws, require_undealt
 from samplerkit.compat.torch.epoch_sampler import EpochSampler, InLists
-from samplerkit.compat.torch.lent_randomness import lent_randomness
 from samplerkit.compat.torch.part import DealtPart
-from samplerkit.loading.agreement import job_agreement
-from samplerkit.loading.state import State
+from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
+from samplerkit.loading.job.agreement import agree
+from samplerkit.loading.job.world import detect_world, require_still
+from samplerkit.loading.state.state import Place, State, digest
 from samplerkit.loading.torch_names import TorchNames
-from samplerkit.loading.world import detect_world, require_still
 from samplerkit.order import arguments
-from samplerkit.order.deal import Deal
-from samplerkit.order.once import once
+from samplerkit.order.caching import cached_property
+from samplerkit.order.deal import Deal, World
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
-from samplerkit.order.world import World
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.iteration import LONGEST_ITERATION, lent_randomness
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What an epoch of a sampler came out as: how many items, and a digest of them."""
+
+    epoch: int
+    size: int
+    digest: str
+
+    @classmethod
+    def of(cls, epoch: int, draws: Ids | list[Any]) -> Drawn:
+        """Notes what was drawn."""
+        return cls(epoch, len(draws), digest(_content(draws)))
+
+
+def require_undealt(sampler: Any) -> None:
+    """Checks that something can be drawn from again and again, and is not dealt to ranks already.
+
+    Raises:
+        ArgumentTypeError: it is no sampler, or can be iterated only once.
+        CompositionError: it deals to ranks.
+    """
+    if isinstance(sampler, Sampler):
+        raise ArgumentTypeError("sampler", "is a samplerkit recipe", sampler, hint="wrap it in TorchSampler")
+    is_iterable = hasattr(sampler, "__iter__") or hasattr(sampler, "__getitem__")
+    if isinstance(sampler, str | bytes | torch.utils.data.DataLoader) or not is_iterable:
+        raise ArgumentTypeError("sampler", "must be a sampler", sampler)
+    if isinstance(sampler, Iterator):
+        raise ArgumentTypeError(
+            "sampler",
+            "must be iterable more than once",
+            sampler,
+            hint="give an object whose __iter__ starts again",
+        )
+    for inner in nested(sampler):
+        if isinstance(inner, torch.utils.data.DistributedSampler) and inner.num_replicas != 1:
+            raise CompositionError(
+                "sampler",
+                "deals to ranks already, so that each would read a share of a share",
+                inner,
+                hint="give the sampler that is not distributed",
+            )
+
+
+def nested(sampler: Any) -> Iterator[Any]:
+    """Yields a sampler and what it draws from: the `sampler` of a `BatchSampler`, and so on.
+
+    Example:
+        >>> order = torch.utils.data.SequentialSampler(range(4))
+        >>> [type(link).__name__ for link in nested(torch.utils.data.BatchSampler(order, 2, False))]
+        ['BatchSampler', 'SequentialSampler']
+    """
+    seen: set[int] = set()
+    while sampler is not None and id(sampler) not in seen:
+        seen.add(id(sampler))
+        yield sampler
+        sampler = getattr(sampler, "sampler", None)
+
+
+def read_draws(sampler: Iterable[Any]) -> Ids | list[Any]:
+    """Reads a sampler to its end: an int64 array of ids, or a list of whatever else it yields.
+
+    Raises:
+        ArgumentTypeError: it yields ids and something else.
+        ArgumentRangeError: it yields a negative id.
+        DatasetError: it does not end.
+
+    Example:
+        >>> read_draws([4, 2]), read_draws([[4, 2], [1]])
+        (array([4, 2]), [[4, 2], [1]])
+    """
+    items = iter(sampler)
+    drawn: list[Any] = []
+    chunks: list[Ids] = []
+    count = 0
+    while chunk := list(islice(items, CHUNK)):
+        count += len(chunk)
+        if count > LONGEST_ITERATION:
+            raise DatasetError(
+                "sampler", f"yields more than {LONGEST_ITERATION} items", sampler, hint="give it an end"
+            )
+        if _is_id(chunk[0]) and not drawn:
+            chunks.append(arguments.indices(chunk, "sampler"))
+        else:
+            drawn += chunk
+    if chunks and drawn:
+        raise ArgumentTypeError("sampler", "yields ids and something else", drawn[0])
+    return np.concatenate(chunks) if chunks else drawn
+
+
+def _content(drawn: Ids | list[Any]) -> str | bytes:
+    if isinstance(drawn, list):
+        # The repr of a long array leaves out most of it.
+        return repr([item.tolist() if hasattr(item, "tolist") else item for item in drawn])
+    return drawn.astype("<i8").tobytes()
+
+
+def _is_id(item: Any) -> bool:
+    """Whether an item is one integer; an array of several has __index__ too."""
+    return hasattr(item, "__index__") and getattr(item, "ndim", 0) == 0
+
 
 ALGORITHM: Final = "torch"
 """The id in the state: what is drawn hangs on torch's generators, and so on its version."""
@@ -61,9 +166,9 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
     What the sampler yields may be ids, or anything else, such as the batches of a `BatchSampler`: these are
     dealt whole, and the result is a `batch_sampler` for a DataLoader.
 
-    A sampler must draw by its arguments, its `set_epoch` and these generators alone. Where ranks leave both
-    numbers to a job with a process group, they compare what they drew through its store, without a
-    collective, when an epoch begins.
+    A sampler must draw by its arguments, its `set_epoch` and these generators alone. In a job with a process
+    group, the ranks compare what they drew and which share they read through its store, without a
+    collective, when an epoch begins; a rank with `num_replicas=1` reads alone.
 
     Args:
         sampler: a torch sampler, or another iterable that can be iterated more than once. If it, or
@@ -81,7 +186,7 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
         ArgumentRangeError: when it is first used: the numbers do not fit.
         CompositionError: the sampler deals to ranks already.
         DatasetError: when it is read: the sampler does not end.
-        DisagreementError: when it is read: another rank drew something else.
+        DisagreementError: when it is read: another rank drew something else, or no rank reads some share.
     """
 
     def __init__(
@@ -108,7 +213,7 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
         self._agreement_seconds: Final = arguments.seconds("agreement_seconds", agreement_seconds)
         self._noted = Drawn(-1, 0, "")
 
-    @once
+    @cached_property
     def world(self) -> World:
         """Which shard of how many this process reads; the running job is asked once."""
         return self._asked_world()
@@ -167,7 +272,7 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
         return drawn
 
     def _about(self, epoch: int) -> Drawn:
-        """Tells what came out of an epoch; draws it where it was not the last one drawn."""
+        """Returns what came out of an epoch; draws it where it was not the last one drawn."""
         if self._noted.epoch != epoch:
             self._draw(epoch)
         return self._noted
@@ -176,13 +281,12 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
     def _kind(self) -> str:
         return f"{type(self.sampler).__module__}.{type(self.sampler).__qualname__}"
 
-    def _state(self, epoch: int, position: int) -> State:
-        drawn = self._about(epoch)
+    def _state(self, place: Place) -> State:
+        drawn = self._about(place.epoch)
         return State(
             algorithm=ALGORITHM,
             seed=(self.seed,),
-            epoch=epoch,
-            position=position,
+            **place._asdict(),
             lanes=1,
             limit=None,
             tail="drop" if self.drop_last else "pad",
@@ -192,18 +296,18 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
         )
 
     def _require_agreement(self, epoch: int) -> None:
-        # Ranks with numbers of their own may mean to read alone.
-        agreement = job_agreement() if self._given == Deal() else None
-        if agreement is not None:
-            identity = {
-                "dataset": f"{self._about(epoch).size} drawn",
+        def identity() -> dict[str, Any]:
+            drawn = self._about(epoch)
+            return {
+                "dataset": f"{drawn.size} drawn",
                 "sampler": self._kind,
                 "seed": self.seed,
                 "drop_last": self.drop_last,
                 "epoch": epoch,
-                "draws": self._about(epoch).digest,
+                "draws": drawn.digest,
             }
-            agreement.require(identity, self._agreement_seconds)
+
+        agree(self.world, self._agreement_seconds, identity)
 
     def __len__(self) -> int:
         return self.num_samples

@@ -19,16 +19,16 @@ from samplerkit.errors import (
     DatasetError,
     WorldError,
 )
-from samplerkit.loading.identity import describe_chain, describe_dataset
-from samplerkit.loading.state import State
+from samplerkit.loading.state.identity import describe_chain, describe_dataset
+from samplerkit.loading.state.state import Place, State
 from samplerkit.order import arguments
+from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
-from samplerkit.order.world import World
-from samplerkit.samplers.distributed import DistributedSampler as Recipe
+from samplerkit.samplers.shuffled import DistributedSampler as Recipe
 
 REPLAY = "torch"
 """The id of the algorithm that gives torch's own indices."""
@@ -110,7 +110,7 @@ class DistributedSampler(EpochSampler[int]):
 
         With torch's algorithm this draws the whole permutation each time, and keeps this rank's share.
         """
-        return self._draw(self._cursor.upcoming.position)()
+        return self._draw(self._start_of(self._cursor.upcoming))()
 
     def _draw(self, start: int) -> Callable[[], Order]:
         """Fixes epoch, seed and part now; calling the result draws."""
@@ -133,7 +133,7 @@ class DistributedSampler(EpochSampler[int]):
                 "dataset",
                 f"has another length than when the sampler was made for {self.total_size} in all",
                 size,
-                mend="make a new sampler",
+                hint="make a new sampler",
             )
         return DealtPart(0, self.total_size, self.world)
 
@@ -166,14 +166,13 @@ class DistributedSampler(EpochSampler[int]):
             self._described = (len(self.dataset), describe_dataset(self.dataset))
         return self._described[1]
 
-    def _state(self, epoch: int, position: int) -> State:
+    def _state(self, place: Place) -> State:
         # The description of our own recipe, so that a `Loader` or a `TorchSampler` takes over the state.
         recipe = Recipe(self.num_replicas, self.rank, shuffle=bool(self.shuffle))
         return State(
             algorithm=self.algorithm,
             seed=(self.seed,),
-            epoch=epoch,
-            position=position,
+            **place._asdict(),
             lanes=self.num_replicas,
             limit=None,
             tail="drop" if self.drop_last else "pad",
@@ -210,12 +209,12 @@ def _world(num_replicas: Any, rank: Any) -> World:
     group = torch.distributed
     if num_replicas is None or rank is None:
         place = "num_replicas" if num_replicas is None else "rank"
-        mend = "initialise it first, or give num_replicas and rank"
+        hint = "initialise it first, or give num_replicas and rank"
         if not group.is_available():
             raise WorldError(place, "is left to the process group, which this torch was built without")
         if not group.is_initialized():
             raise ArgumentValueError(
-                place, "is left to the process group, and none is initialised", None, mend=mend
+                place, "is left to the process group, and none is initialised", None, hint=hint
             )
     ranks = arguments.integer(
         "num_replicas", group.get_world_size() if num_replicas is None else num_replicas

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import torch.utils.data
 
 from samplerkit.errors import StateError
-from samplerkit.loading.cursor import Cursor, Place
-from samplerkit.loading.state import State
+from samplerkit.loading.cursor import Cursor, Iteration
+from samplerkit.loading.state.state import Place, State
 from samplerkit.loading.torch_names import EpochByCursor
-from samplerkit.order.world import World
+from samplerkit.order.deal import World
 
 Item_co = TypeVar("Item_co", covariant=True)
 
@@ -43,18 +43,18 @@ class EpochSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
 
     @abstractmethod
     def _size(self, epoch: int) -> int:
-        """Tells how many positions the ranks share in an epoch, repeats not counted."""
+        """Returns how many positions the ranks share in an epoch, repeats not counted."""
 
     @abstractmethod
     def _end(self, epoch: int, start: int) -> int:
-        """Tells at which position the ranks are done that began at `start`, repeats counted."""
+        """Returns at which position the ranks are done that began at `start`, repeats counted."""
 
     @abstractmethod
     def _open(self, start: int) -> Callable[[], InLists]:
         """Fixes what an iteration of the current epoch reads from a position on; calling it reads."""
 
     @abstractmethod
-    def _state(self, epoch: int, position: int) -> State:
+    def _state(self, place: Place) -> State:
         """Describes this sampler at a position of an epoch."""
 
     @property
@@ -69,19 +69,19 @@ class EpochSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
 
     @property
     def next_yielded(self) -> int | None:
-        """What `yielded` is where the next iteration goes on with a loaded state; None without one."""
+        """What `yielded` is where the next iteration resumes a loaded state; None without one."""
         at = self._cursor.at
         return at.start // self.world.num_shards if at.start > 0 and not at.is_open else None
 
     def __iter__(self) -> Iterator[Item_co]:
         # As in torch, an iteration belongs to the epoch that is set when it is made, not when it is read.
-        place = self._cursor.upcoming
-        return self._read(place, self._open(place.position))
+        upcoming = self._cursor.upcoming
+        return self._read(upcoming, self._open(self._start_of(upcoming)))
 
-    def _read(self, place: Place, read: Callable[[], InLists]) -> Iterator[Item_co]:
-        self._warn_of_a_repeated(place.epoch)
+    def _read(self, upcoming: Iteration, read: Callable[[], InLists]) -> Iterator[Item_co]:
+        self._warn_of_a_repeated(upcoming)
         chunks = read()
-        iteration = self._cursor.begin(place)
+        iteration = self._cursor.begin(upcoming)
         for chunk in chunks:
             for item in chunk:
                 iteration.taken += 1
@@ -93,21 +93,23 @@ class EpochSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
         # Nothing is asked at the beginning: a size may have to be drawn.
         return position, position > 0 and position >= min(self._size(epoch), self._end(epoch, start))
 
-    def _warn_of_a_repeated(self, epoch: int) -> None:
-        at = self._cursor.at
-        is_repeated = at.is_finished and at.epoch == epoch
+    def _start_of(self, iteration: Iteration) -> int:
+        return self._size(iteration.epoch) if iteration.is_spent else iteration.start
+
+    def _warn_of_a_repeated(self, upcoming: Iteration) -> None:
+        is_repeated = upcoming.ended == upcoming.epoch and not (upcoming.is_spent or upcoming.is_loaded)
         if not is_repeated or self._has_warned or not self._is_shuffled:
             return
         self._has_warned = True
         warnings.warn(
-            f"{type(self).__name__} reads epoch {epoch} again, in the same order as before, since nobody "
-            "called set_epoch; call sampler.set_epoch(epoch) before each epoch",
+            f"{type(self).__name__} reads epoch {upcoming.epoch} again, in the same order as before, since "
+            "nobody called set_epoch; call sampler.set_epoch(epoch) before each epoch",
             UserWarning,
             stacklevel=3,
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives the state after the items that were handed out, for torchdata's `StatefulDataLoader`.
+        """Returns the state after the items that were handed out, for torchdata's `StatefulDataLoader`.
 
         That loader keeps the state that belongs to each batch. A plain DataLoader does not: its workers take
         items ahead of what the loop has received, so there this state is ahead too.
@@ -115,24 +117,21 @@ class EpochSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
         After the last item of an epoch, the state is the beginning of the next one; of the same one if
         `set_epoch` was never called, since that is what comes next then.
         """
-        return self._state(*self._cursor.place()).to_dict()
+        return self._state(self._cursor.place()).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin where a saved state stands, on any number of ranks.
 
-        Where `set_epoch` has set the epoch before that of a state at the beginning of an epoch, the state was
-        saved after the last item of the set epoch, and the next iteration yields nothing.
+        Of an epoch at whose end the state was saved, nothing is left: an iteration of it, set before or
+        after, yields nothing.
 
         Raises:
             StateError: the state is damaged, of a newer schema, or of another run.
         """
         saved = State.from_dict(state)
-        saved.require_equal(self._state(saved.epoch, 0))
+        saved.require_equal(self._state(Place(saved.epoch, 0)))
         if not 0 <= saved.position <= self._size(saved.epoch):
             raise StateError(
                 "position", f"is outside of an order of {self._size(saved.epoch)}", saved.position
             )
-        if self._cursor.is_told and saved.position == 0 and saved.epoch == self.epoch + 1:
-            self._cursor.go_to(self.epoch, self._size(self.epoch))
-        else:
-            self._cursor.go_to(saved.epoch, saved.position)
+        self._cursor.load(saved.place)

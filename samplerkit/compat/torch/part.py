@@ -9,11 +9,10 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.order.algebra import OrderView, Read, Shard
-from samplerkit.order.located import Located
-from samplerkit.order.order import Order
+from samplerkit.order.deal import World
+from samplerkit.order.order import Located, Order
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
-from samplerkit.order.world import World
 
 
 @dataclass(frozen=True)
@@ -47,22 +46,22 @@ class DealtPart:
         return (self.end - self.start) // self.world.num_shards
 
     def positions(self, first_row: int = 0) -> Ids:
-        """Gives the positions, from a row on: int64 array of shape (rows,)."""
+        """Returns the positions, from a row on: int64 array of shape (rows,)."""
         first = self.start + self.world.shard_id + first_row * self.world.num_shards
         return np.arange(first, self.end, self.world.num_shards)
 
     def of_order(self, undealt: Order) -> Order:
-        """Gives this part of an order; nothing is computed until it is read."""
+        """Returns this part of an order; nothing is computed until it is read."""
         return Shard(Cycled(undealt, self.end), *self._shard, padded=True, start=self.start)
 
     def of_array(self, undealt: Any) -> Order:
-        """Gives this part of an array of ids, in memory of its own, so that the array can be freed."""
+        """Returns this part of an array of ids, in memory of its own, so that the array can be freed."""
         within = undealt[self.start + self.world.shard_id : self.end : self.world.num_shards]
         wrapped = self.positions(first_row=within.size)
         return Table(np.append(within, undealt[wrapped % len(undealt)]) if wrapped.size else within)
 
     def of_list(self, undealt: list[Any]) -> list[Any]:
-        """Gives this part of a list of anything."""
+        """Returns this part of a list of anything."""
         return [undealt[position % len(undealt)] for position in self.positions().tolist()]
 
     @property
@@ -72,7 +71,7 @@ class DealtPart:
 
 @final
 class Cycled(OrderView):
-    """The first `length` positions of an order that begins anew at its end; `length` may be smaller."""
+    """The first `length` positions of an order that begins again at its end; `length` may be smaller."""
 
     def __init__(self, order: Order, length: int) -> None:
         self._order = order

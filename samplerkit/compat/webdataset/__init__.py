@@ -2,15 +2,13 @@
 
 from samplerkit.compat.webdataset.collate import default_collation_fn
 from samplerkit.compat.webdataset.dataset import WebDataset
-from samplerkit.compat.webdataset.failures import (
+from samplerkit.compat.webdataset.handlers import (
     DamagedShardError,
     DecodingError,
     EmptyDatasetError,
     FieldError,
     MissingShardError,
     UnreadableShardError,
-)
-from samplerkit.compat.webdataset.handlers import (
     ignore_and_continue,
     ignore_and_stop,
     reraise_exception,

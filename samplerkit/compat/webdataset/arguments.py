@@ -15,7 +15,7 @@ from samplerkit.compat.webdataset.reading import AbsentShards
 from samplerkit.compat.webdataset.split import EqualSteps
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotSupportedError
 from samplerkit.order import arguments
-from samplerkit.order.world import World
+from samplerkit.order.deal import World
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
@@ -63,7 +63,7 @@ def shards(
 ) -> TarDataset | Piped | AbsentShards:
     """Takes the arguments that say what is read: shards for any place, or those that commands write.
 
-    A shard that is not there is told when they are read.
+    A shard that is missing is an error when they are read.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type, or is none of a `TarDataset`'s.
@@ -86,12 +86,12 @@ def shards(
             "urls",
             "names a command, and commands are not run unless you allow it",
             f"pipe:{_program(commands[0])} ...",
-            mend="say allow_commands=True if nobody else can write these urls, or give the URL itself",
+            hint="say allow_commands=True if nobody else can write these urls, or give the URL itself",
         )
     if len(commands) < len(names):
-        mend = "make two datasets"
+        hint = "make two datasets"
         raise ArgumentValueError(
-            "urls", "mixes commands with shards that can be read at any place", mend=mend
+            "urls", "mixes commands with shards that can be read at any place", hint=hint
         )
     if options:
         problem = "do not go with commands, whose shards have no index"
@@ -126,13 +126,13 @@ def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool)
         ("workersplitter", workersplitter, WORKER_SPLITTERS),
     ):
         if value is not OURS and value is not None and value is not False and _name(value) not in known:
-            mend = (
+            hint = (
                 "leave it out: samples are split by rank and worker; or say world=World(num_shards, shard_id)"
             )
-            raise NotSupportedError(name, "of your own is not known here", value, mend=mend)
+            raise NotSupportedError(name, "of your own is not known here", value, hint=hint)
     if workersplitter in {None, False} and not resampled:
         problem = "None would read each sample once in every worker"
-        raise NotSupportedError("workersplitter", problem, mend="leave it out")
+        raise NotSupportedError("workersplitter", problem, hint="leave it out")
     # Where shards are resampled, webdataset's ranks differ by their randomness; ours, by their part.
     return nodesplitter is None and not resampled
 
@@ -166,19 +166,19 @@ def refuse_file_functions(select_files: Any, rename_files: Any) -> None:
     Raises:
         NotSupportedError: one of them is given.
     """
-    for name, value, mend in (
+    for name, value, hint in (
         ("select_files", select_files, "use select, or to_tuple, which reads the fields that it names"),
         ("rename_files", rename_files, "use rename for fields, or map for keys"),
     ):
         if value is not None:
-            raise NotSupportedError(name, "is not supported: where samples lie is indexed once", mend=mend)
+            raise NotSupportedError(name, "is not supported: where samples lie is indexed once", hint=hint)
 
 
 def resampling(mode: Any, resampled: Any) -> bool:
     """Takes `mode` and `resampled`."""
     if mode not in {None, "resampled"}:
         raise NotSupportedError(
-            "mode", "is not supported", mode, mend="leave it out, or say mode='resampled'"
+            "mode", "is not supported", mode, hint="leave it out, or say mode='resampled'"
         )
     return arguments.boolean("resampled", resampled) or mode == "resampled"
 
@@ -186,8 +186,8 @@ def resampling(mode: Any, resampled: Any) -> bool:
 def _tar(names: list[Any], options: dict[str, Any]) -> TarDataset | AbsentShards:
     for name, value in options.items():
         if name not in TAR_OPTIONS:
-            mend = f"besides webdataset's there are those of TarDataset: {', '.join(TAR_OPTIONS)}"
-            raise ArgumentTypeError(name, "is no argument", value, mend=mend)
+            hint = f"besides webdataset's there are those of TarDataset: {', '.join(TAR_OPTIONS)}"
+            raise ArgumentTypeError(name, "is no argument", value, hint=hint)
     try:
         return TarDataset(names, **options)
     except DatasetError as error:
@@ -197,8 +197,8 @@ def _tar(names: list[Any], options: dict[str, Any]) -> TarDataset | AbsentShards
 def _names(urls: Any) -> list[Any]:
     if isinstance(urls, Mapping) or (isinstance(urls, str) and urls.endswith((".yaml", ".yml", ".json"))):
         problem = "is a specification of webdataset's, which is not supported"
-        mend = "give the shards; samplerkit.MixtureSampler mixes datasets by weights"
-        raise NotSupportedError("urls", problem, urls, mend=mend)
+        hint = "give the shards; samplerkit.MixtureSampler mixes datasets by weights"
+        raise NotSupportedError("urls", problem, urls, hint=hint)
     if isinstance(urls, str):
         return urls.split("::")
     if isinstance(urls, os.PathLike) or not isinstance(urls, Iterable) or isinstance(urls, bytes):
@@ -218,7 +218,7 @@ def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None
             continue
         if getattr(remote, name) is not None:
             raise ArgumentTypeError(
-                place, f"is said twice: by {name} of remote, too", mend="say it in one of them"
+                place, f"is said twice: by {name} of remote, too", hint="say it in one of them"
             )
         remote = replace(remote, **{name: value})
     options["remote"] = remote

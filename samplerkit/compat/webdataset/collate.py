@@ -61,6 +61,6 @@ def _combined(values: list[Any], combine_tensors: bool, combine_scalars: bool) -
         raise DatasetError(
             "batched",
             f"arrays of a batch have different shapes ({shown})",
-            mend="resize or crop them in a map",
+            hint="resize or crop them in a map",
         )
     return torch.stack(values) if isinstance(first, torch.Tensor) else np.stack(values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Generator, Iterator, Mapping
+from dataclasses import asdict
 from multiprocessing import context
 from typing import Any, final
 
@@ -11,18 +12,79 @@ import torch.utils.data
 
 from samplerkit.closing import Closing
 from samplerkit.compat.webdataset import arguments as taken
-from samplerkit.compat.webdataset import stages, states
+from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.piped import Piped
 from samplerkit.compat.webdataset.reading import FOREVER, AbsentShards, SamplePipeline, WorkerPlace
-from samplerkit.compat.webdataset.shuffling import Shuffling
-from samplerkit.compat.webdataset.split import EqualSteps, Seat, Split
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.compat.webdataset.split import EqualSteps, Seat, Shuffling, Split
+from samplerkit.compat.webdataset.stages import UNKNOWN, named
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
+from samplerkit.loading.state.state import digest
 from samplerkit.order import arguments
-from samplerkit.order.world import World
+from samplerkit.order.deal import World
 from samplerkit.storage.tar.dataset import TarDataset
+
+KIND = "webdataset"
+SCHEMA = 1
+
+
+def _obstacle(pipeline: SamplePipeline) -> str:
+    """Says why an iteration cannot be taken up again; nothing if it can."""
+    if pipeline.tar is None:
+        return "commands are read from the beginning"
+    return next((f"of .{named(stage)}" for stage in pipeline.stages if stage.counts == UNKNOWN), "")
+
+
+def _state(pipeline: SamplePipeline, seat: Seat, cursor: WorkerPlace) -> dict[str, Any]:
+    """Returns the state as JSON values."""
+    why = _obstacle(pipeline)
+    values = asdict(cursor) if not why else {"obstacle": why}
+    return {"samplerkit": KIND, "schema": SCHEMA, **values, **_identity(pipeline, seat, is_open=not why)}
+
+
+def _restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> WorkerPlace:
+    """Reads a saved state.
+
+    Raises:
+        StateError: it is none of a dataset like this, or was saved by another worker or rank.
+    """
+    if not isinstance(saved, Mapping) or saved.get("samplerkit") != KIND:
+        raise StateError("state", "is not the state of a samplerkit WebDataset", saved)
+    if saved.get("schema") != SCHEMA:
+        raise StateError("schema", "is not known", saved.get("schema"), SCHEMA, hint="update samplerkit")
+    if "obstacle" in saved or _obstacle(pipeline):
+        raise StateError(
+            "state",
+            f"cannot be resumed because {saved.get('obstacle') or _obstacle(pipeline)}",
+            hint="use samplerkit.Loader over a TarDataset",
+        )
+    for name, value in _identity(pipeline, seat, is_open=True).items():
+        if saved.get(name) != value:
+            problem = "is another one in the saved state"
+            hint = "a samplerkit.Loader over a TarDataset resumes on any number of ranks and workers"
+            raise StateError(name, problem, saved.get(name), value, hint=hint)
+    numbers = {name: saved.get(name) for name in asdict(WorkerPlace(0))}
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise StateError(name, "is no number of samples", number)
+    return WorkerPlace(**numbers)  # type: ignore[arg-type]  # they were looked at
+
+
+def _identity(pipeline: SamplePipeline, seat: Seat, *, is_open: bool) -> dict[str, Any]:
+    """What must be the same in the run that loads a state."""
+    if not is_open or pipeline.tar is None:
+        return {}
+    order = (pipeline.shuffling, pipeline.split, pipeline.passes, pipeline.most_items)
+    return {
+        "dataset": pipeline.tar.fingerprint,
+        "order": digest(repr(order)),
+        "num_shards": seat.world.num_shards,
+        "shard_id": seat.world.shard_id,
+        "workers": seat.workers,
+        "worker": seat.worker,
+    }
 
 
 @final
@@ -158,8 +220,8 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
             may_be_empty=not arguments.boolean("empty_check", empty_check),
         )
         if isinstance(shards, Piped) and equal_steps is not None:
-            problem = "cannot be kept: nobody knows how many samples a command writes"
-            raise ArgumentValueError("equal_steps", problem, equal_steps, mend="say with_epoch(n)")
+            problem = "cannot be kept: how many samples a command writes is not known"
+            raise ArgumentValueError("equal_steps", problem, equal_steps, hint="say with_epoch(n)")
         self._length = arguments.optional_integer("length", length)
         self._knows_batches = batch_size is not None
         self._start_counting(0)
@@ -181,7 +243,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         seat = Seat.here(self._world, self._hint)
         loaded, self._loaded = self._loaded, None
-        saved = None if loaded is None else states.restored(loaded, self._pipeline, seat)
+        saved = None if loaded is None else _restored(loaded, self._pipeline, seat)
         epoch = self._epochs.begin(None if saved is None else saved.epoch)
         self._cursor = cursor = WorkerPlace(epoch) if saved is None else saved
         iteration = self._pipeline.items(seat, cursor)
@@ -194,23 +256,23 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         dataset, chain = self._pipeline.tar, self._pipeline.stages
         is_known = self._knows_batches or stages.batch_size(chain) > 1
         if dataset is None or not is_known or stages.uncounted(chain) or self._pipeline.passes == FOREVER:
-            mend = "say batch_size= (that of your DataLoader), .batched(n) or .with_length(n)"
-            raise ArgumentTypeError("len", "is not known of this dataset", self, mend=mend)
+            hint = "say batch_size= (that of your DataLoader), .batched(n) or .with_length(n)"
+            raise ArgumentTypeError("len", "is not known of this dataset", self, hint=hint)
         rows = self._pipeline.split.rows_of_rank(len(dataset), Seat.here(self._world, self._hint).world)
         return self._pipeline.passes * stages.length(chain, rows)
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives how far the iteration of this process is, for torchdata's `StatefulDataLoader`.
+        """Returns how far the iteration of this process is, for torchdata's `StatefulDataLoader`.
 
         It is a state of one worker, for the same number of ranks and workers. `samplerkit.Loader` over a
         `TarDataset` resumes on any number of them.
         """
         seat = Seat.here(self._world, self._hint)
         cursor = WorkerPlace(self._epochs.next) if self._cursor is None else self._cursor
-        return states.state(self._pipeline, seat, cursor)
+        return _state(self._pipeline, seat, cursor)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iteration of this process go on where a saved one stood.
+        """Makes the next iteration of this process resume where a saved one was.
 
         Raises:
             StateError: when it begins: the state is of another dataset, rank or worker, or cannot be resumed.
@@ -250,7 +312,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
 
     def __getattr__(self, name: str) -> Any:
         if name in taken.METHODS:
-            raise taken.MissingMethodError(name, "is not supported", mend=taken.METHODS[name])
+            raise taken.MissingMethodError(name, "is not supported", hint=taken.METHODS[name])
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:

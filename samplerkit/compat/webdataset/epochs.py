@@ -32,7 +32,7 @@ SET = -2
 UNSAID = -1
 """Stands for an epoch that follows from those before."""
 
-_MEND = "let this process have more open files"
+_HINT = "let this process have more open files"
 
 _NOTE = struct.Struct("<7q")
 
@@ -135,13 +135,13 @@ class EpochLedger:
             self._problem = error.problem
 
     def _opened(self) -> int:
-        """Gives the file: of this process, and in a worker that of the process which made it."""
+        """Returns the file: of this process, and in a worker that of the process which made it."""
         is_mine = self._owner == os.getpid()
         # A process that was forked and is no worker goes its own way: it takes a file of its own below.
         if self._file is not None and (is_mine or get_worker_info() is not None):
             return self._file
         if self._problem and get_worker_info() is not None:
-            raise WorkerError("epoch", self._problem, mend=_MEND)
+            raise WorkerError("epoch", self._problem, hint=_HINT)
         # Where the old file stood is where the new one begins, so what follows reads the old one first.
         first, file = self.next, _nameless_file()
         self._take(file, os.getpid())
@@ -186,9 +186,9 @@ class EpochLedger:
 
 
 def _start(notes: Iterable[Note], seed: int, worker: int, birth: int) -> int:
-    """Tells with which start of a seed a worker was started.
+    """Returns the number of the start, among those with its seed, with which a worker was started.
 
-    Usually no seed comes back. Where somebody seeds torch anew before each epoch it does, and those who noted
+    Usually no seed comes back. Where torch is seeded before each epoch it does, and those who noted
     the last start are either our siblings, or of an epoch before. A worker of our number is no sibling. One
     that was started along with us is; where another thread started processes in between, one that lives is.
     """
@@ -202,7 +202,7 @@ def _start(notes: Iterable[Note], seed: int, worker: int, birth: int) -> int:
 
 
 def _replayed(notes: Iterable[Note], following: int) -> tuple[dict[tuple[int, ...], int], int]:
-    """Gives the epochs of all iterations that were begun, and the one that follows."""
+    """Returns the epochs of all iterations that were begun, and the one that follows."""
     epochs: dict[tuple[int, ...], int] = {}
     for note in notes:
         if note.seed == SET:
@@ -231,7 +231,7 @@ def _nameless_file() -> int:
             with tempfile.TemporaryFile(prefix="samplerkit-epochs") as temporary:
                 file = os.dup(temporary.fileno())
     except OSError as error:
-        raise WorkerError("epoch", f"cannot be counted without a file ({error})", mend=_MEND) from error
+        raise WorkerError("epoch", f"cannot be counted without a file ({error})", hint=_HINT) from error
     fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_APPEND)
     return file
 

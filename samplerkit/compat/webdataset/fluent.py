@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any, Literal, Self
 
 from samplerkit.compat.webdataset import arguments as taken
-from samplerkit.compat.webdataset import stages, steps
+from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.collate import default_collation_fn
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline
-from samplerkit.compat.webdataset.shuffling import Shuffling, by_chance
+from samplerkit.compat.webdataset.split import Shuffling, by_chance
 from samplerkit.compat.webdataset.tensors import tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.order import arguments
@@ -36,12 +36,12 @@ class Fluent(ABC):
 
     @abstractmethod
     def _with(self, pipeline: SamplePipeline) -> Self:
-        """Gives the dataset with another pipeline."""
+        """Returns the dataset with another pipeline."""
 
     def shuffle(
         self, size: int, *, seed: int | None = None, initial: Any = None, rng: Any = None, handler: Any = None
     ) -> Self:
-        """Shuffles: the shards, and then the samples within windows of at least `size`, anew in each epoch.
+        """Shuffles: the shards, and then the samples within windows of at least `size`, newly in each epoch.
 
         It is a permutation of the whole epoch, computed and not buffered: mode PARTIAL. Where it stands in
         the pipeline does not matter. What commands write is shuffled by a buffer of `size` samples.
@@ -55,7 +55,7 @@ class Fluent(ABC):
         """
         if rng is not None:
             raise ArgumentTypeError(
-                "rng", "must be None: an order is by seed and epoch", rng, mend="say seed="
+                "rng", "must be None: an order is by seed and epoch", rng, hint="say seed="
             )
         number = arguments.integer("shuffle", size)
         if number < 1:
@@ -87,12 +87,12 @@ class Fluent(ABC):
             handler: what becomes of a sample that cannot be decoded.
         """
         if post is not None:
-            mend = "give the functions as arguments: the first that gives something else than None wins"
-            raise ArgumentTypeError("post", "is not supported", post, mend=mend)
+            hint = "give the functions as arguments: the first that gives something else than None wins"
+            raise ArgumentTypeError("post", "is not supported", post, hint=hint)
         return self._each("decode", Decode.of((*(pre or ()), *handlers, tensors), only), handler)
 
     def rename(self, handler: Handler | None = None, keep: bool = True, **fields: Any) -> Self:
-        """Gives fields other names: `rename(image="jpg;png")` takes the first that a sample has.
+        """Renames fields: `rename(image="jpg;png")` takes the first that a sample has.
 
         Args:
             handler: what becomes of a sample that has none of them.
@@ -100,7 +100,7 @@ class Fluent(ABC):
             fields: for each new name the old ones.
         """
         names = tuple((new, alternatives(new, old)) for new, old in fields.items())
-        step: Step = Rename(names) if arguments.boolean("keep", keep) else steps.Only(names)
+        step: Step = Rename(names) if arguments.boolean("keep", keep) else stages.Only(names)
         return self._each("rename", step, handler)
 
     def map_dict(self, handler: Handler | None = None, **functions: Callable[[Any], Any]) -> Self:
@@ -109,11 +109,11 @@ class Fluent(ABC):
 
     def map_tuple(self, *functions: Callable[[Any], Any] | None, handler: Handler | None = None) -> Self:
         """Applies a function to each place of a tuple; None leaves a place as it is."""
-        return self._each("map_tuple", steps.MapTuple(functions), handler)
+        return self._each("map_tuple", stages.MapTuple(functions), handler)
 
     def map(self, f: Callable[[Any], Any], handler: Handler | None = None) -> Self:
         """Applies a function to each item; one for which it gives None is left out, as in webdataset."""
-        return self._each("map", steps.MapOrDrop(checked_function("map", f)), handler)
+        return self._each("map", stages.MapOrDrop(checked_function("map", f)), handler)
 
     def to_tuple(
         self,
@@ -132,9 +132,9 @@ class Fluent(ABC):
         """
         whole = ToTuple.of(fields)
         is_refused = missing_is_error if none_is_error is None else none_is_error
-        step: Step = whole if missing_is_error else steps.ToTupleOrNone(whole.fields)
+        step: Step = whole if missing_is_error else stages.ToTupleOrNone(whole.fields)
         chain = self._each("to_tuple", step, handler)
-        return chain._each("to_tuple", Map(steps.without_none), handler) if is_refused else chain
+        return chain._each("to_tuple", Map(stages.without_none), handler) if is_refused else chain
 
     def select(
         self,
@@ -153,7 +153,7 @@ class Fluent(ABC):
         """
         chosen = arguments.choice("by", by, ("sample", "key"))
         if chosen == "sample":
-            step = steps.Select(checked_function("select", predicate))
+            step = stages.Select(checked_function("select", predicate))
             return self._then(stages.Each("select", step, taken.handler_of(handler), may_drop=True))
         if self._pipeline.tar is None:
             raise ArgumentValueError("by", "cannot be 'key' where samples have no index", by)
@@ -254,7 +254,7 @@ class Fluent(ABC):
         wrong = stages.uncounted(added)
         if wrong is not None and self._pipeline.split.equal_steps is not None:
             problem = f"cannot be kept by .{stages.named(wrong)}, which changes the number of samples"
-            raise CompositionError("equal_steps", problem, mend="leave equal_steps out and say with_epoch(n)")
+            raise CompositionError("equal_steps", problem, hint="leave equal_steps out and say with_epoch(n)")
         return self._changed(stages=(*self._pipeline.stages, *added))
 
     def _changed(self, **changes: Any) -> Self:

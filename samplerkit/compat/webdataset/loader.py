@@ -11,8 +11,7 @@ from torch.utils.data import DataLoader
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace
-from samplerkit.compat.webdataset.shuffling import Shuffling, in_buffer
-from samplerkit.compat.webdataset.split import Seat, Split
+from samplerkit.compat.webdataset.split import Seat, Shuffling, Split, in_buffer
 from samplerkit.errors import ArgumentTypeError
 
 
@@ -24,7 +23,7 @@ class Loaded:
     loader: DataLoader[Any]
 
     def samples(self, seat: Seat, epoch: int, shuffling: Shuffling) -> Generator[Any, None, None]:
-        """Gives the batches."""
+        """Yields the batches."""
         yield from self.loader
 
 
@@ -60,7 +59,7 @@ class WebLoader(Fluent):
         if self._length is not None:
             return self._length
         if pipeline.stages or pipeline.passes == FOREVER or not isinstance(pipeline.shards, Loaded):
-            raise ArgumentTypeError("len", "is not known of this loader", self, mend="say .with_length(n)")
+            raise ArgumentTypeError("len", "is not known of this loader", self, hint="say .with_length(n)")
         return pipeline.passes * len(pipeline.shards.loader)
 
     def _with(self, pipeline: SamplePipeline) -> WebLoader:

@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, final
 
-from samplerkit.compat.webdataset.commands import Command
-from samplerkit.compat.webdataset.failures import goes_on, of_shard
-from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.running import Running
-from samplerkit.compat.webdataset.shuffling import Shuffling, in_buffer
-from samplerkit.compat.webdataset.split import Seat
+from samplerkit.compat.webdataset.commands import Command, Running
+from samplerkit.compat.webdataset.handlers import Handler, goes_on, of_shard
+from samplerkit.compat.webdataset.split import Seat, Shuffling, in_buffer
 from samplerkit.compat.webdataset.stream import samples_of
 from samplerkit.errors import DatasetError
 
@@ -40,7 +37,7 @@ class Piped:
     handler: Handler | None
 
     def samples(self, seat: Seat, epoch: int, shuffling: Shuffling) -> Generator[dict[str, Any], None, None]:
-        """Gives the samples that one worker reads in an epoch."""
+        """Returns the samples that one worker reads in an epoch."""
         samples = self._in_order(seat, epoch, shuffling)
         if not shuffling.window:
             return samples

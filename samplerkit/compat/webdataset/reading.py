@@ -10,15 +10,13 @@ from itertools import chain
 from typing import Any, Final, Protocol, final
 
 from samplerkit.compat.webdataset import stages
-from samplerkit.compat.webdataset.failures import EmptyDatasetError, goes_on, of_shard
-from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.shuffling import Shuffling
-from samplerkit.compat.webdataset.split import Seat, Split
+from samplerkit.compat.webdataset.handlers import EmptyDatasetError, Handler, goes_on, of_shard
+from samplerkit.compat.webdataset.split import Seat, Shuffling, Split
 from samplerkit.errors import DatasetError
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.modes import Shuffle
 from samplerkit.order.typing import Ids
+from samplerkit.storage.skipping import Present
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.present import Present
 from samplerkit.storage.urls import is_remote
 
 AHEAD: Final = 32
@@ -57,13 +55,13 @@ class ReadOnce(Protocol):
     """What can be read from front to back only."""
 
     def samples(self, seat: Seat, epoch: int, shuffling: Shuffling) -> Generator[Any, None, None]:
-        """Gives the samples that one worker reads in an epoch."""
+        """Returns the samples that one worker reads in an epoch."""
 
 
 @final
 @dataclass(frozen=True)
 class AbsentShards:
-    """Shards of which one is not there, which is told when they are read, as webdataset does."""
+    """Shards of which one is missing, which is an error when they are read, as in webdataset."""
 
     error: DatasetError
 
@@ -109,7 +107,7 @@ class SamplePipeline:
         return self.shards if isinstance(self.shards, TarDataset) else None
 
     def items(self, seat: Seat, cursor: WorkerPlace) -> Generator[Any, None, None]:
-        """Gives the items of one worker, from where the cursor stands; it moves along."""
+        """Yields the items of one worker, from where the cursor stands; it moves along."""
         if self.most_items is not None and cursor.items >= self.most_items:
             return
         empty_passes = 0
@@ -203,7 +201,7 @@ class SamplePipeline:
 
     def _refuse_empty(self) -> None:
         if not self.may_be_empty:
-            raise EmptyDatasetError("dataset", "has no samples", mend="say empty_check=False if that is fine")
+            raise EmptyDatasetError("dataset", "has no samples", hint="say empty_check=False if that is fine")
 
 
 def _epoch(cursor: WorkerPlace) -> int:
@@ -217,7 +215,7 @@ def _path(dataset: TarDataset, url: str) -> str | None:
 
 
 def _present(found: Present, size: int, cursor: WorkerPlace) -> Iterator[Any]:
-    """Gives the samples of a batch that are there; the others count as read."""
+    """Yields the samples of a batch that are there; the others count as read."""
     missing = {place for place, *_ in found.missing}
     samples = iter(found)
     for place in range(size):

@@ -1,19 +1,24 @@
-"""Which part of an epoch one worker of one rank reads."""
+"""In which order an epoch is read, and which part of it one worker of one rank reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, final
 
+import numpy as np
 from torch.utils.data import get_worker_info
 
-from samplerkit.loading.world import detect_world
+from samplerkit.loading.job.world import detect_world
 from samplerkit.order.algebra import Shard
+from samplerkit.order.deal import World
 from samplerkit.order.files import Lanes
+from samplerkit.order.keys import Key
+from samplerkit.order.modes import DEFAULT_PARTIAL_SIZE, Shuffle
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
-from samplerkit.order.world import World
+from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
+from samplerkit.samplers.subset import SequentialSampler
 
 EqualSteps = Literal["pad", "drop"]
 """How all ranks get the same number of samples: the first ones repeated, or the last ones left out."""
@@ -91,16 +96,16 @@ class Split:
     block: int = 1
 
     def rank_order(self, order: Order, world: World) -> Order:
-        """Gives what a rank reads of an order."""
+        """Returns what a rank reads of an order."""
         return Shard(order, world.num_shards, world.shard_id, padded=self.equal_steps == "pad")
 
     def rows_of_rank(self, total: int, world: World) -> int:
-        """Gives how many samples of `total` a rank reads."""
+        """Returns how many samples of `total` a rank reads."""
         least, more = divmod(total, world.num_shards)
         return least + {"pad": more > 0, "drop": False}.get(self.equal_steps or "", world.shard_id < more)
 
     def rows(self, total: int, seat: Seat, *, never_none: bool = False) -> range:
-        """Gives the rows of its rank that a worker reads.
+        """Returns the rows of its rank that a worker reads.
 
         Args:
             total: the samples of the epoch.
@@ -114,7 +119,7 @@ class Split:
         return rows if rows or not never_none else range(of_rank)
 
     def ids(self, order: Order, seat: Seat, start: int = 0, *, never_none: bool = False) -> Iterator[Ids]:
-        """Gives the ids that a worker reads.
+        """Yields the ids that a worker reads.
 
         Args:
             order: the undealt order of the epoch.
@@ -126,3 +131,82 @@ class Split:
         rows = self.rows(len(order), seat, never_none=never_none)[start:]
         for first in range(rows.start, rows.stop, AT_ONCE):
             yield mine[first : min(first + AT_ONCE, rows.stop)]
+
+
+@final
+@dataclass(frozen=True)
+class Shuffling:
+    """How a dataset is shuffled.
+
+    Args:
+        seed: of the order, in [0, 2^64).
+        shards: whether the shards are read in a random order.
+        window: samples that are shuffled among themselves; 0 for no shuffle within shards.
+        lanes: into how many lanes the order is woven; None for the number of ranks.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> order = Shuffling(seed=7, shards=True).order(sk.Layout([3, 3, 3]), 0, World(1, 0))
+        >>> sorted(order) == list(range(9)), order[0] % 3, order[1] - order[0]
+        (True, 0, 1)
+    """
+
+    seed: int = 0
+    shards: bool = False
+    window: int = 0
+    lanes: int | None = None
+
+    @property
+    def mode(self) -> Shuffle:
+        """The shuffle mode: PARTIAL for a window, FILES for shards alone."""
+        if self.window:
+            return Shuffle.PARTIAL
+        return Shuffle.FILES if self.shards else Shuffle.FALSE
+
+    def order(self, dataset: Any, epoch: int, world: World) -> Order:
+        """Returns the order of all ranks together."""
+        # Lanes also where nothing is shuffled: so each rank reads shards of its own.
+        sampler = DistributedSampler(
+            world.num_shards,
+            world.shard_id,
+            shuffle=self.mode,
+            seed=self.seed,
+            partial_size=self.window or DEFAULT_PARTIAL_SIZE,
+            lanes=self.lanes or world.num_shards,
+        )
+        return sampler.undealt_order(dataset, epoch)
+
+    def of_shards(self, count: int, epoch: int) -> Order:
+        """Returns the order of shards that cannot be read at any place."""
+        sampler = RandomSampler(seed=self.seed) if self.shards or self.window else SequentialSampler()
+        return sampler.order(count, epoch, world=World())
+
+    def draws(self, seat: int, epoch: int, role: str) -> Callable[[int], np.random.Generator]:
+        """Returns the generators of what cannot be computed: one for each place in the pipeline.
+
+        Args:
+            seat: which of all workers of all ranks draws.
+            epoch: the epoch.
+            role: what for.
+        """
+        key = Key(self.seed, epoch, 0, role)
+        return lambda place: np.random.Generator(np.random.Philox(key=key.words(2, seat, place)))
+
+
+def in_buffer(items: Iterator[Any], generator: np.random.Generator, size: int) -> Generator[Any, None, None]:
+    """Shuffles a stream: each item that is given is drawn from as many as the buffer holds."""
+    held: list[Any] = []
+    for item in items:
+        if len(held) < size:
+            held.append(item)
+            continue
+        place = int(generator.integers(size))
+        yield held[place]
+        held[place] = item
+    for place in generator.permutation(len(held)).tolist():
+        yield held[place]
+
+
+def by_chance(items: Iterator[Any], generator: np.random.Generator, p: float) -> Iterator[Any]:
+    """Keeps each item of a stream with probability `p`."""
+    return (item for item in items if generator.random() < p)

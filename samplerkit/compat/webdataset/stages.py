@@ -1,4 +1,4 @@
-"""What is done to the stream of samples: one small picklable value a stage."""
+"""What is done to the stream of samples: one small picklable value a stage or a step."""
 
 from __future__ import annotations
 
@@ -10,10 +10,97 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from samplerkit.compat.webdataset.failures import goes_on, told
-from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.steps import Dropped
+from samplerkit.compat.webdataset.handlers import Handler, goes_on, told
 from samplerkit.errors import DatasetError
+from samplerkit.storage.tar.steps import first_of
+
+
+class Dropped:
+    """What a step gives for a sample that is left out on purpose."""
+
+
+@dataclass(frozen=True)
+class MapOrDrop:
+    """Applies a function to the sample; None leaves the sample out, as in webdataset."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, sample: Any, /) -> Any:
+        """Applies the step."""
+        result = self.function(sample)
+        if result is None:
+            return Dropped
+        if isinstance(sample, dict) and isinstance(result, dict) and "__key__" in sample:
+            result["__key__"] = sample["__key__"]
+        return result
+
+
+@dataclass(frozen=True)
+class Select:
+    """Keeps the samples for which a function gives true."""
+
+    predicate: Callable[[Any], Any]
+
+    def __call__(self, sample: Any, /) -> Any:
+        """Applies the step."""
+        return sample if self.predicate(sample) else Dropped
+
+
+@dataclass(frozen=True)
+class Only:
+    """Keeps some fields under new names, and no others.
+
+    Args:
+        fields: for each new name the old ones, of which the first that is there is taken.
+    """
+
+    fields: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def __call__(self, sample: Any, /) -> Any:
+        """Applies the step."""
+        return {new: first_of(sample, olds) for new, olds in self.fields}
+
+
+@dataclass(frozen=True)
+class ToTupleOrNone:
+    """Makes a tuple of some fields, with None for what a sample lacks.
+
+    Args:
+        fields: of each place the names, of which the first that is there is taken.
+    """
+
+    fields: tuple[tuple[str, ...], ...]
+
+    def __call__(self, sample: Any, /) -> Any:
+        """Applies the step."""
+        return tuple(next((sample[name] for name in names if name in sample), None) for names in self.fields)
+
+
+def without_none(values: Any) -> Any:
+    """Returns a tuple that holds no None.
+
+    Raises:
+        DatasetError: it holds one.
+    """
+    if any(value is None for value in values):
+        raise DatasetError("sample", "has a field that is None", hint="say none_is_error=False")
+    return values
+
+
+@dataclass(frozen=True)
+class MapTuple:
+    """Applies a function to each place of a tuple; None leaves a place as it is, and so does no function."""
+
+    functions: tuple[Callable[[Any], Any] | None, ...]
+
+    def __call__(self, sample: Any, /) -> Any:
+        """Applies the step."""
+        values = list(sample)
+        for place, function in enumerate(self.functions[: len(values)]):
+            if function is not None:
+                values[place] = function(values[place])
+        return tuple(values)
+
 
 _log = logging.getLogger("samplerkit")
 
@@ -133,7 +220,7 @@ class CustomStage:
     function: Callable[[Iterator[Any]], Any]
 
     counts: ClassVar = UNKNOWN
-    """Nobody knows."""
+    """Unknown."""
 
     def run(self, items: Iterator[Any], _generator: np.random.Generator, /) -> Iterator[Any]:
         """Applies the stage."""
@@ -142,7 +229,7 @@ class CustomStage:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Shuffles items, or leaves some out by chance, anew in each epoch.
+    """Shuffles items, or leaves some out by chance, newly in each epoch.
 
     Args:
         name: of the method that the user called.
@@ -197,12 +284,12 @@ def run(
 
 
 def uncounted(stages: tuple[Stage, ...]) -> Stage | None:
-    """Finds the first stage after which nobody knows how many items there are; None if there is none."""
+    """Finds the first stage after which the number of items is not known; None if there is none."""
     return next((stage for stage in stages if stage.counts not in {ONE_EACH, BATCHES}), None)
 
 
 def batch_size(stages: tuple[Stage, ...]) -> int:
-    """Gives how many samples an item holds, as far as `.batched` says."""
+    """Returns how many samples an item holds, as far as `.batched` says."""
     size = 1
     for stage in stages:
         if isinstance(stage, Batched):
@@ -213,7 +300,7 @@ def batch_size(stages: tuple[Stage, ...]) -> int:
 
 
 def length(stages: tuple[Stage, ...], samples: int) -> int:
-    """Gives how many items come of samples; `uncounted` finds nothing."""
+    """Returns how many items come of samples; `uncounted` finds nothing."""
     for stage in stages:
         if isinstance(stage, Batched):
             samples = -(-samples // stage.size) if stage.partial else samples // stage.size
@@ -221,7 +308,7 @@ def length(stages: tuple[Stage, ...], samples: int) -> int:
 
 
 def named(stage: Stage) -> str:
-    """Gives the name of the method that adds a stage."""
+    """Returns the name of the method that adds a stage."""
     return stage.name if isinstance(stage, Each | Drawing) else _METHODS[type(stage)]
 
 
@@ -253,6 +340,6 @@ def _dropped(item: Any, step: str) -> Exception:
     error = DatasetError(
         "sample",
         "the sample is left out, and equal_steps counts on it",
-        mend="say with_epoch(n) in place of equal_steps",
+        hint="say with_epoch(n) in place of equal_steps",
     )
     return told(item, step, error)[0]

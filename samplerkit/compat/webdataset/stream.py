@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from typing import Any, NoReturn, Protocol, final
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
+from samplerkit.storage.tar.format.flaws import Reason
 from samplerkit.storage.tar.format.headers import BLOCK, ZERO, HeaderError, padded, parse
-from samplerkit.storage.tar.format.inflate import GzipError, TooLargeError, inflated
-from samplerkit.storage.tar.format.members import Member, Reason
 from samplerkit.storage.tar.format.samples import RESERVED, is_meta, is_unsafe, split_name
-from samplerkit.storage.tar.format.scan import EXTENSIONS, Extensions, extension_size
+from samplerkit.storage.tar.format.scan import EXTENSIONS, Extensions, Member, extension_size
 from samplerkit.storage.tar.index.archive import GZIP, OTHERS
 
 _PIECE = 1 << 20
 _MOST_AT_ONCE = 1 << 24
-_MEND = "look at what the command writes, or fetch or make the archive anew"
+_HINT = "look at what the command writes, or fetch or make the archive again"
 
 
 class ByteStream(Protocol):
@@ -29,7 +29,7 @@ class ByteStream(Protocol):
 
 
 def samples_of(stream: ByteStream, url: str) -> Iterator[dict[str, Any]]:
-    """Gives the samples of an archive, in the order in which they stand.
+    """Yields the samples of an archive, in the order in which they stand.
 
     A sample is given when the one after it begins; the last one, when the archive has ended as it should.
 
@@ -77,7 +77,7 @@ class _Members:
         self._extensions = Extensions()
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        """Gives the name and the data of each file."""
+        """Yields the name and the data of each file."""
         while True:
             if not self._extensions.are_pending:
                 self._begin = self._position
@@ -103,7 +103,7 @@ class _Members:
     def refuse(self, reason: Reason, detail: str) -> NoReturn:
         """Raises the error for the header at hand."""
         problem = f"{reason} at byte {self._begin}: {detail}"
-        raise DatasetError(self._url, problem, mend=_MEND)
+        raise DatasetError(self._url, problem, hint=_HINT)
 
     def _check(self, member: Member) -> None:
         if member.wrong is not None:
@@ -131,7 +131,7 @@ class _Members:
     def _exactly(self, size: int, problem: str) -> bytes:
         pieces: list[bytes] = []
         missing = size
-        # A header may tell any size: memory is taken for what has arrived.
+        # A header may claim any size: memory is taken for what has arrived.
         while missing and (piece := self._stream.read(min(missing, _MOST_AT_ONCE))):
             pieces.append(piece)
             missing -= len(piece)
@@ -191,10 +191,10 @@ class _Inflated:
             if error.ends_early:
                 self._stream.require_success()
             problem = f"damaged gzip at byte {error.offset}: {error}"
-            raise DatasetError(self._url, problem, mend=_MEND) from error
+            raise DatasetError(self._url, problem, hint=_HINT) from error
         except TooLargeError as error:
             problem = f"{error}, 200 times what was read of it or 1 GiB"
-            raise DatasetError(self._url, problem, mend="unpack it in the command if you trust it") from error
+            raise DatasetError(self._url, problem, hint="unpack it in the command if you trust it") from error
 
 
 def _plain(stream: ByteStream, url: str) -> ByteStream:
@@ -202,7 +202,7 @@ def _plain(stream: ByteStream, url: str) -> ByteStream:
     for magic, name in OTHERS.items():
         if first.startswith(magic):
             problem = f"is compressed by {name}, which is not supported"
-            raise DatasetError(url, problem, mend="unpack it in the command, or pack it with gzip")
+            raise DatasetError(url, problem, hint="unpack it in the command, or pack it with gzip")
     begun = _Begun(first, stream)
     return _Inflated(begun, url) if first.startswith(GZIP) else begun
 

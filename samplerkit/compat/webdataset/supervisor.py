@@ -1,4 +1,4 @@
-"""Runs a command, and ends it when whoever wants its output is gone, however that ended.
+"""Runs a command, and ends it when the reader of its output is gone, however that ended.
 
 It is run as a program of its own, with as little of Python as possible: `python -I -S supervisor.py PROGRAM
 ARGUMENT...`. The command writes to our standard output. Our standard input is a pipe into which nobody writes

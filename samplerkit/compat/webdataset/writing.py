@@ -132,14 +132,14 @@ def TarWriter(  # noqa: N802  # likewise
         ...     writer.write({"__key__": "one", "txt": "hello", "cls": 3})
     """
     if isinstance(fileobj, str) and fileobj.startswith("pipe:"):
-        raise NotSupportedError("fileobj", "is a command", mend="write to a path, and send it from there")
+        raise NotSupportedError("fileobj", "is a command", hint="write to a path, and send it from there")
     return EncodedWriter(fileobj, encoder, **_ours(options))
 
 
 def _ours(options: dict[str, Any]) -> dict[str, Any]:
-    for name, mend in REFUSED.items():
+    for name, hint in REFUSED.items():
         if options.pop(name, None):
-            raise NotSupportedError(name, "is not supported", mend=mend)
+            raise NotSupportedError(name, "is not supported", hint=hint)
     return {name: value for name, value in options.items() if name not in NEEDLESS}
 
 

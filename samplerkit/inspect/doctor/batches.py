@@ -1,165 +1,142 @@
-"""Batches of unlike samples: lengths that lie, budgets that waste, ranks that wait, and wrong losses."""
+"""Batches of samples of different lengths: lengths, budgets, padding, ranks that wait, and wrong losses."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from samplerkit.batches.bucket import BucketBatches
-from samplerkit.batches.classes import ClassBatches
-from samplerkit.batches.packs import PackBatches
-from samplerkit.batches.plan import BatchPlan
+from samplerkit.batches.bucket_batches import BucketBatches
+from samplerkit.batches.class_batches import ClassBatches
+from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.errors import SamplerkitError
-from samplerkit.inspect.batches import batch_figures
-from samplerkit.inspect.doctor.finding import Finding
-from samplerkit.inspect.doctor.patient import Patient
-from samplerkit.inspect.doctor.resume import codes_in, module_code
-from samplerkit.inspect.view import RunView
+from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, kind, rule
+from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
+from samplerkit.inspect.doctor.probe import codes_in, module_code
+from samplerkit.inspect.doctor.subjects import PackedRun, PlannedRun, batches, order, packs
+from samplerkit.order.dataset_protocol import gives_segments
 
 LEAST_EFFICIENCY = 0.7
 """Below it, more than 30 % of the padded tokens are padding."""
 
 MOST_LEFT_OUT = 0.01
-"""So many of the samples may be left out by a recipe without a word."""
+"""So many of the samples, or of the tokens, may be left out without a word."""
 
+MOST_READ_AGAIN = 2.0
+"""So many times the tokens of an epoch may be read, since whole documents are read for their parts."""
 
-def no_plan(patient: Patient) -> Iterator[Finding]:
-    """Batches that cannot be made: nothing else can be looked at then."""
-    if patient.view is None or patient.view.recipe is None:
-        return
-    try:
-        patient.view.run.plan(patient.view.epoch)
-    except SamplerkitError as error:
-        place = error.place.rpartition(".")[2].partition("[")[0]
-        code = _CODES_OF_PLACES.get(place, "refused")
-        yield Finding(
-            code,
-            "error",
-            f"{error.place}: {error.problem}",
-            error.mend or "give one for each sample, in the order of the dataset",
-        )
-
-
-_EPOCHS_COUNTED = 4
-_CODES_OF_PLACES = {
-    "lengths": "lengths-do-not-fit",
-    "length": "lengths-do-not-fit",
-    "keys": "lengths-do-not-fit",
-    "labels": "lengths-do-not-fit",
-    "max_tokens": "sample-above-budget",
-    "seq_len": "sample-above-budget",
-    "boundaries": "sample-above-budget",
+REFUSED = kind("refused", "error", "The sampler does not go with the dataset.")
+_LENGTHS = kind(
+    "lengths-do-not-fit", "error", "Lengths, keys or labels are not one for each sample, or are none."
+)
+_BUDGET = kind(
+    "sample-above-budget", "error", "A sample alone is above `max_tokens`, `seq_len`, or the last boundary."
+)
+_KINDS_OF_PLACES = {
+    **dict.fromkeys(("lengths", "length", "keys", "labels"), _LENGTHS),
+    **dict.fromkeys(("max_tokens", "seq_len", "boundaries"), _BUDGET),
 }
 
 
-def _planned(patient: Patient) -> tuple[RunView | None, BatchPlan | None]:
-    """Gives the run that is looked at and its plan, as far as there are any."""
-    view = patient.view
-    return view, None if view is None else view.run.plan(view.epoch)
+def no_plan(seen: Inspection) -> list[Finding]:
+    """Finds batches that cannot be made: nothing else can be looked at then."""
+    if seen.view is None or seen.view.recipe is None:
+        return []
+    try:
+        seen.view.run.plan(seen.view.epoch)
+    except SamplerkitError as error:
+        found = _KINDS_OF_PLACES.get(error.place.rpartition(".")[2].partition("[")[0], REFUSED)
+        hint = error.hint or "give one for each sample, in the order of the dataset"
+        return [found.found(f"{error.place}: {error.problem}", hint)]
+    return []
 
 
-def boundaries_unreached(patient: Patient) -> Iterator[Finding]:
-    """Boundaries between which no sample lies."""
-    view, plan = _planned(patient)
-    if view is None or plan is None or not isinstance(view.recipe, BucketBatches):
+@rule("warning", batches)
+def boundaries_unreached(seen: PlannedRun) -> Faults:
+    """Between two boundaries there is no sample."""
+    lengths = seen.plan.measure.lengths
+    if not isinstance(seen.recipe, BucketBatches) or seen.recipe.boundaries is None or lengths is None:
         return
-    lengths = plan.measure.lengths
-    if view.recipe.boundaries is None or lengths is None:
-        return
-    boundaries = np.asarray(view.recipe.boundaries)
-    reached = np.unique(np.searchsorted(boundaries, lengths.histogram.values))
+    boundaries, values = np.asarray(seen.recipe.boundaries), lengths.histogram.values
+    reached = np.unique(np.searchsorted(boundaries, values))
     empty = np.setdiff1d(np.arange(boundaries.size), reached)
     if empty.size:
         named = ", ".join(map(str, boundaries[empty[:8]].tolist()))
-        yield Finding(
-            "boundaries-unreached",
-            "warning",
-            f"no sample lies in the buckets up to {named}: lengths are "
-            f"{int(lengths.histogram.values.min())} to {int(lengths.histogram.values.max())}",
+        yield Fault(
+            f"no sample is in the buckets up to {named}: lengths are {int(values.min())} to "
+            f"{int(values.max())}",
             "leave these boundaries out, or look whether lengths are counted in other units",
         )
 
 
-def padding_wasted(patient: Patient) -> Iterator[Finding]:
-    """Batches of which a large part is padding."""
-    view = patient.view
-    figures = None if view is None else batch_figures(view, view.epoch, with_mixing=False)
+@rule("warning", order)
+def padding_wasted(seen: InspectedRun) -> Faults:
+    """More than 30 % of the padded tokens are padding."""
+    figures = seen.figures.batches
     if figures is None or figures.efficiency is None or figures.efficiency >= LEAST_EFFICIENCY:
         return
-    is_packed = figures.documents_cut is not None
-    yield Finding(
-        "padding-wasted",
-        "warning",
+    yield Fault(
         f"{100 * (1 - figures.efficiency):.0f} % of the padded tokens of an epoch are padding",
-        "use a smaller length_multiple, a larger window, or a seq_len that holds several documents"
-        if is_packed
-        else "use TokenBatches, a smaller waste or pool, a larger window, or more boundaries",
+        "use TokenBatches, a smaller waste or pool, a larger window, or more boundaries"
+        if figures.documents_cut is None
+        else "use a smaller length_multiple, a larger window, or a seq_len that holds several documents",
     )
 
 
-def abreast_does_not_fit(patient: Patient) -> Iterator[Finding]:
-    """Steps that hold batches of two groups, which cost unlike."""
-    view, plan = _planned(patient)
+@rule("warning", batches)
+def abreast_does_not_fit(seen: PlannedRun) -> Faults:
+    """The ranks do not divide `abreast`, so that the batches of a step differ in cost."""
+    ranks, abreast = seen.run.view.num_ranks, seen.plan.abreast
     # Batches by class are all alike, and packs in tokens.
-    if view is None or plan is None or isinstance(view.recipe, ClassBatches | PackBatches):
+    if isinstance(seen.recipe, ClassBatches | PackBatches):
         return
-    if plan.abreast % view.num_ranks and len(plan) > view.num_ranks:
-        yield Finding(
-            "abreast-does-not-fit",
-            "warning",
-            f"{plan.abreast} neighbouring batches cost alike, and a step has one for each of "
-            f"{view.num_ranks} ranks: these wait for the most expensive one",
-            f"say an abreast that {view.num_ranks} divides; a run that goes on keeps that of its first start",
+    if abreast % ranks and len(seen.plan) > ranks:
+        yield Fault(
+            f"{abreast} neighbouring batches cost alike, and a step has one for each of {ranks} ranks: these "
+            "wait for the most expensive one",
+            f"say an abreast that {ranks} divides; a run that resumes keeps that of its first start",
         )
 
 
-def samples_left_out(patient: Patient) -> Iterator[Finding]:
-    """Samples that the policies of a recipe never read."""
-    view, plan = _planned(patient)
-    if view is None or plan is None or not plan.dropped:
-        return
-    size = view.layout.num_samples
-    if plan.dropped > MOST_LEFT_OUT * size:
-        yield Finding(
-            "samples-left-out",
-            "warning" if len(plan) else "error",
-            f"{plan.dropped} of {size} samples are left out of an epoch by long and short",
+@rule("warning", batches)
+def samples_left_out(seen: PlannedRun) -> Faults:
+    """`long` and `short` leave out more than one sample in a hundred."""
+    size, dropped = seen.run.view.layout.num_samples, seen.plan.dropped
+    if dropped > MOST_LEFT_OUT * size:
+        yield Fault(
+            f"{dropped} of {size} samples are left out of an epoch by long and short",
             'say long="split"'
-            if isinstance(view.recipe, PackBatches)
+            if isinstance(seen.recipe, PackBatches)
             else 'raise max_tokens, say long="truncate" or "alone", or short="merge"',
+            "warning" if len(seen.plan) else "error",
         )
 
 
-def fewer_batches_than_ranks(patient: Patient) -> Iterator[Finding]:
-    """An epoch in which some ranks have nothing of their own."""
-    view, plan = _planned(patient)
-    if view is None or plan is None or not 0 < len(plan) < view.num_ranks:
-        return
-    yield Finding(
-        "fewer-batches-than-ranks",
-        "error" if view.tail == "drop" else "warning",
-        f"batches in an epoch: {len(plan)}, fewer than the {view.num_ranks} ranks, with tail={view.tail!r}",
-        "make batches smaller, use fewer ranks, or say tail='split'",
-    )
+@rule("warning", batches)
+def fewer_batches_than_ranks(seen: PlannedRun) -> Faults:
+    """An epoch has not a batch for each rank."""
+    view = seen.run.view
+    if 0 < len(seen.plan) < view.num_ranks:
+        yield Fault(
+            f"batches in an epoch: {len(seen.plan)}, fewer than the {view.num_ranks} ranks, with "
+            f"tail={view.tail!r}",
+            "make batches smaller, use fewer ranks, or say tail='split'",
+            "error" if view.tail == "drop" else "warning",
+        )
 
 
-def loss_ignores_tokens(patient: Patient) -> Iterator[Finding]:
-    """A loop that takes the mean over each rank's batch, where these hold different numbers of tokens."""
-    view = patient.view
-    if view is None or view.recipe is None or view.num_ranks == 1 or not patient.ignores_tokens:
-        return
-    if isinstance(view.recipe, ClassBatches):
-        return
-    yield Finding(
-        "loss-ignores-tokens",
-        "warning",
-        "the module trains with backward() and never asks loader.tokens(step): ranks hold different numbers "
-        "of tokens, and the mean of their means weighs those in small batches more",
-        "divide the summed loss by loader.tokens(step) / ranks, which needs no communication",
-    )
+@rule("warning", batches)
+def loss_ignores_tokens(seen: PlannedRun) -> Faults:
+    """A loop trains on batches of different lengths, and never asks `loader.tokens`."""
+    is_of_classes = isinstance(seen.recipe, ClassBatches)
+    if seen.run.ignores_tokens and seen.run.view.num_ranks > 1 and not is_of_classes:
+        yield Fault(
+            "the module trains with backward() and never asks loader.tokens(step): ranks hold different "
+            "numbers of tokens, and the mean of their means weighs those in small batches more",
+            "divide the summed loss by loader.tokens(step) / ranks, which needs no communication",
+        )
 
 
 def ignores_tokens(make: Callable[[], Any]) -> bool:
@@ -169,17 +146,30 @@ def ignores_tokens(make: Callable[[], Any]) -> bool:
     return "backward" in names and "tokens" not in names
 
 
-def batches_counted(patient: Patient) -> Iterator[Finding]:
-    """Epochs of unlike numbers of batches, in a trainer that counts those of the first one."""
-    view, trainer = patient.view, patient.trainer
-    if trainer is None or not trainer.counts or view is None or view.recipe is None:
+@rule("warning", packs)
+def tokens_cut_off(seen: PackedRun) -> Faults:
+    """Packs keep the beginning of long documents, and lose more than one token in a hundred."""
+    if seen.recipe.long != "truncate":
         return
-    counts = [view.steps(view.reading(epoch)) for epoch in range(_EPOCHS_COUNTED)]
-    if len(set(counts)) > 1:
-        yield Finding(
-            "batches-counted",
-            "error",
-            f"{trainer.name} asks for the number of batches once and leaves each epoch after as many, and "
-            f"epochs have {', '.join(map(str, counts))}",
-            "take a plan over the whole set, which has one number in all epochs, or say num_batches",
+    lost = int((np.maximum(seen.lengths - seen.recipe.seq_len, 0) * seen.counts).sum())
+    total = int((seen.lengths * seen.counts).sum())
+    if lost > MOST_LEFT_OUT * total:
+        yield Fault(
+            f"{100 * lost / total:.0f} % of the tokens are cut off: documents end at {seen.recipe.seq_len}",
+            'say long="split", or a larger seq_len',
+        )
+
+
+@rule("warning", packs)
+def documents_read_again(seen: PackedRun) -> Faults:
+    """Whole documents are read for each of their parts, more than twice the tokens."""
+    if seen.recipe.long != "split" or gives_segments(seen.run.dataset):
+        return
+    parts = np.maximum(-(-seen.lengths // seen.recipe.seq_len), 1)
+    total = int((seen.lengths * seen.counts).sum())
+    times = float((seen.lengths * parts * seen.counts).sum()) / max(1, total)
+    if times > MOST_READ_AGAIN:
+        yield Fault(
+            f"whole documents are read for parts of them, {times:.1f} times the tokens of an epoch",
+            "write __getsegments__(segments) in the dataset: rows of id, start and length",
         )

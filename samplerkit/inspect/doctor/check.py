@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,90 +11,22 @@ import torch
 import torch.utils.data
 
 from samplerkit.errors import ArgumentTypeError, SamplerkitError
-from samplerkit.inspect.doctor import (
-    agreement,
-    batches,
-    classes,
-    epochs,
-    files,
-    memory,
-    packs,
-    parts,
-    remote,
-    repeats,
-    resume,
-    sharding,
-    streams,
-    tails,
-    threads,
-    tokens,
-)
-from samplerkit.inspect.doctor.finding import Finding
-from samplerkit.inspect.doctor.patient import Patient
-from samplerkit.inspect.doctor.probe import appearance
-from samplerkit.inspect.view import loader_of
+
+# Each adds its rules to the table when it is imported.
+from samplerkit.inspect.doctor import batches, datasets, epochs, files, ranks, samplers, workers  # noqa: F401
+from samplerkit.inspect.doctor.findings import RULES, Finding, kind
+from samplerkit.inspect.doctor.inspection import Inspection
+from samplerkit.inspect.doctor.probe import appearance, saves_a_sampler
+from samplerkit.inspect.view import HINT, is_counted, loader_of
 from samplerkit.loading.generators import kept_generators
 from samplerkit.order import arguments
-from samplerkit.order.world import World
+from samplerkit.order.deal import World
 
-Rule = Callable[[Patient], Iterator[Finding]]
-
-RULES: tuple[Rule, ...] = (
-    memory.materialises,
-    memory.too_many_weights,
-    memory.python_lists,
-    sharding.double_sharding,
-    sharding.not_sharded,
-    sharding.reads_everything,
-    sharding.other_world,
-    agreement.seed_from_clock,
-    agreement.random_from_process,
-    epochs.epoch_frozen,
-    epochs.epoch_in_workers,
-    streams.workers_repeat,
-    streams.ranks_repeat,
-    streams.idle_workers,
-    resume.resume_inexact,
-    resume.skipped_twice,
-    files.partial_size_in_file,
-    repeats.repeats_break_lanes,
-    repeats.copies_together,
-    repeats.trains_on_held_out,
-    repeats.folds_overlap,
-    files.few_files,
-    files.lanes_do_not_divide,
-    parts.empty_part,
-    parts.same_part,
-    parts.parts_not_told,
-    threads.not_thread_safe,
-    threads.generator_shared,
+_LENGTHS_NOT_TOLD = kind(
+    "lengths-not-told",
+    "warning",
+    "Remote files have to be fetched to count their samples, before the first batch.",
 )
-"""The rules that look at how things are put together; another one is another function here."""
-
-RULES_ON_ORDERS: tuple[Rule, ...] = (
-    tails.drops_everything,
-    tails.batch_larger_than_shard,
-    tails.padded_evaluation,
-    tails.uneven_steps,
-    tails.concat_padded,
-    classes.one_class_batches,
-    files.files_read_again,
-    remote.costly_remote,
-    tokens.seq_len_is_fixed,
-    tokens.evaluation_with_phase,
-    tokens.vocabulary_beyond_dtype,
-    tokens.short_files,
-    batches.boundaries_unreached,
-    batches.padding_wasted,
-    batches.abreast_does_not_fit,
-    batches.samples_left_out,
-    batches.fewer_batches_than_ranks,
-    batches.loss_ignores_tokens,
-    batches.batches_counted,
-    packs.tokens_cut_off,
-    packs.documents_read_again,
-)
-"""The rules that need the order, or how long it is."""
 
 
 def check(
@@ -142,32 +73,36 @@ count them twice
         raise ArgumentTypeError("world", "must be a World or None", world)
     epoch = None if epoch is None else arguments.epoch(epoch)
     made: list[Finding] = []
-    unweighted = False
+    ignores_tokens = False
     try:
         if _is_function(loader):
-            first, second = _called_twice(loader)
-            one, other = Patient.of(first, world, epoch), Patient.of(second, world, epoch)
+            make, (loader, second) = loader, _called_twice(loader)
             where = "when the function is called a second time"
-            made += agreement.disagreement(appearance(one), appearance(other), where)
-            saves_state = saves_state or resume.saves_a_sampler(loader)
-            unweighted = batches.ignores_tokens(loader)
-            loader = first
-        patient = Patient.of(loader_of(loader, world), world, epoch, saves_state=saves_state)
-        patient = replace(patient, ignores_tokens=unweighted)
+            made += ranks.disagreement(appearance(loader, world), appearance(second, world), where)
+            saves_state = saves_state or saves_a_sampler(make)
+            ignores_tokens = batches.ignores_tokens(make)
+        seen = Inspection.of(
+            loader_of(loader, world),
+            world,
+            epoch=epoch,
+            saves_state=saves_state,
+            ignores_tokens=ignores_tokens,
+        )
         # All other rules ask how many samples there are, and in which batches.
-        if uncounted := tuple(remote.lengths_not_told(patient)):
-            return uncounted
-        if unmade := tuple(batches.no_plan(patient)):
-            return (*made, *unmade)
-        made += [finding for rule in RULES for finding in rule(patient)]
-        # An order that takes minutes and gigabytes to make is not made to look at its tail.
-        if patient.view is None or not any(finding.code == "materialises" for finding in made):
-            made += [finding for rule in RULES_ON_ORDERS for finding in rule(patient)]
+        if not is_counted(seen.dataset):
+            return (_LENGTHS_NOT_TOLD.found(_NOT_COUNTED, HINT),)
+        made += batches.no_plan(seen) or [finding for find in RULES for finding in find(seen)]
     except ArgumentTypeError:
         raise
     except SamplerkitError as error:
-        made.append(Finding("refused", "error", f"{error.place}: {error.problem}", error.mend or "see above"))
+        made.append(batches.REFUSED.found(f"{error.place}: {error.problem}", error.hint or "see above"))
     return tuple(sorted(made, key=lambda finding: finding.severity == "warning"))
+
+
+_NOT_COUNTED = (
+    "the samples of remote files are not counted: before the first batch all files are fetched; and nothing "
+    "that depends on how many there are was looked at"
+)
 
 
 def _is_function(loader: Any) -> bool:

@@ -1,64 +1,43 @@
-"""Whether the epoch reaches all who need it."""
+"""Epochs: whether all get their number, and how they end: pads, uneven ranks, batches that never fill."""
 
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.utils.data
 
-from samplerkit.inspect.doctor.finding import Finding
-from samplerkit.inspect.doctor.patient import Patient
+from samplerkit.inspect.doctor.findings import Fault, Faults, rule
+from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
+from samplerkit.inspect.doctor.subjects import PlannedRun, any_loader, batches, loader_with_length, order
+from samplerkit.inspect.view import RunView
 from samplerkit.loading.torch_sampler import TorchSampler
-from samplerkit.samplers.base import Sampler
 
 _EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "shared_epoch")
+_EPOCHS_COUNTED = 4
 
 
-def epoch_frozen(patient: Patient) -> Iterator[Finding]:
-    """A sampler that shuffles by its epoch, and stands at the first one, or at another one than training."""
-    told = [patient.loader] if patient.is_ours else []
-    told += [sampler for sampler in patient.samplers if not isinstance(sampler, Sampler)]
-    for sampler in told:
+@rule("warning", any_loader)
+def epoch_frozen(seen: Inspection) -> Faults:
+    """`set_epoch` was not called, so that each epoch has the order of the first one."""
+    for sampler in (*([seen.loader] if seen.is_ours else []), *seen.bridges, *seen.others):
         epoch, name = getattr(sampler, "epoch", None), type(sampler).__name__
-        is_told = callable(getattr(sampler, "set_epoch", None)) and isinstance(epoch, int)
-        if not is_told or getattr(sampler, "shuffle", True) is False:
+        has_epoch = callable(getattr(sampler, "set_epoch", None)) and isinstance(epoch, int)
+        if not has_epoch or getattr(sampler, "shuffle", True) is False:
             continue
-        if patient.epoch is not None and epoch != patient.epoch:
-            what = f"{name} stands at epoch {epoch}, and training at {patient.epoch}"
-        elif patient.epoch is None and epoch == 0 and not _advances_by_itself(patient, sampler):
-            what = f"{name}.set_epoch has not been called: each epoch has the order of the first one"
-        else:
-            continue
-        yield Finding(
-            "epoch-frozen",
-            "error" if patient.epoch is not None else "warning",
-            what,
-            "call sampler.set_epoch(epoch) before each epoch, or use sk.TorchSampler, which moves on alone",
-        )
+        hint = "call sampler.set_epoch(epoch) before each epoch, or use sk.TorchSampler, which moves on alone"
+        if seen.epoch is not None and epoch != seen.epoch:
+            yield Fault(f"{name} stands at epoch {epoch}, and training at {seen.epoch}", hint, "error")
+        elif seen.epoch is None and epoch == 0 and not _advances_by_itself(seen, sampler):
+            yield Fault(
+                f"{name}.set_epoch has not been called: each epoch has the order of the first one", hint
+            )
 
 
-def epoch_in_workers(patient: Patient) -> Iterator[Finding]:
-    """A dataset with an epoch, in workers that were started with the first one."""
-    lives_on = patient.num_workers > 0 and patient.persistent_workers and not patient.is_ours
-    if not lives_on or not callable(getattr(patient.dataset, "set_epoch", None)):
-        return
-    if any(_is_shared(getattr(patient.dataset, name, None)) for name in _EPOCH_NAMES):
-        return
-    yield Finding(
-        "epoch-in-workers",
-        "error",
-        f"{type(patient.dataset).__name__}.set_epoch does not reach the {patient.num_workers} persistent "
-        "workers, which keep the copy with which they were started",
-        "use sk.Loader, which tells the workers, or keep the epoch in a shared tensor, or give up "
-        "persistent_workers",
-    )
-
-
-def _advances_by_itself(patient: Patient, sampler: Any) -> bool:
+def _advances_by_itself(seen: Inspection, sampler: Any) -> bool:
     # Every trainer that is known calls set_epoch when an epoch begins.
-    if patient.is_ours or patient.trainer is not None or isinstance(sampler, TorchSampler):
+    if seen.is_ours or seen.trainer is not None or isinstance(sampler, TorchSampler):
         return True
     code = getattr(getattr(type(sampler), "__iter__", None), "__code__", None)
     if code is None:
@@ -69,8 +48,160 @@ def _advances_by_itself(patient: Patient, sampler: Any) -> bool:
     return stores or "set_epoch" in code.co_names
 
 
+@rule("error", any_loader)
+def epoch_in_workers(seen: Inspection) -> Faults:
+    """Persistent workers keep their copy of the dataset, and never see its `set_epoch`."""
+    lives_on = seen.num_workers > 0 and seen.persistent_workers and not seen.is_ours
+    if not lives_on or not callable(getattr(seen.dataset, "set_epoch", None)):
+        return
+    if not any(_is_shared(getattr(seen.dataset, name, None)) for name in _EPOCH_NAMES):
+        yield Fault(
+            f"{type(seen.dataset).__name__}.set_epoch does not reach the {seen.num_workers} persistent "
+            "workers, which keep the copy with which they were started",
+            "use sk.Loader, which passes the epoch to its workers, or keep the epoch in a shared tensor, or "
+            "give up persistent_workers",
+        )
+
+
 def _is_shared(epoch: Any) -> bool:
     if isinstance(epoch, torch.Tensor):
         return bool(epoch.is_shared())  # type: ignore[no-untyped-call]  # torch's
-    # What multiprocessing.Value gives has a lock or stands for one number in shared memory.
+    # What multiprocessing.Value gives has a lock or is one number in shared memory.
     return hasattr(epoch, "get_lock") or type(epoch).__module__.startswith("multiprocessing.")
+
+
+@rule("warning", loader_with_length)
+def padded_evaluation(seen: Inspection) -> Faults:
+    """An evaluation reads some samples twice, and counts them twice."""
+    pads, units, who, hint = _evaluation_pads(seen)
+    if pads > 0:
+        yield Fault(
+            f"{who} repeats {pads} {units[pads > 1]}, so that all ranks get the same number: metrics over "
+            "all ranks count them twice",
+            hint,
+        )
+
+
+_SAMPLES, _BATCHES = ("sample", "samples"), ("batch", "batches")
+
+
+def _evaluation_pads(seen: Inspection) -> tuple[int, tuple[str, str], str, str]:
+    """Returns how many units an evaluation repeats, what they are called, what repeats them, and a hint."""
+    if seen.view is None:
+        for sampler in seen.others:
+            if isinstance(sampler, torch.utils.data.DistributedSampler) and not sampler.shuffle:
+                pads = sampler.total_size - len(sampler.dataset)  # type: ignore[arg-type]  # it has a length
+                hint = "use sk.Loader with tail='ragged', or leave out the repeats when metrics are gathered"
+                return pads, _SAMPLES, type(sampler).__name__, hint
+    elif seen.is_evaluation:
+        units, other = (_SAMPLES, "ragged") if seen.view.recipe is None else (_BATCHES, "split")
+        if not seen.is_ours:
+            hint = "use DistributedSampler(offset=0) as its recipe, which pads nothing"
+            return _pads(seen.view), units, "TorchSampler", hint
+        hint = f"say tail={other!r}, or leave out what the mask loader.pads(loader.step - 1) marks"
+        return _pads(seen.view), units, f"tail={seen.view.tail!r}", hint
+    return 0, _SAMPLES, "", ""
+
+
+@rule("warning", order)
+def concat_padded(seen: InspectedRun) -> Faults:
+    """A ConcatDataset is dealt with repeats, where MindSpore reads each sample once."""
+    is_concat = isinstance(seen.dataset, torch.utils.data.ConcatDataset)
+    if seen.is_ours or not is_concat or not seen.view.run.recipe.is_distributed:
+        return
+    pads = _pads(seen.view)
+    if pads > 0:
+        yield Fault(
+            f"DistributedSampler repeats {pads} sample{'s' if pads > 1 else ''} of the ConcatDataset, so "
+            "that all ranks get the same number; MindSpore's repeats none there",
+            "say offset=0 to read each sample once, as MindSpore does; then some ranks read one less",
+        )
+
+
+@rule("warning", order)
+def uneven_steps(seen: InspectedRun) -> Faults:
+    """Ranks have different numbers of steps, so that a collective of the last step hangs."""
+    view = seen.view
+    if view.tail != "ragged" or view.num_ranks == 1 or seen.is_evaluation:
+        return
+    first = view.reading(view.epoch).delivery
+    ranks = (view.run.world.shard_id, 0, view.num_ranks - 1, first.rotation, first.rotation - 1)
+    steps = sorted({first.steps(rank) for rank in ranks})
+    if len(steps) > 1:
+        others = "tail='pad'" if view.recipe is None else "tail='pad', 'split'"
+        yield Fault(
+            f"some ranks have {steps[0]} steps and others {steps[-1]}: a collective in the last one hangs",
+            f"say {others} or tail='drop' for training, or use DDP's join()",
+        )
+
+
+@rule("error", loader_with_length)
+def drops_everything(seen: Inspection) -> Faults:
+    """The last, incomplete batch is dropped, and it is the only one."""
+    if seen.view is not None and seen.view.recipe is not None:
+        return  # `fewer_batches_than_ranks` says so
+    batch, samples = _batch_of_a_rank(seen)
+    if seen.steps == 0 and (samples or 0) > 0:
+        yield Fault(
+            f"an epoch has no batch: a rank reads {samples} samples, fewer than a batch of {batch}, and the "
+            "last batch is dropped",
+            "use a smaller batch_size, or keep the last batch",
+        )
+
+
+@rule("warning", loader_with_length)
+def batch_larger_than_shard(seen: Inspection) -> Faults:
+    """A batch is larger than all that a rank reads in an epoch."""
+    batch, samples = _batch_of_a_rank(seen) if seen.steps else (None, None)
+    if batch is not None and samples is not None and batch > samples:
+        yield Fault(
+            f"batch_size is {batch}, and a rank reads {samples} samples in an epoch",
+            "use a smaller batch_size, so that learning rate and step count mean what they say",
+        )
+
+
+def _batch_of_a_rank(seen: Inspection) -> tuple[int | None, int | None]:
+    """Returns the batch size, and the samples that a rank reads; None of what is not known."""
+    if seen.view is not None:
+        samples = len(seen.view.run.undealt(seen.view.epoch))
+        return seen.view.batch_size, -(-samples // seen.view.num_ranks)
+    made = getattr(seen.loader, "batch_sampler", None)
+    size = getattr(made, "batch_size", None)
+    try:
+        length = len(getattr(made, "sampler", None))  # type: ignore[arg-type]  # what has none raises
+    except TypeError:
+        length = None
+    return size if isinstance(size, int) else None, length
+
+
+def _pads(view: RunView) -> int:
+    plan = view.run.plan(view.epoch)
+    units = len(view.run.undealt(view.epoch)) if plan is None else len(plan)
+    return -units % view.num_ranks if view.tail == "pad" else 0
+
+
+@rule("error", any_loader)
+def skipped_twice(seen: Inspection) -> Faults:
+    """A trainer skips, when it resumes, what the state of the loader has behind it."""
+    trainer = seen.trainer
+    if trainer is not None and trainer.skips and (seen.is_ours or seen.bridges):
+        yield Fault(
+            f"{trainer.name} {trainer.skips} the batches of before, where it resumes; those of a loader that "
+            "was given its state are behind it already",
+            f"{trainer.instead}, so that the state alone says where the run resumes",
+        )
+
+
+@rule("error", batches)
+def batches_counted(seen: PlannedRun) -> Faults:
+    """A trainer counts the batches of the first epoch, and other epochs have more or fewer."""
+    trainer, view = seen.run.trainer, seen.run.view
+    if trainer is None or not trainer.counts:
+        return
+    counts = [view.steps(view.reading(epoch)) for epoch in range(_EPOCHS_COUNTED)]
+    if len(set(counts)) > 1:
+        yield Fault(
+            f"{trainer.name} asks for the number of batches once and leaves each epoch after as many, and "
+            f"epochs have {', '.join(map(str, counts))}",
+            "take a plan over the whole set, which has one number in all epochs, or say num_batches",
+        )

@@ -1,101 +1,83 @@
-"""Files and how they are read: blocks inside of files, too few of them, lanes and room that do not fit."""
+"""Files: blocks inside of files, too few files, lanes and caches that do not fit, and remote costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from samplerkit.inspect.costs import files_needed_at_once
-from samplerkit.inspect.doctor.finding import Finding
-from samplerkit.inspect.doctor.patient import Patient
-from samplerkit.inspect.transfers import transfers
-from samplerkit.inspect.view import RunView
+from samplerkit.inspect.doctor.findings import Fault, Faults, rule
+from samplerkit.inspect.doctor.inspection import InspectedRun
+from samplerkit.inspect.doctor.subjects import files, order, run
+from samplerkit.inspect.download_costs import Downloads
 from samplerkit.order.files import Lanes
 from samplerkit.order.layout import Layout
-from samplerkit.order.modes import FILE_AWARE, Mode
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.modes import FILE_AWARE, Mode, Shuffle
 
 _ALIKE = 0.9
 """The share of samples from which on in files of one size, all files count as equally large."""
 
 
-def partial_size_in_file(patient: Patient) -> Iterator[Finding]:
-    """Blocks of PARTIAL that end where files end."""
-    found = _reader(patient)
-    if found is None or patient.view is None:
-        return
-    mode, layout = found
+@rule("error", files)
+def partial_size_in_file(seen: tuple[InspectedRun, Mode, Layout]) -> Faults:
+    """Each block of PARTIAL lies inside one file, so that no files are mixed."""
+    loader, mode, layout = seen
     if mode.resolve(layout) is not Shuffle.PARTIAL or mode.pools != 1 or layout.num_files < 2:
         return
     sizes, counts = np.unique(layout.sizes, return_counts=True)
     most = int(np.argmax(sizes * counts))
     size = int(sizes[most])
-    lanes = mode.lane_count(layout, patient.view.run.constants.lanes)
-    starts = Lanes(len(layout), lanes).starts[:-1]
+    starts = Lanes(len(layout), mode.lane_count(layout, loader.view.run.constants.lanes)).starts[:-1]
     is_aligned = bool(((starts % size) % mode.partial_size == 0).mean() > 0.5)
     alike = size * int(counts[most]) / len(layout)
-    if alike < _ALIKE or size % mode.partial_size or not is_aligned:
-        return
-    yield Finding(
-        "partial-size-in-file",
-        "error",
-        f"files hold {size} samples and blocks of PARTIAL {mode.partial_size}: each block lies inside one "
-        "file, and no files are mixed",
-        f"say partial_size={-(-size * 3 // 2)}, 1.5 times the file size, or more",
-    )
+    if alike >= _ALIKE and size % mode.partial_size == 0 and is_aligned:
+        yield Fault(
+            f"files hold {size} samples and blocks of PARTIAL {mode.partial_size}: each block lies inside "
+            "one file, and no files are mixed",
+            f"say partial_size={-(-size * 3 // 2)}, 1.5 times the file size, or more",
+        )
 
 
-def few_files(patient: Patient) -> Iterator[Finding]:
-    """Fewer files than processes that read."""
-    found = _reader(patient)
-    if found is None or patient.view is None:
-        return
-    mode, layout = found
-    ranks, workers = patient.view.num_ranks, max(1, patient.view.num_workers)
-    if mode.resolve(layout) not in FILE_AWARE or not 0 < layout.num_files < ranks * workers:
-        return
-    yield Finding(
-        "few-files",
-        "warning",
-        f"{layout.num_files} files for {ranks} ranks x {workers} workers: several read the same file",
-        f"write at least {ranks * workers} files, or use fewer workers",
-    )
+@rule("warning", files)
+def few_files(seen: tuple[InspectedRun, Mode, Layout]) -> Faults:
+    """There are fewer files than ranks x workers, so that several open the same one."""
+    loader, mode, layout = seen
+    ranks, workers = loader.view.num_ranks, max(1, loader.view.num_workers)
+    if mode.resolve(layout) in FILE_AWARE and 0 < layout.num_files < ranks * workers:
+        yield Fault(
+            f"{layout.num_files} files for {ranks} ranks x {workers} workers: several read the same file",
+            f"write at least {ranks * workers} files, or use fewer workers",
+        )
 
 
-def lanes_do_not_divide(patient: Patient) -> Iterator[Finding]:
-    """Lanes of which a rank reads more than it has to."""
-    view = patient.view
-    if view is None:
-        return
-    ranks = view.num_ranks
-    lanes = view.lanes
-    if lanes == 1 or lanes % ranks == 0 or ranks % lanes == 0:
-        return
-    each = lanes // int(np.gcd(lanes, ranks))
-    yield Finding(
-        "lanes-do-not-divide",
-        "warning",
-        f"{lanes} lanes on {ranks} ranks: neither divides the other, so that a rank reads up to {each} lanes "
-        "and their files",
-        f"say lanes={ranks}, or a multiple of it, or run on a number of ranks that divides {lanes}",
-    )
+@rule("warning", run)
+def lanes_do_not_divide(seen: InspectedRun) -> Faults:
+    """Neither lanes nor ranks divide the other, so that a rank reads more files."""
+    lanes, ranks = seen.view.lanes, seen.view.num_ranks
+    if lanes > 1 and lanes % ranks and ranks % lanes:
+        each = lanes // int(np.gcd(lanes, ranks))
+        yield Fault(
+            f"{lanes} lanes on {ranks} ranks: neither divides the other, so that a rank reads up to {each} "
+            "lanes and their files",
+            f"say lanes={ranks}, or a multiple of it, or run on a number of ranks that divides {lanes}",
+        )
 
 
-def files_read_again(patient: Patient) -> Iterator[Finding]:
-    """Room in memory for fewer files, or open shards, than the order goes back and forth between."""
-    # Known by its looks: this room does not know that of files.
-    limits: Any = getattr(patient.dataset, "_limits", None)
-    view = patient.view
-    if not hasattr(limits, "max_files") or view is None or not view.layout.has_files:
+@rule("warning", order)
+def files_read_again(seen: InspectedRun) -> Faults:
+    """`max_files`, `max_chunks` or `max_shards` is too few for how the order goes."""
+    # Known by its attributes: this room does not know that of files.
+    limits: Any = getattr(seen.dataset, "_limits", None)
+    view = seen.view
+    if not hasattr(limits, "max_files") or not view.layout.has_files:
         return
-    is_tar = hasattr(patient.dataset, "fetch")
-    if is_tar and patient.dataset.is_remote and not _fetches_shards(view):
+    is_tar = hasattr(seen.dataset, "fetch")
+    if is_tar and seen.dataset.is_remote and not _fetches_shards(seen):
         return
     needed = files_needed_at_once(view, view.epoch, max(1, view.num_workers))
-    if view.num_workers < patient.num_workers:  # each has files of its own
-        needed = -(-needed // patient.num_workers)
+    if view.num_workers < seen.num_workers:  # each has files of its own
+        needed = -(-needed // seen.num_workers)
     if needed <= limits.max_files:
         return
     # One more for a file that is needed in one batch only, and those that are read ahead.
@@ -104,21 +86,34 @@ def files_read_again(patient: Patient) -> Iterator[Finding]:
     again = "shards are opened, and from a small cache fetched," if is_tar else "files are read"
     lanes = view.lanes // int(np.gcd(view.lanes, view.num_ranks))
     fewer = f", or lanes={view.num_ranks} in place of {view.lanes}" if lanes > 1 else ""
-    yield Finding(
-        "files-read-again",
-        "warning",
+    yield Fault(
         f"the order goes back and forth between {needed} files, and {name}={limits.max_files} are {kept}: "
         f"{again} more than once an epoch",
         f"say {name}={room} or more, or take shuffle: partial with smaller blocks{fewer}",
     )
 
 
-def _fetches_shards(view: RunView) -> bool:
-    found = transfers(view, view.epoch)
+@rule("warning", order)
+def costly_remote(seen: InspectedRun) -> Faults:
+    """The order asks remote storage for far more than fetching each file once would."""
+    for part, found in seen.figures.downloads.items():
+        where = f" in {part}" if part else ""
+        if found.is_remote and found.advice:
+            what, _, advised = found.advice.partition(": ")
+            yield Fault(f"{what}{where}: {_asked(found)} an epoch", advised)
+        elif found.is_remote and found.num_bytes is None and found.way == "ranges":
+            yield Fault(
+                f"single samples of {found.num_files} remote files{where} are read: {_asked(found)} an epoch",
+                "take shuffle: partial, unless samples are larger than a MiB; samplerkit plan compares the "
+                "two",
+            )
+
+
+def _fetches_shards(seen: InspectedRun) -> bool:
+    found = seen.figures.downloads.get("")
     return found is not None and found.way == "whole"
 
 
-def _reader(patient: Patient) -> tuple[Mode, Layout] | None:
-    """Finds the mode of the sampler that reads the dataset, and the files."""
-    mode = None if patient.view is None else patient.view.mode
-    return None if mode is None or patient.view is None else (mode, patient.view.layout)
+def _asked(found: Downloads) -> str:
+    amount = "" if found.num_bytes is None else f" and {found.taken.bytes / 2**20:,.0f} MiB"
+    return f"{found.taken.requests:,} {'downloads' if found.way == 'whole' else 'requests'}{amount}"

@@ -13,13 +13,11 @@ from typing import Final, final
 
 from samplerkit.errors import NotSupportedError
 from samplerkit.inspect.view import RunView
-from samplerkit.order.keys import OURS
-from samplerkit.order.modes import Mode
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.keys import ALGORITHM
+from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.distributed import DistributedSampler
-from samplerkit.samplers.random import RandomSampler
-from samplerkit.samplers.sequential import SequentialSampler
+from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
+from samplerkit.samplers.subset import SequentialSampler
 
 MOST_SAMPLES: Final = 2**31 - 1
 """What the page counts in 32-bit words."""
@@ -120,7 +118,7 @@ def _read(sampler: Sampler) -> tuple[Mode, int]:
         raise _unlike("a chain of samplers", sampler)
     if isinstance(sampler, SequentialSampler) and not sampler.num_samples and not sampler.start_index:
         return Mode(Shuffle.FALSE), 0
-    if not isinstance(sampler, RandomSampler | DistributedSampler) or sampler.algorithm not in OURS:
+    if not isinstance(sampler, RandomSampler | DistributedSampler) or sampler.algorithm != ALGORITHM:
         raise _unlike("a sampler without a shuffle mode", sampler)
     rotates = isinstance(sampler, DistributedSampler) and sampler.offset >= 0
     if sampler.num_samples or rotates or getattr(sampler, "replacement", False):
@@ -130,5 +128,5 @@ def _read(sampler: Sampler) -> tuple[Mode, int]:
 
 def _unlike(what: str, value: object) -> NotSupportedError:
     return NotSupportedError(
-        "--open", f"the page shows no run with {what}", value, mend="draw it, say -o order.html alone"
+        "--open", f"the page shows no run with {what}", value, hint="draw it, say -o order.html alone"
     )

@@ -65,8 +65,8 @@ def new_figure(width: float, height: float, theme: Theme) -> Any:
         # An extra: all else works without it.
         module = import_module("matplotlib.figure")
     except ImportError as error:
-        mend = 'install it with: pip install "samplerkit[plot]"'
-        raise MissingMatplotlibError("plot", "needs matplotlib, which is not installed", mend=mend) from error
+        hint = 'install it with: pip install "samplerkit[plot]"'
+        raise MissingMatplotlibError("plot", "needs matplotlib, which is not installed", hint=hint) from error
     return module.Figure(figsize=(width, height), layout="constrained", facecolor=theme.background)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from samplerkit.inspect.pictures.canvas import Theme, dress, legend
-from samplerkit.inspect.pictures.shown import EPOCHS, MOST_PARTS, WINDOW_BATCHES, Shown
+from samplerkit.inspect.pictures.plot_data import EPOCHS, MOST_PARTS, WINDOW_BATCHES, PlotData
 from samplerkit.order.typing import Ids
 
 _MOST_RANKS = 8
@@ -21,7 +21,7 @@ _LARGEST_RATIO = 3
 """Of co-occurrence, as a power of two."""
 
 
-def draw_orders(figure: Any, runs: list[Shown], theme: Theme) -> str:
+def draw_orders(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """Draws step against sample id, coloured by rank, with the borders of files; a run a column."""
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         layout = run.view.layout
@@ -37,7 +37,7 @@ def draw_orders(figure: Any, runs: list[Shown], theme: Theme) -> str:
     return f"Which samples are read when (epoch {runs[0].epoch}; lines: borders of files)"
 
 
-def draw_documents(figure: Any, runs: list[Shown], theme: Theme) -> str:
+def draw_documents(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """Draws step against document, file above file, coloured by rank; a run of tokens a column."""
     found = [(run, read) for run in runs if (read := run.documents_read) is not None]
     for axes, (run, read) in zip(_columns(figure, len(found)), found, strict=True):
@@ -63,7 +63,7 @@ def draw_documents(figure: Any, runs: list[Shown], theme: Theme) -> str:
     return f"Which documents are read when (epoch {runs[0].epoch}; lines: borders of files)"
 
 
-def draw_batches(figure: Any, runs: list[Shown], theme: Theme) -> str:
+def draw_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """Draws each batch of unlike samples from shortest to longest, coloured by rank; a run a column."""
     with_lengths = [run for run in runs if run.has_lengths]
     for axes, run in zip(_columns(figure, len(with_lengths)), with_lengths, strict=True):
@@ -79,16 +79,15 @@ def draw_batches(figure: Any, runs: list[Shown], theme: Theme) -> str:
         axes.xaxis.set_major_formatter(_thousands)
         axes.yaxis.set_major_formatter(_thousands)
         axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6, axis="y")
+        batches = run.figures.batches
         efficiency = (
-            ""
-            if run.figures is None or run.figures.efficiency is None
-            else (f"{run.figures.efficiency:.3f} of the padded tokens are tokens")
+            "" if batches is None else f"{batches.efficiency or 0:.3f} of the padded tokens are tokens"
         )
         dress(axes, theme, f"{run.name}: {efficiency}", "step", "length, shortest to longest")
     return f"Batches by length (epoch {runs[0].epoch}; dots: what samples are padded to; colours: ranks)"
 
 
-def draw_together(figure: Any, runs: list[Shown], theme: Theme) -> str:
+def draw_together(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """Draws how often files are read together, against a full shuffle; a run a column."""
     image = None
     # One square alone would be lost in the middle of a wide figure.
@@ -121,14 +120,15 @@ def draw_together(figure: Any, runs: list[Shown], theme: Theme) -> str:
     return f"How often files meet within {WINDOW_BATCHES} steps, against a full shuffle ({EPOCHS} epochs)"
 
 
-def draw_mixing(figure: Any, runs: list[Shown], theme: Theme) -> str:
+def draw_mixing(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """Draws the mixing against the size of the window, all runs in one."""
     axes = _columns(figure, 1)[0]
     axes.axhline(1.0, color=theme.faint, linewidth=1, linestyle="--", label="a full shuffle")
     for number, run in enumerate(runs):
-        if run.mixing is None:
+        mixing = run.figures.mixing
+        if mixing is None:
             continue
-        points = run.mixing.curve
+        points = mixing.curve
         axes.errorbar(
             [point.window for point in points],
             [point.value for point in points],
@@ -138,7 +138,7 @@ def draw_mixing(figure: Any, runs: list[Shown], theme: Theme) -> str:
             markersize=4,
             linewidth=1.6,
             capsize=2,
-            label=f"{run.name}: {run.mixing.value:.2f} in the mean",
+            label=f"{run.name}: {mixing.value:.2f} in the mean",
         )
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(_thousands)
@@ -149,7 +149,7 @@ def draw_mixing(figure: Any, runs: list[Shown], theme: Theme) -> str:
     return "Mixing: how close a window comes to a full shuffle (bars: 2 standard errors)"
 
 
-def draw_files_of_batches(figure: Any, runs: list[Shown], theme: Theme) -> str:
+def draw_files_of_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """Draws the number of files in a batch over the epoch, all runs with files in one."""
     axes = _columns(figure, 1)[0]
     shuffled: dict[float, list[str]] = {}
@@ -161,7 +161,7 @@ def draw_files_of_batches(figure: Any, runs: list[Shown], theme: Theme) -> str:
         axes.plot(
             steps, counts, color=colour, linewidth=1.6, label=f"{run.name}: {counts.mean():.1f} in the mean"
         )
-        shuffled.setdefault(round(run.files_of_a_shuffled_batch, 1), []).append(run.name)
+        shuffled.setdefault(round(run.figures.files_of_a_shuffled_batch, 1), []).append(run.name)
     for count, names in shuffled.items():
         of = "" if len(shuffled) == 1 else f" of {', '.join(names)}"
         label = f"a full shuffle{of}: {count}"
@@ -174,7 +174,7 @@ def draw_files_of_batches(figure: Any, runs: list[Shown], theme: Theme) -> str:
     return "How many files a batch is read from (mean over ranks)"
 
 
-def draw_documents_of_batches(figure: Any, runs: list[Shown], theme: Theme) -> str:
+def draw_documents_of_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """Draws the number of documents in a batch of windows of tokens over the epoch, all such runs in one."""
     axes = _columns(figure, 1)[0]
     for number, run in enumerate(runs):
@@ -228,7 +228,7 @@ def _thousands(value: float, _: Any) -> str:
     return f"{value / 10**power:g}e{power}"
 
 
-def _mode(run: Shown) -> str:
+def _mode(run: PlotData) -> str:
     mode = run.view.mode
     return "no shuffle mode" if mode is None else mode.resolve(run.view.layout).value.upper()
 

@@ -12,17 +12,17 @@ from typing import Any
 from samplerkit.errors import ArgumentValueError
 from samplerkit.inspect.pictures import panels
 from samplerkit.inspect.pictures.canvas import DARK, LIGHT, Theme, head, new_figure, png_of
-from samplerkit.inspect.pictures.shown import Shown, shown_all
+from samplerkit.inspect.pictures.plot_data import PlotData, plot_data
 
 KINDS = (".png", ".html")
 MOST_RUNS = 4
 """Runs side by side; more would be too small to see."""
 
-DrawPanel = Callable[[Any, list[Shown], Theme], str]
+DrawPanel = Callable[[Any, list[PlotData], Theme], str]
 """Draws on a figure, and gives the heading."""
 
 
-def _of_any(_: Shown) -> bool:
+def _of_any(_: PlotData) -> bool:
     """Whatever the run, there is something to show."""
     return True
 
@@ -43,7 +43,7 @@ class Panel:
     height: float
     caption: str
     by_column: bool
-    is_shown: Callable[[Shown], bool] = _of_any
+    is_shown: Callable[[PlotData], bool] = _of_any
 
 
 PANELS = (
@@ -126,14 +126,14 @@ def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
         raise ArgumentValueError("path", f"must end in {' or '.join(KINDS)}", str(path))
     if not 1 <= len(runs) <= MOST_RUNS:
         raise ArgumentValueError("runs", f"must be 1 to {MOST_RUNS}", len(runs))
-    shown = shown_all(runs, epoch)
+    shown = plot_data(runs, epoch)
     if path.suffix.lower() == ".png":
         path.write_bytes(_one_picture(shown, LIGHT))
     else:
         path.write_text(_page(shown), encoding="utf-8")
 
 
-def _panels_of(runs: list[Shown]) -> list[Panel]:
+def _panels_of(runs: list[PlotData]) -> list[Panel]:
     return [
         panel
         for panel in (PANELS[0], OF_TOKENS, OF_BATCHES, *PANELS[1:], OF_DOCUMENTS)
@@ -141,11 +141,11 @@ def _panels_of(runs: list[Shown]) -> list[Panel]:
     ]
 
 
-def _width(runs: list[Shown]) -> float:
+def _width(runs: list[PlotData]) -> float:
     return max(8.0, 4.4 * len(runs))
 
 
-def _one_picture(runs: list[Shown], theme: Theme) -> bytes:
+def _one_picture(runs: list[PlotData], theme: Theme) -> bytes:
     chosen = _panels_of(runs)
     heights = [panel.height for panel in chosen]
     figure = new_figure(_width(runs), sum(heights), theme)
@@ -156,14 +156,14 @@ def _one_picture(runs: list[Shown], theme: Theme) -> bytes:
     return png_of(figure)
 
 
-def _page(runs: list[Shown]) -> str:
+def _page(runs: list[PlotData]) -> str:
     sections = [_section(panel, runs) for panel in _panels_of(runs)]
     names = ", ".join(html.escape(run.name) for run in runs)
     rows = "".join(_row(run) for run in runs)
     return _PAGE.format(names=names, rows=rows, sections="\n".join(sections))
 
 
-def _section(panel: Panel, runs: list[Shown]) -> str:
+def _section(panel: Panel, runs: list[PlotData]) -> str:
     sources, heading = [], ""
     for theme in (DARK, LIGHT):
         figure = new_figure(_width(runs) if panel.by_column else 8.0, panel.height, theme)
@@ -175,9 +175,9 @@ def _section(panel: Panel, runs: list[Shown]) -> str:
     )
 
 
-def _row(run: Shown) -> str:
-    layout, reading = run.view.layout, run.view.reading(run.epoch)
-    mode = run.view.mode
+def _row(run: PlotData) -> str:
+    layout, reading, mode = run.view.layout, run.view.reading(run.epoch), run.view.mode
+    batches, mixing = run.figures.batches, run.figures.mixing
     cells = (
         run.name,
         run.view.fingerprint,
@@ -185,9 +185,9 @@ def _row(run: Shown) -> str:
         f"{layout.num_samples:,}",
         f"{layout.num_files:,}",
         f"{run.view.num_ranks:,}",
-        f"{run.view.batch_size:,}" if run.figures is None else f"{run.figures.mean:,.1f}",
+        f"{run.view.batch_size:,}" if batches is None else f"{batches.mean:,.1f}",
         f"{run.view.steps(reading):,}",
-        "" if run.mixing is None else f"{run.mixing.value:.3f}",
+        "" if mixing is None else f"{mixing.value:.3f}",
     )
     return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>\n"
 

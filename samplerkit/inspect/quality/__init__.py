@@ -19,11 +19,10 @@ smallest value), `to_dict()`, and a one-line `str`. A `Recommendation` has `want
 What the figures mean and predict stands in docs/quality.md.
 """
 
-from samplerkit.inspect.quality.candidates import Candidate
 from samplerkit.inspect.quality.figure import Figure, Point
 from samplerkit.inspect.quality.labels import effective_batch, label_mixing, storage_mixing
 from samplerkit.inspect.quality.mixing import file_mixing, mixing, spread
-from samplerkit.inspect.quality.recommend import Recommendation, recommend
+from samplerkit.inspect.quality.recommend import Candidate, Recommendation, recommend
 
 __all__ = [
     "Candidate",

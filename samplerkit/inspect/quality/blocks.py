@@ -11,16 +11,40 @@ from samplerkit.inspect.quality.pairs import (
     Numbers,
     cross_distance,
     cross_weight,
+    lost_by_runs,
     pair_distance,
     pair_weight,
 )
-from samplerkit.inspect.quality.runs import lost_by_runs
+from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of, interval_of
-from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 
 MOST_BLOCKS = 1_000_000
 """How many blocks of one size in a window are told apart."""
+
+
+@final
+@dataclass(frozen=True)
+class Pieces:
+    """A sequence of rows that are not shuffled, cut into lanes: the pieces of files, by their sizes.
+
+    Args:
+        sizes: the sizes that occur.
+        counts: how many pieces have each: of a million files, most are of the size of another.
+    """
+
+    sizes: Ids
+    counts: Ids
+
+    @classmethod
+    def of(cls, file_sizes: Ids, lane_starts: Ids) -> Pieces:
+        """Cuts rows; arguments as for `Blocks.of`."""
+        return cls(*np.unique(np.diff(_sorted(edges_of(file_sizes), lane_starts)), return_counts=True))
+
+    def same_file(self, window: int, lanes: int) -> tuple[float, float]:
+        """Sums over all pairs of rows of one file and lane, as `Blocks.same_file` does."""
+        weight, distance = (summed(self.sizes, window, lanes) for summed in (pair_weight, pair_distance))
+        return float(weight @ self.counts), float(distance @ self.counts)
 
 
 @final
@@ -52,7 +76,7 @@ class Blocks:
         Args:
             file_sizes: in the sequence in which the files are read.
             lane_starts: the first row of each lane, and the number of rows.
-            block_size: rows in a block, counted from the start of each lane; 1 where none are shuffled.
+            block_size: rows in a block, counted from the start of each lane.
         """
         size = min(block_size, int(np.diff(lane_starts).max()))
         files = edges_of(file_sizes)
@@ -83,15 +107,15 @@ class Blocks:
             weight, distance = weight + more_weight, distance + more_distance
         return weight, distance
 
-    @once
+    @cached_property
     def _sizes(self) -> Numbers:
         return np.diff(self.starts).astype(np.float64)
 
-    @once
+    @cached_property
     def _blocks(self) -> Numbers:
         return (self.block_ends - self.block_starts).astype(np.float64)
 
-    @once
+    @cached_property
     def _neighbours(self) -> list[tuple[Ids, Numbers]]:
         """Cells with one of the same file and lane one, two and three on, and the rows between the two."""
         found = []
@@ -115,8 +139,6 @@ class Blocks:
     def _in_whole_blocks(self, sizes: Numbers, window: int, lanes: int) -> Numbers:
         size = self.block_size
         between = pair_distance(sizes, window, lanes)
-        if size == 1:
-            return between
         count = (sizes / size).astype(np.int64)
         within = count * pair_weight(size, window, lanes) * (size + 1) / 3
         # At both ends of the blocks: as in `Runs`, but summed up once for all files.

@@ -12,18 +12,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from samplerkit.inspect.quality.blocks import Blocks
-from samplerkit.inspect.quality.estimate import Estimate
+from samplerkit.inspect.quality.blocks import Blocks, Pieces
+from samplerkit.inspect.quality.figure import Estimate
+from samplerkit.inspect.quality.order_source import Plain
 from samplerkit.inspect.quality.pairs import (
     Numbers,
+    Runs,
     distance_between_files,
     pair_weight,
     random_distance,
     same_pairs,
 )
-from samplerkit.inspect.quality.runs import Runs
-from samplerkit.inspect.quality.subject import Plain
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.modes import Shuffle
 
 EPOCHS = 64
 """How many epochs' sequences of files are looked at where they matter; fewer where they hardly do."""
@@ -108,12 +108,16 @@ def _same_file(plain: Plain, windows: tuple[int, ...]) -> _Sums | None:
     is_partial = plain.shuffle is Shuffle.PARTIAL
     if (is_partial and plain.mode.pools > 1) or not _lanes_stay_apart(plain, max(windows)):
         return None
-    sums = []
+    block, sums = plain.mode.partial_size, []
     for epoch in range(_epochs(plain)):
-        block = plain.mode.partial_size if is_partial else 1
-        blocks = Blocks.of(plain.file_sizes(epoch), plain.lane_starts, block)
-        each = [blocks.same_file(window, plain.lanes) for window in windows]
-        sums.append((np.array([weight for weight, _ in each]), np.array([apart for _, apart in each])))
+        rows = (
+            plain.first_blocks(epoch, block) if is_partial else (plain.file_sizes(epoch), plain.lane_starts)
+        )
+        cut = Blocks.of(*rows, block) if is_partial else Pieces.of(*rows)
+        each = np.array([cut.same_file(window, plain.lanes) for window in windows])
+        # What is not looked at is like what is.
+        weights, distances = each.T * (len(plain.layout) / int(rows[1][-1]))
+        sums.append((weights, distances))
     return sums
 
 

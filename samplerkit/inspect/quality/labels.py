@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.inspect.quality.estimate import Estimate
-from samplerkit.inspect.quality.figure import Figure, Point
-from samplerkit.inspect.quality.look import Look
+from samplerkit.inspect.quality.figure import Estimate, Figure, Point
+from samplerkit.inspect.quality.observation import Observation
+from samplerkit.inspect.quality.order_source import OrderSource
 from samplerkit.inspect.quality.pairs import same_pairs
 from samplerkit.inspect.quality.sampled import sampled, sharing
-from samplerkit.inspect.quality.subject import Subject
+from samplerkit.order.deal import World
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
-from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 
 ALREADY_MIXED = 0.95
@@ -61,9 +60,9 @@ def label_mixing(
         >>> round(sorted_by_label.value, 1), label_mixing(sk.RandomSampler(), 1000, 32, labels).value
         (0.4, 1.0)
     """
-    subject = Subject.of(order, dataset, world)
+    subject = OrderSource.of(order, dataset, world)
     group, sizes = _classes(labels, len(subject.layout))
-    look = Look.on(subject, batch_size, epochs, windows, seed)
+    look = Observation.on(subject, batch_size, epochs, windows, seed)
     return _mixed(look, group, sizes).figure("label_mixing", look.plan.windows, exact=subject.is_shuffled)
 
 
@@ -79,9 +78,9 @@ def storage_mixing(
         >>> round(storage_mixing(1000, 32, np.arange(1000) % 10).value, 2)
         1.01
     """
-    subject = Subject.of_storage(dataset)
+    subject = OrderSource.of_storage(dataset)
     group, sizes = _classes(labels, len(subject.layout))
-    look = Look.on(subject, batch_size, epochs, windows, seed)
+    look = Observation.on(subject, batch_size, epochs, windows, seed)
     return _mixed(look, group, sizes).figure("storage_mixing", look.plan.windows, exact=False)
 
 
@@ -115,8 +114,8 @@ def effective_batch(
         >>> round(unshuffled.value), round(effective_batch(sk.RandomSampler(), 10_000, 100, labels).value)
         (1, 100)
     """
-    subject = Subject.of(order, dataset, world)
-    look = Look.on(subject, batch_size, epochs, windows, seed)
+    subject = OrderSource.of(order, dataset, world)
+    look = Observation.on(subject, batch_size, epochs, windows, seed)
     batch = look.plan.windows[0]
     look = replace(look, plan=replace(look.plan, windows=(batch,)))
     if labels is not None:
@@ -125,7 +124,7 @@ def effective_batch(
     elif look.has_files:
         figure = look.figures("file_mixing")[0]
     else:
-        raise DatasetError("labels", "are needed for a dataset of fewer than two files", mend="give labels")
+        raise DatasetError("labels", "are needed for a dataset of fewer than two files", hint="give labels")
     size = subject.length
     per_share = (batch - 1) / (1 - batch / size)
     # A batch that is more even than a random one is worth more, but never more than all samples.
@@ -135,7 +134,7 @@ def effective_batch(
     return Figure("effective_batch", value, error, figure.exact, (Point(batch, value, error),))
 
 
-def _mixed(look: Look, group: Ids, sizes: Ids) -> Estimate:
+def _mixed(look: Observation, group: Ids, sizes: Ids) -> Estimate:
     """Estimates the label mixing at each window."""
     subject = look.subject
     if subject.is_shuffled:

@@ -6,9 +6,9 @@ from typing import Any
 
 from samplerkit.errors import DatasetError
 from samplerkit.inspect.quality.figure import Figure
-from samplerkit.inspect.quality.look import Look
+from samplerkit.inspect.quality.observation import Observation
+from samplerkit.order.deal import World
 from samplerkit.order.order import Order
-from samplerkit.order.world import World
 from samplerkit.samplers.base import Sampler
 
 
@@ -57,7 +57,7 @@ def mixing(
         1437 mixing .138 (exact; weakest .008 in windows of 32)
         1500 mixing .364 (exact; weakest .282 in windows of 32)
     """
-    return Look.at(order, dataset, batch_size, world, epochs, windows, seed).mixing()
+    return Observation.at(order, dataset, batch_size, world, epochs, windows, seed).mixing()
 
 
 def file_mixing(
@@ -84,10 +84,10 @@ def file_mixing(
         >>> print(file_mixing(sk.RandomSampler(shuffle="files"), sk.Layout([1000] * 64), 32))
         file_mixing .182 (exact; weakest .011 in windows of 32)
     """
-    look = Look.at(order, dataset, batch_size, world, epochs, windows, seed)
+    look = Observation.at(order, dataset, batch_size, world, epochs, windows, seed)
     if not look.has_files:
         layout = look.subject.layout
-        raise DatasetError("dataset", "has fewer than two files to mix", layout, mend="ask for spread")
+        raise DatasetError("dataset", "has fewer than two files to mix", layout, hint="ask for spread")
     return look.figures("file_mixing")[0]
 
 
@@ -111,4 +111,4 @@ def spread(
         >>> round(spread(sk.SequentialSampler(), 10_000, 100).value, 2)
         0.1
     """
-    return Look.at(order, dataset, batch_size, world, epochs, windows, seed).figures("spread")[0]
+    return Observation.at(order, dataset, batch_size, world, epochs, windows, seed).figures("spread")[0]

@@ -14,9 +14,9 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from samplerkit.inspect.quality.estimate import Estimate
+from samplerkit.inspect.quality.figure import Estimate
+from samplerkit.inspect.quality.order_source import OrderSource
 from samplerkit.inspect.quality.pairs import Numbers
-from samplerkit.inspect.quality.subject import Subject
 from samplerkit.order.keys import Key, keyed_hash
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
@@ -60,7 +60,7 @@ class SamplingPlan:
 
 
 def sampled(
-    subject: Subject, plan: SamplingPlan, statistics: list[Statistic]
+    subject: OrderSource, plan: SamplingPlan, statistics: list[Statistic]
 ) -> list[tuple[Estimate, Estimate | None]]:
     """Estimates the mean of statistics over the pairs of samples in a window.
 
@@ -91,7 +91,7 @@ def sampled(
     ]
 
 
-def _affordable(plan: SamplingPlan, subject: Subject) -> SamplingPlan:
+def _affordable(plan: SamplingPlan, subject: OrderSource) -> SamplingPlan:
     """Reads fewer epochs, and more windows of each, where an epoch is built as a table."""
     order = subject.order(0)
     built = sum(len(part) for part in getattr(order, "parts", (order,)) if isinstance(part, Table))

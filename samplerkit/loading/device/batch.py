@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
@@ -23,7 +22,7 @@ def map_leaves(function: Callable[[Any], Any], batch: Any) -> Any:
     numbers, numpy arrays. What holds no leaf that changed is the same object as before.
 
     Args:
-        function: gets a leaf, gives what stands in its place.
+        function: receives a leaf, returns what replaces it.
         batch: any object.
 
     Example:
@@ -35,17 +34,9 @@ def map_leaves(function: Callable[[Any], Any], batch: Any) -> Any:
         return function(batch)
     if isinstance(batch, _PLAIN):
         return batch
-    if dataclasses.is_dataclass(batch):
-        return _map_dataclass(function, batch)
-    if isinstance(batch, tuple | list):
-        items = [map_leaves(function, item) for item in batch]
-        changed = any(new is not old for new, old in zip(items, batch, strict=True))
-        return _sequence_like(batch, items) if changed else batch
-    if isinstance(batch, Mapping):
-        found = {key: (value, map_leaves(function, value)) for key, value in batch.items()}
-        changes = {key: new for key, (old, new) in found.items() if new is not old}
-        return _mapping_like(batch, changes) if changes else batch
-    return batch
+    found = {key: (part, map_leaves(function, part)) for key, part in _parts(batch)}
+    changes = {key: new for key, (old, new) in found.items() if new is not old}
+    return _changed(batch, changes) if changes else batch
 
 
 def is_leaf(item: Any) -> bool:
@@ -84,55 +75,31 @@ def is_opaque(leaf: Any) -> bool:
     return not (isinstance(leaf, PackedSequence) or callable(getattr(type(leaf), "record_stream", None)))
 
 
-def move(leaf: Any, device: torch.device, *, non_blocking: bool) -> Any:
-    """Moves a leaf to a device; objects whose `to` knows no `non_blocking` are moved without."""
-    if isinstance(leaf, torch.Tensor | PackedSequence) or _takes_non_blocking(leaf.to):
-        return leaf.to(device, non_blocking=non_blocking)
-    return leaf.to(device)
+def _parts(batch: Any) -> Iterator[tuple[Any, Any]]:
+    """What a batch holds, by field, place or key; nothing where it is not walked."""
+    if dataclasses.is_dataclass(batch):
+        # A field without a value is one that the constructor leaves out and that was not set yet.
+        names = [field.name for field in dataclasses.fields(batch) if hasattr(batch, field.name)]
+        yield from ((name, getattr(batch, name)) for name in names)
+    elif isinstance(batch, tuple | list):
+        yield from enumerate(batch)
+    elif isinstance(batch, Mapping):
+        yield from batch.items()
 
 
-def _takes_non_blocking(to: Callable[..., Any]) -> bool:
-    try:
-        parameters = inspect.signature(to).parameters
-    except (TypeError, ValueError):
-        return False
-    return "non_blocking" in parameters or any(
-        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
-    )
-
-
-def _map_dataclass(function: Callable[[Any], Any], batch: Any) -> Any:
-    # A field without a value is one that the constructor leaves out and that was not set yet.
-    names = [field.name for field in dataclasses.fields(batch) if hasattr(batch, field.name)]
-    found = {name: map_leaves(function, getattr(batch, name)) for name in names}
-    changes = {name: value for name, value in found.items() if value is not getattr(batch, name)}
-    if not changes:
-        return batch
-    # A copy runs no constructor, and so takes fields with init=False and frozen classes alike.
-    new = copy.copy(batch)
-    for name, value in changes.items():
-        object.__setattr__(new, name, value)
+def _changed(batch: Any, changes: dict[Any, Any]) -> Any:
+    """The same with other parts. Where it can, it is a copy, which runs no constructor."""
+    kind: Any = type(batch)
+    is_dataclass = dataclasses.is_dataclass(batch)
+    if isinstance(batch, tuple) and not is_dataclass:
+        items = [changes.get(place, item) for place, item in enumerate(batch)]
+        return getattr(kind, "_make", kind)(items)
+    if not (is_dataclass or isinstance(batch, list | MutableMapping)):
+        return kind({**batch, **changes})
+    new: Any = copy.copy(batch)
+    for key, value in changes.items():
+        if is_dataclass:
+            object.__setattr__(new, key, value)  # also where its class is frozen
+        else:
+            new[key] = value
     return new
-
-
-def _sequence_like(old: tuple[Any, ...] | list[Any], items: list[Any]) -> Any:
-    kind = type(old)
-    if kind is list:
-        return items
-    if isinstance(old, list):
-        new = copy.copy(old)
-        new[:] = items
-        return new
-    if kind is tuple:
-        return tuple(items)
-    make = getattr(kind, "_make", None)
-    return make(items) if callable(make) else kind(items)
-
-
-def _mapping_like(old: Mapping[Any, Any], changes: dict[Any, Any]) -> Any:
-    if isinstance(old, MutableMapping):
-        new = copy.copy(old)
-        new.update(changes)
-        return new
-    made: Any = type(old)
-    return made({**old, **changes})

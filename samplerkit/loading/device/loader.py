@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, final
 
 import torch
 
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, NotSupportedError
-from samplerkit.loading.bar import with_bar
-from samplerkit.loading.device.epochs import Epochs
-from samplerkit.loading.device.kinds import Staged, is_staged
-from samplerkit.loading.device.stage import MOST_AHEAD, DeviceStage, PinMemory, checked_device, pin_policy
-from samplerkit.loading.device.stats import DeviceStats
-from samplerkit.loading.device.streams import current_device, require_available
+from samplerkit.loading.device.stage import DeviceStage
+from samplerkit.loading.device.streams import (
+    PinMemory,
+    checked_device,
+    current_device,
+    pin_policy,
+    require_available,
+)
+from samplerkit.loading.device.wrapped_loader import WrappedLoader
+from samplerkit.loading.progress_bar import with_bar
+from samplerkit.loading.stats import DeviceStats, StageCounts
 from samplerkit.order import arguments
-from samplerkit.samplers.edit import Edit
+from samplerkit.samplers.mixing.edit import Edit
+
+MOST_AHEAD = 2**16
 
 
 @final
@@ -30,7 +38,7 @@ class DeviceLoader(Closing):
     `StatefulDataLoader` after the batch handed out last. Of any other loader, it is the epoch and the number
     of batches, which are read and skipped after a restore.
 
-    A second iteration ends the first. After an early break, the next iteration begins the epoch anew. The
+    A second iteration ends the first. After an early break, the next iteration begins the epoch again. The
     attributes of the loader can be read here too.
 
     Args:
@@ -38,13 +46,13 @@ class DeviceLoader(Closing):
         device: where batches go; None takes the accelerator of this process, or the cpu where there is none.
         depth: how many batches are loaded ahead; at most depth + 2 are on the device at a time.
         pin_memory: whether tensors are pinned before they are copied; "auto" does what the device gains by.
-        run_ahead: whether loading goes on into the next epoch before the loop asks for it. The sampler is
-            told the next epoch then. `set_epoch` with another one drops what was loaded.
+        run_ahead: whether loading continues into the next epoch before the loop asks for it. The sampler's
+            epoch is set then. `set_epoch` with another one drops what was loaded.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentRangeError: `depth` is not positive.
-        ArgumentValueError: the device is not there, or `pin_memory` is True without an accelerator.
+        ArgumentValueError: the device is not available, or `pin_memory` is True without an accelerator.
 
     Example:
         >>> import torch
@@ -54,7 +62,7 @@ class DeviceLoader(Closing):
         ...         if 3 in batch:
         ...             state = loader.state_dict()
         >>> state
-        {'schema': 1, 'epoch': 0, 'step': 2}
+        {'schema': 1, 'epoch': 0, 'step': 2, 'ended': None}
         >>> resumed = DeviceLoader(batches, "cpu")
         >>> resumed.load_state_dict(state)
         >>> list(resumed)
@@ -74,20 +82,25 @@ class DeviceLoader(Closing):
             raise ArgumentTypeError("loader", "must be an iterable of batches", loader)
         if isinstance(loader, DeviceLoader):
             raise ArgumentTypeError("loader", "is a device loader already", loader)
-        pin_policy(pin_memory)
+        pins = pin_policy(pin_memory)
         self.loader: Final[Any] = loader
         self.device: Final = current_device() if device is None else checked_device(device)
         require_available(self.device)
         self.depth: Final = arguments.positive("depth", depth, MOST_AHEAD)
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
-        self._epochs: Final[Staged] = loader if is_staged(loader) else Epochs(loader)
+        # samplerkit's own loader puts a stage behind its source by itself, and counts what leaves it.
+        has_stages = callable(getattr(loader, "iterate_on", None))
+        self._staged: Final[Any] = loader if has_stages else WrappedLoader(loader)
+        self._counts: Final = StageCounts()
         # It knows nothing of this object: a loader that keeps it does not keep this one alive.
-        self._stages: Final = _Stages(self.device, self.depth, pin_memory)
+        self._make_stage: Final = partial(
+            DeviceStage, device=self.device, depth=self.depth, pins=pins, counts=self._counts
+        )
 
     @property
     def stats(self) -> DeviceStats:
         """Figures of the current epoch, or of the last one: waits of the loop, loading, copies."""
-        return DeviceStats() if self._stages.last is None else self._stages.last.stats
+        return self._counts.stats
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "loader":
@@ -99,22 +112,22 @@ class DeviceLoader(Closing):
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Any]:
-        if self._stages.last is not None:
-            self._stages.last.begin_epoch()
-        return self._epochs.iterate_on(self._stages, run_ahead=self.run_ahead)
+        self._counts.begin_epoch()
+        batches: Iterator[Any] = self._staged.iterate_on(self._make_stage, run_ahead=self.run_ahead)
+        return batches
 
     def progress(self) -> Iterator[Any]:
         """Iterates like `iter(loader)`, with a progress bar on the terminal of the first rank."""
         return with_bar(self)
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch that the next iteration reads: the loader is told, or else its sampler.
+        """Sets the epoch that the next iteration reads: that of the loader, or else of its sampler.
 
         Raises:
             ArgumentTypeError: no integer.
             ArgumentValueError: negative.
         """
-        self._epochs.set_epoch(epoch)
+        self._staged.set_epoch(epoch)
 
     def edit(self, edit: Edit | None = None, /, **said: Any) -> int:
         """Edits the run from a position on, and gives that position: what `Loader.edit` of its loader does.
@@ -129,40 +142,24 @@ class DeviceLoader(Closing):
         """
         if not hasattr(self.loader, "edit"):
             problem = "cannot be edited while it reads, for nobody knows what it has asked for"
-            mend = "read by sk.Loader; or save a state, and start with a ledger that has the edit"
-            raise NotSupportedError("loader", problem, self.loader, mend=mend)
+            hint = "read by sk.Loader; or save a state, and start with a ledger that has the edit"
+            raise NotSupportedError("loader", problem, self.loader, hint=hint)
         position: int = self.loader.edit(edit, **said)
         return position
 
     def state_dict(self) -> dict[str, Any]:
         """Gives the state after the batches handed out, whatever was loaded ahead."""
-        return self._epochs.state_dict()
+        state: dict[str, Any] = self._staged.state_dict()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iteration begin where a saved state stands.
+        """Makes the next iteration begin at the place of a saved state.
 
         Raises:
             StateError: the state cannot be read or does not fit, or an iteration is under way.
         """
-        self._epochs.load_state_dict(state)
+        self._staged.load_state_dict(state)
 
     def close(self) -> None:
         """Ends the thread and the iteration under way. The loader can be used again."""
-        self._epochs.close()
-        if self._stages.last is not None:
-            self._stages.last.close()
-
-
-@final
-class _Stages:
-    """Makes stages, and knows the last one."""
-
-    def __init__(self, device: torch.device, depth: int, pin_memory: PinMemory) -> None:
-        self._device: Final = device
-        self._depth: Final = depth
-        self._pin_memory: Final = pin_memory
-        self.last: DeviceStage | None = None
-
-    def __call__(self, source: Iterator[Any]) -> DeviceStage:
-        self.last = DeviceStage(source, self._device, depth=self._depth, pin_memory=self._pin_memory)
-        return self.last
+        self._staged.close()

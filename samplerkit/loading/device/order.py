@@ -1,22 +1,35 @@
-"""Orders on a device: the ids at positions as torch operations, for data that lies in device memory."""
+"""Orders on a device: the ids at positions as torch operations, for data that is in device memory.
+
+torch has no arithmetic of unsigned words on every device. Signed words of 64 bits do: their sums and products
+wrap around, so that the low bits of a result depend on the low bits of what goes in alone. So the low 32 or
+64 bits of a signed word hold an unsigned one, whatever is above them, and a shift to the right that is
+followed by a mask is one without a sign.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
 import torch
 
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, OutOfDatasetError
-from samplerkit.loading.device.arithmetic import permutation_on
-from samplerkit.loading.device.stage import checked_device
-from samplerkit.loading.device.streams import require_available
+from samplerkit.loading.device.streams import checked_device, require_available
 from samplerkit.order.algebra import Composed, Prefix, Shard
 from samplerkit.order.files import FileSequence, Lanes, LaneWeave
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order, part_of
+from samplerkit.order.permutation import (
+    NARROW_LIMIT,
+    TABLE_LIMIT,
+    Network,
+    half_modular_domain,
+    table,
+    word_count,
+)
 from samplerkit.order.sequences import Permuted, Range, Table
 from samplerkit.order.typing import Ids
 
@@ -24,8 +37,7 @@ Evaluate = Callable[[torch.Tensor], torch.Tensor]
 """From positions to ids, both int64 tensors of shape (m,) on one device."""
 
 _COMPARED = 64
-_AT_ONCE = {"cpu": 1 << 15}
-_AT_ONCE_ELSEWHERE = 1 << 20
+_AT_ONCE_ON_CPU, _AT_ONCE = 1 << 15, 1 << 20
 
 
 @final
@@ -47,7 +59,7 @@ class DeviceOrder:
         self.order: Final = order
         self.device: Final = device
         self._evaluate: Final = _evaluation(order, device)
-        self._at_once: Final = _AT_ONCE.get(device.type, _AT_ONCE_ELSEWHERE)
+        self._at_once: Final = _AT_ONCE_ON_CPU if device.type == "cpu" else _AT_ONCE
 
     def __len__(self) -> int:
         """The number of positions."""
@@ -65,30 +77,29 @@ class DeviceOrder:
         Raises:
             ArgumentTypeError: it is neither.
             ArgumentValueError: the step of a slice is 0.
-            OutOfDatasetError: a position lies outside.
+            OutOfDatasetError: a position is outside.
         """
         if isinstance(index, slice):
-            return self._of_range(part_of(len(self), index))
+            return self._at(part_of(len(self), index))
         if not isinstance(index, torch.Tensor) or index.dtype != torch.int64:
             raise ArgumentTypeError("index", "must be a slice or an int64 tensor", index)
         if index.device.type != self.device.type:
-            mend = "move the positions there, or give a slice"
-            raise ArgumentTypeError("index", f"must be on {self.device}", str(index.device), mend=mend)
+            hint = "move the positions there, or give a slice"
+            raise ArgumentTypeError("index", f"must be on {self.device}", str(index.device), hint=hint)
         if index.numel():
             low, high = (int(bound) for bound in torch.aminmax(index))
             if low < 0 or high >= len(self):
                 outside = low if low < 0 else high
                 raise OutOfDatasetError("position", f"must be in [0, {len(self)})", outside)
-        flat = index.reshape(-1)
-        parts = [self._evaluate(part) for part in torch.split(flat, self._at_once)]
-        return torch.cat(parts).reshape(index.shape)
+        return self._at(index.reshape(-1)).reshape(index.shape)
 
-    def _of_range(self, positions: range) -> torch.Tensor:
+    def _at(self, positions: range | torch.Tensor) -> torch.Tensor:
         ids = torch.empty(len(positions), dtype=torch.int64, device=self.device)
         for begin in range(0, len(positions), self._at_once):
             part = positions[begin : begin + self._at_once]
-            numbers = torch.arange(part.start, part.stop, part.step, dtype=torch.int64, device=self.device)
-            ids[begin : begin + len(part)] = self._evaluate(numbers)
+            if isinstance(part, range):
+                part = torch.arange(part.start, part.stop, part.step, dtype=torch.int64, device=self.device)
+            ids[begin : begin + len(part)] = self._evaluate(part)
         return ids
 
     def __repr__(self) -> str:
@@ -99,8 +110,8 @@ def order_on(order: Order, device: torch.device | str) -> DeviceOrder:
     """Puts an order on a device: the same ids as numpy gives, by torch operations there.
 
     GLOBAL, FALSE and FILES can be put there, with shards, limits and lanes, and what reads a table, such
-    as a subset. PARTIAL, INFILE, draws with replacement and mixtures cannot: there, `order[positions]` on the
-    host is the way.
+    as a subset. PARTIAL, INFILE, draws with replacement and mixtures cannot: read `order[positions]` on the
+    host.
 
     Some of the ids are compared with the host's once, so that a device that computes otherwise is an error
     here and never another order.
@@ -111,7 +122,7 @@ def order_on(order: Order, device: torch.device | str) -> DeviceOrder:
 
     Raises:
         ArgumentTypeError: no order, or no device.
-        ArgumentValueError: the device is not there.
+        ArgumentValueError: the device is not available.
         NotSupportedError: a part of the order cannot be evaluated there, or the device gave other ids or
             holds none.
 
@@ -125,17 +136,19 @@ def order_on(order: Order, device: torch.device | str) -> DeviceOrder:
         torch.Size([1, 2])
     """
     if not isinstance(order, Order):
-        raise ArgumentTypeError("order", "must be an Order", order, mend="Sampler.order gives one")
+        raise ArgumentTypeError("order", "must be an Order", order, hint="Sampler.order gives one")
     checked = checked_device(device)
     require_available(checked)
     if checked.type == "meta":
-        raise NotSupportedError("device", "holds no numbers", str(checked), mend="evaluate it elsewhere")
-    there = DeviceOrder(order, checked)
+        raise NotSupportedError(
+            "device", "holds no numbers", str(checked), hint="evaluate it on another device"
+        )
+    found = DeviceOrder(order, checked)
     step = max(1, len(order) // _COMPARED)
-    if not np.array_equal(there[::step].cpu().numpy(), order[::step]):
+    if not np.array_equal(found[::step].cpu().numpy(), order[::step]):
         problem = "gives other ids than the host: its integers do not wrap around in 64 bits"
-        raise NotSupportedError("device", problem, str(checked), mend="evaluate the order on the host")
-    return there
+        raise NotSupportedError("device", problem, str(checked), hint="evaluate the order on the host")
+    return found
 
 
 def _evaluation(order: Order, device: torch.device) -> Evaluate:
@@ -143,14 +156,71 @@ def _evaluation(order: Order, device: torch.device) -> Evaluate:
     make = _MAKERS.get(type(order))
     if make is None:
         problem = f"holds {type(order).__name__}, which is not evaluated on a device"
-        mend = "evaluate it on the host, or take GLOBAL or FILES"
-        raise NotSupportedError("order", problem, order, mend=mend)
+        hint = "evaluate it on the host, or take GLOBAL or FILES"
+        raise NotSupportedError("order", problem, order, hint=hint)
     recipe: Any = order.recipe
     return make(device, *recipe)
 
 
-def _permuted(device: torch.device, size: int, key: Key) -> Evaluate:
-    return permutation_on(size, key, device)
+def permutation_on(device: torch.device, size: int, key: Key) -> Evaluate:
+    """Puts a keyed permutation of [0, size) on a device."""
+    words = key.words(word_count(size))
+    if size <= TABLE_LIMIT:
+        return _table(device, table(size, words))
+    network = Network.of(size, words)
+    factors, terms = (
+        tuple(torch.from_numpy(np.stack(constants).astype(np.uint64).view(np.int64)).to(device))
+        for constants in (network.factors, network.terms)
+    )
+    there = Network(size, *half_modular_domain(size), factors, terms)
+    return partial(_permuted, there, 32 if size < NARROW_LIMIT else 64)
+
+
+def _permuted(network: Network, width: int, positions: torch.Tensor) -> torch.Tensor:
+    """Permutes positions in [0, n); see `order.permutation`.
+
+    Where some values fall outside of [0, n) at first, how many do is asked of the device: one number, no id.
+
+    Args:
+        network: of one permutation: three integers, and constants on the device.
+        width: the bits of a word, 32 or 64.
+        positions: int64 tensor of shape (m,).
+    """
+    values = _around(network, width, positions)
+    if network.modulus << network.bits == network.size:
+        return values
+    outside = torch.nonzero(values >= network.size).reshape(-1)
+    while outside.numel():
+        again = _around(network, width, values[outside])
+        values[outside] = again
+        outside = outside[again >= network.size]
+    return values
+
+
+def _around(network: Network, width: int, values: torch.Tensor) -> torch.Tensor:
+    """Permutes the values of the domain, a * 2^b of them, once around."""
+    modulus, bits = network.modulus, network.bits
+    left, right = values >> bits, values & ((1 << bits) - 1)
+    for step, (factor, term) in enumerate(zip(network.factors, network.terms, strict=True)):
+        mixed = (right if step % 2 == 0 else left) * factor
+        mixed += term
+        if step % 2:
+            right ^= shifted_(mixed, width - bits, width)
+            continue
+        mixed *= mixed
+        shifted_(mixed, width // 2 - 1, width).mul_(modulus)
+        left += shifted_(mixed, width // 2 + 1, width)
+        # A difference below zero has all bits above the modulus set: with them, it is added again.
+        left -= modulus
+        torch.bitwise_right_shift(left, 63, out=mixed)
+        left += mixed.bitwise_and_(modulus)
+    joined: torch.Tensor = left.bitwise_left_shift_(bits).bitwise_or_(right)
+    return joined
+
+
+def shifted_(values: torch.Tensor, bits: int, width: int) -> torch.Tensor:
+    """Shifts the low `width` bits of values to the right, without their sign and in place."""
+    return values.bitwise_right_shift_(bits).bitwise_and_((1 << (width - bits)) - 1)
 
 
 def _range(_device: torch.device, start: int, _length: int) -> Evaluate:
@@ -171,7 +241,7 @@ def _shard(device: torch.device, order: Order, num_shards: int, first: int, _len
     return lambda positions: read((positions * num_shards + first) % size)
 
 
-def _composed(device: torch.device, *parts: Order) -> Evaluate:
+def _composed(device: torch.device, parts: tuple[Order, ...]) -> Evaluate:
     """Reads the ids of each order at those of the one before it."""
     chain = [_evaluation(part, device) for part in parts]
 
@@ -183,12 +253,15 @@ def _composed(device: torch.device, *parts: Order) -> Evaluate:
     return evaluate
 
 
-def _files(device: torch.device, layout: Layout, files: Ids) -> Evaluate:
+def _files(
+    device: torch.device, layout: Layout, files: Ids, counts: Ids | None, stride: int, *_: bool
+) -> Evaluate:
     """Gives the samples of files that come in another order."""
-    ends = np.cumsum(layout.sizes[files])
-    moves = torch.tensor(layout.starts[files] - ends + layout.sizes[files], device=device)
+    counts = layout.sizes[files] if counts is None else counts
+    ends = np.cumsum(counts)
+    moves = torch.tensor(layout.starts[files] - (ends - counts) * stride, device=device)
     borders = torch.tensor(ends, device=device)
-    return lambda positions: positions + moves[torch.searchsorted(borders, positions, right=True)]
+    return lambda positions: positions * stride + moves[torch.searchsorted(borders, positions, right=True)]
 
 
 def _lanes(device: torch.device, lanes: Lanes) -> Evaluate:
@@ -201,7 +274,7 @@ _MAKERS: Mapping[type[Order], Callable[..., Evaluate]] = {
     Composed: _composed,
     FileSequence: _files,
     LaneWeave: _lanes,
-    Permuted: _permuted,
+    Permuted: permutation_on,
     Prefix: _prefix,
     Range: _range,
     Shard: _shard,

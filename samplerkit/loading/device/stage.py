@@ -6,36 +6,28 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
-from typing import Any, Final, Literal, final
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, final
 
 import torch
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
-from samplerkit.loading.device.cautions import warn_once
-from samplerkit.loading.device.channel import Channel, Closed
-from samplerkit.loading.device.producer import (
-    Batch,
-    Border,
-    End,
-    EpochEnd,
-    Failure,
-    Item,
-    Producer,
-    start,
-)
-from samplerkit.loading.device.stats import Count, DeviceStats
-from samplerkit.loading.device.streams import Streams, current_device, streams_for
-from samplerkit.loading.device.transfer import Receiver, Room
-from samplerkit.order import arguments
+from samplerkit.errors import StateError
+from samplerkit.loading.background_thread import not_an_end, start_thread
+from samplerkit.loading.device.streams import Streams, streams_for
+from samplerkit.loading.device.thread_warnings import LoadWatch, warn_once
+from samplerkit.loading.device.transfer import BatchSlot, Channel, Receiver, Sender, Sent
+from samplerkit.loading.interpreter_exit import end_at_exit
+from samplerkit.loading.stats import StageCounts
 
 CLOSE_SECONDS = 2.0
 """How long the end of an iteration waits for the loading thread."""
 
-MOST_AHEAD = 2**16
+_WHERE: Final = "a batch that was moved to the device"
 
-PinMemory = Literal["auto"] | bool
-"""Whether batches are pinned before they are copied; "auto" pins for devices that gain by it."""
+
+EPOCH_END: Final = object()
+"""What a source yields at the end of an epoch; the stage hands it out as it is."""
 
 
 @final
@@ -46,71 +38,53 @@ class DeviceStage(Iterator[Any]):
     starts at the first `next`. What the source raises is raised here, with its traceback, after all batches
     before it. The stage ends when it is closed, or when nobody refers to it.
 
-    An `EpochEnd` passes as it is, so that one stage can go on over the border of epochs.
+    `EPOCH_END` passes as it is, so that one stage can continue from one epoch to the next.
 
     Args:
         source: gives batches on the host: any nesting that `map_leaves` takes. The stage owns it, and calls
             its `close` when it has one.
         device: where batches go.
         depth: how many batches are loaded ahead. The device holds at most depth + 2 at a time.
-        pin_memory: whether tensors on the host are pinned before the copy.
+        pins: whether tensors on the host are pinned before the copy; None where the device gains by it.
         streams: the driver of the device; None takes the device's own.
+        counts: adds up the figures of its batches.
 
     Raises:
-        ArgumentTypeError: an argument has the wrong type.
-        ArgumentRangeError: `depth` is not positive.
-        ArgumentValueError: the device is not there, or `pin_memory` is True without an accelerator.
+        ArgumentValueError: the device is not available.
 
     Example:
-        >>> stage = DeviceStage(iter([torch.zeros(2), None, {"x": torch.ones(1)}]), "cpu")
-        >>> list(stage)
+        >>> list(DeviceStage(iter([torch.zeros(2), None, {"x": torch.ones(1)}]), torch.device("cpu")))
         [tensor([0., 0.]), None, {'x': tensor([1.])}]
-        >>> stage.stats.batches
-        3
     """
 
     def __init__(
         self,
         source: Iterator[Any],
-        device: torch.device | str,
+        device: torch.device,
         *,
         depth: int = 2,
-        pin_memory: PinMemory = "auto",
+        pins: bool | None = None,
         streams: Streams | None = None,
+        counts: StageCounts | None = None,
     ) -> None:
-        if not isinstance(source, Iterator):
-            raise ArgumentTypeError("source", "must be an iterator", source, mend="call iter() on it")
-        depth = arguments.positive("depth", depth, MOST_AHEAD)
-        pins = pin_policy(pin_memory)
-        streams = streams_for(checked_device(device)) if streams is None else streams
-        channel: Channel[Item, Room] = Channel([Room()] * depth)
-        self._producer: Producer | None = Producer(
-            source, channel, streams, pins=streams.pins if pins is None else pins
-        )
+        streams = streams_for(device) if streams is None else streams
+        channel: Channel[Item, BatchSlot] = Channel([BatchSlot()] * depth)
+        pins = streams.pins if pins is None else pins
+        self._producer: Producer | None = Producer(source, channel, streams, pins=pins)
         self._channel: Final = channel
         self._receiver: Final = Receiver(streams)
-        self._count = Count()
-        self._begins_epoch = False
+        self._counts: Final = StageCounts() if counts is None else counts
         self._thread: threading.Thread | None = None
         self._process: Final = os.getpid()
         self._is_over = False
         # The thread refers to the channel, not to the stage: so the stage can become garbage, and end it.
         weakref.finalize(self, channel.close).atexit = False
 
-    @property
-    def stats(self) -> DeviceStats:
-        """Figures of the batches handed out since the last `EpochEnd` or `begin_epoch`."""
-        return self._count.stats
-
-    def begin_epoch(self) -> None:
-        """Begins the figures anew with the next batch."""
-        self._begins_epoch = True
-
     def __iter__(self) -> DeviceStage:
         return self
 
     def __next__(self) -> Any:
-        """Gives the next batch, or an `EpochEnd`.
+        """Gives the next batch, or `EPOCH_END`.
 
         Raises:
             StopIteration: the source has no more.
@@ -125,15 +99,13 @@ class DeviceStage(Iterator[Any]):
         # Before the wait: afterwards there is always one, and the figure would say nothing.
         queued = len(self._channel)
         item = self._channel.get()
-        if not isinstance(item, Batch):
-            return self._border_or_end(item)
+        if not isinstance(item, LoadedBatch):
+            return self._boundary_or_end(item)
         wait = time.perf_counter() - asked
-        value, room = self._receiver.receive(item.sent)
-        # Room is given back with a batch and not after it, so that the thread loads while the loop trains.
-        self._channel.give_room(room)
-        if self._begins_epoch:
-            self._count, self._begins_epoch = Count(), False
-        self._count.add(wait, queued, item.work)
+        value, slot = self._receiver.receive(item.sent)
+        # A slot is given back with a batch and not after it, so that the thread loads while the loop trains.
+        self._channel.give_slot(slot)
+        self._counts.add(wait, queued, item.load, item.load_cpu, item.copy)
         if item.findings:
             warn_once(item.findings, stacklevel=2)
         return value
@@ -169,31 +141,27 @@ class DeviceStage(Iterator[Any]):
 
     def _require_usable(self) -> None:
         if self._process != os.getpid():
-            raise StateError(
-                "iteration", "belongs to the process that began it", mend="iterate anew in this process"
-            )
+            problem = "belongs to the process that began it"
+            raise StateError("iteration", problem, hint="begin another one in this process")
         if self._channel.is_closed:
             raise StateError("iteration", "was ended by a newer one or by close()")
         if self._producer is not None:
             # At the first `next`, not before: what is made and never read starts no thread. The stage lets go
             # of the producer, and so of the source: garbage of the one must not wait for the other.
             producer, self._producer = self._producer, None
-            self._thread = start(producer, self._channel)
+            self._thread = producer.start()
 
-    def _border_or_end(self, item: Border | End | Failure | Closed) -> EpochEnd:
-        if isinstance(item, Border):
-            self.begin_epoch()
-            if item.room is not None:
-                self._channel.give_room(item.room)
-            return item.end
-        if isinstance(item, Closed):
+    def _boundary_or_end(self, item: EpochBoundary | BaseException | None) -> Any:
+        if isinstance(item, EpochBoundary):
+            if item.slot is not None:
+                self._channel.give_slot(item.slot)
+            return EPOCH_END
+        if item is None:
             # Somebody closed it while the loop waited: that is an error there, and no quiet end.
             self._require_usable()
         self._is_over = True
         self.close()
-        if not isinstance(item, Failure):
-            raise StopIteration
-        error = item.error
+        error = StopIteration() if item is None else item
         try:
             raise error
         finally:
@@ -201,33 +169,129 @@ class DeviceStage(Iterator[Any]):
             del error, item
 
 
-def pin_policy(pin_memory: Any) -> bool | None:
-    """Takes a pin_memory argument: whether to pin, or None where the device decides.
+MakeStage = Callable[[Iterator[Any]], DeviceStage]
+"""Puts a stage behind the batches on the host."""
 
-    Raises:
-        ArgumentTypeError: neither a bool nor a string.
-        ArgumentValueError: another string, or True where there is no accelerator to pin for.
+
+@dataclass(frozen=True, eq=False)
+class LoadedBatch:
+    """A batch on its way, what it cost, and what was found to be wrong with the way it was loaded.
+
+    Args:
+        sent: the batch.
+        load: seconds for `next` on the source.
+        load_cpu: of that, what this thread computed.
+        copy: seconds for pinning, waiting for the window, and beginning the copies; on the cpu, copying.
+        findings: what is to be warned of.
     """
-    if pin_memory is True and current_device().type == "cpu":
-        raise ArgumentValueError("pin_memory", "needs an accelerator", True, mend='use "auto"')
-    if isinstance(pin_memory, bool):
-        return pin_memory
-    if not isinstance(pin_memory, str):
-        raise ArgumentTypeError("pin_memory", 'must be a bool or "auto"', pin_memory)
-    arguments.choice("pin_memory", pin_memory, ("auto",))
-    return None
+
+    sent: Sent
+    load: float
+    load_cpu: float
+    copy: float
+    findings: tuple[str, ...]
 
 
-def checked_device(device: Any) -> torch.device:
-    """Takes a device or its name.
+@dataclass(frozen=True, eq=False)
+class EpochBoundary:
+    """The end of an epoch. An empty epoch takes a slot, which its end gives back."""
 
-    Raises:
-        ArgumentTypeError: neither.
-        ArgumentValueError: no such name.
+    slot: BatchSlot | None
+
+
+Item = LoadedBatch | EpochBoundary | BaseException
+"""What goes to the loop; an exception is what the source raised, be it its StopIteration, or the copy."""
+
+
+@final
+class Producer:
+    """The loading thread: pulls from the source and sends to the device, until its channel is closed.
+
+    Args:
+        source: gives batches, and `EPOCH_END` after each epoch.
+        channel: where they go.
+        streams: the driver.
+        pins: whether to pin what is on the host.
     """
-    if not isinstance(device, torch.device | str):
-        raise ArgumentTypeError("device", "must be a torch.device or its name", device)
-    try:
-        return torch.device(device)
-    except RuntimeError as error:
-        raise ArgumentValueError("device", "is not known to torch", device) from error
+
+    def __init__(
+        self, source: Iterator[Any], channel: Channel[Item, BatchSlot], streams: Streams, *, pins: bool
+    ) -> None:
+        self._source: Final = source
+        self._channel: Final = channel
+        self._streams: Final = streams
+        self._sender: Final = Sender(streams, pins=pins)
+        self._watch: Final = LoadWatch()
+        # A slot that is taken already; the end of an epoch after a batch leaves it for the next batch.
+        self._slot: BatchSlot | None = None
+        self._is_epoch_empty = False
+
+    def start(self) -> threading.Thread:
+        """Starts the thread; the interpreter's exit ends it."""
+        self._thread = threading.Thread(target=self.run, name="samplerkit-device", daemon=True)
+        end_at_exit(self)
+        start_thread(self._thread)
+        return self._thread
+
+    def stop(self) -> None:
+        """Asks the thread to end, unless it is one of the process from which this one was forked."""
+        if self._thread.is_alive():
+            self._channel.close()
+
+    def join(self, deadline: float) -> None:
+        """Waits for the thread until a time of the monotonic clock."""
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+
+    def run(self) -> None:
+        """Makes items until there are no more, or the channel is closed."""
+        try:
+            self._streams.enter_thread()
+            while self.step():
+                pass
+            self.end()
+        except BaseException as error:  # whatever it is, it belongs into the loop
+            self._channel.put(not_an_end(error, _WHERE))
+
+    def step(self) -> bool:
+        """Makes one item once there is a slot for it; returns whether another one may follow."""
+        if self._slot is None:
+            self._slot = self._channel.take_slot()
+        item = None if self._slot is None else self._make(self._slot)
+        if item is not None:
+            self._channel.put(item)
+        return not (item is None or isinstance(item, BaseException))
+
+    def end(self) -> None:
+        """Waits for copies under way, then ends the source, here where it ran."""
+        self._sender.finish()
+        close = getattr(self._source, "close", None)
+        if callable(close):
+            close()
+
+    def _make(self, slot: BatchSlot) -> Item | None:
+        self._watch.begin()
+        started, before = time.perf_counter(), time.thread_time()
+        try:
+            batch = next(self._source)
+        except BaseException as error:  # whatever it is, its end as well, it belongs into the loop
+            return error
+        finally:
+            loaded, computed = time.perf_counter(), time.thread_time() - before
+            findings = self._watch.end(computed)
+        if batch is EPOCH_END:
+            return self._boundary(slot)
+        if self._channel.is_closed:
+            return None
+        self._slot, self._is_epoch_empty = None, False
+        sending = time.perf_counter()
+        try:
+            sent = self._sender.send(batch, slot)
+        except BaseException as error:  # likewise
+            return not_an_end(error, _WHERE)
+        return LoadedBatch(sent, loaded - started, computed, time.perf_counter() - sending, findings)
+
+    def _boundary(self, slot: BatchSlot) -> EpochBoundary:
+        # Without a slot, an endless row of empty epochs would have no bound.
+        gives_back = self._is_epoch_empty
+        self._slot, self._is_epoch_empty = (None if gives_back else slot), True
+        return EpochBoundary(slot if gives_back else None)

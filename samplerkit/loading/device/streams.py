@@ -1,84 +1,38 @@
-"""The driver through which all ordering on a device goes."""
+"""The drivers of devices, through which all ordering of copies and computation goes."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, Literal, final
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
-from samplerkit.errors import ArgumentValueError
-from samplerkit.loading.device.batch import is_leaf, move
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.order import arguments
 
 BLOCKING = ("cpu", "mps", "meta")
 """Devices without a side stream. On mps, copies from pageable memory that do not block corrupt silently."""
 
-
-class Streams(Protocol):
-    """What a device offers to order copies and computation: one side stream, events, and the host's waits.
-
-    Events and streams are the driver's own; nobody else looks into them.
-    """
-
-    @property
-    def pins(self) -> bool:
-        """Whether copies from pinned memory are worth the pinning."""
-        ...
-
-    def enter_thread(self) -> None:
-        """Makes the device the current one of the calling thread."""
-        ...
-
-    def pin(self, leaf: Any) -> Any:
-        """Gives a leaf in pinned memory, or as it is where that cannot be."""
-        ...
-
-    def side(self, sources: Iterable[Any]) -> AbstractContextManager[Any]:
-        """Makes the side stream the current one.
-
-        Args:
-            sources: what will be copied; the side stream waits for work of this thread that makes it.
-        """
-        ...
-
-    def copy(self, leaf: Any) -> Any:
-        """Allocates and begins to copy a leaf, on the side stream."""
-        ...
-
-    def record_ready(self) -> Any:
-        """Records an event behind the copies begun so far."""
-        ...
-
-    def receive(self, ready: Any, storages: Iterable[Any]) -> Any:
-        """Makes the caller's current stream wait for an event, and tells the allocator that it uses these.
-
-        Returns:
-            The stream.
-        """
-        ...
-
-    def fence(self, stream: Any) -> Any:
-        """Records an event behind what the stream has been given so far."""
-        ...
-
-    def has_passed(self, event: Any) -> bool:
-        """Whether an event has come to pass."""
-        ...
-
-    def wait(self, event: Any) -> None:
-        """Lets the host wait for an event."""
-        ...
+PinMemory = Literal["auto"] | bool
+"""Whether batches are pinned before they are copied; "auto" pins for devices that gain by it."""
 
 
-@final
-class BlockingMoves:
-    """Moves within the calling thread, and returns when they are done: for the cpu and for mps.
+class Streams:
+    """The driver of a device: one side stream, events, and the host's waits.
+
+    This one is for the cpu and for mps, and has nothing to order: it moves within the calling thread, and
+    returns when that is done. Events and streams are the driver's own; nobody else looks into them.
 
     Args:
         device: where to. What is there already is not copied.
+
+    Attributes:
+        pins: whether copies from pinned memory are worth the pinning.
     """
 
     pins: bool = False
@@ -87,40 +41,51 @@ class BlockingMoves:
         self._device: Final = device
 
     def enter_thread(self) -> None:
-        """Nothing: these devices have no current one."""
+        """Makes the device the current one of the calling thread."""
 
     def pin(self, leaf: Any) -> Any:
-        """Pins for the accelerator that there is."""
+        """Gives a leaf in pinned memory, for the accelerator that there is, or as it is."""
         return pinned(leaf)
 
     def side(self, sources: Iterable[Any]) -> AbstractContextManager[Any]:
-        """Nothing: there is no side stream."""
+        """Makes the side stream the current one.
+
+        Args:
+            sources: what will be copied; the side stream waits for work of this thread that makes it.
+        """
         return contextlib.nullcontext()
 
     def copy(self, leaf: Any) -> Any:
-        """Copies, and waits for it."""
+        """Allocates and begins to copy a leaf, on the side stream."""
         return move(leaf, self._device, non_blocking=False)
 
-    def record_ready(self) -> None:
-        """Nothing: what was copied is there."""
+    def record_ready(self) -> Any:
+        """Records an event behind the copies begun so far."""
+        return None
 
-    def receive(self, ready: Any, storages: Iterable[Any]) -> None:
-        """Nothing: what was received can be used."""
+    def receive(self, ready: Any, storages: Iterable[Any]) -> Any:
+        """Makes the caller's current stream wait for an event, and the allocator know that it uses these.
 
-    def fence(self, stream: Any) -> None:
-        """Nothing: memory is free when nobody refers to it."""
+        Returns:
+            The stream.
+        """
+        return None
+
+    def fence(self, stream: Any) -> Any:
+        """Records an event behind what the stream has been given so far."""
+        return None
 
     def has_passed(self, event: Any) -> bool:
-        """Everything has."""
+        """Whether an event has come to pass."""
         return True
 
     def wait(self, event: Any) -> None:
-        """Nothing to wait for."""
+        """Lets the host wait for an event."""
 
 
 @final
-class DeviceStreams:
-    """The side stream of a device that computes in streams: cuda, and by the same interface xpu and npu.
+class DeviceStreams(Streams):
+    """The driver of a device that computes in streams: cuda, and by the same interface xpu and npu.
 
     Args:
         device: with its index.
@@ -129,17 +94,13 @@ class DeviceStreams:
     pins: bool = True
 
     def __init__(self, device: torch.device) -> None:
-        self._device: Final = device
+        super().__init__(device)
         self._module: Final[Any] = torch.get_device_module(device)
         self._side: Final[Any] = self._module.Stream(device=device)
 
     def enter_thread(self) -> None:
         """Makes the device the current one: else each process would also use the first device."""
         self._module.set_device(self._device)
-
-    def pin(self, leaf: Any) -> Any:
-        """Pins what is on the host and can be pinned."""
-        return pinned(leaf)
 
     def side(self, sources: Iterable[Any]) -> AbstractContextManager[Any]:
         """The context of the device module."""
@@ -168,7 +129,11 @@ class DeviceStreams:
 
     def fence(self, stream: Any) -> Any:
         """An event on that stream."""
-        event = _event(self._module)
+        try:
+            # A host that waits for such an event sleeps, rather than asking again and again.
+            event = self._module.Event(blocking=True)
+        except TypeError:
+            event = self._module.Event()
         event.record(stream)
         return event
 
@@ -191,13 +156,18 @@ def streams_for(device: torch.device) -> Streams:
     the stream on which it was allocated, and a new stream for every epoch would strand it.
 
     Raises:
-        ArgumentValueError: the device is not there.
+        ArgumentValueError: the device is not available.
     """
     require_available(device)
     if device.type in BLOCKING:
-        return BlockingMoves(device)
+        return Streams(device)
     index = torch.get_device_module(device).current_device() if device.index is None else device.index
     return _device_streams(torch.device(device.type, index))
+
+
+@functools.cache
+def _device_streams(device: torch.device) -> DeviceStreams:
+    return DeviceStreams(device)
 
 
 def current_device() -> torch.device:
@@ -208,15 +178,28 @@ def current_device() -> torch.device:
     return torch.device("cpu") if found is None else found
 
 
+def checked_device(device: Any) -> torch.device:
+    """Takes a device or its name.
+
+    Raises:
+        ArgumentTypeError: neither.
+        ArgumentValueError: no such name.
+    """
+    if not isinstance(device, torch.device | str):
+        raise ArgumentTypeError("device", "must be a torch.device or its name", device)
+    try:
+        return torch.device(device)
+    except RuntimeError as error:
+        raise ArgumentValueError("device", "is not known to torch", device) from error
+
+
 def require_available(device: torch.device) -> None:
-    """Requires that a device is there.
+    """Requires that a device is available.
 
     Raises:
         ArgumentValueError: it is not.
     """
-    if device.type in {"cpu", "meta"}:
-        return
-    if device.type == "mps" and torch.backends.mps.is_available():
+    if device.type in {"cpu", "meta"} or (device.type == "mps" and torch.backends.mps.is_available()):
         return
     try:
         module = torch.get_device_module(device)
@@ -225,14 +208,32 @@ def require_available(device: torch.device) -> None:
     if not hasattr(module, "Stream"):
         raise ArgumentValueError("device", "has no streams that torch knows of", str(device))
     if not module.is_available() or (device.index or 0) >= module.device_count():
-        raise ArgumentValueError(
-            "device", "is not available here", str(device), mend="None takes the one that is"
-        )
+        hint = "None takes the one that is"
+        raise ArgumentValueError("device", "is not available here", str(device), hint=hint)
 
 
-@functools.cache
-def _device_streams(device: torch.device) -> DeviceStreams:
-    return DeviceStreams(device)
+def pin_policy(pin_memory: Any) -> bool | None:
+    """Takes a pin_memory argument: whether to pin, or None where the device decides.
+
+    Raises:
+        ArgumentTypeError: neither a bool nor a string.
+        ArgumentValueError: another string, or True where there is no accelerator to pin for.
+    """
+    if pin_memory is True and current_device().type == "cpu":
+        raise ArgumentValueError("pin_memory", "needs an accelerator", True, hint='use "auto"')
+    if isinstance(pin_memory, bool):
+        return pin_memory
+    if not isinstance(pin_memory, str):
+        raise ArgumentTypeError("pin_memory", 'must be a bool or "auto"', pin_memory)
+    arguments.choice("pin_memory", pin_memory, ("auto",))
+    return None
+
+
+def move(leaf: Any, device: torch.device, *, non_blocking: bool) -> Any:
+    """Moves a leaf to a device; objects whose `to` knows no `non_blocking` are moved without."""
+    if isinstance(leaf, torch.Tensor | PackedSequence) or _takes_non_blocking(leaf.to):
+        return leaf.to(device, non_blocking=non_blocking)
+    return leaf.to(device)
 
 
 def pinned(leaf: Any) -> Any:
@@ -240,21 +241,21 @@ def pinned(leaf: Any) -> Any:
 
     A subclass of Tensor that pinning would turn into a plain one stays as it is.
     """
-    if isinstance(leaf, torch.Tensor):
-        if leaf.device.type != "cpu" or leaf.layout != torch.strided or leaf.is_pinned():
-            return leaf
-        there = leaf.pin_memory()
-        return there if type(there) is type(leaf) else leaf
-    pin = getattr(type(leaf), "pin_memory", None)
-    if not callable(pin):
+    is_tensor = isinstance(leaf, torch.Tensor)
+    if is_tensor and (leaf.device.type != "cpu" or leaf.layout != torch.strided or leaf.is_pinned()):
         return leaf
-    there = leaf.pin_memory()
-    return there if is_leaf(there) else leaf
+    if not callable(getattr(type(leaf), "pin_memory", None)):
+        return leaf
+    found = leaf.pin_memory()
+    is_like_it = type(found) is type(leaf) if is_tensor else callable(getattr(type(found), "to", None))
+    return found if is_like_it else leaf
 
 
-def _event(module: Any) -> Any:
+def _takes_non_blocking(to: Callable[..., Any]) -> bool:
     try:
-        # A host that waits for such an event sleeps, rather than asking again and again.
-        return module.Event(blocking=True)
-    except TypeError:
-        return module.Event()
+        parameters = inspect.signature(to).parameters
+    except (TypeError, ValueError):
+        return False
+    return "non_blocking" in parameters or any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+    )

@@ -1,4 +1,4 @@
-"""The loader of tensors that lie on a device already: batches are made there, and the state is exact."""
+"""The loader of tensors that are on a device already: batches are made there, and the state is exact."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ import torch
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, StateError
 from samplerkit.loading.beginning import beginning_of
 from samplerkit.loading.cursor import Cursor
-from samplerkit.loading.delivery import Tail
 from samplerkit.loading.device.batch import leaves, map_leaves
 from samplerkit.loading.device.order import DeviceOrder, order_on
 from samplerkit.loading.options import checked_tail
-from samplerkit.loading.reading import Reading
-from samplerkit.loading.readings import Readings
 from samplerkit.loading.received import Received
-from samplerkit.loading.run import Run
+from samplerkit.loading.run.current_run import CurrentRun
+from samplerkit.loading.run.delivery import Tail
+from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.run import Run
 from samplerkit.loading.steps import CountsSteps
-from samplerkit.loading.units import as_array
 from samplerkit.order import arguments
+from samplerkit.order.deal import World
 from samplerkit.order.order import Order
-from samplerkit.order.typing import Ids
-from samplerkit.order.world import World
+from samplerkit.order.typing import Ids, as_array
 from samplerkit.samplers.base import Sampler
 
 EvaluateOn = Literal["auto", "device", "host"]
@@ -37,21 +36,21 @@ _AT_ONCE = 1 << 18
 
 @final
 class TensorLoader(CountsSteps):
-    """Hands out batches of tensors that lie on a device, in the order of a sampler, and never leaves it.
+    """Hands out batches of tensors that are on a device, in the order of a sampler, and never leaves it.
 
-    Positions, ids and batches are computed on the device; only how many values a permutation has to walk
-    further, and between which bounds positions lie, is told to the host, some times an epoch.
+    Positions, ids and batches are computed on the device; the host reads how many values a
+    permutation has to walk further, and the bounds of positions, some times an epoch, and nothing else.
 
     The state is that of a `Loader` over as many samples, and each takes the other's: exactly the samples that
     were handed out, on any number of ranks and batch sizes.
 
     Iterating reads the rest of the current epoch, then moves on to the next one. After an early break, the
-    next iteration begins the epoch anew. A second iteration ends the first.
+    next iteration begins the epoch again. A second iteration ends the first.
 
     Args:
         data: a tensor, or tensors in tuples, lists, mappings and dataclasses, all on one device and with as
             many rows: sample i is row i of each.
-        sampler: the recipe; None for the rows as they stand.
+        sampler: the recipe; None for the rows in their own order.
         batch_size: samples a rank and step.
         tail: `pad`, `drop` or `ragged`, as in a `Loader`.
         world: which rank of how many this process is; None asks the running job at first use. Each rank holds
@@ -95,29 +94,27 @@ class TensorLoader(CountsSteps):
         self.data: Final = data
         self.batch_size: Final = arguments.positive("batch_size", batch_size)
         self.tail: Final = checked_tail(tail, batch_size, None)
-        chosen: Any = arguments.choice("evaluate_on", evaluate_on, get_args(EvaluateOn))
-        self._evaluate_on: EvaluateOn = chosen
-        if chosen == "auto" and self.device.type == "cpu":
-            self._evaluate_on = "host"
-        self._run = Run(sampler, rows, world)
-        self._readings = Readings(self._run, self.batch_size, self.tail)
+        chosen = arguments.choice("evaluate_on", evaluate_on, get_args(EvaluateOn))
+        self._evaluate_on: Final = "host" if chosen == "auto" and self.device.type == "cpu" else chosen
+        run = Run.of(sampler, rows, world)
+        seconds = arguments.seconds("agreement_seconds", agreement_seconds)
+        self._current = CurrentRun(run, self.batch_size, self.tail, seconds)
         self._received = Received(None)
-        self._cursor = Cursor(self._readings.reached, waits=True)
-        self._cursor.go_to(*beginning_of(self._run.recipe, rows))
-        self._agreement_seconds = arguments.seconds("agreement_seconds", agreement_seconds)
-        self._there: tuple[Order, DeviceOrder | None] | None = None
+        self._cursor = Cursor(self._current.reached, waits=True)
+        self._cursor.go_to(*beginning_of(run.recipe, rows))
+        self._last: tuple[Order, DeviceOrder | None] | None = None
 
     @property
     def evaluates_on(self) -> Literal["device", "host"]:
         """Where the ids of the current epoch are computed."""
-        return "host" if self._order_there(self.order) is None else "device"
+        return "host" if self._on_device(self.order) is None else "device"
 
     def state_dict(self) -> dict[str, Any]:
         """Gives the state after the batches handed out: JSON values, under 4 KB, on every rank the same."""
-        return self._run.state(*self._cursor.place(), self.tail).to_dict()
+        return self._current.state(self._cursor.place())
 
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
-        """Makes the next iteration begin where a saved state stands, of this class or of a `Loader`.
+        """Makes the next iteration begin at the place of a saved state, of this class or of a `Loader`.
 
         Args:
             state: from `state_dict`.
@@ -126,11 +123,8 @@ class TensorLoader(CountsSteps):
         Raises:
             StateError: it is damaged, of a newer schema, or of another run; or an iteration is under way.
         """
-        if self._cursor.at.is_open:
-            problem = "cannot be loaded while an iteration is under way"
-            raise StateError("state", problem, mend="load before iterating")
-        saved = self._run.restore(state, self.tail, allow, samples_a_step=self._readings.samples_a_step)
-        self._cursor.go_to(saved.epoch, saved.position)
+        self._cursor.require_closed()
+        self._cursor.load(self._current.restore(state, allow))
 
     def __iter__(self) -> Iterator[Any]:
         iteration = self._cursor.begin()
@@ -138,7 +132,7 @@ class TensorLoader(CountsSteps):
         try:
             reading = self._reading
             self._received.begin(iteration, [])
-            self._run.require_agreement(reading, self.tail, self._agreement_seconds)
+            self._current.require_agreement(iteration)
             for step, ids in enumerate(self._ids(reading)):
                 batch = map_leaves(partial(_rows_at, ids), self.data)
                 iteration.taken = step + 1
@@ -152,9 +146,9 @@ class TensorLoader(CountsSteps):
 
     def _ids(self, reading: Reading) -> Iterator[torch.Tensor]:
         """Gives the ids of each step, on the device; more steps at once as one goes."""
-        order = self._run.undealt(reading.epoch)
-        there = self._order_there(order)
-        if there is None:
+        order = self._current.run.undealt(reading.epoch)
+        ids_at = self._on_device(order)
+        if ids_at is None:
             for _, ids in reading.batches():
                 yield torch.from_numpy(ids).to(self.device)
             return
@@ -164,7 +158,7 @@ class TensorLoader(CountsSteps):
             dealt = [reading.delivery.dealt(reading.shard, step) for step in steps]
             positions = self._positions(dealt)
             # Pads repeat the samples from the first one on.
-            yield from torch.split(there[positions % len(order)], [len(part) for part in dealt])
+            yield from torch.split(ids_at[positions % len(order)], [len(part) for part in dealt])
             first += len(dealt)
             at_once = min(2 * at_once, max(1, _AT_ONCE // self.batch_size))
 
@@ -176,18 +170,18 @@ class TensorLoader(CountsSteps):
             return torch.arange(begin.start, end.stop, begin.step, device=self.device)
         return torch.from_numpy(np.concatenate([as_array(part) for part in dealt])).to(self.device)
 
-    def _order_there(self, order: Order) -> DeviceOrder | None:
+    def _on_device(self, order: Order) -> DeviceOrder | None:
         """Gives an order on the device; None where it is evaluated on the host. The last one is kept."""
         if self._evaluate_on == "host":
             return None
-        if self._there is None or self._there[0] is not order:
+        if self._last is None or self._last[0] is not order:
             try:
-                self._there = (order, order_on(order, self.device))
+                self._last = (order, order_on(order, self.device))
             except NotSupportedError:
                 if self._evaluate_on == "device":
                     raise
-                self._there = (order, None)
-        return self._there[1]
+                self._last = (order, None)
+        return self._last[1]
 
 
 def _rows_at(ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -195,14 +189,14 @@ def _rows_at(ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 def _device_and_rows(data: Any) -> tuple[torch.device, int]:
-    """Gives where tensors lie, and how many rows each of them has."""
-    tensors = leaves(data)
-    if not tensors:
-        raise ArgumentTypeError("data", "holds no tensor", data)
-    for tensor in tensors:
+    """Gives the device of tensors, and how many rows each of them has."""
+    found = set()
+    for tensor in leaves(data):
         if not isinstance(tensor, torch.Tensor) or not tensor.ndim:
             raise ArgumentTypeError("data", "must hold tensors with rows", tensor)
-    found = {(tensor.device, len(tensor)) for tensor in tensors}
+        found.add((tensor.device, len(tensor)))
+    if not found:
+        raise ArgumentTypeError("data", "holds no tensor", data)
     if len(found) > 1:
         shown = sorted(f"{rows} rows on {device}" for device, rows in found)
         raise ArgumentValueError("data", "must be on one device, and have as many rows each", shown)

@@ -11,7 +11,7 @@ import numpy as np
 
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.ahead.uses import MOST_MISTAKES, MOST_OVERTAKEN
 from samplerkit.storage.threads import weakly
@@ -63,7 +63,7 @@ class BatchesAhead:
         return self._mistakes < MOST_MISTAKES
 
     def read(self, ids: Ids) -> list[Any]:
-        """Gives the samples of a batch; one that was not expected is read now."""
+        """Returns the samples of a batch; one that was not expected is read now."""
         number = self._found(ids)
         if number is None:
             return self._now(ids)
@@ -87,7 +87,7 @@ class BatchesAhead:
         self._cache.close()
 
     def _found(self, ids: Ids) -> int | None:
-        """Gives the number of an expected batch: the next one, or one beside it where threads read."""
+        """Returns the number of an expected batch: the next one, or one beside it where threads read."""
         # Of several threads that want the same batch, one gets what was read ahead.
         with self._turn:
             for number in range(self._last - MOST_OVERTAKEN, self._last + MOST_OVERTAKEN):

@@ -12,7 +12,13 @@ from dataclasses import replace
 from typing import Any, Generic, final
 
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.shelf import CacheLimits, Content, Line, Replacement, Shelf
+from samplerkit.storage.ahead.cache_entries import (
+    CacheEntries,
+    CacheLimits,
+    Content,
+    EvictionPolicy,
+    WaitingLine,
+)
 from samplerkit.storage.ahead.stats import FileStats, Rereading
 from samplerkit.storage.ahead.uses import Uses
 from samplerkit.storage.threads import join
@@ -22,7 +28,7 @@ from samplerkit.storage.threads import join
 class ReadAheadCache(Generic[Content]):
     """What one process has at hand of some files: their content in memory, or open shards.
 
-    What is read next is known where `expect` was called. `Replacement` chooses which file goes, and which
+    What is read next is known where `expect` was called. `EvictionPolicy` chooses which file goes, and which
     ones are read ahead. A file that a thread uses stays; who finds all room taken by such files stands in a
     line until another thread is done. Whoever stands in it uses no file, so it moves on.
 
@@ -46,12 +52,12 @@ class ReadAheadCache(Generic[Content]):
         self.rereading = Rereading()
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._shelf: Shelf[Content] = Shelf(limits)
-        self._choice: Replacement[Content] = Replacement(self._shelf, num_files, limits.read_ahead)
+        self._entries: CacheEntries[Content] = CacheEntries(limits)
+        self._policy: EvictionPolicy[Content] = EvictionPolicy(self._entries, num_files, limits.read_ahead)
         self._failures: dict[int, BaseException] = {}
         self._unused: set[int] = set()  # read ahead, and not wanted yet
         self._queue: deque[int] = deque()
-        self._line = Line()
+        self._line = WaitingLine()
         self._threads: list[threading.Thread] = []
         self._is_stopped = False
 
@@ -70,7 +76,7 @@ class ReadAheadCache(Generic[Content]):
         return self.rereading.times > self._stats.peak_files
 
     def expect(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids]) -> None:
-        """Is told what this process will read, batch by batch; forgets what it was told before."""
+        """Receives what this process will read, batch by batch; forgets what it received before."""
         limits = self._limits
         with self._changed:
             # So far Belady's choice between the files in memory is exact.
@@ -78,26 +84,26 @@ class ReadAheadCache(Generic[Content]):
             self._read_ahead()
 
     def begin(self, ids: Ids) -> None:
-        """Is told that a batch is read now."""
+        """Notes that a batch is read now."""
         with self._changed:
-            if (uses := self._choice.uses) is not None:
+            if (uses := self._policy.uses) is not None:
                 uses.begin(ids)
                 if not uses.is_right:
                     self._change_plan(None)
 
     def end(self) -> None:
-        """Is told that the batch is over: its files may go."""
+        """Notes that the batch is over: its files may go."""
         with self._changed:
-            if self._choice.uses is not None:
-                self._choice.uses.end()
-                for file in [] if self._limits.keeps_unneeded else self._choice.unneeded():
+            if self._policy.uses is not None:
+                self._policy.uses.end()
+                for file in [] if self._limits.keeps_unneeded else self._policy.unneeded():
                     self._drop(file)
             self._read_ahead()
 
     def nearest(self, files: Collection[int]) -> int:
-        """Gives the file that can be had first: one in memory, else one that is being read, else any."""
+        """Returns the file that can be had first: one in memory, else one that is being read, else any."""
         with self._changed:
-            for here in (self._shelf.contents, self._shelf.loading):
+            for here in (self._entries.contents, self._entries.loading):
                 found = next((file for file in files if file in here), None)
                 if found is not None:
                     return found
@@ -105,7 +111,7 @@ class ReadAheadCache(Generic[Content]):
 
     @contextmanager
     def using(self, file: int) -> Iterator[Content]:
-        """Gives a file for the time of a block, read now if it was not read ahead.
+        """Returns a file for the time of a block, read now if it was not read ahead.
 
         Raises:
             DatasetError: it cannot be read, also if that was tried ahead; the next call tries again.
@@ -114,7 +120,7 @@ class ReadAheadCache(Generic[Content]):
             yield self._wanted(file)
         finally:
             with self._changed:
-                self._choice.let_go(file)
+                self._policy.let_go(file)
                 self._keep_within_limits()
                 self._leave_line()
 
@@ -125,7 +131,7 @@ class ReadAheadCache(Generic[Content]):
         with self._changed:
             self._is_stopped = True
             self._change_plan(None)
-            self._shelf.clear()
+            self._entries.clear()
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -135,38 +141,38 @@ class ReadAheadCache(Generic[Content]):
 
     def _wanted(self, file: int) -> Content:
         with self._changed:
-            self._choice.hold(file)
-            if self._choice.turn_to(file):
+            self._policy.hold(file)
+            if self._policy.turn_to(file):
                 self._unused.clear()
-            content = self._shelf.contents.get(file)
+            content = self._entries.contents.get(file)
             if content is None:
                 content = self._waited_for(file)
             else:
                 self._hits += 1
-            self._shelf.touch(file)
+            self._entries.touch(file)
             self._unused.discard(file)
-            if self._choice.uses is not None:
-                self._choice.uses.used(file)
+            if self._policy.uses is not None:
+                self._policy.uses.used(file)
             self._read_ahead()
             return content
 
     # All below is called with the lock held.
 
     def _waited_for(self, file: int) -> Content:
-        """Gives a file that is not in memory."""
+        """Returns a file that is not in memory."""
         begun = time.monotonic()
         try:
             while True:
                 if file in self._failures:
                     raise self._failures.pop(file)
-                if file in self._shelf.contents:
-                    return self._shelf.contents[file]
+                if file in self._entries.contents:
+                    return self._entries.contents[file]
                 # What is waited for is not ahead any more: the one after it can be begun.
                 self._unused.discard(file)
                 if file in self._queue:  # nobody has begun to read it
                     self._queue.remove(file)
                     return self._load(file)
-                if file not in self._shelf.loading and self._line.is_first() and self._make_room():
+                if file not in self._entries.loading and self._line.is_first() and self._make_room():
                     self._leave_line()
                     return self._load(file)
                 # It is being read, or all the room is taken by what is being read or used.
@@ -179,8 +185,8 @@ class ReadAheadCache(Generic[Content]):
 
     def _load(self, file: int) -> Content:
         """Reads a file for which there is room; the lock is released meanwhile."""
-        self._shelf.loading.add(file)
-        in_memory = max(self._stats.peak_files, self._shelf.num_files)
+        self._entries.loading.add(file)
+        in_memory = max(self._stats.peak_files, self._entries.num_files)
         self._stats = replace(self._stats, files_read=self._stats.files_read + 1, peak_files=in_memory)
         self._read_ahead()
         self._changed.release()
@@ -188,7 +194,7 @@ class ReadAheadCache(Generic[Content]):
             content = self._read(file)
         finally:
             self._changed.acquire()
-            self._shelf.loading.discard(file)
+            self._entries.loading.discard(file)
             self._changed.notify_all()
         self._admit(file, content)
         return content
@@ -197,17 +203,17 @@ class ReadAheadCache(Generic[Content]):
         """Keeps a file that was read."""
         if self._is_stopped:
             return
-        self._shelf.put(file, content)
-        if self._choice.uses is not None:
+        self._entries.put(file, content)
+        if self._policy.uses is not None:
             self.rereading.note(file)
-        peak = max(self._stats.peak_bytes, self._shelf.num_bytes)
+        peak = max(self._stats.peak_bytes, self._entries.num_bytes)
         num_bytes = self._stats.bytes_read + content.num_bytes
         self._stats = replace(self._stats, bytes_read=num_bytes, peak_bytes=peak)
         self._keep_within_limits()
 
     def _keep_within_limits(self) -> None:
         """Drops files that are larger than was thought; those that are used go when they are used no more."""
-        while self._shelf.is_too_large and (victim := self._choice.victim()) is not None:
+        while self._entries.is_too_large and (victim := self._policy.victim()) is not None:
             self._drop(victim)
 
     def _leave_line(self) -> None:
@@ -217,9 +223,9 @@ class ReadAheadCache(Generic[Content]):
             self._changed.notify_all()
 
     def _make_room(self) -> bool:
-        """Drops files until the one that is wanted now fits; tells whether it does."""
-        while self._shelf.is_full:
-            victim = self._choice.victim()
+        """Drops files until the one that is wanted now fits; returns whether it does."""
+        while self._entries.is_full:
+            victim = self._policy.victim()
             if victim is not None:
                 self._drop(victim)
             elif self._queue:
@@ -229,29 +235,29 @@ class ReadAheadCache(Generic[Content]):
         return True
 
     def _make_room_ahead(self, file: int) -> bool:
-        """Drops files until one that is used later fits; tells whether it does.
+        """Drops files until one that is used later fits; returns whether it does.
 
         What goes is what would have to go then, and not before it was used for the last time: so no file is
         read more often than without reading ahead (Cao et al. 1995 call that conservative).
         """
-        while self._shelf.is_full:
-            victim = self._choice.victim_for(file)
+        while self._entries.is_full:
+            victim = self._policy.victim_for(file)
             if victim is None or victim in self._unused:
                 return False
             self._drop(victim)
         return True
 
     def _drop(self, file: int) -> None:
-        self._shelf.drop(file)
+        self._entries.drop(file)
         self._unused.discard(file)
 
     def _forget(self, file: int) -> None:
         """Gives up the place of a file that was to be read ahead."""
-        self._shelf.loading.discard(file)
+        self._entries.loading.discard(file)
         self._unused.discard(file)
 
     def _change_plan(self, uses: Uses | None) -> None:
-        self._choice.uses = uses
+        self._policy.uses = uses
         self.rereading.forget()
         while self._queue:
             self._forget(self._queue.pop())
@@ -259,14 +265,14 @@ class ReadAheadCache(Generic[Content]):
         self._failures.clear()
 
     def _read_ahead(self) -> None:
-        """Gives the threads to read what is wanted next, as far as there is room for it."""
+        """Returns the threads to read what is wanted next, as far as there is room for it."""
         number = self._limits.read_ahead - len(self._unused)
         if number <= 0 or self._is_stopped or self._line:
             return
-        for file in self._choice.wanted_next(number, self._failures):
+        for file in self._policy.wanted_next(number, self._failures):
             if not self._make_room_ahead(file):
                 return
-            self._shelf.loading.add(file)
+            self._entries.loading.add(file)
             self._unused.add(file)
             self._queue.append(file)
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""What a dataset of files has done so far, in figures; and telling when it reads them again and again."""
+"""What a dataset of files has done so far, in figures; and reporting that it reads them again and again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, fields
 from typing import final
 
-from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.workers import this_worker
 
 
@@ -66,12 +66,12 @@ class Rereading:
         self._read: set[int] = set()
 
     def note(self, file: int) -> None:
-        """Is told that a file was read."""
+        """Notes that a file was read."""
         self.times += file in self._read
         self._read.add(file)
 
     def forget(self) -> None:
-        """Begins anew."""
+        """Starts from zero."""
         self.times = 0
         self._read.clear()
 

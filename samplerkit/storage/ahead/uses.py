@@ -67,7 +67,7 @@ class Uses:
         return self._mistakes < MOST_MISTAKES
 
     def begin(self, ids: Ids) -> None:
-        """Is told that a batch is read now; one that was not expected changes nothing."""
+        """Notes that a batch is read now; one that was not expected changes nothing."""
         while not self._batches and self._upcoming is not None:
             self._look_ahead(_LEAST_IDS)
         wanted, near = _mark(ids), enumerate(islice(self._batches, MOST_OVERTAKEN))
@@ -86,12 +86,12 @@ class Uses:
         self._look_ahead(max(_LEAST_IDS, _IDS_AHEAD_PER_ID * ids.size))
 
     def used(self, file: int) -> None:
-        """Is told that the batch that this thread reads needs a file no more."""
+        """Notes that the batch that this thread reads needs a file no more."""
         if (now := self._now.get(threading.get_ident())) is not None:
             self._leave_out(now[0], (file,))
 
     def end(self) -> None:
-        """Is told that the batch that this thread reads is over."""
+        """Notes that the batch that this thread reads is over."""
         if (now := self._now.pop(threading.get_ident(), None)) is not None:
             self._leave_out(*now)
 
@@ -110,7 +110,7 @@ class Uses:
                 del self._uses[file]
 
     def next_use(self, file: int, after: float = -1) -> float:
-        """Gives the number of the next batch that uses a file, `NEVER` if none is known.
+        """Returns the number of the next batch that uses a file, `NEVER` if none is known.
 
         Args:
             file: its number.
@@ -122,7 +122,7 @@ class Uses:
         return uses[0] if uses[0] > after else uses[bisect_right(uses, after)]
 
     def upcoming_files(self, here: Iterable[Any] = ()) -> list[tuple[int, int]]:
-        """Gives the next batch of each file that is used and not here, and the file; in no order."""
+        """Returns the next batch of each file that is used and not here, and the file; in no order."""
         # It is asked at each use of a file, and mostly all are here: so sets are compared first.
         return [(self._uses[file][0], file) for file in self._uses.keys() - here]
 
@@ -161,7 +161,7 @@ class Uses:
         return taken
 
     def _files_of(self, batches: list[Ids]) -> list[list[int]]:
-        """Gives the distinct files of each batch."""
+        """Returns the distinct files of each batch."""
         if not batches:
             return []
         sizes = [ids.size for ids in batches]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
@@ -15,40 +15,62 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats, tell_of_rereading
+from samplerkit.storage.catalogue.catalogue_file import opened_catalogue
+from samplerkit.storage.catalogue.file_catalogue import Kind
 from samplerkit.storage.files.content import Content, ContentPart, batch_ids, gathered_samples
-from samplerkit.storage.files.remote import with_requests
+from samplerkit.storage.files.paths import distinct_names, file_paths
+from samplerkit.storage.files.remote import storage_for, with_requests
 from samplerkit.storage.ids import checked_index
-from samplerkit.storage.per_process import OpenPerProcess, Process
+from samplerkit.storage.per_process import OpenPerProcess
+from samplerkit.storage.progress import Progress, progress_of, silence
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.urls import is_remote
 from samplerkit.storage.workers import this_worker
 
 ChunkCache = ReadAheadCache[Content]
 """The chunks in memory of one process."""
 
 
-class ChunkedDataset(OpenPerProcess[ChunkCache]):
-    """A map-style dataset whose samples lie in chunks, each read as a whole and kept for a while.
-
-    Chunks are the files of its layout. A format says two things: how the layout is found, once, and how a
-    chunk is read; all that is asked of a dataset, in whatever process, is here.
+@final
+@dataclass(frozen=True)
+class Chunks:
+    """The chunks of a dataset as they were when they were found; they travel to workers.
 
     Args:
-        limits: what may be in memory, as the user says it.
+        layout: how many samples are in which chunk.
+        read: reads a chunk, by its number, from several threads; it must not hold the dataset.
+        digest: changes with the content; None where nothing does.
+    """
+
+    layout: Layout
+    read: Callable[[int], Content]
+    digest: str | None = None
+
+
+class ChunkedDataset(OpenPerProcess[ChunkCache]):
+    """A map-style dataset whose samples are in chunks, each read as a whole and kept for a while.
+
+    Chunks are the files of its layout. A format finds its chunks, once; all that is asked of a dataset, in
+    whatever process, is here.
+
+    Args:
+        limits: what may be in memory, as the user gave it.
         gather: makes a batch of what was taken from chunks.
-        storage: fetches what lies elsewhere; None where nothing does.
+        storage: reads remote files; None where there are none.
     """
 
     enters_draws = True
     """A Loader that seeds draws need not read this one by one: items of sequences are read in their draws."""
 
     is_remote: bool = False
-    """Whether some of its files lie elsewhere."""
+    """Whether some of its files are remote."""
 
     def __init__(
         self,
-        limits: AskedLimits,
+        limits: ChunkLimits,
         gather: Callable[[Iterable[ContentPart], int], Any],
         storage: RemoteStorage | None,
     ) -> None:
@@ -56,38 +78,47 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         self._asked: Final = limits
         self._gather: Final = gather
         self._storage: Final = storage
-        self._layout: Layout | None = None
+        self._chunks: Chunks | None = None
         self._has_told = False
 
     @abstractmethod
-    def _looked_up(self, process: Process[ChunkCache]) -> Layout:
-        """Finds out how many samples lie in which chunk; called once, with the lock of the process held."""
+    def _find(self) -> Chunks:
+        """Finds the chunks; called once, with the lock of the process held."""
 
-    @abstractmethod
-    def _reading(self, layout: Layout) -> Callable[[int], Content]:
-        """Gives what reads a chunk, by its number, from several threads; it must not hold the dataset."""
+    def _reading(self) -> Callable[[int], Content]:
+        """Gives what reads a chunk in this process."""
+        return self._found.read
+
+    @property
+    def _found(self) -> Chunks:
+        """The chunks; found now if they are not known."""
+        if self._chunks is None:
+            with self._processes.here().lock:
+                if self._chunks is None:
+                    self._chunks = self._find()
+        return self._chunks
 
     @property
     def layout(self) -> Layout:
-        """How many samples lie in which chunk; looked up now if it is not known."""
-        if self._layout is None:
-            process = self._processes.here()
-            with process.lock:
-                if self._layout is None:
-                    self._layout = self._looked_up(process)
-        return self._layout
+        """How many samples are in which chunk; looked up now if it is not known."""
+        return self._found.layout
+
+    @property
+    def fingerprint(self) -> str | None:
+        """A digest that changes with the content; None where nothing says so."""
+        return self._found.digest
 
     @property
     def is_layout_known(self) -> bool:
-        """Whether the layout can be told without asking for what lies elsewhere."""
-        return self._layout is not None or not self.is_remote
+        """Whether the layout is known without a request for remote files."""
+        return self._chunks is not None or not self.is_remote
 
     @property
     def stats(self) -> FileStats:
         """What was read and waited for in this process, since the dataset was made or the process began.
 
-        The workers of a `Loader` are added, as their batches are handed out. Those of a plain DataLoader tell
-        nobody.
+        The workers of a `Loader` are added, as their batches are handed out. Those of a plain DataLoader are
+        not known.
         """
         process = self._processes.here()
         return process.with_workers(with_requests(process.stats, self._storage))
@@ -101,13 +132,13 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
             return gathered_samples(parts, 1)[0]
 
     def __getitems__(self, ids: Iterable[int]) -> Any:
-        """Gives a batch, in the order asked for; each chunk is gone through once.
+        """Returns a batch, in the order of the ids; each chunk is gone through once.
 
         Args:
             ids: of the samples, in [0, len), as a list or an array.
 
         Returns:
-            A list of samples, unless the dataset was asked for another form of batches.
+            A list of samples, unless the dataset has another form of batches.
 
         Raises:
             OutOfDatasetError: there is no such sample.
@@ -124,7 +155,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         return batch
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
-        """Is told what this process will read, so that chunks are read ahead and the right ones kept.
+        """Receives what this process will read, so that chunks are read ahead and the right ones kept.
 
         A `Loader` calls it, at the start of each epoch and after a resume.
 
@@ -144,7 +175,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     @property
     def _shown_size(self) -> str:
-        return "not looked at" if self._layout is None else f"{len(self._layout)} samples"
+        return "not looked at" if self._chunks is None else f"{len(self._chunks.layout)} samples"
 
     def _parts(self, ids: Ids) -> Generator[ContentPart, None, None]:
         """Goes through the chunks that hold some of the ids."""
@@ -169,14 +200,59 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         held = process.held
         if held is not None:
             return held
-        layout = self.layout
-        return process.opened(
-            self, partial(ReadAheadCache, self._reading(layout), layout.num_files, self._limits)
-        )
+        make = partial(ReadAheadCache, self._reading(), self.layout.num_files, self._limits)
+        return process.opened(self, make)
+
+
+class DatasetOfFiles(ChunkedDataset):
+    """A map-style dataset over files that a user names.
+
+    Args:
+        files: as the user gave them; where `_kind` says what they are, they may be a catalogue.
+        limits: what may be in memory.
+        gather: makes a batch of what was taken from chunks.
+        progress: as the user gave it.
+        options: how URLs are read; None leaves them to the reader.
+        lengths: of the samples in each file, which may be at a URL too.
+        paths: finds the files that a user names, for a format that has its own way.
+
+    Attributes:
+        files: the paths and URLs.
+        is_remote: whether some of them are remote.
+    """
+
+    _kind: ClassVar[Kind | None] = None
+
+    def __init__(
+        self,
+        files: Any,
+        limits: ChunkLimits,
+        gather: Callable[[Iterable[ContentPart], int], Any],
+        progress: Progress | bool | None,
+        options: RemoteOptions | None,
+        lengths: Any = None,
+        paths: Callable[[Any], tuple[str, ...]] | None = None,
+    ) -> None:
+        self._progress: Final = progress_of(progress)
+        known = None if self._kind is None else opened_catalogue(files, self._kind, options)
+        self._catalogue: Final = known
+        found = paths(files) if paths else file_paths(files, options) if known is None else known.files
+        self.files: Final = found
+        names = tuple(known.names) if known else distinct_names(found) if found else ()
+        self._names: Final = names
+        self.is_remote = any(map(is_remote, self.files)) if known is None else known.is_remote
+        super().__init__(limits, gather, storage_for(self.is_remote, lengths, options))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The user's terminal does not travel to another process.
+        return {**super().__getstate__(), "_progress": silence}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.files)} files, {self._shown_size})"
 
 
 AHEAD: Final = 4
-"""Chunks that a rank reads ahead by as many threads where they lie elsewhere, unless the user says it.
+"""Remote chunks that a rank reads ahead by as many threads, unless the user says it.
 
 There each waits for its answer, and keeps no other one waiting.
 """
@@ -184,13 +260,13 @@ There each waits for its answer, and keeps no other one waiting.
 
 @final
 @dataclass(frozen=True)
-class AskedLimits:
-    """What a user says that a process may have in memory and do, and leaves out.
+class ChunkLimits:
+    """What a process may have in memory and do, as far as the user says it.
 
     Args:
         most: chunks in memory at most.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: chunks that are read before they are needed; None for 1, and elsewhere `AHEAD`.
+        read_ahead: chunks that are read before they are needed; None for 1, and `AHEAD` of remote ones.
         threads: how many of them at a time; None as for `read_ahead`.
         called: the name of the first of these where the user says it.
     """
@@ -201,36 +277,37 @@ class AskedLimits:
     threads: int | None
     called: str
 
+    @classmethod
+    def of(
+        cls,
+        most: int,
+        max_bytes: int | None,
+        read_ahead: int | None,
+        threads: int | None,
+        *,
+        called: str = "max_chunks",
+    ) -> ChunkLimits:
+        """Takes what a user gives.
+
+        Raises:
+            ArgumentTypeError: no integer.
+            ArgumentRangeError: one is too small.
+        """
+        return cls(
+            arguments.at_least(called, most, 1),
+            None if max_bytes is None else arguments.at_least("max_bytes", max_bytes, 1),
+            None if read_ahead is None else arguments.at_least("read_ahead", read_ahead, 0),
+            None if threads is None else arguments.at_least("threads", threads, 1),
+            called,
+        )
+
     def here(self, *, is_remote: bool) -> CacheLimits:
         """Gives the limits of this process; the workers of a loader share what a rank reads ahead.
 
         Args:
-            is_remote: chunks lie elsewhere, so that each of them has to be waited for.
+            is_remote: chunks are remote, so that each of them has to be waited for.
         """
         left_out = max(1, AHEAD // this_worker()[1]) if is_remote else 1
         ahead = left_out if self.read_ahead is None else self.read_ahead
         threads = left_out if self.threads is None else self.threads
         return CacheLimits(self.most, self.max_bytes, ahead, threads, called=self.called)
-
-
-def limits_of(
-    most: int,
-    max_bytes: int | None,
-    read_ahead: int | None,
-    threads: int | None,
-    *,
-    called: str = "max_chunks",
-) -> AskedLimits:
-    """Takes the limits that a user tells, as `AskedLimits` has them.
-
-    Raises:
-        ArgumentTypeError: no integer.
-        ArgumentRangeError: one is too small.
-    """
-    return AskedLimits(
-        arguments.at_least(called, most, 1),
-        None if max_bytes is None else arguments.at_least("max_bytes", max_bytes, 1),
-        None if read_ahead is None else arguments.at_least("read_ahead", read_ahead, 0),
-        None if threads is None else arguments.at_least("threads", threads, 1),
-        called,
-    )

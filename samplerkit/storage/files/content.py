@@ -122,8 +122,8 @@ class FileContent:
                 raise
             except Exception as error:
                 what = f"{type(error).__name__}: {error}"
-                mend = "let the reader give arrays that an array of rows selects from, as numpy's do"
-                raise DatasetError(self.path, f"rows cannot be taken ({what})", mend=mend) from error
+                hint = "let the reader give arrays that an array of rows selects from, as numpy's do"
+                raise DatasetError(self.path, f"rows cannot be taken ({what})", hint=hint) from error
         return [self._item(column, row) for row in rows.tolist()]
 
     def _item(self, column: Any, row: int) -> Any:

@@ -11,19 +11,17 @@ from typing import Any, Final, Literal, final
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.catalogue.file import read_known, refuse_lengths
-from samplerkit.storage.files.chunked import ChunkCache, limits_of
-from samplerkit.storage.files.content import FileContent, gathered_columns, gathered_samples
+from samplerkit.storage.catalogue.catalogue_file import read_known, refuse_lengths
+from samplerkit.storage.files.chunked import ChunkLimits, Chunks, DatasetOfFiles
+from samplerkit.storage.files.content import gathered_columns, gathered_samples
 from samplerkit.storage.files.reader import FileReader, file_reader, read_file
 from samplerkit.storage.files.remote import RemoteReader, sizes_of
-from samplerkit.storage.files.several import DatasetOfFiles
 from samplerkit.storage.lengths import (
     COUNTING_THREADS,
     fetched_lengths,
     given_lengths,
     save_lengths,
 )
-from samplerkit.storage.per_process import Process
 from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 
@@ -33,14 +31,14 @@ class FileDataset(DatasetOfFiles):
     """A map-style dataset over files, each read as a whole by a function of yours and kept for a while.
 
     A sample of a file of arrays is a dict with a row of each; of a file that is a sequence, an item. A
-    `Loader` tells the dataset what comes next: then each file is read once an epoch and rank, before it is
+    `Loader` passes on what comes next: then each file is read once an epoch and rank, before it is
     needed, as long as `max_files` hold those between which the order goes back and forth. Without one, with
     a plain DataLoader, the files that were used last are kept.
 
     Each process has its own files in memory and its own threads: so does each worker of a loader.
 
-    Files may lie elsewhere: URLs are fetched, each once a machine, into a cache on disk that all processes of
-    the machine share, and the reader gets the path of the copy. With `read_ahead` and `threads` that goes on
+    Files may be remote: URLs are fetched, each once a machine, into a cache on disk that all processes of
+    the machine share, and the reader gets the path of the copy. With `read_ahead` and `threads` that is done
     in the background, several files at a time.
 
     Args:
@@ -67,7 +65,7 @@ class FileDataset(DatasetOfFiles):
 
     Attributes:
         files: the paths and URLs.
-        is_remote: whether some of them lie elsewhere.
+        is_remote: whether some of them are remote.
         max_cache_bytes: what the cache on disk may take; None where nothing was said, or nothing is fetched.
 
     Raises:
@@ -75,7 +73,7 @@ class FileDataset(DatasetOfFiles):
         ArgumentValueError: no file, one that is named twice, or lengths that do not fit the files.
         ArgumentRangeError: `max_files`, `max_bytes` or `threads` is not positive, or `read_ahead` negative.
         DatasetError: nothing matches the pattern; later, a file cannot be read, has another length than was
-            told, or is larger than `max_bytes`.
+            given, or is larger than `max_bytes`.
 
     Example:
         >>> import os, tempfile
@@ -104,7 +102,7 @@ class FileDataset(DatasetOfFiles):
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | Literal[False] | None = None,
     ) -> None:
-        limits = limits_of(max_files, max_bytes, read_ahead, threads, called="max_files")
+        limits = ChunkLimits.of(max_files, max_bytes, read_ahead, threads, called="max_files")
         self._reader: FileReader = file_reader(reader)
         gather = gathered_columns if arguments.boolean("as_columns", as_columns) else gathered_samples
         options = None if remote is False else RemoteOptions.of(remote)
@@ -114,16 +112,16 @@ class FileDataset(DatasetOfFiles):
             self._reader = RemoteReader(self._reader, self._storage)
         if self._catalogue is not None:
             refuse_lengths(lengths)
-            self._layout = Layout(self._catalogue.lengths, self._names)
+            self._chunks = self._with(self._catalogue.lengths)
         elif lengths is not None:
-            told = fetched_lengths(lengths, self._storage)
-            self._layout = Layout(given_lengths(told, self.files, self._names), self._names)
+            fetched = fetched_lengths(lengths, self._storage)
+            self._chunks = self._with(given_lengths(fetched, self.files, self._names))
 
     def shard_bytes(self) -> Ids:
-        """Gives the size of each file in bytes, shape (files,); one request for each elsewhere, if unknown.
+        """Returns the bytes of each file, shape (files,); one request for each remote one, if unknown.
 
         Raises:
-            DatasetError: the size of a file cannot be told.
+            DatasetError: the size of a file is not known.
         """
         if self._catalogue is not None:
             return self._catalogue.sizes
@@ -137,10 +135,10 @@ class FileDataset(DatasetOfFiles):
         save_lengths(path, self._names, self.layout.sizes)
 
     def __repr__(self) -> str:
-        samples = "not counted" if self._layout is None else f"{len(self._layout)} samples"
+        samples = "not counted" if self._chunks is None else f"{len(self._chunks.layout)} samples"
         return f"FileDataset({len(self.files)} files, {samples})"
 
-    def _looked_up(self, process: Process[ChunkCache]) -> Layout:
+    def _find(self) -> Chunks:
         def count(file: int) -> int:
             return self._reader.count(self.files[file])
 
@@ -149,9 +147,13 @@ class FileDataset(DatasetOfFiles):
         threads = min(most, COUNTING_THREADS)
         progress = partial(self._progress, "files counted:")
         lengths = all_in_threads(count, len(self.files), threads, "samplerkit-count", progress)
+        process = self._processes.here()
         process.before = replace(process.before, files_counted=process.before.files_counted + len(lengths))
-        return Layout(lengths, self._names)
+        return self._with(lengths)
 
-    def _reading(self, layout: Layout) -> Callable[[int], FileContent]:
+    def _with(self, lengths: Any) -> Chunks:
+        layout = Layout(lengths, self._names)
         read = partial(read_file, self._reader, self.files, layout.sizes)
-        return read if self._catalogue is None else partial(read_known, self._catalogue, self._storage, read)
+        if self._catalogue is not None:
+            read = partial(read_known, self._catalogue, self._storage, read)
+        return Chunks(layout, read)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterable
 from glob import has_magic
 from typing import Any, BinaryIO
@@ -22,7 +23,7 @@ def file_paths(files: Any, remote: RemoteOptions | None) -> tuple[str, ...]:
     Args:
         files: a path, a URL or a glob pattern of either, whose matches are sorted by bytes; or a list of
             these, taken in the order given. A URL may have braces too. A path that is there is no pattern,
-            and in a list a URL is one by `*` or braces: other signs stand in keys, and before versions.
+            and in a list a URL is one by `*` or braces: other signs are part of keys and of versions.
         remote: how a pattern of URLs is expanded; None refuses it.
 
     Returns:
@@ -30,7 +31,7 @@ def file_paths(files: Any, remote: RemoteOptions | None) -> tuple[str, ...]:
 
     Raises:
         ArgumentTypeError: neither.
-        ArgumentValueError: an empty list, a file that is named twice, or a pattern that nobody expands.
+        ArgumentValueError: an empty list, a file that is named twice, or a pattern that is not expanded.
         DatasetError: nothing matches the pattern.
     """
     if isinstance(files, str) and is_remote(files):
@@ -51,15 +52,15 @@ def file_paths(files: Any, remote: RemoteOptions | None) -> tuple[str, ...]:
 
 
 def local_paths(files: Any) -> tuple[str, ...]:
-    """As `file_paths`, of files that must lie on this machine.
+    """As `file_paths`, of files that must be local.
 
     Raises:
         ArgumentValueError: one is a URL.
     """
     paths = file_paths(files, None)
-    elsewhere = next(filter(is_remote, paths), None)
-    if elsewhere is not None:
-        raise ArgumentValueError("files", "must lie on this machine", shown(elsewhere), mend="fetch them")
+    remote = next(filter(is_remote, paths), None)
+    if remote is not None:
+        raise ArgumentValueError("files", "must be local", shown(remote), hint="fetch them")
     return paths
 
 
@@ -81,10 +82,8 @@ def distinct_names(paths: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         seen: set[str] = set()
         twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        mend = (
-            "URLs are told apart by their paths, not by their queries" if any(map(is_remote, paths)) else ""
-        )
-        raise ArgumentValueError("files", "must not name a file twice", twice, mend=mend)
+        hint = "URLs differ by their paths, not by their queries" if any(map(is_remote, paths)) else ""
+        raise ArgumentValueError("files", "must not name a file twice", twice, hint=hint)
     return names
 
 
@@ -97,7 +96,7 @@ def opened(path: str) -> BinaryIO:
     file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  # Path.open takes no opener
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise DatasetError(path, "is no plain file", mend="give the files themselves")
+        raise DatasetError(path, "is no plain file", hint="give the files themselves")
     return file
 
 
@@ -118,17 +117,26 @@ def _matches(pattern: Any, given: Any) -> tuple[str, ...]:
         raise ArgumentTypeError("files", "must be a list of paths or a glob pattern", given)
     pattern = local_path(pattern)
     # Path's own methods raise where a name is too long to be one.
-    is_file, is_folder = os.path.isfile, os.path.isdir
-    if not has_magic(pattern) or is_file(pattern):
-        if is_folder(pattern):
-            raise ArgumentValueError(
-                "files", "is a folder", given, mend="give its files, as in 'folder/*.npz'"
-            )
+    if not has_magic(pattern) or os.path.lexists(pattern):
+        if os.path.isdir(pattern):  # noqa: PTH112
+            hint = f"give its files, as in {_pattern_of_files(pattern)!r}"
+            raise ArgumentValueError("files", "is a folder", given, hint=hint)
         return (pattern,)
     found = matching_files(pattern)
     if not found:
-        raise DatasetError("files", "no file matches", pattern, mend="check folder and pattern")
+        raise DatasetError("files", "no file matches", pattern, hint="check folder and pattern")
     return tuple(found)
+
+
+def _pattern_of_files(folder: str) -> str:
+    """Returns a pattern for the files in a folder, by the extension that most of them have."""
+    try:
+        names = [name for name in os.listdir(folder) if not name.startswith(".")]  # noqa: PTH208
+    except OSError:
+        names = []
+    extensions = Counter(os.path.splitext(name)[1] for name in names)  # noqa: PTH122
+    extension = max(extensions, key=lambda each: (extensions[each], each), default="")
+    return os.path.join(folder, f"*{extension}")  # noqa: PTH118
 
 
 def _in_list(path: str, remote: RemoteOptions | None) -> tuple[str, ...]:
@@ -142,9 +150,9 @@ def _remote_matches(pattern: str, remote: RemoteOptions | None) -> tuple[str, ..
     # Web servers list nothing, so braces are the only pattern that all URLs may have.
     names = _without_braces(pattern) if "{" in shown(pattern) else [pattern]
     if remote is None and any(map(has_pattern, names)):
-        mend = "list the URLs, or let samplerkit fetch them"
+        hint = "list the URLs, or let samplerkit fetch them"
         problem = "is a pattern of URLs, with remote=False"
-        raise ArgumentValueError("files", problem, shown(pattern), mend=mend)
+        raise ArgumentValueError("files", problem, shown(pattern), hint=hint)
     return tuple(url for name in names for url in (expand(name, remote) if remote else (name,)))
 
 
@@ -152,4 +160,4 @@ def _without_braces(pattern: str) -> list[str]:
     try:
         return expand_braces(pattern)
     except ArgumentValueError as error:
-        raise ArgumentValueError("files", error.problem, shown(pattern), mend=error.mend) from None
+        raise ArgumentValueError("files", error.problem, shown(pattern), hint=error.hint) from None

@@ -48,13 +48,13 @@ def file_reader(reader: Any) -> FileReader:
     """
     if isinstance(reader, str):
         if reader not in READERS:
-            mend = f"known: {', '.join(READERS)}; register_reader adds one of yours"
-            raise ArgumentValueError("reader", "is not known", reader, mend=mend)
+            hint = f"known: {', '.join(READERS)}; register_reader adds one of yours"
+            raise ArgumentValueError("reader", "is not known", reader, hint=hint)
         reader = READERS[reader]
     if isinstance(reader, type) or not callable(reader):
-        mend = "give what the class makes" if isinstance(reader, type) else ""
+        hint = "give what the class makes" if isinstance(reader, type) else ""
         raise ArgumentTypeError(
-            "reader", "must be a function of a path or a reader's name", reader, mend=mend
+            "reader", "must be a function of a path or a reader's name", reader, hint=hint
         )
     return LengthReader(reader) if _has_get_data(reader) else PlainReader(reader)
 
@@ -90,7 +90,7 @@ def register_reader(name: str, reader: Callable[..., Any]) -> None:
         raise ArgumentTypeError("reader", "must be a function of a path", reader)
     file_reader(reader)
     if READERS.setdefault(name, reader) != reader:
-        raise ArgumentValueError("name", f"is taken by {READERS[name]!r}", name, mend="use another name")
+        raise ArgumentValueError("name", f"is taken by {READERS[name]!r}", name, hint="use another name")
 
 
 @final
@@ -157,7 +157,7 @@ def read_file(
     paths: Sequence[str],
     sizes: Ids,
     file: int,
-    mend: str = "correct lengths, or leave them out to have them counted",
+    hint: str = "correct lengths, or leave them out to have them counted",
 ) -> FileContent:
     """Reads a file and checks its length.
 
@@ -166,7 +166,7 @@ def read_file(
         paths: of all files.
         sizes: samples in each, as was told or counted.
         file: its number.
-        mend: what to do about sizes that are wrong.
+        hint: what to do about sizes that are wrong.
 
     Raises:
         DatasetError: it cannot be read, or has another length.
@@ -176,7 +176,7 @@ def read_file(
         raise DatasetError(
             content.path,
             f"has {content.length} samples, but {told} were told or counted",
-            mend=mend,
+            hint=hint,
         )
     return content
 
@@ -210,8 +210,8 @@ def _guarded(path: str, what: str, call: Callable[[], Result]) -> Result:
         if isinstance(error, SamplerkitError) and path in error.place:
             raise
         is_gone = isinstance(error, FileNotFoundError)
-        mend = "put it there again, or leave it out of the dataset" if is_gone else ""
-        raise DatasetError(path, f"cannot be {what} ({type(error).__name__}: {error})", mend=mend) from error
+        hint = "put it there again, or leave it out of the dataset" if is_gone else ""
+        raise DatasetError(path, f"cannot be {what} ({type(error).__name__}: {error})", hint=hint) from error
 
 
 def _parsed(call: Callable[[], Result]) -> Result:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any, BinaryIO, Final, final
 
@@ -14,9 +16,10 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.paths import opened
-from samplerkit.storage.unpacking import most_unpacked
+from samplerkit.storage.inflate import most_unpacked
 
 _CHUNK_BYTES = 1 << 20
+_GZIP = b"\x1f\x8b"
 _MOST_DEFLATED = 1032
 """So many times its size a deflated member is at most: 258 bytes for 2 bits."""
 
@@ -49,7 +52,7 @@ class NpzReader:
         try:
             with opened(path) as file, np.load(file, allow_pickle=False) as arrays:
                 if not isinstance(arrays, np.lib.npyio.NpzFile):
-                    raise DatasetError(path, "is no npz file", mend="read it with 'npy'")
+                    raise DatasetError(path, "is no npz file", hint="read it with 'npy'")
                 chosen = self._chosen(arrays.files, path)
                 entries = [] if arrays.zip is None else arrays.zip.infolist()
                 members = {entry.filename.removesuffix(".npy"): entry for entry in entries}
@@ -80,7 +83,7 @@ class NpzReader:
                 path,
                 f"unpacks to more than {most} bytes (max_unpacked_bytes), as a file does that is made to "
                 "fill memory",
-                mend="if you trust it, say NpzReader(max_unpacked_bytes=...), or store it uncompressed",
+                hint="if you trust it, say NpzReader(max_unpacked_bytes=...), or store it uncompressed",
             )
 
     def _chosen(self, there: list[str], path: str) -> list[str]:
@@ -104,7 +107,7 @@ class NpyReader:
             self.count(path)  # says so if the file claims more than it holds
             raise
         if not isinstance(array, np.ndarray):
-            raise DatasetError(path, "is no npy file", mend="read it with 'npz'")
+            raise DatasetError(path, "is no npy file", hint="read it with 'npz'")
         return array
 
     def count(self, path: str) -> int:
@@ -127,7 +130,7 @@ class ParquetReader:
     def __call__(self, path: str) -> dict[str, Array]:
         """Reads the columns of a file."""
         with opened(path) as file:
-            parquet = _parquet().ParquetFile(file)
+            parquet = _parquet().ParquetFile(file, page_checksum_verification=True)
             there = parquet.schema_arrow.names
             missing = sorted(set(self.columns or ()) - set(there))
             if missing:
@@ -138,24 +141,38 @@ class ParquetReader:
     def count(self, path: str) -> int:
         """Tells the number of rows from the metadata."""
         with opened(path) as file:
-            return int(_parquet().ParquetFile(file).metadata.num_rows)
+            metadata = _parquet().ParquetFile(file).metadata
+        # Its own sum, `num_rows`, is wrong in files of some writers; pyarrow reads all row groups.
+        return sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
 
 
 @final
 @dataclass(frozen=True)
 class TextReader:
-    """Reads text files: a sample a line, without its end, which is a newline with or without a return.
+    r"""Reads text files: a sample a line, without its end, which is a newline with or without a return.
+
+    A file that gzip has compressed is read as its content; its first bytes tell, not its name.
 
     Args:
         encoding: of the files; one in which the byte of a newline means nothing else, as in UTF-8.
+        max_unpacked_bytes: what a compressed file may unpack to. None for 200 times its size, or 1 GiB if
+            that is more.
+
+    Example:
+        >>> import gzip, os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "a.txt.gz")
+        >>> with gzip.open(path, "wt") as file:
+        ...     _ = file.write("one\ntwo\n")
+        >>> TextReader()(path), TextReader().count(path)
+        (['one', 'two'], 2)
     """
 
     encoding: str = "utf-8"
+    max_unpacked_bytes: int | None = field(default=None, repr=False)
 
     def __call__(self, path: str) -> list[str]:
         """Reads the lines of a file."""
-        with opened(path) as file:
-            data = file.read()
+        data = b"".join(self._pieces(path))
         try:
             text = data.decode(self.encoding)
         except UnicodeDecodeError as error:
@@ -169,11 +186,27 @@ class TextReader:
     def count(self, path: str) -> int:
         """Tells the number of lines, reading the file in pieces."""
         lines, last = 0, b"\n"
-        with opened(path) as file:
-            while piece := file.read(_CHUNK_BYTES):
-                lines += piece.count(b"\n")
-                last = piece[-1:]
+        for piece in self._pieces(path):
+            lines += piece.count(b"\n")
+            last = piece[-1:]
         return lines + (last != b"\n")
+
+    def _pieces(self, path: str) -> Iterator[bytes]:
+        with opened(path) as file:
+            is_packed = file.read(2) == _GZIP
+            file.seek(0)
+            if not is_packed:
+                yield from iter(partial(file.read, _CHUNK_BYTES), b"")
+                return
+            most, found = most_unpacked(os.fstat(file.fileno()).st_size, self.max_unpacked_bytes), 0
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                for piece in iter(partial(unpacked.read, _CHUNK_BYTES), b""):
+                    found += len(piece)
+                    if found > most:
+                        problem = f"unpacks to more than {most} bytes (max_unpacked_bytes)"
+                        hint = "if you trust it, say TextReader(max_unpacked_bytes=...)"
+                        raise DatasetError(path, problem, hint=hint)
+                    yield piece
 
 
 READERS: Final[dict[str, Callable[..., Any]]] = {
@@ -200,7 +233,7 @@ def _rows_in_header(file: BinaryIO | Any, what: str, num_bytes: int) -> int:
     claimed, there = math.prod(shape) * dtype.itemsize, num_bytes - file.tell()
     if claimed > there:
         problem = f"claims {claimed} bytes of data and has {max(0, there)}"
-        raise DatasetError(what, problem, mend="fetch or make the file anew")
+        raise DatasetError(what, problem, hint="fetch or make the file anew")
     return int(shape[0])
 
 
@@ -218,5 +251,5 @@ def _parquet() -> Any:
         # An extra: only parquet files need it.
         return import_module("pyarrow.parquet")
     except ImportError as error:
-        mend = 'install it with: pip install "samplerkit[parquet]"'
-        raise DatasetError("parquet", "needs pyarrow, which is not installed", mend=mend) from error
+        hint = 'install it with: pip install "samplerkit[parquet]"'
+        raise DatasetError("parquet", "needs pyarrow, which is not installed", hint=hint) from error

@@ -132,7 +132,7 @@ def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
             error.place.replace(path, name),
             error.problem.replace(path, name),
             *(() if value is None else (value,)),
-            mend=error.mend,
+            hint=error.hint,
         )
         # The reader's own error may hold the query of a URL, if it has seen one.
         failed.__cause__ = None if is_remote(path) else error.__cause__

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
+import numpy as np
+
 from samplerkit.errors import DatasetError
-from samplerkit.order.layout import Layout
-from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, limits_of
+from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import Content
-from samplerkit.storage.files.paths import distinct_names, local_paths
-from samplerkit.storage.formats.arrow_file import ArrowFile
-from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, gather_of, names_of
-from samplerkit.storage.formats.stored import guarded
-from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.per_process import Process
-from samplerkit.storage.progress import all_in_threads
+from samplerkit.storage.files.paths import local_paths
+from samplerkit.storage.files.stored import REWRITE, ByteSpan, Stored
+from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, gather_of
+from samplerkit.storage.formats.base import FormatOfFiles, names_of, require_columns
+from samplerkit.storage.formats.packages import extra, guarded
 
 
 @final
-class ArrowDataset(ChunkedDataset):
+class ArrowDataset(FormatOfFiles):
     """Samples in files of Arrow's IPC, each a row: record batches are the files of the layout.
 
     Streams and files, compressed or not, with dictionaries; and folders that `datasets.Dataset.save_to_disk`
@@ -74,99 +74,224 @@ class ArrowDataset(ChunkedDataset):
         read_ahead: int = 1,
         threads: int = 1,
     ) -> None:
-        self.files: Final = local_paths(_in_folder(files))
-        self._names: Final = distinct_names(self.files)
         self._columns: Final = names_of(columns)
-        limits = limits_of(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(limits, gather_of(batches, has_arrow=True), None)
-        self._looked: _RecordBatches | None = None
+        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
+        gather = gather_of(batches, has_arrow=True)
+        super().__init__(files, limits, gather, progress=False, options=None, paths=_paths)
 
-    @property
-    def fingerprint(self) -> str:
-        """What changes with the files: a digest of the headers of all messages, not of their content."""
-        state = hashlib.blake2b(digest_size=16)
-        for file in self._batches.files:
-            state.update(repr([message.check for message in (file.schema, *file.batches)]).encode())
-        return state.hexdigest()
+    def _look(self, number: int) -> ArrowFile:
+        return ArrowFile.of(self.files[number])
 
-    def __repr__(self) -> str:
-        return f"ArrowDataset({len(self.files)} files, {self._shown_size})"
-
-    @property
-    def _batches(self) -> _RecordBatches:
-        _ = self.layout
-        assert self._looked is not None  # noqa: S101  # for mypy: the layout was made of it
-        return self._looked
-
-    def _looked_up(self, process: Process[ChunkCache]) -> Layout:
-        look = partial(_looked_at, self.files)
-        files = all_in_threads(look, len(self.files), COUNTING_THREADS, "samplerkit-headers")
-        schema = files[0].read_schema()
-        columns = self._columns if self._columns is not None else tuple(schema.names)
-        for name in columns:
-            if schema.names.count(name) != 1:
-                problem = f"holds {schema.names.count(name) or 'no'} columns {name!r}, but only"
-                raise DatasetError(files[0].stored.name, problem, schema.names)
-        for file in files[1:]:
-            other = file.read_schema()
-            if [(f.name, f.type) for f in other] != [(f.name, f.type) for f in schema]:
-                problem = f"has other columns than {self._names[0]}, {schema.names}"
-                raise DatasetError(file.stored.name, problem, other.names)
-        places = [
-            (number, at)
-            for number, file in enumerate(files)
-            for at, batch in enumerate(file.batches)
-            if batch.rows
-        ]
-        self._looked = _RecordBatches(tuple(files), columns, tuple(places))
-        sizes = [files[file].batches[at].rows for file, at in places]
-        return Layout(sizes, [f"{self._names[file]}:{at}" for file, at in places])
-
-    def _reading(self, layout: Layout) -> Callable[[int], Content]:
-        return self._batches.read
+    def _reader(self, columns: tuple[Any, ...]) -> Callable[[ArrowFile, int], Content]:
+        names = tuple(name for name, _ in columns)
+        wanted = self._columns if self._columns and self.files else names
+        require_columns(self._names[0] if self.files else "", names, wanted)
+        return partial(_read_batch, wanted)
 
 
-@final
-@dataclass(frozen=True)
-class _RecordBatches:
-    """The record batches of all files.
-
-    Args:
-        files: the files.
-        columns: that are handed out.
-        places: of each record batch, its file and its number in it.
-    """
-
-    files: tuple[ArrowFile, ...]
-    columns: tuple[str, ...]
-    places: tuple[tuple[int, int], ...]
-
-    def read(self, number: int) -> ArrowContent:
-        """Reads a record batch."""
-        at, batch = self.places[number]
-        file = self.files[at]
-        place = f"{file.stored.name}, record batch {batch}"
-        table = file.read(batch, place)
-        chosen = guarded(place, "read", lambda: table.select(list(self.columns)))
-        return ArrowContent(place, chosen)
+def _read_batch(columns: Sequence[str], file: ArrowFile, number: int) -> ArrowContent:
+    place = f"{file.stored.name}, record batch {number}"
+    table = file.read(number, place)
+    return ArrowContent(place, guarded(place, "read", lambda: table.select(list(columns))))
 
 
-def _looked_at(files: Sequence[str], number: int) -> ArrowFile:
-    return ArrowFile.of(files[number])
-
-
-def _in_folder(files: Any) -> Any:
-    """Gives the files of a folder that `save_to_disk` wrote; of anything else, itself.
+def _paths(files: Any) -> tuple[str, ...]:
+    """Gives the files that are named, or those of a folder: none, of a dataset without rows.
 
     Raises:
         DatasetError: the folder does not say which files are its data.
     """
     if not isinstance(files, str | os.PathLike) or not Path(files).is_dir():
-        return files
+        return local_paths(files)
     folder = Path(files)
     try:
         named = json.loads((folder / "state.json").read_bytes())["_data_files"]
-        return [folder / Path(entry["filename"]).name for entry in named]
+        return tuple(os.fspath(folder / Path(entry["filename"]).name) for entry in named)
     except (OSError, ValueError, LookupError, TypeError) as error:
-        mend = "give a folder from save_to_disk, of one split, or the files themselves"
-        raise DatasetError(str(folder), "does not say in state.json which files it has", mend=mend) from error
+        hint = "give a folder from save_to_disk, of one split, or the files themselves"
+        raise DatasetError(str(folder), "does not say in state.json which files it has", hint=hint) from error
+
+
+_MAGIC = b"ARROW1\0\0"
+_MARK = 0xFFFFFFFF
+_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
+_LARGEST_HEADER = 1 << 28
+
+
+@final
+@dataclass(frozen=True)
+class _Message:
+    """One message of a file.
+
+    Args:
+        kind: schema, dictionary or record batch.
+        span: its bytes: offset and length.
+        header: how many of them are not the body.
+        check: a CRC-32 of these.
+        rows: of a record batch.
+    """
+
+    kind: int
+    span: ByteSpan
+    header: int
+    check: int
+    rows: int
+
+
+@final
+@dataclass(frozen=True)
+class ArrowFile:
+    """A file as it was when it was looked at: where its messages are, and what is in their headers.
+
+    pyarrow says how many rows a record batch has only when it has read the whole of it, or mapped the file
+    into memory, where a file that shrinks ends the process. So headers are looked at here.
+
+    Args:
+        stored: the file.
+        columns: their names and types.
+        schema: the message that begins it.
+        dictionaries: the messages of dictionaries.
+        batches: those of record batches.
+    """
+
+    stored: Stored
+    columns: tuple[tuple[str, str], ...]
+    schema: _Message
+    dictionaries: tuple[_Message, ...]
+    batches: tuple[_Message, ...]
+
+    @classmethod
+    def of(cls, path: str) -> ArrowFile:
+        """Goes through a file, from header to header.
+
+        Raises:
+            DatasetError: it cannot be read, ends early, or is something else.
+        """
+        stored = Stored.of(path, None)
+        if stored.size > 4 and stored.read([(0, 4)], None) == [b"FEA1"]:
+            raise DatasetError(path, "is Feather of version 1", hint="write it again as version 2")
+        messages = guarded(path, "read", lambda: list(_messages(stored)))
+        schemas, dictionaries, batches = (
+            tuple(message for message in messages if message.kind == kind)
+            for kind in (_SCHEMA, _DICTIONARY, _BATCH)
+        )
+        number = len(schemas) + len(dictionaries) + len(batches)
+        if len(schemas) != 1 or messages[0] != schemas[0] or number != len(messages):
+            raise DatasetError(path, "holds other messages than one schema and its batches", hint=REWRITE)
+        pa = extra("pyarrow", "parquet")
+        data = pa.BufferReader(_read(stored, schemas))
+        schema = guarded(stored.name, "read", lambda: pa.ipc.read_schema(data))
+        columns = tuple((field.name, str(field.type)) for field in schema)
+        return cls(stored, columns, schemas[0], dictionaries, batches)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The rows of each record batch."""
+        return [batch.rows for batch in self.batches]
+
+    @property
+    def digest(self) -> bytes:
+        """The checksums of the headers of all messages, not of their content."""
+        return np.array([message.check for message in (self.schema, *self.batches)], "<u4").tobytes()
+
+    def read(self, number: int, place: str) -> Any:
+        """Reads a record batch into a table.
+
+        Raises:
+            DatasetError: it cannot be read, or is not what it was.
+        """
+        batch = self.batches[number]
+        before = [message for message in self.dictionaries if message.span < batch.span]
+        data = _read(self.stored, [self.schema, *before, batch])
+
+        def parsed() -> Any:
+            pa = extra("pyarrow", "parquet")
+            with pa.ipc.open_stream(pa.BufferReader(data)) as stream:
+                table = pa.Table.from_batches([stream.read_next_batch()])
+            # Nothing else protects from offsets that lead out of the batch.
+            table.validate(full=True)
+            return table
+
+        table = guarded(place, "read", parsed)
+        if table.num_rows != batch.rows:
+            problem = f"has {table.num_rows} rows, and its header said {batch.rows}"
+            raise DatasetError(place, problem, hint=REWRITE)
+        return table
+
+
+def _read(stored: Stored, messages: Sequence[_Message]) -> bytes:
+    parts = stored.read([message.span for message in messages], None)
+    for message, part in zip(messages, parts, strict=True):
+        if zlib.crc32(part[: message.header]) != message.check:
+            problem = f"has another message at {message.span[0]} than before"
+            raise DatasetError(stored.name, problem, hint=REWRITE)
+    return b"".join(parts)
+
+
+def _messages(stored: Stored) -> Iterator[_Message]:
+    """Goes through the messages of a file, up to the mark that ends them.
+
+    Raises:
+        ValueError: there is no such mark, or something else.
+        struct.error: a header is damaged.
+    """
+    (begins,) = stored.read([(0, min(8, stored.size))], None)
+    is_file = begins == _MAGIC
+    at = len(_MAGIC) if is_file else 0
+    while True:
+        if at + 4 > stored.size:
+            raise ValueError("it ends without the mark of its end")
+        (head,) = stored.read([(at, min(8, stored.size - at))], None)
+        (length,) = struct.unpack_from("<I", head)
+        prefix = 4
+        if length == _MARK:  # before Arrow 0.15 there was no such mark
+            (length,) = struct.unpack_from("<I", head, 4)
+            prefix = 8
+        if length == 0:
+            _require_end(stored, at + prefix, is_file=is_file)
+            return
+        if length > min(_LARGEST_HEADER, stored.size - at - prefix):
+            raise ValueError(f"a message at {at} that is longer than the file")
+        (header,) = stored.read([(at, prefix + length)], None)
+        kind, body, rows = _understood(header[prefix:])
+        end = at + prefix + length + body
+        if body < 0 or end > stored.size or rows < 0:
+            raise ValueError(f"a message at {at} that is longer than the file")
+        yield _Message(kind, (at, end - at), prefix + length, zlib.crc32(header), rows)
+        at = end
+
+
+def _require_end(stored: Stored, at: int, *, is_file: bool) -> None:
+    (rest,) = stored.read([(max(at, stored.size - 6), min(6, stored.size - at))], None)
+    if is_file and rest != _MAGIC[:6]:
+        raise ValueError("it ends without the mark of its end")
+    if not is_file and at != stored.size:
+        raise ValueError(f"more data after its end, at {at}")
+
+
+def _understood(header: bytes) -> tuple[int, int, int]:
+    """Gives the kind of a message, the length of its body, and the rows of a record batch."""
+    (table,) = struct.unpack_from("<I", header)
+    kind = _field(header, table, 1, "<B", 0)
+    body = _field(header, table, 3, "<q", 0)
+    inner = _slot(header, table, 2)
+    if kind != _BATCH or inner is None:
+        return kind, body, 0
+    (offset,) = struct.unpack_from("<I", header, inner)
+    return kind, body, _field(header, inner + offset, 0, "<q", 0)
+
+
+def _field(data: bytes, table: int, number: int, kind: str, default: int) -> int:
+    place = _slot(data, table, number)
+    return default if place is None else int(struct.unpack_from(kind, data, place)[0])
+
+
+def _slot(data: bytes, table: int, number: int) -> int | None:
+    """Finds a field in a table of a flatbuffer; None where it is left out."""
+    (back,) = struct.unpack_from("<i", data, table)
+    places = table - back
+    (size,) = struct.unpack_from("<H", data, places)
+    if places < 0 or 4 + 2 * number >= size:
+        return None
+    (offset,) = struct.unpack_from("<H", data, places + 4 + 2 * number)
+    return table + offset if offset else None

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import ContentPart, gathered_columns, gathered_samples
-from samplerkit.storage.formats.extras import extra
+from samplerkit.storage.formats.packages import extra, guarded
 
 Array = np.ndarray[Any, Any]
 
@@ -77,9 +77,9 @@ class ArrowContent:
     def _array(self, name: str, rows: Ids) -> Array:
         values = self._values(name, rows)
         if not isinstance(values, np.ndarray) and is_number(self.table.schema.field(name).type):
-            mend = "read it as samples or arrow, filter the nulls out, or leave the column out"
+            hint = "read it as samples or arrow, filter the nulls out, or leave the column out"
             raise DatasetError(
-                self.path, f"column {name!r} holds a null, which no array of numbers can", mend=mend
+                self.path, f"column {name!r} holds a null, which no array of numbers can", hint=hint
             )
         return _as_array(values)
 
@@ -107,7 +107,14 @@ class ArrowContent:
             there = taken.is_valid().to_numpy(zero_copy_only=False)
             numbers = iter(taken.drop_null().to_numpy(zero_copy_only=False))
             return [next(numbers) if is_there else None for is_there in there]
-        return taken.to_pylist() if (numbers := as_numbers(taken)) is None else numbers.copy()
+        if (numbers := as_numbers(taken)) is not None:
+            return numbers.copy()
+        # Arrow has times after Python's last year, and texts that were not checked.
+        what, hint = (
+            f"converted to Python values, column {name!r}",
+            "read it as arrow, or leave the column out",
+        )
+        return guarded(self.path, what, taken.to_pylist, hint)
 
 
 def gather_of(batches: Any, *, has_arrow: bool = False) -> Any:
@@ -118,26 +125,6 @@ def gather_of(batches: Any, *, has_arrow: bool = False) -> Any:
     """
     arguments.choice("batches", batches, get_args(ArrowBatches if has_arrow else Batches))
     return _GATHERS[batches]
-
-
-def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
-    """Takes the columns that a user names; None for all.
-
-    Args:
-        columns: what was given.
-        called: the name of the argument.
-
-    Raises:
-        ArgumentTypeError: no list of names.
-        ArgumentValueError: there is none, or one is empty.
-    """
-    if columns is None:
-        return None
-    if isinstance(columns, str) or not isinstance(columns, Sequence):
-        raise ArgumentTypeError(called, "must be a list of names", columns)
-    if not columns:
-        raise ArgumentValueError(called, "must not be empty", columns, mend="leave it out for all there are")
-    return tuple(arguments.word(f"{called}[{number}]", name) for number, name in enumerate(columns))
 
 
 def gathered_tensors(parts: Iterable[ContentPart], size: int) -> dict[Any, Any]:

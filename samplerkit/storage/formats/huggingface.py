@@ -9,14 +9,14 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order import arguments
+from samplerkit.order.caching import cached_property
+from samplerkit.order.dataset_protocol import find_fingerprint
 from samplerkit.order.layout import Layout
-from samplerkit.order.once import once
-from samplerkit.order.told import told_fingerprint
 from samplerkit.storage.files.content import batch_ids
 from samplerkit.storage.ids import checked_index, require_within
 
 _MOST_RUNS = 4
-"""Rows that were selected in so many runs a chunk still lie in files; more are scattered."""
+"""Rows that were selected in so many runs a chunk are still in files; more are scattered."""
 
 
 @final
@@ -42,17 +42,17 @@ class HuggingFaceDataset:
 
     def __init__(self, dataset: Any, *, batches: Literal["samples", "columns"] = "samples") -> None:
         if not all(hasattr(dataset, name) for name in ("data", "column_names", "select", "_fingerprint")):
-            mend = "give one split, and no IterableDataset"
+            hint = "give one split, and no IterableDataset"
             raise ArgumentTypeError(
-                "dataset", "must be a datasets.Dataset", type(dataset).__name__, mend=mend
+                "dataset", "must be a datasets.Dataset", type(dataset).__name__, hint=hint
             )
         arguments.choice("batches", batches, ("samples", "columns"))
         self.dataset: Final = dataset
         self._gives_columns: Final = batches == "columns"
 
-    @once
+    @cached_property
     def layout(self) -> Layout:
-        """How many rows lie in which chunk."""
+        """How many rows are in which chunk."""
         sizes = np.array([len(chunk) for chunk in self.dataset.data.column(0).chunks], dtype=np.int64)
         selected = getattr(self.dataset, "_indices", None)
         if selected is None:
@@ -67,7 +67,7 @@ class HuggingFaceDataset:
     @property
     def fingerprint(self) -> str | None:
         """What the dataset says of its content and of all that was done to it."""
-        return told_fingerprint(self.dataset)
+        return find_fingerprint(self.dataset)
 
     @property
     def column_names(self) -> list[str]:
@@ -84,20 +84,20 @@ class HuggingFaceDataset:
         return self.dataset[checked_index(index, self)]
 
     def __getitems__(self, ids: Iterable[int]) -> Any:
-        """Gives a batch, in the order asked for.
+        """Returns a batch, in the order of the ids.
 
         Raises:
             OutOfDatasetError: there is no such sample.
-            DatasetError: a transform makes more or fewer samples of those asked for.
+            DatasetError: a transform makes more or fewer samples than ids.
         """
         wanted = require_within("ids", batch_ids(ids), len(self))
         if self._gives_columns:
             return self.dataset[wanted.tolist()]
         samples = self.dataset.__getitems__(wanted.tolist()) if wanted.size else []
         if len(samples) != wanted.size:
-            problem = f"makes {len(samples)} samples where {wanted.size} were asked for"
-            mend = "let its transform give a row for each row, or take batches='columns'"
-            raise DatasetError("dataset", problem, mend=mend)
+            problem = f"makes {len(samples)} samples of {wanted.size} rows"
+            hint = "let its transform give a row for each row, or take batches='columns'"
+            raise DatasetError("dataset", problem, hint=hint)
         return samples
 
     def __repr__(self) -> str:

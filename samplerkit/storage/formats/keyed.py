@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
-
-from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.content import batch_ids
-from samplerkit.storage.formats.stored import Stored
+from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.formats.base import checked_decode
 from samplerkit.storage.ids import checked_index, require_within
 from samplerkit.storage.per_process import OpenPerProcess
 
@@ -36,11 +35,11 @@ class OpenStore(ABC):
 
     @abstractmethod
     def read(self, ids: Ids) -> list[Any]:
-        """Reads values, in the order asked for; called with the lock of the dataset held."""
+        """Reads values, in the order of the ids; called with the lock of the dataset held."""
 
 
 class KeyedDataset(OpenPerProcess[OpenStore]):
-    """A map-style dataset over a keyed store: GLOBAL is its order; a batch is read in the order of the keys.
+    """A map-style dataset over a keyed store: GLOBAL is its order.
 
     A format says how keys are found, once, and how values are read.
 
@@ -53,11 +52,9 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
     """A Loader that seeds draws need not read this one by one: each value is decoded in its draw."""
 
     def __init__(self, path: str, decode: Callable[[Any], Any] | None) -> None:
-        if decode is not None and not callable(decode):
-            raise ArgumentTypeError("decode", "must be a function of a value", decode)
         super().__init__()
         self.path: Final = path
-        self._decode: Final = decode
+        self._decode: Final = checked_decode(decode, "a value")
         self._stored: Stored | None = None
         self._keys: Any = None
 
@@ -91,7 +88,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
 
     @property
     def layout(self) -> Layout:
-        """How many samples there are; they lie in no files."""
+        """How many samples there are; they are in no files."""
         return Layout(len(self.keys))
 
     def __len__(self) -> int:
@@ -102,7 +99,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         return self.__getitems__([checked_index(index, self)])[0]
 
     def __getitems__(self, ids: Iterable[int]) -> list[Any]:
-        """Gives a batch, in the order asked for.
+        """Returns a batch, in the order of the ids.
 
         Raises:
             OutOfDatasetError: there is no such sample.
@@ -113,11 +110,8 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         if process.held is None:
             self._looked_at.require_same()
         store = process.opened(self, partial(self._opened, self.keys))
-        # Each once, and in the order of the keys: neighbours share a page.
-        distinct, places = np.unique(wanted, return_inverse=True)
         with process.lock:
-            found = store.read(distinct)
-        values = [found[place] for place in places.tolist()]
+            values = store.read(wanted)
         decode = self._decode
         if decode is None:
             return values

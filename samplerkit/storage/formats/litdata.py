@@ -1,26 +1,42 @@
-"""Samples in litData's optimized folders: chunks, packed or not, here or elsewhere, without its package."""
+"""Samples in litData's optimized folders: chunks, packed or not, local or remote, without its package."""
 
 from __future__ import annotations
 
-import hashlib
-import os
+import json
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from itertools import accumulate, pairwise
+from typing import Any, Final, final
+
+import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
-from samplerkit.storage.files.chunked import ChunkCache, limits_of
-from samplerkit.storage.files.content import FileContent, MadeSamples
-from samplerkit.storage.formats.folder import INDEX, FolderDataset
-from samplerkit.storage.formats.litdata_chunk import LitIndex, Sample, cutter
-from samplerkit.storage.formats.litdata_tree import value_decoder
-from samplerkit.storage.formats.mds_values import Decoder
-from samplerkit.storage.formats.stored import ANEW, Stored, guarded
-from samplerkit.storage.per_process import Process
-from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.files.chunked import Chunks
+from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.stored import REWRITE, Stored
+from samplerkit.storage.formats.base import (
+    INDEX,
+    DecodeSample,
+    FolderDataset,
+    content_of,
+    digest_of,
+    require_inside,
+)
+from samplerkit.storage.formats.litdata_values import Make, SampleTree, tree_of, value_decoder
+from samplerkit.storage.formats.packages import extra, guarded
 from samplerkit.storage.remote.storage import RemoteStorage
+
+_HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
+_FRAME: Final = struct.Struct("<IIQII")
+_MARK_OF_FRAMES: Final = b"LDFZ01\0\0"
+_MARK_OF_ROWS: Final = b"LDARW01\0"
+_MOST_BYTES: Final = 1 << 31
+
+SampleBytes = tuple[bytes, int, int]
+"""Where the bytes of a sample are: in what, from where on, and up to where."""
 
 
 @final
@@ -36,13 +52,13 @@ class LitDataset(FolderDataset):
         max_chunks: chunks in memory at most, those that are read ahead included.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many chunks are read before they are needed; 0 for none. None for 1, and
-            where they lie elsewhere for 4 a rank, as far as there is room.
+            of remote ones for 4 a rank, as far as there is room.
         threads: how many of them at a time; None as for `read_ahead`.
         remote: how URLs are read: `RemoteOptions`, or a mapping of these.
 
     Attributes:
         folder: the path or URL.
-        is_remote: whether it lies elsewhere.
+        is_remote: whether it is remote.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -54,95 +70,241 @@ class LitDataset(FolderDataset):
         LitDataset('/data/optimized/train', not looked at)
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        columns: Sequence[str] | None = None,
-        *,
-        decode: Callable[[Any], Any] | None = None,
-        max_chunks: int = 4,
-        max_bytes: int | None = None,
-        read_ahead: int | None = None,
-        threads: int | None = None,
-        remote: RemoteOptions | Mapping[str, Any] | None = None,
-    ) -> None:
-        limits = limits_of(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(folder, columns, decode, limits, remote)
-        self._looked: _LitChunks | None = None
-
-    @property
-    def fingerprint(self) -> str:
-        """What changes with the chunks: a digest of what the index says of them."""
-        _ = self.layout
-        assert self._looked is not None  # noqa: S101  # for mypy: the layout was made of it
-        return self._looked.digest
-
-    def _looked_up(self, process: Process[ChunkCache]) -> Layout:
+    def _find(self) -> Chunks:
         place, data = self._read_index()
         index = guarded(place.name, "read", lambda: LitIndex.of(data))
         chosen = self._columns
-        if chosen is not None:
+        if chosen is not None and index.chunks:
             guarded(place.name, "read", lambda: index.tree.chosen(chosen))
-        files = tuple(self._found(index, number) for number in range(len(index.chunks)))
-        digest = hashlib.blake2b(repr(index).encode(), digest_size=16).hexdigest()
-        decoders = tuple(map(value_decoder, index.formats))
-        self._looked = _LitChunks(index, files, chosen, decoders, self._decode, digest)
-        return Layout([chunk.samples for chunk in index.chunks], [chunk.name for chunk in index.chunks])
+        files = tuple(self._file_of(index, chunk) for chunk in index.chunks)
+        layout = Layout([chunk.samples for chunk in index.chunks], [chunk.name for chunk in index.chunks])
+        read = partial(_read, index, files, chosen, self._decode, self._storage)
+        return Chunks(layout, read, digest_of(repr(index).encode()))
 
-    def _found(self, index: LitIndex, number: int) -> Stored:
-        chunk = index.chunks[number]
-        path = self._inside(chunk.name)
-        if self.is_remote:
-            # None is asked for before it is read: of a packed one the size is told then.
-            return Stored(path, chunk.size, 0)
-        stored = Stored.of(path, None)
-        if index.packing != "chunk" and stored.size not in chunk.sizes:
+    def _file_of(self, index: LitIndex, chunk: LitChunk) -> Stored:
+        stored = self._stored(chunk.name, chunk.size)
+        if not self.is_remote and index.packing != "chunk" and stored.size not in chunk.sizes:
             problem = f"has {stored.size} bytes, and {INDEX} says"
-            raise DatasetError(stored.name, problem, chunk.size, mend=ANEW)
+            raise DatasetError(stored.name, problem, chunk.size, hint=REWRITE)
         return stored
 
-    def _reading(self, layout: Layout) -> Callable[[int], FileContent]:
-        assert self._looked is not None  # noqa: S101  # for mypy: the layout was made of it
-        return partial(self._looked.read, self._storage)
+
+def _read(
+    index: LitIndex,
+    files: Sequence[Stored],
+    columns: tuple[str, ...] | None,
+    decode: DecodeSample | None,
+    storage: RemoteStorage | None,
+    number: int,
+) -> FileContent:
+    """Reads a chunk."""
+    stored = files[number]
+    if storage is not None:
+        stored = Stored.of(stored.path, storage)
+    (data,) = stored.read([(0, stored.size)], storage)
+    samples = guarded(stored.name, "read", lambda: index.samples_in(number, data))
+    if samples and isinstance(samples[0], dict):
+        return content_of(stored.name, samples, len(data), lambda row: _chosen(row, columns), decode)
+    cut, make = index.cutter(), index.maker(columns)
+    return content_of(stored.name, samples, len(data), lambda part: make(cut(*part)), decode)
+
+
+def _chosen(row: Mapping[str, Any], columns: Sequence[str] | None) -> Any:
+    return row if columns is None else {name: row[name] for name in columns}
 
 
 @final
 @dataclass(frozen=True)
-class _LitChunks:
-    """The chunks of a folder, as they were when they were looked at."""
+class LitChunk:
+    """A chunk, as the index has it.
 
-    index: LitIndex
-    files: tuple[Stored, ...]
-    columns: tuple[str, ...] | None
-    decoders: tuple[Decoder, ...]
-    decode: Callable[[Any], Any] | None
-    digest: str
+    Args:
+        name: of the file.
+        size: in bytes, unpacked where the file is packed as a whole; early versions leave out its head.
+        samples: how many it has.
+    """
 
-    def read(self, storage: RemoteStorage | None, number: int) -> FileContent:
-        """Reads a chunk."""
-        stored = self.files[number]
-        if storage is not None:
-            stored = Stored.of(stored.path, storage)
-        (data,) = stored.read([(0, stored.size)], storage)
-        samples = guarded(stored.name, "read", lambda: self.index.understood(number, data))
-        made = MadeSamples(samples, self._maker(), len(data))
-        return FileContent(stored.name, made, len(samples), len(data))
+    name: str
+    size: int
+    samples: int
 
-    def _maker(self) -> Callable[[Sample], Any]:
-        index, columns, decode = self.index, self.columns, self.decode
-        cut = cutter(len(index.formats))
-        make = index.tree.maker(self.decoders)
-        if columns is not None:
-            parts = [(name, part.maker(self.decoders, at)) for name, part, at in index.tree.chosen(columns)]
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> LitChunk:
+        """Takes what the index says.
 
-            def make(values: Sequence[bytes]) -> Any:
-                return {name: part(values) for name, part in parts}
+        Raises:
+            ValueError: it cannot be.
+            LookupError: something is missing.
+        """
+        name, size, samples = said["filename"], said["chunk_bytes"], said["chunk_size"]
+        require_inside(name)
+        if type(size) is not int or type(samples) is not int or min(size, samples) < 0:
+            raise ValueError(f"{name!r} of {size!r} bytes and {samples!r} samples")
+        return cls(name, size, samples)
 
-        def made(sample: Sample) -> Any:
-            if isinstance(sample, dict):
-                found: Any = sample if columns is None else {name: sample[name] for name in columns}
-            else:
-                found = make([bytes(sample)] if index.is_tokens else cut(sample))
-            return found if decode is None else decode(found)
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The bytes that it may have."""
+        return self.size, self.size + 4 * (self.samples + 2)
 
-        return made
+
+@final
+@dataclass(frozen=True)
+class LitIndex:
+    """What the index of a folder says.
+
+    Args:
+        chunks: the files.
+        formats: what writes each value of a sample.
+        tree: how values make a sample.
+        packing: what zstd has packed: `chunk`, `batch` or `sample`; nothing, if it is empty.
+        is_tokens: whether samples are tokens, without the sizes of values before them.
+    """
+
+    chunks: tuple[LitChunk, ...]
+    formats: tuple[str, ...]
+    tree: SampleTree
+    packing: str
+    is_tokens: bool
+
+    @classmethod
+    def of(cls, data: bytes) -> LitIndex:
+        """Takes what the index says.
+
+        Raises:
+            ValueError: it is none, or something that is not read.
+            LookupError: something is missing.
+        """
+        said = json.loads(data)
+        config, chunks = said["config"], tuple(map(LitChunk.of, said["chunks"]))
+        if not chunks:  # its config then says nothing
+            return cls((), (), SampleTree("tuple", (), (), 0), "", is_tokens=False)
+        if config.get("encryption"):
+            raise ValueError("its chunks are encrypted")
+        loader = config.get("item_loader") or "PyTreeLoader"
+        if loader not in {"PyTreeLoader", "TokensLoader"}:
+            raise ValueError(f"written for {loader}, which is not read")
+        compression = config.get("compression") or ""
+        if compression.partition(":")[0] not in {"", "zstd"}:
+            raise ValueError(f"compression {compression!r}, which is not known")
+        packing = (config.get("compression_level") or "chunk") if compression else ""
+        if packing not in {"", "chunk", "batch", "sample"}:
+            raise ValueError(f"compression of a {packing!r}, which is not known")
+        formats, tree = tuple(config["data_format"]), tree_of(config["data_spec"])
+        if tree.leaves != len(formats) or (loader == "TokensLoader" and len(formats) != 1):
+            raise ValueError(f"samples of {tree.leaves} values, and {len(formats)} ways to write them")
+        return cls(chunks, formats, tree, packing, loader == "TokensLoader")
+
+    def maker(self, columns: Sequence[str] | None) -> Make:
+        """Gives what makes a sample of the bytes of its values."""
+        decoders = tuple(map(value_decoder, self.formats))
+        if columns is None:
+            return self.tree.maker(decoders)
+        parts = [(name, part.maker(decoders, at)) for name, part, at in self.tree.chosen(columns)]
+        return lambda values: {name: part(values) for name, part in parts}
+
+    def cutter(self) -> Callable[[bytes, int, int], Sequence[bytes]]:
+        """Gives what cuts the bytes of a sample into those of its values."""
+        if self.is_tokens:
+            return lambda data, start, end: [data[start:end]]
+        count = len(self.formats)
+        sizes = struct.Struct(f"<{count}I")
+
+        def cut(data: bytes, start: int, end: int) -> Sequence[bytes]:
+            ends = [*accumulate(sizes.unpack_from(data, start), initial=start + sizes.size)]
+            if count and ends[-1] != end:
+                raise ValueError(f"its values end at {ends[-1] - start}, and there are {end - start} bytes")
+            return [data[begin:stop] for begin, stop in pairwise(ends)]
+
+        return cut
+
+    def samples_in(self, number: int, data: bytes) -> Sequence[SampleBytes | dict[str, Any]]:
+        """Finds the samples in the bytes of a chunk: a part each, or the dict of a row of Arrow's.
+
+        Raises:
+            ValueError: it is not what the index says.
+        """
+        chunk = self.chunks[number]
+        raw = _unpacked(data, max(chunk.sizes)) if self.packing == "chunk" else data
+        if len(raw) not in chunk.sizes:
+            raise ValueError(f"it has {len(raw)} bytes, and index.json says {chunk.size}")
+        if self.packing == "batch":
+            return _framed(raw, chunk.samples)
+        ends = _ends(raw, 4, chunk.samples)
+        if int.from_bytes(raw[:4], "little") != chunk.samples or ends[0] != 4 * (chunk.samples + 2):
+            raise ValueError(f"it does not begin with {chunk.samples} samples, as index.json says")
+        if ends[-1] != len(raw):
+            return _rows(raw, ends[-1], chunk.samples)
+        if self.packing == "sample":
+            unpacked = [_unpacked(raw[start:end]) for start, end in pairwise(ends)]
+            return [(sample, 0, len(sample)) for sample in unpacked]
+        return _CutSamples(raw, ends)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _CutSamples(Sequence[SampleBytes]):
+    """The samples of a chunk, one behind another: as many tuples would make Python look for garbage."""
+
+    data: bytes
+    ends: list[int]
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, number: int) -> SampleBytes:  # type: ignore[override]  # never sliced
+        return self.data, self.ends[number], self.ends[number + 1]
+
+
+def _ends(data: bytes, at: int, count: int) -> list[int]:
+    ends: list[int] = np.frombuffer(data, "<u4", count + 1, at).tolist()
+    if ends != sorted(ends):
+        raise ValueError("its samples are not where it says")
+    return ends
+
+
+def _framed(raw: bytes, samples: int) -> list[SampleBytes | dict[str, Any]]:
+    """Unpacks runs of samples, each packed by itself."""
+    mark, version, flags, count, _, frames = _HEAD_OF_FRAMES.unpack_from(raw)
+    if (mark, version, flags, count) != (_MARK_OF_FRAMES, 1, 0, samples):
+        raise ValueError(f"it does not begin with frames of {samples} samples, as index.json says")
+    ends, at = _ends(raw, _HEAD_OF_FRAMES.size, count), _HEAD_OF_FRAMES.size + 4 * (count + 1)
+    said = [_FRAME.unpack_from(raw, at + number * _FRAME.size) for number in range(frames)]
+    place, first = at + frames * _FRAME.size, 0
+    found: list[SampleBytes | dict[str, Any]] = []
+    for begins, items, offset, packed, size in said:
+        last = first + items
+        if (begins, offset) != (first, place) or last > count or size != ends[last] - ends[first]:
+            raise ValueError("its frames are not where it says")
+        plain = _unpacked(raw[offset : offset + packed], size)
+        if len(plain) != size:
+            raise ValueError(f"a frame of {len(plain)} bytes, which says {size}")
+        start = ends[first]
+        found += [(plain, a - start, b - start) for a, b in pairwise(ends[first : last + 1])]
+        first, place = last, place + packed
+    if (first, place, ends[0]) != (count, len(raw), 0):
+        raise ValueError("its frames do not hold all samples")
+    return found
+
+
+def _rows(raw: bytes, start: int, samples: int) -> list[SampleBytes | dict[str, Any]]:
+    """Reads the table of rows that follows the samples, or replaces them."""
+    length = int.from_bytes(raw[-12:-8], "little")
+    if raw[-8:] != _MARK_OF_ROWS or start + length + 12 != len(raw):
+        raise ValueError("its samples do not end where it does")
+    ipc, table = extra("pyarrow.ipc", "litdata"), raw[start:-12]
+    reader = ipc.open_file(table) if table.startswith(b"ARROW1") else ipc.open_stream(table)
+    found = reader.read_all()
+    found.validate(full=True)
+    if found.num_rows != samples:
+        raise ValueError(f"a table of {found.num_rows} rows, and index.json says {samples}")
+    rows: list[SampleBytes | dict[str, Any]] = found.to_pylist()
+    return rows
+
+
+def _unpacked(data: bytes, most: int = _MOST_BYTES) -> bytes:
+    """Unpacks what zstd has packed, to so many bytes and one more at most."""
+    pa = extra("pyarrow", "litdata")
+    stream: Any = pa.CompressedInputStream(pa.BufferReader(data), "zstd")
+    found: bytes = stream.read(most + 1)
+    return found

@@ -1,13 +1,14 @@
-"""Samples in a store of LMDB, by the place of their keys; the store is read, and never mapped into memory."""
+"""Samples in a store of LMDB, in the order of its keys."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -15,21 +16,30 @@ from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
-from samplerkit.storage.formats.arrow_rows import names_of
+from samplerkit.storage.files.stored import CHANGED, REWRITE, Stored
+from samplerkit.storage.formats.base import names_of
 from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
-from samplerkit.storage.formats.lmdb_pages import HEAD, KeyTree, Newest, Read, Walk, nodes_at, require_long
-from samplerkit.storage.formats.stored import AGAIN, Stored, guarded
+from samplerkit.storage.formats.packages import extra, guarded
+from samplerkit.storage.per_process import PerProcess
 
-_KEPT_BYTES: Final = 1 << 24
-"""Of pages of keys, in each process."""
+_META_BYTES: Final = 152
+_PAGE_SIZE, _LAST_PAGE, _CHANGE = slice(40, 44), slice(136, 144), slice(144, 152)
+"""What the first two pages say, one of them of the newest state: the page size, the last page, the state."""
+
+_DATABASE_BYTES: Final = 48
+_MOST_DATABASES: Final = 256
+
+_OPENING: Final[PerProcess[Any]] = PerProcess()
+_ENVIRONMENTS: WeakValueDictionary[tuple[int, int], Any] = WeakValueDictionary()
+"""What is open, by device and inode: lmdb opens a file once a process. A fork has those of its parent."""
 
 
 @final
 class LmdbDataset(KeyedDataset):
     """Samples in a store of LMDB: a sample is a dict of `key` and `value`, both bytes, read at random.
 
-    Its package is not needed: it maps the file, and ends the process where that is cut or damaged. Here pages
-    are read, and whatever leads from one to another is looked at. Samples are in the order of their keys.
+    The store is mapped into memory, for reading only and without its lock, once a process. Samples are in the
+    order of their keys.
 
     Args:
         path: of the folder with `data.mdb`, or of the file.
@@ -40,7 +50,8 @@ class LmdbDataset(KeyedDataset):
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: a name is empty.
-        DatasetError: later, there is no such database or key, or the file cannot be read or was changed.
+        DatasetError: later, lmdb is not installed, there is no such database or key, or the file cannot be
+            read or was changed.
 
     Example:
         >>> LmdbDataset("train.lmdb", leave_out=["__len__"])
@@ -64,101 +75,165 @@ class LmdbDataset(KeyedDataset):
     def _file(self) -> str:
         return os.fspath(Path(self.path, "data.mdb")) if Path(self.path).is_dir() else self.path
 
-    def _found(self) -> _NodePlaces:
-        stored = self._looked_at
-        read = partial(stored.read, storage=None)
+    def _found(self) -> _Keys:
+        return guarded(self._looked_at.name, "read", self._look)
 
-        def found() -> _NodePlaces:
-            newest = Newest.of(read)
-            tree = newest.main if self._database is None else self._named(read, newest, self._database)
-            if tree.has_several:
-                mend = "write each value under a key of its own"
-                raise DatasetError(self.path, "holds keys that have several values (dupsort)", mend=mend)
-            left_out, missing, places = self._left_out, set(self._left_out), [np.zeros(0, dtype=np.int64)]
-            for nodes in Walk(read, newest.page_bytes, tree).nodes():
-                missing.difference_update(nodes.keys)
-                is_sample = np.array([key not in left_out for key in nodes.keys])
-                wrong = np.flatnonzero(nodes.is_database & is_sample)
-                if wrong.size:
-                    problem, mend = "holds databases by name", "name one, or leave its name out"
-                    name = nodes.keys[wrong[0]].decode(errors="replace")
-                    raise DatasetError(self.path, problem, name, mend=mend)
-                places.append(nodes.places[is_sample])
-            if missing:
-                raise DatasetError(self.path, "holds no key to leave out", min(missing))
-            return _NodePlaces(newest, np.concatenate(places))
-
-        return guarded(stored.name, "read", found)
-
-    def _named(self, read: Any, newest: Newest, name: str) -> KeyTree:
-        names = {}
-        for nodes in Walk(read, newest.page_bytes, newest.main).nodes():
-            for number in np.flatnonzero(nodes.is_database).tolist():
-                names[nodes.keys[number].decode()] = (int(nodes.starts[number]), int(nodes.sizes[number]))
-        if name not in names:
-            raise DatasetError(self.path, f"holds no database {name!r}, but only", sorted(names))
-        return KeyTree.of(read([names[name]])[0])
+    def _look(self) -> _Keys:
+        change = _require_whole(self._looked_at)
+        store = _Store(self._looked_at, self._database, None, FileStats())
+        keys = store.all_keys(self._left_out)
+        missing = self._left_out.difference(keys)
+        if missing:
+            raise DatasetError(self.path, "holds no key to leave out", min(missing))
+        keys = [key for key in keys if key not in self._left_out]
+        return _Keys(change, b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64))
 
     def _opened(self, keys: Any, stats: FileStats) -> OpenStore:
-        return _Store(self._looked_at, keys, stats)
+        def opened() -> OpenStore:
+            _require_whole(self._looked_at)
+            return _Store(self._looked_at, self._database, keys, stats)
+
+        return guarded(self._looked_at.name, "read", opened)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class _NodePlaces:
-    """Where the keys of all samples stand, and the state of the file in which they do."""
+class _Keys:
+    """The keys of all samples, one behind another, and the number of the change that they are of."""
 
-    newest: Newest
-    nodes: Ids
+    change: int
+    joined: bytes
+    ends: Ids
 
     def __len__(self) -> int:
-        return self.nodes.size
+        return self.ends.size - 1
+
+    def at(self, ids: Ids) -> list[bytes]:
+        """Gives some keys."""
+        joined = self.joined
+        spans = zip(self.ends[ids].tolist(), self.ends[ids + 1].tolist(), strict=True)
+        return [joined[start:end] for start, end in spans]
 
 
 @final
 class _Store(OpenStore):
-    """A store as it is read in one process; nothing stays open."""
+    """A database as it is read in one process."""
 
-    def __init__(self, stored: Stored, places: _NodePlaces, stats: FileStats) -> None:
+    def __init__(self, stored: Stored, name: str | None, keys: _Keys | None, stats: FileStats) -> None:
         super().__init__(stats)
-        self._stored, self._places = stored, places
-        self._pages: dict[int, bytes] = {}
+        self._stored, self._name, self._keys = stored, name, keys
+        self._environment = _environment(stored)
+        # Before the transaction, which does not know databases that are opened later.
+        base = self._environment.open_db(None if name is None else self._existing(name), create=False)
+        self._transaction = self._environment.begin(db=base)
+        if base.flags(self._transaction)["dupsort"]:
+            hint = "write each value under a key of its own"
+            raise DatasetError(stored.name, "holds keys that have several values (dupsort)", hint=hint)
 
     def close(self) -> None:
-        """Does nothing: nothing is open."""
+        """Ends the transaction; the file is closed when no other dataset of this process reads it."""
+        self._transaction = self._environment = None
+
+    def all_keys(self, left_out: Collection[bytes]) -> list[bytes]:
+        """Goes through all keys.
+
+        Raises:
+            ValueError: there are more or fewer than the database counts.
+            DatasetError: one is the name of a database.
+        """
+        keys = list(self._transaction.cursor().iternext(values=False))
+        entries = self._transaction.stat()["entries"]
+        if self._name is None:
+            named = min(set(_databases(self._environment, keys)).difference(left_out), default=None)
+            if named is not None:
+                hint = "name one, or leave its name out"
+                text = named.decode(errors="replace")
+                raise DatasetError(self._stored.name, "holds databases by name", text, hint=hint)
+        if len(keys) != entries:
+            raise ValueError(f"{len(keys)} keys, and says {entries}")
+        return keys
 
     def read(self, ids: Ids) -> list[Any]:
         """Reads keys and values."""
-        return guarded(self._stored.name, "read", lambda: self._read(self._places.nodes[ids]))
+        return guarded(self._stored.name, "read", lambda: self._read(ids))
 
-    def _read(self, nodes: Ids) -> list[dict[str, bytes]]:
-        read, newest = partial(self._stored.read, storage=None), self._places.newest
-        numbers, at = np.divmod(nodes, newest.page_bytes)
-        pages = self._pages_of(numbers.tolist(), read)
-        found = nodes_at(pages, numbers, at, newest.page_bytes)
-        # Of a long value the head of its pages too; of a short one nothing, it stands beside its key.
-        long = np.flatnonzero(found.is_long)
-        starts, sizes = found.starts[long], found.sizes[long]
-        spans = zip((starts - HEAD).tolist(), (sizes + HEAD).tolist(), strict=True)
-        *longs, first, second = read([*spans, *newest.spans])
+    def _read(self, ids: Ids) -> list[dict[str, bytes]]:
+        assert self._keys is not None  # noqa: S101  # for mypy: only a look at all keys has none
+        # Of what was cut the map ends early, and to read beyond its end ends the process.
+        self._stored.require_same()
+        get = self._transaction.get
+        found = [{"key": key, "value": get(key)} for key in self._keys.at(ids)]
         # A change makes pages free that another one may overwrite: what was read before the first is sound.
-        if first + second != newest.told:
-            raise DatasetError(self._stored.name, "was changed while it was read", mend=AGAIN)
-        require_long(b"".join([data[:HEAD] for data in longs]), starts, sizes, newest.page_bytes)
-        here, lengths = found.starts % newest.page_bytes, np.where(found.is_long, 0, found.sizes)
-        ends = (here + lengths).tolist()
-        values = [page[begin:end] for page, begin, end in zip(pages, here.tolist(), ends, strict=True)]
-        for number, data in zip(long.tolist(), longs, strict=True):
-            values[number] = data[HEAD:]
-        return [{"key": key, "value": value} for key, value in zip(found.keys, values, strict=True)]
+        if self._environment.info()["last_txnid"] != self._keys.change:
+            raise DatasetError(self._stored.name, "was changed while it was read", hint=CHANGED)
+        missing = next((item["key"] for item in found if item["value"] is None), None)
+        if missing is not None:
+            raise DatasetError(self._stored.name, "has no such key any more", missing, hint=REWRITE)
+        return found
 
-    def _pages_of(self, numbers: list[int], read: Read) -> list[bytes]:
-        """Gives pages that hold keys. Some are kept: where values are long, a page has the keys of many."""
-        known, size = self._pages, self._places.newest.page_bytes
-        missing = sorted({*numbers} - known.keys())
-        if (len(known) + len(missing)) * size > _KEPT_BYTES:
-            known, missing = {}, sorted({*numbers})
-        if missing:
-            found = read([(number * size, size) for number in missing])
-            self._pages = known = known | dict(zip(missing, found, strict=True))
-        return [known[number] for number in numbers]
+    def _existing(self, name: str) -> bytes:
+        with self._environment.begin() as transaction:
+            keys = list(transaction.cursor().iternext(values=False))
+        names = [known.decode(errors="replace") for known in _databases(self._environment, keys)]
+        if name not in names:
+            raise DatasetError(self._stored.name, f"holds no database {name!r}, but only", names)
+        return name.encode()
+
+
+def _environment(stored: Stored) -> Any:
+    """Gives what is open of a file in this process, opened now if nothing is."""
+    status = os.stat(stored.path)  # noqa: PTH116  # Path's own is slow
+    file = (status.st_dev, status.st_ino)
+    with _OPENING.here().lock:
+        found = _ENVIRONMENTS.get(file)
+        if found is None:
+            options = {"subdir": False, "readonly": True, "lock": False, "readahead": False}
+            lmdb = extra("lmdb", "lmdb")
+            try:
+                found = lmdb.open(stored.path, max_dbs=_MOST_DATABASES, max_spare_txns=1, **options)
+            except lmdb.Error as error:
+                if "already open" not in str(error):
+                    raise
+                hint = "close it, or read it in another process: lmdb opens a file once a process"
+                raise DatasetError(stored.name, "is open in this process", hint=hint) from error
+            _ENVIRONMENTS[file] = found
+        return found
+
+
+def _databases(environment: Any, keys: Sequence[bytes]) -> Iterator[bytes]:
+    """Gives those of all keys of the database without a name that are names of others."""
+    lmdb = extra("lmdb", "lmdb")
+    with environment.begin(buffers=True) as transaction:
+        sizes = list(map(len, transaction.cursor().iternext(keys=False)))
+    for key, size in zip(keys, sizes, strict=True):
+        if size == _DATABASE_BYTES:
+            with suppress(lmdb.IncompatibleError):
+                environment.open_db(key, create=False)
+                yield key
+
+
+def _require_whole(stored: Stored) -> int:
+    """Requires that a file has all pages that it says, since to read beyond its end ends the process.
+
+    Returns:
+        The number of its newest change.
+
+    Raises:
+        DatasetError: it is shorter.
+        ValueError: it is no store.
+    """
+    (first,) = stored.read([(0, _META_BYTES)], None)
+    page_bytes = int.from_bytes(first[_PAGE_SIZE], "little")
+    if page_bytes not in {1 << power for power in range(9, 17)}:
+        raise ValueError(f"pages of {page_bytes} bytes")
+    metas = [first, *stored.read([(page_bytes, _META_BYTES)], None)]
+    change, last = max(
+        (int.from_bytes(meta[_CHANGE], "little"), int.from_bytes(meta[_LAST_PAGE], "little"))
+        for meta in metas
+    )
+    needed = (last + 1) * page_bytes
+    if needed > stored.size:
+        raise DatasetError(
+            stored.name, f"was cut: it says {needed} bytes, and has", stored.size, hint=REWRITE
+        )
+    return change

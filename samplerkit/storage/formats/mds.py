@@ -1,34 +1,47 @@
-"""Samples in MosaicML's MDS: shards, compressed or not, here or elsewhere, without its package."""
+"""Samples in MosaicML's MDS: shards, compressed or not, local or remote, without its package."""
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 import json
-import os
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
+
+import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
-from samplerkit.storage.files.chunked import ChunkCache, limits_of
-from samplerkit.storage.files.content import FileContent, MadeSamples
-from samplerkit.storage.formats.folder import INDEX, FolderDataset
-from samplerkit.storage.formats.mds_shard import MdsColumns, MdsShard
-from samplerkit.storage.formats.mds_values import Decoder
-from samplerkit.storage.formats.stored import Stored, guarded
-from samplerkit.storage.per_process import Process
-from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.files.chunked import Chunks
+from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.stored import REWRITE, Stored
+from samplerkit.storage.formats.base import (
+    INDEX,
+    DecodeSample,
+    FolderDataset,
+    content_of,
+    digest_of,
+    require_columns,
+    require_inside,
+)
+from samplerkit.storage.formats.mds_values import Decoder, UnsafeEncodingError, decoder
+from samplerkit.storage.formats.packages import extra, guarded
 from samplerkit.storage.remote.storage import RemoteStorage
+
+_CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
+"""Compressions that pyarrow unpacks, by what MDS calls them."""
 
 
 @final
 class MdsDataset(FolderDataset):
     """Samples in a folder of MosaicML's streaming (MDS): shards are the files of the layout.
 
-    Its package is not needed. Shards are held against size and digests of the index whenever they are read,
+    Its package is not needed. Shards are compared with size and digests of the index whenever they are read,
     in all compressions that MDS has. What is pickled is refused.
 
     Args:
@@ -38,13 +51,13 @@ class MdsDataset(FolderDataset):
         max_chunks: shards in memory at most, those that are read ahead included.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many shards are read before they are needed; 0 for none. None for 1, and
-            where they lie elsewhere for 4 a rank, as far as there is room.
+            of remote ones for 4 a rank, as far as there is room.
         threads: how many of them at a time; None as for `read_ahead`.
         remote: how URLs are read: `RemoteOptions`, or a mapping of these.
 
     Attributes:
         folder: the path or URL.
-        is_remote: whether it lies elsewhere.
+        is_remote: whether it is remote.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -56,93 +69,254 @@ class MdsDataset(FolderDataset):
         MdsDataset('/data/c4/train', not looked at)
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        columns: Sequence[str] | None = None,
-        *,
-        decode: Callable[[dict[str, Any]], Any] | None = None,
-        max_chunks: int = 4,
-        max_bytes: int | None = None,
-        read_ahead: int | None = None,
-        threads: int | None = None,
-        remote: RemoteOptions | Mapping[str, Any] | None = None,
-    ) -> None:
-        limits = limits_of(max_chunks, max_bytes, read_ahead, threads)
-        super().__init__(folder, columns, decode, limits, remote)
-        self._looked: _Shards | None = None
-
-    @property
-    def fingerprint(self) -> str:
-        """What changes with the content, where the index has digests: a digest of the index."""
-        _ = self.layout
-        assert self._looked is not None  # noqa: S101  # for mypy: the layout was made of it
-        return self._looked.digest
-
-    def _looked_up(self, process: Process[ChunkCache]) -> Layout:
+    def _find(self) -> Chunks:
         index, data = self._read_index()
-        shards = guarded(index.name, "read", lambda: _understood(data))
-        columns = shards[0].columns
+        shards = guarded(index.name, "read", lambda: _shards_in(data))
+        # The index of an empty dataset has no columns.
+        columns = shards[0].columns if shards else MdsColumns((), (), ())
         other = next((shard for shard in shards if shard.columns != columns), None)
         if other is not None:
             problem = f"says that {other.raw.name} has other columns than {shards[0].raw.name}"
             raise DatasetError(index.name, problem, list(other.columns.names))
-        chosen = columns.names if self._columns is None else self._columns
-        decoders = columns.decoders(index.name, chosen)
-        files = tuple(self._found(shard) for shard in shards)
-        digest = hashlib.blake2b(data, digest_size=16).hexdigest()
-        self._looked = _Shards(shards, files, columns, decoders, self._decode, digest)
-        return Layout([shard.samples for shard in shards], [shard.raw.name for shard in shards])
+        decoders = columns.decoders(index.name, (self._columns if shards else None) or columns.names)
+        files = tuple(map(self._file_of, shards))
+        layout = Layout([shard.samples for shard in shards], [shard.raw.name for shard in shards])
+        read = partial(_read, shards, files, decoders, self._decode, self._storage)
+        return Chunks(layout, read, digest_of(data))
 
-    def _found(self, shard: MdsShard) -> tuple[Stored, bool]:
+    def _file_of(self, shard: MdsShard) -> tuple[Stored, bool]:
         """Gives the file of a shard, and whether it is the compressed one."""
-        raw = self._inside(shard.raw.name)
-        is_packed = shard.packed is not None and (self.is_remote or not Path(raw).exists())
-        file = shard.packed if is_packed and shard.packed else shard.raw
-        path = self._inside(file.name)
-        # Elsewhere none is asked for before it is read: there may be a hundred thousand.
-        stored = Stored(path, file.size, 0) if self.is_remote else Stored.of(path, None)
+        raw, packed = shard.raw, shard.packed
+        is_packed = packed is not None and (self.is_remote or not Path(self._inside(raw.name)).exists())
+        file = packed if is_packed and packed else raw
+        stored = self._stored(file.name, file.size)
         if stored.size != file.size:
             problem = f"has {stored.size} bytes, and {INDEX} says"
-            raise DatasetError(stored.name, problem, file.size, mend="fetch or make the file anew")
+            raise DatasetError(stored.name, problem, file.size, hint=REWRITE)
         return stored, is_packed
 
-    def _reading(self, layout: Layout) -> Callable[[int], FileContent]:
-        assert self._looked is not None  # noqa: S101  # for mypy: the layout was made of it
-        return partial(self._looked.read, self._storage)
+
+def _read(
+    shards: Sequence[MdsShard],
+    files: Sequence[tuple[Stored, bool]],
+    decoders: Mapping[str, Decoder],
+    decode: DecodeSample | None,
+    storage: RemoteStorage | None,
+    number: int,
+) -> FileContent:
+    """Reads a shard."""
+    shard, (stored, is_packed) = shards[number], files[number]
+    (data,) = stored.read([(0, stored.size)], storage)
+    samples = shard.samples_in(stored.name, data, is_packed=is_packed)
+
+    def made(sample: bytes) -> dict[str, Any]:
+        values = shard.columns.cut(sample)
+        return {name: decode_value(values[name]) for name, decode_value in decoders.items()}
+
+    return content_of(stored.name, samples, sum(map(len, samples)), made, decode)
+
+
+def _shards_in(index: bytes) -> tuple[MdsShard, ...]:
+    said = json.loads(index)
+    if said["version"] != 2:
+        raise ValueError(f"version {said['version']!r}, and only 2 is known")
+    return tuple(map(MdsShard.of, said["shards"]))
 
 
 @final
 @dataclass(frozen=True)
-class _Shards:
-    """The shards of a folder, as they were when they were looked at."""
+class ShardFile:
+    """A file that the index names.
 
-    shards: tuple[MdsShard, ...]
-    files: tuple[tuple[Stored, bool], ...]
+    Args:
+        name: below the folder.
+        size: in bytes.
+        hashes: its digests in hex, by what they are called.
+    """
+
+    name: str
+    size: int
+    hashes: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> ShardFile:
+        """Takes what the index says.
+
+        Raises:
+            ValueError: it leads out of the folder.
+        """
+        name, size, hashes = said["basename"], said["bytes"], said["hashes"]
+        require_inside(name)
+        if type(size) is not int or size < 0:
+            raise ValueError(f"{name!r} of {size!r} bytes")
+        return cls(name, size, tuple((str(kind), str(digest)) for kind, digest in hashes.items()))
+
+    def require_digest(self, place: str, data: bytes) -> None:
+        """Compares bytes with the first digest of the index that Python computes, or else the first one.
+
+        Raises:
+            DatasetError: they are others, or nothing computes the digest.
+        """
+        known = [(kind, digest) for kind, digest in self.hashes if kind in hashlib.algorithms_available]
+        for kind, wanted in (known or list(self.hashes))[:1]:
+            state = hashlib.new(kind, usedforsecurity=False) if known else _xxhash(place, kind)
+            state.update(data)
+            if state.hexdigest() != wanted:
+                raise DatasetError(place, f"does not fit its {kind} in index.json", hint=REWRITE)
+
+
+@final
+@dataclass(frozen=True)
+class MdsColumns:
+    """What all samples of a dataset hold.
+
+    Args:
+        names: of the columns.
+        encodings: of each.
+        sizes: the bytes of each value, None where that differs.
+    """
+
+    names: tuple[str, ...]
+    encodings: tuple[str, ...]
+    sizes: tuple[int | None, ...]
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> MdsColumns:
+        """Takes what the index, or a shard, says."""
+        names, encodings = tuple(said["column_names"]), tuple(said["column_encodings"])
+        sizes = tuple(size or None for size in said["column_sizes"])
+        if not len(names) == len(encodings) == len(sizes) or len(set(names)) < len(names):
+            raise ValueError("columns of which some lack a name, an encoding or a size, or have one name")
+        return cls(names, encodings, sizes)
+
+    def decoders(self, place: str, chosen: Sequence[str]) -> dict[str, Decoder]:
+        """Gives what reads the values of some columns.
+
+        Raises:
+            DatasetError: there is no such column, or its encoding is not safe.
+        """
+        require_columns(place, self.names, chosen)
+        found = {}
+        for name in chosen:
+            encoding = self.encodings[self.names.index(name)]
+            try:
+                found[name] = decoder(encoding)
+            except UnsafeEncodingError as error:
+                hint = "name the other columns, or write it again with another encoding"
+                problem = f"column {name!r} is pickled, which is never loaded"
+                raise DatasetError(place, problem, encoding, hint=hint) from error
+            except ValueError as error:
+                raise DatasetError(place, f"column {name!r} cannot be read: {error}") from error
+        return found
+
+    def cut(self, sample: bytes) -> dict[str, bytes]:
+        """Cuts the bytes of a sample into those of its values.
+
+        Raises:
+            ValueError: they are more or fewer than they say.
+        """
+        said = sum(size is None for size in self.sizes)
+        sizes = iter(np.frombuffer(sample, "<u4", said).tolist())
+        at, found = 4 * said, {}
+        for name, fixed in zip(self.names, self.sizes, strict=True):
+            size = next(sizes) if fixed is None else fixed
+            found[name] = sample[at : at + size]
+            at += size
+        if at != len(sample):
+            raise ValueError(f"its values take {at} bytes, and there are {len(sample)}")
+        return found
+
+
+@final
+@dataclass(frozen=True)
+class MdsShard:
+    """A shard, as the index has it.
+
+    Args:
+        raw: the shard as it is.
+        packed: the shard when it is compressed; None where it never was.
+        compression: how, without the level.
+        samples: how many it has.
+        columns: what they hold.
+    """
+
+    raw: ShardFile
+    packed: ShardFile | None
+    compression: str
+    samples: int
     columns: MdsColumns
-    decoders: Mapping[str, Decoder]
-    decode: Callable[[dict[str, Any]], Any] | None
-    digest: str
 
-    def read(self, storage: RemoteStorage | None, number: int) -> FileContent:
-        """Reads a shard."""
-        shard, (stored, is_packed) = self.shards[number], self.files[number]
-        (data,) = stored.read([(0, stored.size)], storage)
-        samples = shard.understood(stored.name, data, is_packed=is_packed)
-        made = MadeSamples(samples, self._made, sum(map(len, samples)))
-        return FileContent(stored.name, made, len(samples), made.nbytes)
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> MdsShard:
+        """Takes what the index says.
 
-    def _made(self, sample: bytes) -> Any:
-        values = self.columns.cut(sample)
-        found = {name: decode(values[name]) for name, decode in self.decoders.items()}
-        return found if self.decode is None else self.decode(found)
+        Raises:
+            ValueError: it is of another version or format, or cannot be.
+            LookupError: something is missing.
+        """
+        if (said["version"], said["format"]) != (2, "mds"):
+            raise ValueError(f"a shard of format {said['format']!r}, version {said['version']!r}")
+        compression = str(said["compression"] or "").partition(":")[0]
+        if compression not in {"", "gz", "bz2", *_CODECS}:
+            raise ValueError(f"compression {compression!r}, which is not known")
+        packed = said["zip_data"]
+        if (packed is not None) != bool(compression):
+            raise ValueError("a compression without a compressed file, or one without the other")
+        samples = said["samples"]
+        if type(samples) is not int or samples < 0:
+            raise ValueError(f"{samples!r} samples")
+        files = ShardFile.of(said["raw_data"]), ShardFile.of(packed) if packed else None
+        return cls(*files, compression, samples, MdsColumns.of(said))
+
+    def samples_in(self, place: str, data: bytes, *, is_packed: bool) -> list[bytes]:
+        """Takes a shard that was read apart.
+
+        Args:
+            place: what errors call it.
+            data: the bytes of the file.
+            is_packed: whether it is the compressed one.
+
+        Returns:
+            The bytes of each sample.
+
+        Raises:
+            DatasetError: it is not what the index says.
+        """
+        file = self.packed if is_packed and self.packed else self.raw
+        file.require_digest(place, data)
+
+        def parsed() -> list[bytes]:
+            raw = _unpacked(self.compression, data, self.raw.size) if is_packed else data
+            if len(raw) != self.raw.size:
+                raise ValueError(f"it has {len(raw)} bytes, and index.json says {self.raw.size}")
+            (count,) = np.frombuffer(raw, "<u4", 1).tolist()
+            if count != self.samples:
+                raise ValueError(f"it has {count} samples, and index.json says {self.samples}")
+            ends = np.frombuffer(raw, "<u4", count + 1, 4).tolist()
+            head = 4 + 4 * len(ends)
+            if ends != sorted(ends) or ends[0] < head or ends[-1] != len(raw):
+                raise ValueError("its samples are not where it says")
+            if MdsColumns.of(json.loads(raw[head : ends[0]])) != self.columns:
+                raise ValueError("it has other columns than index.json says")
+            return [raw[start:end] for start, end in pairwise(ends)]
+
+        return guarded(place, "read", parsed)
 
 
-def _understood(data: bytes) -> tuple[MdsShard, ...]:
-    told = json.loads(data)
-    if told["version"] != 2:
-        raise ValueError(f"version {told['version']!r}, and only 2 is known")
-    shards = tuple(map(MdsShard.of, told["shards"]))
-    if not shards:
-        raise ValueError("it names no shards")
-    return shards
+def _unpacked(compression: str, data: bytes, size: int) -> bytes:
+    """Unpacks a shard, to so many bytes and one more at most."""
+    if compression in _CODECS:
+        codec = extra("pyarrow", "mds").Codec(_CODECS[compression])
+        return bytes(codec.decompress(data, size, asbytes=True))
+    unpacker: Any = bz2.BZ2Decompressor() if compression == "bz2" else zlib.decompressobj(31)
+    found: bytes = unpacker.decompress(data, size + 1)
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("it does not end where its compression does")
+    return found
+
+
+def _xxhash(place: str, kind: str) -> Any:
+    make = getattr(extra("xxhash", "mds"), kind, None) if kind.startswith("xxh") else None
+    if make is None:
+        raise DatasetError(place, "has a digest that is not known", kind)
+    return make()

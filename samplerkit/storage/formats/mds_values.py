@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from samplerkit.storage.formats.extras import extra
+from samplerkit.storage.formats.packages import extra
 
 Decoder = Callable[[bytes], Any]
 
@@ -66,7 +66,7 @@ def _array_decoder(options: str) -> Decoder:
 
 
 def _array(dtype: Any, shape: tuple[int, ...] | None, data: bytes) -> Any:
-    """Reads an array: its type and its shape stand before it, unless all arrays have the same."""
+    """Reads an array: its type and its shape come before it, unless all arrays have the same."""
     at = 0
     if dtype is None:
         dtype, at = np.dtype(_DTYPES[data[0]]), 1
@@ -91,7 +91,7 @@ def _raw_image(data: bytes) -> Any:
 
 def _image(kind: str, data: bytes) -> Any:
     image = _pillow().open(io.BytesIO(data), formats=[kind])
-    image.load()  # else damage would be found by whoever looks at it
+    image.load()  # else damage would be found only later
     return image
 
 
@@ -104,7 +104,7 @@ def _listed(decode: Decoder, start: int, data: bytes) -> list[Any]:
         found.append(decode(data[at : at + size]))
         at += size
     if at != len(data):
-        raise ValueError("a list that ends elsewhere than it says")
+        raise ValueError("a list that does not end where it says")
     return found
 
 

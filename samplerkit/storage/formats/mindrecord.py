@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import os
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
 from typing import Any, Final, final
 
-from samplerkit.errors import ArgumentTypeError, DatasetError
-from samplerkit.order.layout import Layout
-from samplerkit.storage.files.chunked import ChunkCache, limits_of
-from samplerkit.storage.files.content import FileContent, MadeSamples, gathered_samples
-from samplerkit.storage.files.several import DatasetOfFiles
-from samplerkit.storage.formats.arrow_rows import names_of
-from samplerkit.storage.formats.mindrecord_file import MindRecordFile
-from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.per_process import Process
-from samplerkit.storage.progress import Progress, all_in_threads
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.files.chunked import ChunkLimits
+from samplerkit.storage.files.content import Content, FileContent, gathered_samples
+from samplerkit.storage.files.stored import REWRITE, ByteSpan, Stored
+from samplerkit.storage.formats.base import (
+    DecodeSample,
+    FormatOfFiles,
+    checked_decode,
+    content_of,
+    names_of,
+    require_columns,
+)
+from samplerkit.storage.formats.packages import extra, guarded
+from samplerkit.storage.progress import Progress
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 
+_MOST_HEADER: Final = 1 << 28
+_NUMBERS: Final = {"int32": "<i4", "int64": "<i8", "float32": "<f4", "float64": "<f8"}
+
 
 @final
-class MindRecordDataset(DatasetOfFiles):
+class MindRecordDataset(FormatOfFiles):
     """Samples in MindRecord files, each a row: row groups are the files of the layout.
 
-    MindSpore is not needed, nor the `.db` beside each file: the header of a file says where its rows lie. A
+    MindSpore is not needed, nor the `.db` beside each file: the header of a file says where its rows are. A
     sample is a dict: numbers and arrays are numpy's, of the types of the schema; texts and bytes Python's.
 
     Args:
@@ -40,14 +49,14 @@ class MindRecordDataset(DatasetOfFiles):
         max_chunks: row groups in memory at most, those that are read ahead included.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many row groups are read before they are needed; 0 for none. None for 1, and
-            where they lie elsewhere for 4 a rank, as far as there is room.
+            of remote ones for 4 a rank, as far as there is room.
         threads: how many of them at a time; None as for `read_ahead`.
         progress: is called while headers are read; None for a line on the terminal, False for nothing.
         remote: how URLs are read: `RemoteOptions`, or a mapping of these.
 
     Attributes:
         files: the paths and URLs.
-        is_remote: whether some of them lie elsewhere.
+        is_remote: whether some of them are remote.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -74,68 +83,270 @@ class MindRecordDataset(DatasetOfFiles):
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        if decode is not None and not callable(decode):
-            raise ArgumentTypeError("decode", "must be a function of a sample", decode)
         self._columns: Final = names_of(columns)
-        self._decode: Final = decode
-        limits = limits_of(max_chunks, max_bytes, read_ahead, threads)
+        self._decode: Final = checked_decode(decode)
+        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
-        self._looked: tuple[MindRecordFile, ...] = ()
 
-    @property
-    def fingerprint(self) -> str:
-        """What changes with the rows and their places: a digest of the headers of all files."""
-        _ = self.layout
-        return hashlib.blake2b(b"".join(file.digest for file in self._looked), digest_size=16).hexdigest()
+    def _look(self, number: int) -> MindRecordFile:
+        return MindRecordFile.of(self.files[number], self._storage)
 
-    def _looked_up(self, process: Process[ChunkCache]) -> Layout:
-        told = partial(self._progress, "headers read:")
+    def _reader(self, columns: tuple[Any, ...]) -> Callable[[MindRecordFile, int], Content]:
+        require_columns(self._names[0], columns, self._columns or ())
+        return partial(_read, self._columns or columns, self._decode, self._storage)
 
-        def look(number: int) -> MindRecordFile:
-            return MindRecordFile.of(self.files[number], self._storage)
 
-        found = all_in_threads(look, len(self.files), COUNTING_THREADS, "samplerkit-headers", told)
-        known = found[0].columns.names
-        for file in found:
-            if file.columns != found[0].columns:
-                problem = f"has other columns than {self._names[0]}, {list(known)}"
-                raise DatasetError(file.stored.name, problem, list(file.columns.names))
-        missing = next((name for name in self._columns or () if name not in known), None)
-        if missing is not None:
-            raise DatasetError(found[0].stored.name, f"holds no column {missing!r}, but only", list(known))
-        self._looked = tuple(found)
-        places = [
-            (name, number, group.rows)
-            for name, file in zip(self._names, found, strict=True)
-            for number, group in enumerate(file.groups)
-        ]
-        return Layout([rows for *_, rows in places], [f"{name}:{number}" for name, number, _ in places])
+def _read(
+    columns: Sequence[str],
+    decode: DecodeSample | None,
+    storage: RemoteStorage | None,
+    file: MindRecordFile,
+    number: int,
+) -> FileContent:
+    """Reads a row group."""
+    rows = file.read(number, storage)
+    size = sum(len(raw) + len(blob) for raw, blob in rows)
+    place = f"{file.stored.name}, row group {number}"
 
-    def _reading(self, layout: Layout) -> Callable[[int], FileContent]:
-        starts = (0, *accumulate(len(file.groups) for file in self._looked))
-        columns = self._columns or self._looked[0].columns.names
-        return partial(_RowsOf(self._looked, starts, columns, self._decode).read, self._storage)
+    def made(row: tuple[bytes, bytes]) -> dict[str, Any]:
+        return file.schema.made(*row, columns)
+
+    return content_of(place, rows, size, made, decode)
 
 
 @final
 @dataclass(frozen=True)
-class _RowsOf:
-    """The row groups of all files, as they were when these were looked at."""
+class RowGroup:
+    """Rows that are together.
 
-    files: tuple[MindRecordFile, ...]
-    starts: tuple[int, ...]
-    columns: tuple[str, ...]
-    decode: Callable[[dict[str, Any]], Any] | None
+    Args:
+        rows: how many.
+        raw: where their numbers and texts are: offset and length.
+        blob: where their bytes and arrays do.
+    """
 
-    def read(self, storage: RemoteStorage | None, number: int) -> FileContent:
-        """Reads a row group, by its number among all."""
-        at = bisect_right(self.starts, number) - 1
-        file, group = self.files[at], number - self.starts[at]
-        rows = file.read(group, storage)
-        size = sum(len(raw) + len(blob) for raw, blob in rows)
-        place = f"{file.stored.name}, row group {group}"
-        return FileContent(place, MadeSamples(rows, partial(self._made, file), size), len(rows), size)
+    rows: int
+    raw: ByteSpan
+    blob: ByteSpan
 
-    def _made(self, file: MindRecordFile, row: tuple[bytes, bytes]) -> Any:
-        found = file.columns.made(*row, self.columns)
-        return found if self.decode is None else self.decode(found)
+
+@final
+@dataclass(frozen=True)
+class MindSchema:
+    """What all rows hold.
+
+    Args:
+        kinds: of each column, by its name: `string`, `bytes`, or the type of numbers.
+        shapes: of those that are arrays; a -1 says as many as there are.
+        blobs: the columns that are in pages of bytes and arrays, in their order.
+    """
+
+    kinds: tuple[tuple[str, str], ...]
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    blobs: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schemas: Sequence[Mapping[str, Any]]) -> MindSchema:
+        """Takes what a header says.
+
+        Raises:
+            ValueError: it cannot be.
+            LookupError: something is missing.
+        """
+        if len(schemas) != 1:
+            raise ValueError(f"{len(schemas)} schemas, and only files of one are read")
+        said, blobs = schemas[0]["schema"], tuple(schemas[0]["blob_fields"])
+        kinds = tuple((str(name), str(field["type"])) for name, field in said.items())
+        for name, kind in kinds:
+            if kind not in {"string", "bytes", *_NUMBERS}:
+                raise ValueError(f"column {name!r} of type {kind!r}, which is not known")
+        arrays = [name for name, _ in kinds if "shape" in said[name]]
+        shapes = tuple((name, tuple(map(int, said[name]["shape"]))) for name in arrays)
+        in_blob = {name for name, kind in kinds if kind == "bytes"} | {*arrays}
+        if set(blobs) != in_blob or len(blobs) != len(in_blob):
+            raise ValueError(f"bytes and arrays in columns {sorted(in_blob)}, and says {list(blobs)}")
+        return cls(kinds, shapes, blobs)
+
+    def made(self, raw: bytes, blob: bytes, chosen: Sequence[str]) -> dict[str, Any]:
+        """Makes the dict of a row.
+
+        Raises:
+            ValueError: it is not what the header says.
+        """
+        plain, pieces = _unpacked(raw), self._pieces(blob)
+        kinds, shapes = dict(self.kinds), dict(self.shapes)
+        # Where a column of integers is an array, all columns of integers are written short.
+        is_short = any(kinds[name].startswith("int") for name in shapes)
+        found: dict[str, Any] = {}
+        for name in chosen:
+            kind, data = kinds[name], pieces.get(name)
+            if data is None:
+                found[name] = _scalar(name, kind, plain)
+            elif kind == "bytes":
+                found[name] = data
+            else:
+                whole = _widened(data) if is_short and kind.startswith("int") else None
+                values = np.frombuffer(data, _NUMBERS[kind]) if whole is None else whole
+                found[name] = values.astype(kind).reshape(shapes[name])  # a copy, which can be written to
+        return found
+
+    def _pieces(self, blob: bytes) -> dict[str, bytes]:
+        if len(self.blobs) == 1:
+            return {self.blobs[0]: blob}  # it alone has no length before it
+        if not self.blobs:
+            return {}
+        at, found = 0, {}
+        for name in self.blobs:
+            size = int.from_bytes(blob[at : at + 8], "big")
+            found[name], at = blob[at + 8 : at + 8 + size], at + 8 + size
+        if at != len(blob):
+            raise ValueError(f"its columns take {at} bytes, and there are {len(blob)}")
+        return found
+
+
+@final
+@dataclass(frozen=True)
+class MindRecordFile:
+    """A file as it was when it was looked at.
+
+    Args:
+        stored: the file.
+        digest: of its header.
+        schema: what its rows hold.
+        groups: its rows.
+    """
+
+    stored: Stored
+    digest: bytes
+    schema: MindSchema
+    groups: tuple[RowGroup, ...]
+
+    @classmethod
+    def of(cls, path: str, storage: RemoteStorage | None) -> MindRecordFile:
+        """Looks at a file: its header says where all its rows are.
+
+        Raises:
+            DatasetError: it cannot be read, or is no MindRecord file.
+        """
+        stored = Stored.of(path, storage)
+        (start,) = stored.read([(0, min(8, stored.size))], storage)
+        length = int.from_bytes(start, "little")
+        if len(start) < 8 or not 2 <= length <= min(stored.size - 8, _MOST_HEADER):
+            raise DatasetError(stored.name, "is no MindRecord file, or was cut", hint=REWRITE)
+        (data,) = stored.read([(8, length)], storage)
+        header = guarded(stored.name, "read", lambda: json.loads(data))
+        schema = guarded(stored.name, "read", lambda: MindSchema.of(header["schema"]))
+        groups = guarded(stored.name, "read", lambda: _groups(header, stored.size))
+        return cls(stored, hashlib.blake2b(data, digest_size=16).digest(), schema, groups)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return tuple(name for name, _ in self.schema.kinds)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The rows of each row group."""
+        return [group.rows for group in self.groups]
+
+    def read(self, number: int, storage: RemoteStorage | None) -> list[tuple[bytes, bytes]]:
+        """Reads a row group: of each row its numbers and texts, and its bytes and arrays.
+
+        Raises:
+            DatasetError: it cannot be read, or is not what the header says.
+        """
+        group = self.groups[number]
+        raw, blob = self.stored.read([group.raw, group.blob], storage)
+        place = f"{self.stored.name}, row group {number}"
+
+        def parsed() -> list[tuple[bytes, bytes]]:
+            return list(zip(_rows(raw, group.rows), _rows(blob, group.rows), strict=True))
+
+        return guarded(place, "read", parsed)
+
+
+def _groups(header: Mapping[str, Any], size: int) -> tuple[RowGroup, ...]:
+    """Finds the rows: those of a page of bytes and arrays have their numbers together in another page.
+
+    Raises:
+        ValueError: pages contradict one another.
+        LookupError: something is missing.
+    """
+    begins, page_bytes = header["header_size"], header["page_size"]
+    pages = sorted(header["page"], key=lambda page: int(page["page_id"]))
+    if [page["page_id"] for page in pages] != list(range(len(pages))):
+        raise ValueError("pages without the numbers that they should have")
+    raw: dict[int, ByteSpan] = {}
+    blobs = []
+    for page in pages:
+        start, used = begins + page["page_id"] * page_bytes, page["page_size"]
+        if not 0 <= used <= page_bytes or start + used > size:
+            raise ValueError(f"page {page['page_id']} is beyond the end, at {size}")
+        if page["page_type"] == "BLOB_DATA":
+            blobs.append((page["page_type_id"], page["start_row_id"], page["end_row_id"], (start, used)))
+            continue
+        groups = [(group["id"], group["offset"]) for group in page["row_group_ids"]]
+        ends = [*(offset for _, offset in groups[1:]), used]
+        for (id, offset), end in zip(groups, ends, strict=True):
+            if id in raw or not 0 <= offset <= end:
+                raise ValueError(f"row group {id} is where it cannot be")
+            raw[id] = (start + offset, end - offset)
+    row, found = 0, []
+    for number, (id, first, last, blob) in enumerate(sorted(blobs)):
+        if (id, first) != (number, row) or last < first:
+            raise ValueError(f"row group {number} does not follow the one before it")
+        found.append(RowGroup(last - first, raw.pop(id), blob))
+        row = last
+    if raw:
+        raise ValueError(f"row groups {sorted(raw)} lack their bytes and arrays")
+    return tuple(found)
+
+
+def _rows(data: bytes, count: int) -> list[bytes]:
+    """Cuts a page into rows, each with its length before it."""
+    at, found = 0, []
+    for _ in range(count):
+        size = int.from_bytes(data[at : at + 8], "little")
+        found.append(data[at + 8 : at + 8 + size])
+        at += 8 + size
+    if at != len(data):
+        raise ValueError(f"{count} rows that end at {at}, in a page of {len(data)} bytes")
+    return found
+
+
+def _unpacked(data: bytes) -> dict[str, Any]:
+    """Reads the numbers and texts of a row, which are a map in MessagePack."""
+    return dict(extra("msgpack", "mindrecord").unpackb(data))
+
+
+def _scalar(name: str, kind: str, plain: Mapping[str, Any]) -> Any:
+    if name not in plain:
+        raise ValueError(f"a row without column {name!r}")
+    value = plain[name]
+    if kind == "string":
+        return value if isinstance(value, str) else json.dumps(value)
+    made = np.dtype(kind).type(value)
+    if kind.startswith("int") and int(value) != made:
+        problem = f"column {name!r} holds {value!r}, which is no {kind}"
+        raise ValueError(problem)
+    return made
+
+
+def _widened(data: bytes) -> Any:
+    """Reads integers that were each written in as few bytes as they need: 2 bits of each say how many."""
+    count = int.from_bytes(data[:4], "big")
+    at = 4 + math.ceil(count / 4)
+    if at > len(data):
+        raise ValueError(f"{count} integers in {len(data)} bytes")
+    said = np.frombuffer(data, np.uint8, at - 4, 4)
+    kinds = (said[:, None] >> np.array([6, 4, 2, 0], np.uint8)) & 3
+    sizes = (1 << kinds.reshape(-1)[:count]).astype(np.int64)
+    starts = at + np.cumsum(sizes) - sizes
+    if at + int(sizes.sum()) != len(data):
+        raise ValueError(f"{count} integers that do not end with their {len(data)} bytes")
+    found, source = np.empty(count, np.int64), np.frombuffer(data, np.uint8)
+    for size in (1, 2, 4, 8):
+        which = np.flatnonzero(sizes == size)
+        parts = np.ascontiguousarray(source[starts[which][:, None] + np.arange(size)])
+        found[which] = parts.view(f"<i{size}").reshape(-1)
+    return found

@@ -2,50 +2,44 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from threading import Lock
 from typing import Any, Final, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
-from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.chunked import ChunkCache, limits_of
+from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalogue
+from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import Content
-from samplerkit.storage.files.several import DatasetOfFiles
-from samplerkit.storage.formats.arrow_rows import (
-    ArrowBatches,
-    ArrowContent,
-    gather_of,
-    in_one_piece,
-    names_of,
-)
-from samplerkit.storage.formats.parquet_file import Footer
+from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, gather_of, in_one_piece
+from samplerkit.storage.formats.base import FilesOfChunks, FormatOfFiles, digest_of, names_of, require_columns
+from samplerkit.storage.formats.packages import guarded
+from samplerkit.storage.formats.parquet_file import Metadata, ParquetFile
 from samplerkit.storage.formats.parquet_filter import RowFilter
-from samplerkit.storage.formats.parquet_groups import (
-    Footers,
-    RowGroups,
-    known_groups,
-    looked_at,
-    read_group,
-)
-from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.per_process import Process
+from samplerkit.storage.per_process import PerProcess
 from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.urls import is_remote, shown
+
+_FOOTERS: Final = 64
+"""Footers that a process keeps: of files with many columns they are large."""
 
 
 @final
-class ParquetDataset(DatasetOfFiles):
+class ParquetDataset(FormatOfFiles):
     """Samples in Parquet files, each a row: row groups are the files of the layout, and are read as they are.
 
-    A `Loader` tells the dataset what comes next: then each row group is read once an epoch and rank, in one
-    go from its first to its last column, before it is needed. Files may lie elsewhere: then their footers and
-    row groups are read by ranges, held against the version of the file, and nothing else of them.
+    With a `Loader`, which reports what comes next, each row group is read once an epoch and rank, in one go
+    from its first to its last column, before it is needed. Of remote files, footers and row groups alone are
+    read, by ranges, and compared with the version of the file.
 
     Args:
         files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
@@ -61,14 +55,14 @@ class ParquetDataset(DatasetOfFiles):
         max_chunks: row groups in memory at most, those that are read ahead included.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many row groups are read before they are needed; 0 for none. None for 1, and
-            where they lie elsewhere for 4 a rank, as far as there is room.
+            of remote ones for 4 a rank, as far as there is room.
         threads: how many of them at a time; None as for `read_ahead`.
         progress: is called while footers are read; None for a line on the terminal, False for nothing.
         remote: how URLs are read: `RemoteOptions`, or a mapping of these.
 
     Attributes:
         files: the paths and URLs.
-        is_remote: whether some of them lie elsewhere.
+        is_remote: whether some of them are remote.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -92,6 +86,7 @@ class ParquetDataset(DatasetOfFiles):
     """
 
     _kind = "parquet"
+    _looking = "footers read:"
 
     def __init__(
         self,
@@ -111,30 +106,29 @@ class ParquetDataset(DatasetOfFiles):
         self._columns: Final = names_of(columns)
         self._filter: Final = None if filters is None else RowFilter.of(filters)
         self._length_column: Final = None if lengths is None else arguments.word("lengths", lengths)
-        limits = limits_of(max_chunks, max_bytes, read_ahead, threads)
+        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches, has_arrow=True)
         super().__init__(files, limits, gather, progress, RemoteOptions.of(remote))
-        self._looked: RowGroups | None = None
-        self._told: dict[str, Any] = {}
-        self._seen: tuple[int, dict[int, Footer]] = (0, {})
+        self._files: FilesOfChunks | None = None
+        self._chosen: tuple[str, ...] = ()
+        self._columns_read: dict[str, Any] = {}
+        self._footers: Final = Footers()
 
     @property
     def is_layout_known(self) -> bool:
-        """Whether the layout can be told without reading the footers of files that lie elsewhere."""
-        is_told = self._catalogue is not None and self._filter is None
-        return self._layout is not None or is_told or not self.is_remote
+        """Whether the layout is known without reading the footers of remote files."""
+        return super().is_layout_known or (self._catalogue is not None and self._filter is None)
 
     @property
     def fingerprint(self) -> str:
         """What changes with the content: a digest of the footers of all files, and of the filters."""
-        state = hashlib.blake2b(self._groups.digests, digest_size=16)
-        state.update(repr(self._filter).encode())
-        return state.hexdigest()
+        return digest_of(f"{self._found.digest} {self._filter!r}".encode())
 
     @property
     def column_names(self) -> tuple[str, ...]:
         """The columns that are read."""
-        return self._groups.columns
+        _ = self.layout
+        return self._chosen
 
     @property
     def lengths(self) -> Ids | None:
@@ -151,73 +145,140 @@ class ParquetDataset(DatasetOfFiles):
         Raises:
             DatasetError: there is no such column, or it cannot be read.
         """
-        if name not in self._told:
-            groups = self._groups.only(name)
-            read = partial(read_group, groups, self._storage, Footers())
+        if name not in self._columns_read:
+            num_groups, files = self.layout.num_files, self._files
+            assert files is not None  # noqa: S101  # for mypy: the layout was made of them
+            read = partial(_read_group, (name,), self._storage, self._footers)
 
             def values(number: int) -> Any:
-                return _values_of(read(number), name, is_length=name == self._length_column)
+                return _values_of(files.read(read, number), name, is_length=name == self._length_column)
 
-            threads = self._limits.threads
-            found = all_in_threads(values, self.layout.num_files, threads, "samplerkit-column")
-            self._told[name] = _joined(found)
-        return self._told[name]
+            found = all_in_threads(values, num_groups, self._limits.threads, "samplerkit-column")
+            self._columns_read[name] = _joined(found)
+        return self._columns_read[name]
 
     def __getitem__(self, index: int | str) -> Any:
         """Gives a sample; or, by its name, a column of all samples."""
         return self.column(index) if isinstance(index, str) else super().__getitem__(index)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Columns and footers that were read stay here.
-        return {**super().__getstate__(), "_told": {}, "_seen": (0, {})}
+        # Columns that were read stay here.
+        return {**super().__getstate__(), "_columns_read": {}}
 
-    @property
-    def _groups(self) -> RowGroups:
-        _ = self.layout
-        assert self._looked is not None  # noqa: S101  # for mypy: the layout was made of it
-        return self._looked
+    def close(self) -> None:
+        """Ends the threads and lets go of what is in memory. The dataset can be used again."""
+        super().close()
+        self._footers.clear()
 
-    def _looked_up(self, process: Process[ChunkCache]) -> Layout:
+    def _look(self, number: int) -> ParquetFile:
+        if self._catalogue is None:
+            file, footer = ParquetFile.of(self.files[number], self._storage)
+        else:
+            file = KnownFiles(self._catalogue, self._storage)[number]
+            footer = file.read_footer(self._storage)
+        self._footers.add(file, footer)
+        return file.chosen(footer, self._columns, self._filter, self._storage)
+
+    def _find(self) -> Chunks:
         known = self._catalogue
-        if known is not None and self._filter is None:
-            self._looked, rows = known_groups(known, self._columns, self._storage)
-            file = np.repeat(np.arange(known.num_files), known.chunks)
-            group = np.arange(file.size) - known.starts[file]
-            there = (known.samples > 0).nonzero()[0]
-            pairs = zip(file[there].tolist(), group[there].tolist(), strict=True)
-            return Layout(rows, [f"{self._names[at]}:{number}" for at, number in pairs])
-        look = partial(looked_at, self.files, self._columns, self._filter, self._storage, known=known)
-        told = partial(self._progress, "footers read:")
-        looked = all_in_threads(look, len(self.files), COUNTING_THREADS, "samplerkit-footers", told)
-        schema = looked[0].schema
-        for found in looked:
-            if found.schema != schema:
-                place, problem = (
-                    found.file.stored.name,
-                    f"has other columns than {self._names[0]}, {list(schema)}",
-                )
-                raise DatasetError(place, problem, list(found.schema), mend="name those that all files have")
-        places = [
-            (number, group, kept)
-            for number, found in enumerate(looked)
-            for group, kept in enumerate(found.kept)
-            if kept is None or kept.size
-        ]
-        files = tuple(found.file for found in looked)
-        sizes = [files[f].rows[g] if kept is None else kept.size for f, g, kept in places]
-        self._seen = os.getpid(), {n: found.footer for n, found in enumerate(looked) if found.footer}
-        digests = b"".join(file.digest for file in files)
-        self._looked = RowGroups(files, tuple(name for name, _ in schema), tuple(places), digests)
-        return Layout(sizes, [f"{self._names[file]}:{group}" for file, group, _ in places])
+        if known is None or self._filter is not None:
+            return super()._find()
+        names = tuple(name for name, _ in known.columns)
+        require_columns(shown(known.path(0)), names, self._columns or ())
+        numbers = np.flatnonzero(known.samples)
+        found = FilesOfChunks(KnownFiles(known, self._storage), known.starts, numbers)
+        columns = tuple(column for column in known.columns if column[0] in (self._columns or names))
+        return self._chunks_of(found, known.samples[numbers], columns, known.digests)
 
-    def _reading(self, layout: Layout) -> Callable[[int], Content]:
-        # The footers of the first look are not read again but by other processes, and after `close`.
-        (process, seen), self._seen = self._seen, (0, {})
-        known = seen if process == os.getpid() else {}
-        return partial(read_group, self._groups, self._storage, Footers(known))
+    def _chunks_of(self, found: FilesOfChunks, sizes: Ids, columns: Any, digests: bytes) -> Chunks:
+        self._files, self._chosen = found, self._columns or tuple(name for name, _ in columns)
+        return super()._chunks_of(found, sizes, columns, digests)
+
+    def _reader(self, columns: tuple[Any, ...]) -> Callable[[ParquetFile, int], Content]:
+        return partial(_read_group, self._chosen, self._storage, self._footers)
 
 
-def _values_of(content: ArrowContent, name: str, *, is_length: bool) -> Any:
+@final
+class Footers:
+    """The footers of the files that were read last, for all threads of a process; none travels to another."""
+
+    def __init__(self) -> None:
+        self._processes: PerProcess[Any] = PerProcess()
+        self._known: OrderedDict[str, Metadata] = OrderedDict()
+        self._reading: dict[tuple[int, str], Lock] = {}
+
+    def __reduce__(self) -> Any:
+        return Footers, ()
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._known.clear()
+
+    def add(self, file: ParquetFile, footer: Metadata) -> None:
+        """Keeps a footer that was read."""
+        with self._processes.here().lock:
+            self._known[file.stored.path] = footer
+            while len(self._known) > _FOOTERS:
+                self._known.popitem(last=False)
+
+    def of(self, file: ParquetFile, storage: RemoteStorage | None) -> Metadata:
+        """Gives the footer of a file, read now if it is not known."""
+        path = file.stored.path
+        with self._processes.here().lock:
+            if path in self._known:
+                return self._kept(path)
+            # A lock that another thread held at a fork is for ever locked in the child.
+            reading = self._reading.setdefault((os.getpid(), path), Lock())
+        # Threads that read row groups of a new file ahead all want its footer: one of them reads it.
+        with reading:
+            if path not in self._known:
+                self.add(file, file.read_footer(storage))
+            with self._processes.here().lock:
+                self._reading.pop((os.getpid(), path), None)
+                return self._kept(path)
+
+    def _kept(self, path: str) -> Metadata:
+        self._known.move_to_end(path)
+        return self._known[path]
+
+
+def _read_group(
+    columns: tuple[str, ...], storage: RemoteStorage | None, footers: Footers, file: ParquetFile, group: int
+) -> ArrowContent:
+    """Reads a row group."""
+    table = file.read(group, columns, footers.of(file, storage), storage)
+    place = f"{file.stored.name}, row group {group}"
+    kept = file.kept[group] if file.kept else None
+    return ArrowContent(place, guarded(place, "read", table.combine_chunks), kept)
+
+
+@final
+class KnownFiles:
+    """The files of a catalogue; what is known of one is put together when it is needed.
+
+    Args:
+        known: the catalogue.
+        storage: knows from then on which version each remote file must have.
+    """
+
+    def __init__(self, known: FileCatalogue, storage: RemoteStorage | None) -> None:
+        self._known = known
+        self._starts = known.starts
+        self._storage = storage
+
+    def __getitem__(self, number: int) -> ParquetFile:
+        known, path = self._known, self._known.path(number)
+        size, length = int(known.sizes[number]), int(known.footers[number])
+        is_here = not is_remote(path)
+        if not is_here:
+            known.require(number, self._storage)
+        changed_ns = int(known.versions[number]) if is_here else 0
+        rows = known.samples[self._starts[number] : self._starts[number + 1]].tolist()
+        digest = known.digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
+        return ParquetFile(Stored(path, size, changed_ns), (size - 8 - length, length), digest, tuple(rows))
+
+
+def _values_of(content: Any, name: str, *, is_length: bool) -> Any:
     column = in_one_piece(content.table.column(name))
     values = content.columns(np.arange(content.length))[name]
     if is_length and values.dtype.kind not in "iu":

@@ -1,48 +1,59 @@
-"""One Parquet file: its footer, read once and known again, and its row groups, each read in one go."""
+"""One Parquet file: its footer, its row groups, each read in one go, and which of their rows are wanted."""
 
 from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, final
+
+import numpy as np
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.formats.extras import extra
-from samplerkit.storage.formats.stored import ANEW, ByteSpan, Stored, guarded
-from samplerkit.storage.formats.thrift import Compact
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.stored import REWRITE, ByteSpan, Stored
+from samplerkit.storage.formats.base import require_columns
+from samplerkit.storage.formats.packages import extra, guarded
+from samplerkit.storage.formats.parquet_filter import RowFilter, ranges_of
 from samplerkit.storage.remote.storage import RemoteStorage
+
+Metadata = Any
+"""A footer as pyarrow has it: `pyarrow.parquet.FileMetaData`."""
 
 _GUESS = 1 << 16
 """The end of a file that is read at once: most footers fit."""
 
-_GAP = 1 << 20
-"""Columns that lie closer are read as one part."""
+_NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
-_SLACK = 100
-"""Old writers told the size of a dictionary without its header: so much more is read."""
+_GAP = 1 << 20
+"""Columns that are closer are read as one part."""
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ParquetFile:
     """A Parquet file as it was when it was looked at; the footer itself is read again in each process.
 
     Args:
         stored: the file.
-        footer: where its footer lies: offset and length.
+        footer: where its footer is: offset and length.
         digest: of the footer.
         rows: of each row group.
+        columns: names and types of those that are read; empty where a catalogue knows them.
+        kept: of each row group the rows that are samples, None for all; empty where all are.
     """
 
     stored: Stored
     footer: ByteSpan
     digest: bytes
     rows: tuple[int, ...]
+    columns: tuple[tuple[str, str], ...] = ()
+    kept: tuple[Ids | None, ...] = ()
 
     @classmethod
-    def of(cls, path: str, storage: RemoteStorage | None) -> tuple[ParquetFile, Footer]:
+    def of(cls, path: str, storage: RemoteStorage | None) -> tuple[ParquetFile, Metadata]:
         """Looks at a file.
 
         Returns:
@@ -55,22 +66,77 @@ class ParquetFile:
         guess = min(stored.size, _GUESS)
         (end,) = stored.read([(stored.size - guess, guess)], storage)
         if len(end) < 12 or end[-4:] not in {b"PAR1", b"PARE"}:
-            raise DatasetError(
-                stored.name, "is no Parquet file, or was cut: it lacks the end mark", mend=ANEW
-            )
+            problem = "is no Parquet file, or was cut: it lacks the end mark"
+            raise DatasetError(stored.name, problem, hint=REWRITE)
         if end[-4:] == b"PARE":
-            mend = "decrypt it; what is read here is plain"
-            raise DatasetError(stored.name, "has an encrypted footer", mend=mend)
+            hint = "decrypt it; what is read here is plain"
+            raise DatasetError(stored.name, "has an encrypted footer", hint=hint)
         length = int.from_bytes(end[-8:-4], "little")
         footer = (stored.size - 8 - length, length)
         data = end[-8 - length : -8] if length + 8 <= guess else stored.read([footer], storage)[0]
-        known = Footer.of(stored, data)
-        if sum(known.rows) != known.metadata.num_rows or any(count < 0 for count in known.rows):
-            problem = f"says {known.metadata.num_rows} rows, and its row groups have others"
-            raise DatasetError(stored.name, problem, list(known.rows), mend=ANEW)
-        return cls(stored, footer, _digest(data), known.rows), known
+        metadata = _parsed(stored.name, data)
+        return cls(stored, footer, _digest(data), _rows(metadata), _columns(stored.name, metadata)), metadata
 
-    def read_footer(self, storage: RemoteStorage | None) -> Footer:
+    @property
+    def sizes(self) -> Sequence[int]:
+        """How many samples each row group has."""
+        if not self.kept:
+            return self.rows
+        return [n if kept is None else kept.size for n, kept in zip(self.rows, self.kept, strict=True)]
+
+    def chosen(
+        self,
+        metadata: Metadata,
+        names: Sequence[str] | None,
+        condition: RowFilter | None,
+        storage: RemoteStorage | None,
+    ) -> ParquetFile:
+        """Gives the file of which some columns are read, and the rows that meet a condition.
+
+        Raises:
+            DatasetError: it lacks a column, or cannot be read.
+        """
+        columns = self.columns or _columns(self.stored.name, metadata)
+        there, types = [name for name, _ in columns], dict(columns)
+        wanted = tuple(there) if names is None else names
+        require_columns(self.stored.name, there, (*wanted, *(condition.names if condition else ())))
+        if not wanted:
+            raise DatasetError(self.stored.name, "has no columns")
+        kept = () if condition is None else self._kept(metadata, condition, storage)
+        return replace(self, columns=tuple((name, types[name]) for name in wanted), kept=kept)
+
+    def _kept(
+        self, metadata: Metadata, condition: RowFilter, storage: RemoteStorage | None
+    ) -> tuple[Ids | None, ...]:
+        return tuple(
+            self._wanted_rows(group, metadata, condition, storage) if number else _NO_ROWS
+            for group, number in enumerate(self.rows)
+        )
+
+    def _wanted_rows(
+        self, group: int, metadata: Metadata, condition: RowFilter, storage: RemoteStorage | None
+    ) -> Ids | None:
+        self._require_columns(group, condition.names, metadata)
+        if not condition.may_hold(ranges_of(metadata, group, condition.names)):
+            return _NO_ROWS
+        table = self.read(group, condition.names, metadata, storage)
+        place, hint = f"{self.stored.name}, row group {group}", "compare a column with values of its own type"
+        rows = guarded(place, "filtered", partial(condition.rows, table), hint)
+        return None if rows.size == self.rows[group] else rows
+
+    def _require_columns(self, group: int, columns: Sequence[str], metadata: Metadata) -> None:
+        """Requires that columns of a row group are where they can be: then pyarrow may look at them.
+
+        Where they are damaged or encrypted, `metadata.row_group(group).column(0)` ends the process.
+
+        Raises:
+            DatasetError: they are not.
+        """
+        reader = _Reader(self.stored.size, metadata)
+        for column in columns:  # one at a time: it fails where it asks for no bytes
+            self._spans(reader, group, [column])
+
+    def read_footer(self, storage: RemoteStorage | None) -> Metadata:
         """Reads the footer again.
 
         Raises:
@@ -78,175 +144,173 @@ class ParquetFile:
         """
         (data,) = self.stored.read([self.footer], storage)
         if _digest(data) != self.digest:
-            raise DatasetError(self.stored.name, "has another footer than before", mend=ANEW)
-        found = Footer.of(self.stored, data)
-        if found.rows != self.rows:
-            problem = "has other row groups than were told"
-            raise DatasetError(self.stored.name, problem, list(found.rows)[:9], mend=ANEW)
-        return found
+            raise DatasetError(self.stored.name, "has another footer than before", hint=REWRITE)
+        metadata = _parsed(self.stored.name, data)
+        if _rows(metadata) != self.rows:
+            problem = "has other row groups than before"
+            raise DatasetError(self.stored.name, problem, list(_rows(metadata))[:9], hint=REWRITE)
+        return metadata
 
-    def read(self, group: int, columns: Sequence[str], footer: Footer, storage: RemoteStorage | None) -> Any:
-        """Reads a row group into a table, in one go where its columns lie together.
+    def read(
+        self, group: int, columns: Sequence[str], metadata: Metadata, storage: RemoteStorage | None
+    ) -> Any:
+        """Reads a row group into a table, in one go where its columns are together.
 
         Args:
             group: its number.
             columns: the columns, whole ones with all that is in them.
-            footer: of the file.
-            storage: reads what lies elsewhere.
+            metadata: the footer of the file.
+            storage: reads remote files.
 
         Raises:
             DatasetError: it cannot be read, or is not what the footer says.
         """
         place = f"{self.stored.name}, row group {group}"
-        spans = _spans(self.stored.name, self.footer[0], footer.places[group], columns)
-        pieces = _Pieces(self.stored, spans, self.stored.read(spans, storage))
+        reader = _Reader(self.stored.size, metadata)
+        spans = self._spans(reader, group, columns)
+        pieces = self.stored.read(spans, storage)
+        starts = [start for start, _ in spans]
 
-        def parsed() -> Any:
-            source = extra("pyarrow", "parquet").PythonFile(pieces, mode="r")
-            parquet = extra("pyarrow.parquet", "parquet")
-            opened = parquet.ParquetFile(
-                source, metadata=footer.metadata, page_checksum_verification=True, pre_buffer=False
-            )
-            table = opened.read_row_group(group, columns=list(columns), use_threads=False)
-            table.validate()
-            return table
+        def part(offset: int, length: int) -> bytes:
+            number = bisect_right(starts, offset) - 1
+            start = offset - starts[number]
+            if number >= 0 and start + length <= len(pieces[number]):
+                return pieces[number][start : start + length]
+            return self.stored.read([(offset, length)], storage)[0]
 
-        table = guarded(place, "read", parsed)
+        table = guarded(place, "read", lambda: reader.table(part, group, columns))
+        require_columns(self.stored.name, table.column_names, columns)
         if table.num_rows != self.rows[group]:
             problem = f"has {table.num_rows} rows, and its footer says {self.rows[group]}"
-            raise DatasetError(place, problem, mend=ANEW)
+            raise DatasetError(place, problem, hint=REWRITE)
+        return table
+
+    def _spans(self, reader: _Reader, group: int, columns: Sequence[str]) -> list[ByteSpan]:
+        """Finds out which parts of the file a row group is read from, without reading them.
+
+        The metadata of columns would say so, but to ask for it may end the process, and while pyarrow reads,
+        the same is an exception. It asks for the bytes of all columns before it decodes the first: given
+        zeros, it fails then, and has said what it reads. Should it ask for others later, these are read too.
+
+        Returns:
+            The parts, in order; those close to one another as one.
+        """
+        asked: list[ByteSpan] = []
+
+        def noted(offset: int, length: int) -> bytes:
+            self.stored.require_part(offset, length)
+            asked.append((offset, offset + length))
+            return bytes(length)
+
+        def planned() -> None:
+            try:
+                reader.table(noted, group, columns)
+            except Exception:
+                if not asked:
+                    raise
+
+        guarded(f"{self.stored.name}, row group {group}", "read", planned)
+        joined: list[ByteSpan] = []
+        for start, end in sorted(asked):
+            if joined and start - joined[-1][1] <= _GAP:
+                joined[-1] = joined[-1][0], max(joined[-1][1], end)
+            else:
+                joined.append((start, end))
+        return [(start, end - start) for start, end in joined]
+
+
+@final
+class _Reader:
+    """Reads row groups by pyarrow.
+
+    Args:
+        size: of the file, in bytes.
+        metadata: its footer.
+    """
+
+    def __init__(self, size: int, metadata: Metadata) -> None:
+        self._parts = _Parts(size)
+        self._opened = extra("pyarrow.parquet", "parquet").ParquetFile(
+            extra("pyarrow", "parquet").PythonFile(self._parts, mode="r"),
+            metadata=metadata,
+            page_checksum_verification=True,
+            pre_buffer=False,
+        )
+
+    def table(self, part: Callable[[int, int], bytes], group: int, columns: Sequence[str]) -> Any:
+        """Reads columns of a row group into a table.
+
+        Args:
+            part: gives the bytes of the file at an offset, so many.
+            group: its number.
+            columns: by their names.
+        """
+        self._parts.part = part
+        table = self._opened.read_row_group(group, columns=list(columns), use_threads=False)
+        table.validate()
         return table
 
 
 @final
-class _Pieces:
-    """Some parts of a file, in memory, read as if they were the whole file.
+class _Parts:
+    """What pyarrow reads from as from a file.
 
-    Args:
-        stored: the file.
-        spans: the parts, in order.
-        data: of each part.
+    It must not refer to what reads it: pyarrow holds it where no collection of garbage looks, so that both,
+    and the bytes that were read, would stay for ever.
     """
 
     closed = False
+    part: Callable[[int, int], bytes]
 
-    def __init__(self, stored: Stored, spans: Sequence[ByteSpan], data: Sequence[bytes]) -> None:
-        self._stored = stored
-        self._starts = [offset for offset, _ in spans]
-        self._data = data
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._at = 0
 
-    def read(self, length: int = -1) -> bytes:
-        """Reads from where it stands."""
-        number = bisect_right(self._starts, self._at) - 1
-        start = self._at - self._starts[number] if number >= 0 else 0
-        if length < 0 or number < 0 or start + length > len(self._data[number]):
-            problem = f"says that data lies at {self._at}, where there is none of its columns"
-            raise DatasetError(self._stored.name, problem, mend=ANEW)
-        self._at += length
-        return self._data[number][start : start + length]
+    def read(self, length: int) -> bytes:
+        """Reads from its position."""
+        data = self.part(self._at, length)
+        self._at += len(data)
+        return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Goes to a place."""
-        self._at = offset + (0, self._at, self._stored.size)[whence]
+        self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
     def tell(self) -> int:
-        """Tells where it stands."""
+        """Returns its position."""
         return self._at
 
     def readable(self) -> bool:
-        """Tells that it can be read."""
+        """Returns that it can be read."""
         return True
 
     def seekable(self) -> bool:
-        """Tells that it can go anywhere."""
+        """Returns that it can go anywhere."""
         return True
 
     def close(self) -> None:
         """Does nothing: nothing is open."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Footer:
-    """What a footer says.
-
-    Args:
-        metadata: as pyarrow has it.
-        rows: of each row group.
-        places: of each row group, where each column lies: its path, its first byte, and where it ends.
-    """
-
-    metadata: Any
-    rows: tuple[int, ...]
-    places: tuple[tuple[tuple[str, int, int], ...], ...]
-
-    @classmethod
-    def of(cls, stored: Stored, data: bytes) -> Footer:
-        """Understands a footer.
-
-        Columns are looked up in our own reading of it: pyarrow ends the process where it finds one that
-        cannot be, unless it is reading its data.
-
-        Raises:
-            DatasetError: it makes no sense.
-        """
-        parquet, pa = extra("pyarrow.parquet", "parquet"), extra("pyarrow", "parquet")
-        # A file of nothing but its footer: pyarrow looks for it at the end.
-        alone = b"".join((b"PAR1", data, len(data).to_bytes(4, "little"), b"PAR1"))
-        metadata = guarded(stored.name, "read", lambda: parquet.read_metadata(pa.BufferReader(alone)))
-        groups = guarded(stored.name, "read", lambda: _groups(Compact(data).struct()))
-        return cls(metadata, tuple(rows for rows, _ in groups), tuple(places for _, places in groups))
+def _parsed(name: str, footer: bytes) -> Metadata:
+    # A file of nothing but its footer: pyarrow looks for it at the end.
+    alone = b"".join((b"PAR1", footer, len(footer).to_bytes(4, "little"), b"PAR1"))
+    read, pa = extra("pyarrow.parquet", "parquet").read_metadata, extra("pyarrow", "parquet")
+    metadata = guarded(name, "read", lambda: read(pa.BufferReader(alone)))
+    rows = _rows(metadata)
+    if min(rows, default=0) < 0:
+        raise DatasetError(name, "says that a row group has rows below zero", list(rows), hint=REWRITE)
+    return metadata
 
 
-def _groups(footer: dict[int, Any]) -> list[tuple[int, tuple[tuple[str, int, int], ...]]]:
-    """Gives the rows of each row group, and where its columns lie.
-
-    Raises:
-        ValueError: a row group lacks a column, or one is encrypted.
-        LookupError: something else is missing.
-    """
-    leaves = sum(not element.get(5) for element in footer[2][1:])
-    found = []
-    for group in footer.get(4, ()):
-        if len(group[1]) != leaves:
-            raise ValueError(f"a row group of {len(group[1])} columns, where the schema has {leaves}")
-        if any(column.keys() & {8, 9} for column in group[1]):
-            raise ValueError("a column that is encrypted")
-        found.append((group[3], tuple(_place(column[3]) for column in group[1])))
-    return found
+def _rows(metadata: Metadata) -> tuple[int, ...]:
+    return tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
 
 
-def _place(column: dict[int, Any]) -> tuple[str, int, int]:
-    # Data pages, and the dictionary before them where there is one.
-    start = min(place for place in (column[9], column.get(11)) if place)
-    return b".".join(column[3]).decode(), start, start + column[7]
-
-
-def _spans(
-    name: str, end_of_data: int, places: Sequence[tuple[str, int, int]], columns: Sequence[str]
-) -> list[ByteSpan]:
-    """Gives what is to be read of a row group: columns that lie close to one another as one part.
-
-    Raises:
-        DatasetError: a column lies outside of the data.
-    """
-    found = []
-    for path, start, end in places:
-        # The name of a column may hold dots.
-        if not any(path == column or path.startswith(f"{column}.") for column in columns):
-            continue
-        if not 4 <= start <= end <= end_of_data:
-            raise DatasetError(name, f"says that column {path!r} lies outside of it", (start, end), mend=ANEW)
-        found.append((start, min(end + _SLACK, end_of_data)))
-    joined: list[list[int]] = []
-    for start, end in sorted(found):
-        if joined and start - joined[-1][1] <= _GAP:
-            joined[-1][1] = max(joined[-1][1], end)
-        else:
-            joined.append([start, end])
-    return [(start, end - start) for start, end in joined]
+def _columns(name: str, metadata: Metadata) -> tuple[tuple[str, str], ...]:
+    schema = guarded(name, "read", metadata.schema.to_arrow_schema)
+    return tuple((field.name, str(field.type)) for field in schema)
 
 
 def _digest(footer: bytes) -> bytes:

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order.typing import Ids
-from samplerkit.storage.formats.extras import extra
+from samplerkit.storage.formats.packages import extra
 
 Condition = tuple[str, str, Any]
 Bounds = tuple[Any, Any]
 
-_WORDS = {
-    "==": "equal",
-    "=": "equal",
-    "!=": "not_equal",
-    "<": "less",
-    "<=": "less_equal",
-    ">": "greater",
-    ">=": "greater_equal",
-}
+_COMPARISONS: Final = ("==", "=", "!=", "<", "<=", ">", ">=", "in", "not in")
+_NUMBER: Final = "\0number of the row"
+"""A column that is added to a table while it is filtered."""
+
 _MAY: dict[str, Callable[[Bounds, Any], bool]] = {
     "==": lambda there, value: there[0] <= value <= there[1],
     "=": lambda there, value: there[0] <= value <= there[1],
@@ -33,7 +29,7 @@ _MAY: dict[str, Callable[[Bounds, Any], bool]] = {
     ">=": lambda there, value: there[1] >= value,
     "in": lambda there, values: any(there[0] <= value <= there[1] for value in values),
 }
-"""Whether a value between the least and the most can meet a condition; of others nobody knows."""
+"""Whether a value between the least and the most can meet a condition; of other words nothing is known."""
 
 
 @final
@@ -53,15 +49,15 @@ class RowFilter:
 
     @classmethod
     def of(cls, filters: Any) -> RowFilter:
-        """Takes what a user says: a list of conditions, or a list of such lists.
+        """Takes what a user gives: a list of conditions, or a list of such lists.
 
         Raises:
             ArgumentTypeError: it is something else.
             ArgumentValueError: a comparison is not known.
         """
         if not isinstance(filters, list | tuple) or not filters:
-            mend = "as in [('year', '>=', 2020), ('lang', 'in', ['en', 'de'])]"
-            raise ArgumentTypeError("filters", "must be a list of conditions", filters, mend=mend)
+            hint = "as in [('year', '>=', 2020), ('lang', 'in', ['en', 'de'])]"
+            raise ArgumentTypeError("filters", "must be a list of conditions", filters, hint=hint)
         is_one = all(_is_condition(entry) for entry in filters)
         return cls(tuple(tuple(map(_checked, way)) for way in ([filters] if is_one else filters)))
 
@@ -71,7 +67,7 @@ class RowFilter:
         return tuple(dict.fromkeys(name for way in self.ways for name, _, _ in way))
 
     def may_hold(self, ranges: Mapping[str, Bounds]) -> bool:
-        """Tells whether a row group can hold a wanted row.
+        """Returns whether a row group can hold a wanted row.
 
         Args:
             ranges: the least and the most of the columns whose statistics say so.
@@ -84,23 +80,34 @@ class RowFilter:
         Raises:
             Exception: as pyarrow raises where a value cannot be compared.
         """
-        compute = extra("pyarrow.compute", "parquet")
-        wanted = np.zeros(table.num_rows, dtype=bool)
-        for way in self.ways:
-            met = np.ones(table.num_rows, dtype=bool)
-            for condition in way:
-                met &= _met(compute, table, condition)
-            wanted |= met
-        return np.flatnonzero(wanted)
+        numbers = extra("pyarrow", "parquet").array(np.arange(table.num_rows))
+        wanted = table.append_column(_NUMBER, numbers).filter(self._expression())
+        found: Ids = wanted.column(_NUMBER).to_numpy()
+        return found
+
+    def _expression(self) -> Any:
+        return extra("pyarrow.parquet", "parquet").filters_to_expression([list(way) for way in self.ways])
 
 
-def ranges_of(group: Any, names: Sequence[str]) -> dict[str, Bounds]:
-    """Gives the least and the most of columns of a row group, where its statistics know."""
+def ranges_of(metadata: Any, group: int, names: Sequence[str]) -> dict[str, Bounds]:
+    """Gives the least and the most of columns of a row group, where its statistics know.
+
+    Args:
+        metadata: the footer, as pyarrow has it.
+        group: the number of the row group.
+        names: of the columns, which are known to be sound.
+    """
     found = {}
-    for number in range(group.num_columns):
-        column = group.column(number)
-        if column.path_in_schema in names and column.is_stats_set and column.statistics.has_min_max:
-            found[column.path_in_schema] = (column.statistics.min, column.statistics.max)
+    for number in range(metadata.num_columns):
+        described = metadata.schema.column(number)
+        if described.path not in names:
+            continue
+        column = metadata.row_group(group).column(number)
+        # Statistics of another type than the column's would end the process.
+        if column.physical_type == described.physical_type and column.is_stats_set:
+            with suppress(Exception):  # of what Python cannot hold, such as a date behind its last year
+                if column.statistics.has_min_max:
+                    found[described.path] = (column.statistics.min, column.statistics.max)
     return found
 
 
@@ -112,9 +119,9 @@ def _checked(entry: Any) -> Condition:
     if not _is_condition(entry) or not isinstance(entry[0], str):
         raise ArgumentTypeError("filters", "holds what is no condition (column, comparison, value)", entry)
     name, word, value = entry
-    if word not in {*_WORDS, "in", "not in"}:
-        mend = f"known: {', '.join([*_WORDS, 'in', 'not in'])}"
-        raise ArgumentValueError("filters", "holds a comparison that is not known", word, mend=mend)
+    if word not in _COMPARISONS:
+        hint = f"known: {', '.join(_COMPARISONS)}"
+        raise ArgumentValueError("filters", "holds a comparison that is not known", word, hint=hint)
     if word in {"in", "not in"}:
         if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
             raise ArgumentTypeError("filters", f"must have a list of values after {word!r}", value)
@@ -130,15 +137,3 @@ def _may(condition: Condition, ranges: Mapping[str, Bounds]) -> bool:
         return _MAY[word](ranges[name], value)
     except TypeError:  # values say what is wrong with it
         return True
-
-
-def _met(compute: Any, table: Any, condition: Condition) -> Any:
-    name, word, value = condition
-    column = table.column(name)
-    if word in {"in", "not in"}:
-        pa = extra("pyarrow", "parquet")
-        found = compute.is_in(column, value_set=pa.array(value, type=column.type))
-        met = found if word == "in" else compute.invert(found)
-    else:
-        met = getattr(compute, _WORDS[word])(column, value)
-    return compute.fill_null(met, fill_value=False).to_numpy()

@@ -15,9 +15,10 @@ from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.paths import opened
-from samplerkit.storage.formats.arrow_rows import names_of
+from samplerkit.storage.files.stored import CHANGED, REWRITE, Stored
+from samplerkit.storage.formats.base import names_of
 from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
-from samplerkit.storage.formats.stored import AGAIN, ANEW, Stored, guarded
+from samplerkit.storage.formats.packages import guarded
 
 Result = TypeVar("Result")
 
@@ -107,15 +108,15 @@ class _Table(OpenStore):
         super().__init__(stats)
         self._stored, self._query, self._keys = stored, query, keys
         self._database = _asked(stored.path, lambda: _connected(stored.path))
-        self._version = self._told()
+        self._version = self._data_version()
 
     def read(self, ids: Ids) -> list[Any]:
         """Reads rows."""
         found = _asked(self._stored.path, lambda: self._read(self._keys[ids].tolist()))
         self._stored.require_same()
-        # What stands in a log beside the file does not change that; the database counts it.
-        if self._told() != self._version:
-            raise DatasetError(self._stored.path, "was changed while it was read", mend=AGAIN)
+        # A log beside the file does not change that; the database counts it.
+        if self._data_version() != self._version:
+            raise DatasetError(self._stored.path, "was changed while it was read", hint=CHANGED)
         return found
 
     def _read(self, keys: list[int]) -> list[Any]:
@@ -127,11 +128,11 @@ class _Table(OpenStore):
             found.update((row[0], dict(zip(names, row[1:], strict=True))) for row in cursor)
         missing = next((key for key in keys if key not in found), None)
         if missing is not None:
-            raise DatasetError(self._stored.path, "has no such row any more", missing, mend=AGAIN)
+            raise DatasetError(self._stored.path, "has no such row any more", missing, hint=CHANGED)
         return [found[key] for key in keys]
 
-    def _told(self) -> Any:
-        """Gives a number that is another one when somebody else has changed the database."""
+    def _data_version(self) -> Any:
+        """Returns a number that changes when another connection changes the database."""
         path = self._stored.path
         return _asked(path, lambda: self._database.execute("pragma data_version").fetchone())
 
@@ -141,18 +142,18 @@ class _Table(OpenStore):
 
 
 def _asked(path: str, call: Callable[[], Result]) -> Result:
-    """Asks a database; what it refuses for somebody writes to it, or for its kind of table, says so."""
+    """Calls a database; a lock, or a table without numbers of rows, is an error of its own."""
 
     def asked() -> Result:
         try:
             return call()
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
-                mend = "wait until that is done, or read a copy"
-                raise DatasetError(path, "is locked by somebody who writes to it", mend=mend) from error
+                hint = "wait until that is done, or read a copy"
+                raise DatasetError(path, "is locked by a writer", hint=hint) from error
             if str(error) == "no such column: rowid":
-                mend = "copy its rows into a table with numbers"
-                raise DatasetError(path, "holds a table without numbers of rows", mend=mend) from error
+                hint = "copy its rows into a table with numbers"
+                raise DatasetError(path, "holds a table without numbers of rows", hint=hint) from error
             raise
 
     return guarded(path, "read", asked)
@@ -161,12 +162,12 @@ def _asked(path: str, call: Callable[[], Result]) -> Result:
 def _connected(path: str) -> sqlite3.Connection:
     with opened(path) as file:
         header, size = file.read(100), os.fstat(file.fileno()).st_size
-    # SQLite takes what was cut off a page for zeros. Old versions do not tell the number of pages.
+    # SQLite takes what was cut off a page for zeros. Old versions leave out the number of pages.
     page, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
-    is_told = pages and header[24:28] == header[92:96]
-    is_whole = not is_told or size == pages * (65536 if page == 1 else page)
+    is_known = pages and header[24:28] == header[92:96]
+    is_whole = not is_known or size == pages * (65536 if page == 1 else page)
     if not header.startswith(b"SQLite format 3\0") or not is_whole:
-        raise DatasetError(path, "is no whole database of SQLite", f"{size} bytes", mend=ANEW)
+        raise DatasetError(path, "is no whole database of SQLite", f"{size} bytes", hint=REWRITE)
     # Whichever thread holds the lock of the dataset uses it.
     return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
 

@@ -45,14 +45,14 @@ def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, An
     Raises:
         ValueError: one of them holds none, or several.
     """
-    told = dict(sample)
-    for name in names & told.keys():
-        values = told[name]
+    chosen = dict(sample)
+    for name in names & chosen.keys():
+        values = chosen[name]
         if values is None or len(values) != 1:
             count = 0 if values is None else len(values)
             raise ValueError(f"feature {name!r} has {count} values, and one was to be")
-        told[name] = values[0]
-    return told
+        chosen[name] = values[0]
+    return chosen
 
 
 def _pair(data: memoryview) -> tuple[str, memoryview]:

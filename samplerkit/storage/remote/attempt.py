@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, final
+from typing import Protocol, TypeVar, final, runtime_checkable
 
 from samplerkit.storage.threads import Stop
 
@@ -62,11 +62,6 @@ class Access(Protocol):
     def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
         """Reads a part of a file, of at least one byte, and of the version that is told."""
 
-    def rest(
-        self, url: str, version: Version, offset: int, stop: Stop, *, is_verified: bool = False
-    ) -> Iterator[bytes]:
-        """Reads a file from a byte on to its end; `is_verified`: against a digest, later."""
-
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file."""
 
@@ -78,6 +73,16 @@ class Access(Protocol):
 
     def close(self) -> None:
         """Lets connections go."""
+
+
+@runtime_checkable
+class Streamed(Access, Protocol):
+    """A way to remote files whose answers can be read bit by bit, however long they are."""
+
+    def rest(
+        self, url: str, version: Version, offset: int, stop: Stop, *, is_verified: bool = False
+    ) -> Iterator[bytes]:
+        """Reads a file from a byte on to its end; `is_verified`: against a digest, later."""
 
 
 Result = TypeVar("Result")
@@ -104,13 +109,13 @@ class Refused(Exception):  # noqa: N818  # a DatasetError is made of it
 
     Args:
         problem: what is wrong, in words of our own.
-        mend: what to do about it.
+        hint: what to do about it.
     """
 
-    def __init__(self, problem: str, mend: str = "") -> None:
+    def __init__(self, problem: str, hint: str = "") -> None:
         super().__init__(problem)
         self.problem = problem
-        self.mend = mend
+        self.hint = hint
 
 
 @final

@@ -14,11 +14,11 @@ from typing import Any, final
 
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError, NotSupportedError
-from samplerkit.storage.locks import is_the_file
+from samplerkit.storage.locks import is_the_file, unlock
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
-from samplerkit.storage.remote.entries import Entry, Record, entry_of, is_intact, locked, unwritable
+from samplerkit.storage.remote.cache_entries import Entry, Record, entry_of, is_intact, locked, unwritable
+from samplerkit.storage.remote.cache_eviction import DiskSpace, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.room import DiskSpace, PartFile
 from samplerkit.storage.threads import TICK, Stop
 from samplerkit.storage.urls import identity, shown
 from samplerkit.storage.user_cache import user_cache_folder
@@ -101,7 +101,7 @@ class DiskCache:
             if not is_damaged and (descriptor := self._shared(entry, wanted)) is not None:
                 if is_intact(entry.file, descriptor):
                     return self._local(entry, descriptor), False
-                os.close(descriptor)
+                unlock(descriptor)
                 is_damaged = True
                 _LOG.warning("%s: its copy in the cache is damaged, and is made anew", wanted.place)
             descriptor = locked(entry.lock, is_exclusive=True)
@@ -112,8 +112,8 @@ class DiskCache:
             now = time.monotonic()
             if is_damaged and now - begun > self.patience:
                 problem = "has a damaged copy in the cache, which somebody uses"
-                mend = "end the processes that use it, and start again"
-                raise DatasetError(wanted.place, problem, str(entry.file), mend=mend)
+                hint = "end the processes that use it, and start again"
+                raise DatasetError(wanted.place, problem, str(entry.file), hint=hint)
             if now - warned > _WARN_SECONDS:
                 warned = now
                 _LOG.warning("%s: waits for another process for %.0f s", wanted.place, now - begun)
@@ -128,7 +128,7 @@ class DiskCache:
             return None
         if is_intact(entry.file, descriptor):
             return self._local(entry, descriptor)
-        os.close(descriptor)
+        unlock(descriptor)
         return None
 
     def _entry(self, wanted: Wanted) -> Entry:
@@ -154,7 +154,7 @@ class DiskCache:
         descriptor = locked(entry.lock, is_exclusive=False)
         if descriptor is None or self._is_there(entry, wanted.version.size):
             return descriptor
-        os.close(descriptor)
+        unlock(descriptor)
         return None
 
     def _made(self, entry: Entry, descriptor: int, wanted: Wanted) -> bool:
@@ -176,7 +176,7 @@ class DiskCache:
         except BaseException as error:
             entry.file.unlink(missing_ok=True)
             entry.lock.unlink(missing_ok=True)
-            os.close(descriptor)
+            unlock(descriptor)
             if isinstance(error, FileNotFoundError):
                 raise unwritable(self.folder, error) from error
             raise
@@ -190,7 +190,7 @@ class DiskCache:
         except BlockingIOError:
             is_pinned = False
         if not is_pinned:
-            os.close(descriptor)
+            unlock(descriptor)
         return is_pinned
 
     def _local(self, entry: Entry, descriptor: int) -> LocalFile:
@@ -220,9 +220,9 @@ class LocalFile(Closing):
         if descriptor is None:
             return
         if self._pid == os.getpid():
-            # A process that was forked meanwhile has the same lock: closing alone would not end it.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+            unlock(descriptor)
+        else:  # the lock of the process that was forked
+            os.close(descriptor)
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", None) is not None:
@@ -230,7 +230,7 @@ class LocalFile(Closing):
 
     def __reduce__(self) -> Any:
         raise NotSupportedError(
-            "LocalFile", "belongs to one process", mend="fetch the URL in the other one: it is in the cache"
+            "LocalFile", "belongs to one process", hint="fetch the URL in the other one: it is in the cache"
         )
 
     def __repr__(self) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, final
 
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Access, Refused, Transient, Version
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Access, Refused, Streamed, Transient, Version
+from samplerkit.storage.remote.cache_eviction import PartFile
 from samplerkit.storage.remote.counts import Counts
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retry import retried
-from samplerkit.storage.remote.room import PartFile
-from samplerkit.storage.threads import Stop
+from samplerkit.storage.remote.retries import retried
+from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import shown
 
 
@@ -43,15 +43,24 @@ def digest_of(digests: Mapping[str, str] | None, url: str) -> str | None:
 
 _LOG = logging.getLogger(__name__)
 
+_PIECE = 4 << 20
+"""Bytes of a whole file that one request asks for, where answers cannot be read bit by bit."""
+
+_AT_A_TIME = 4
+"""Such pieces that are on their way at a time: one connection of a store is slower than the network."""
+
 
 @final
 class Download:
     """Downloads a whole file."""
 
-    def __init__(self, access: Access, options: RemoteOptions, counts: Counts, stop: Stop) -> None:
+    def __init__(
+        self, access: Access, options: RemoteOptions, counts: Counts, pool: Pool, stop: Stop
+    ) -> None:
         self._access = access
         self._options = options
         self._counts = counts
+        self._pool = pool
         self._stop = stop
 
     def into(self, part: PartFile, url: str, version: Version, digest: str | None) -> None:
@@ -91,9 +100,7 @@ class Download:
                 hasher = hashlib.new(algorithm, usedforsecurity=False) if algorithm else hashlib.sha256()
             is_verified = digest is not None
             if part.written < version.size or version.size in {0, UNKNOWN_SIZE}:
-                for piece in self._access.rest(
-                    url, version, part.written, self._stop, is_verified=is_verified
-                ):
+                for piece in self._rest(url, version, part.written, is_verified=is_verified):
                     part.write(piece)
                     if is_verified:
                         hasher.update(piece)
@@ -102,3 +109,20 @@ class Download:
 
         retried(url, attempt, self._options, self._counts, self._stop)
         return f"{algorithm}:{hasher.hexdigest()}"
+
+    def _rest(self, url: str, version: Version, offset: int, *, is_verified: bool) -> Iterator[bytes]:
+        """Reads a file from a byte on to its end."""
+        access = self._access
+        if isinstance(access, Streamed):
+            yield from access.rest(url, version, offset, self._stop, is_verified=is_verified)
+            return
+        if version.size == UNKNOWN_SIZE:
+            raise Refused("has no size that its filesystem tells, so a break could not be noticed")
+
+        def part(at: int, stop: Stop) -> bytes:
+            return access.part(url, version, at, min(_PIECE, version.size - at), stop)
+
+        places = range(offset, version.size, _PIECE)
+        for first in range(0, len(places), _AT_A_TIME):
+            yield from self._pool.map(part, places[first : first + _AT_A_TIME])
+        access.confirm(url, version, self._stop)

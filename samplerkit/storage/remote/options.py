@@ -34,7 +34,7 @@ class RemoteOptions:
         threads: how many requests for parts of files are on their way at a time, in each process.
         digests: what whole files must be: "sha256:9f86d0..." by URL, or by the last parts of its path. All
             algorithms of `hashlib` with a fixed length are known.
-        storage_options: handed to fsspec's filesystem, such as `key`, `secret` and `endpoint_url` for S3. For
+        storage_options: those of fsspec's filesystem, such as `key`, `secret` and `endpoint_url` for S3. For
             HTTP: `headers` (a mapping), `auth` (user and password), `verify` and `cert` (as in `requests`).
         max_unpacked_bytes: what a gzip archive may unpack to. None for 200 times its size, or 1 GiB if that
             is more.
@@ -104,8 +104,8 @@ max_cache_bytes, timeout, attempts, retry_seconds, threads, digests, storage_opt
         known = [each.name for each in fields(cls)]
         for name in given:
             if name not in known:
-                mend = f"known are {', '.join(known)}"
-                raise ArgumentValueError("remote", "has no such key", name, mend=mend)
+                hint = f"known are {', '.join(known)}"
+                raise ArgumentValueError("remote", "has no such key", name, hint=hint)
         return cls(**given)
 
 
@@ -136,6 +136,6 @@ def _digests(value: Any) -> dict[str, str]:
         size = hashlib.new(match[1]).digest_size if match and match[1] in hashlib.algorithms_available else 0
         # A digest of variable length, such as shake_128, has the size 0.
         if match is None or not size or len(match[2]) != 2 * size:
-            mend = "write ALGORITHM:HEX, as in 'sha256:9f86d0...', with all its digits"
-            raise ArgumentValueError("digests", "is no digest of a known algorithm", text, mend=mend)
+            hint = "write ALGORITHM:HEX, as in 'sha256:9f86d0...', with all its digits"
+            raise ArgumentValueError("digests", "is no digest of a known algorithm", text, hint=hint)
     return {key: text.lower() for key, text in digests.items()}

@@ -10,12 +10,17 @@ from typing import Any, final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.attempt import Access
+from samplerkit.storage.remote.clients.filesystem import Filesystems, has_filesystem
+from samplerkit.storage.remote.clients.object_stores import ObjectStores
 from samplerkit.storage.remote.counts import Counts, RemoteStats
 from samplerkit.storage.remote.disk_cache import DiskCache
-from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import is_web
+from samplerkit.storage.workers import is_worker
+
+_QUESTIONS, _QUESTIONS_A_FILE, _SAMPLES_BYTES = 64, 8, 64 << 20
+"""A process that has asked, or read, more than this reads data for training."""
 
 
 @final
@@ -27,7 +32,8 @@ class RemoteResources:
         counts: the figures.
         pool: the threads that read parts.
         cache: the whole files.
-        filesystems: the way to URLs that are not of HTTP, once there was one.
+        filesystems: the way to all other URLs, once there was one.
+        stores: the faster way to those of clouds.
         finalizer: ends it when the storage is garbage, and at the interpreter's end.
     """
 
@@ -35,17 +41,23 @@ class RemoteResources:
 
     def __init__(self, options: RemoteOptions, stats: RemoteStats) -> None:
         self._options = options
+        self.counts = Counts(stats)
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._web: Access | None = None
         self.filesystems: Access | None = None
+        self.stores = ObjectStores(options, self.counts)
+        self._reads_much = False
         self.stop = Stop()
-        self.counts = Counts(stats)
         self.pool = Pool(options.threads, "samplerkit-remote", self.stop)
         self.cache = DiskCache.of(options, self.stop)
 
-    def access(self, url: str) -> Access:
+    def access(self, url: str, *, is_data: bool = False) -> Access:
         """Gives the way to a URL.
+
+        Args:
+            url: of a file.
+            is_data: it is read as training does, and not asked for its version.
 
         Raises:
             DatasetError: the package for it is not there.
@@ -55,7 +67,22 @@ class RemoteResources:
                 self._web = self._web or _web_access(self._options, self.counts)
                 return self._web
             self.filesystems = self.filesystems or Filesystems(self._options, self.counts)
-            return self.filesystems
+        is_fast = (is_data and self._reads_much) or not has_filesystem(url)
+        return self.stores if is_fast and self.stores.serves(url) else self.filesystems
+
+    def notice(self, files: int) -> None:
+        """Finds out, before data are read, whether this process does so much that obstore is worth it.
+
+        Workers forked from a process that has used obstore cannot use it. So a process that may still fork
+        workers asks what a dataset asks when it is made, and reads a first sample, through fsspec.
+
+        Args:
+            files: that are known: a dataset asks a few questions of each.
+        """
+        if not self._reads_much:
+            done = self.counts.stats
+            is_much = done.requests > _QUESTIONS + _QUESTIONS_A_FILE * files or done.bytes > _SAMPLES_BYTES
+            self._reads_much = is_much or is_worker()
 
     def end(self) -> None:
         """Ends what is on its way, the threads and the connections."""
@@ -64,7 +91,7 @@ class RemoteResources:
         self.stop.set()
         self.pool.end()
         with self._lock:
-            for access in (self._web, self.filesystems):
+            for access in (self._web, self.filesystems, self.stores):
                 if access is not None:
                     access.close()
 
@@ -73,13 +100,13 @@ def _web_access(options: RemoteOptions, counts: Counts) -> Access:
     """Gives the way to HTTP URLs.
 
     Raises:
-        DatasetError: `requests` is not there.
+        DatasetError: `urllib3` is not there.
     """
     try:
-        # An extra: only HTTP URLs need requests.
-        http = import_module("samplerkit.storage.remote.http")
+        # An extra: only HTTP URLs need urllib3.
+        http = import_module("samplerkit.storage.remote.clients.http")
     except ImportError as error:
-        mend = 'install it with: pip install "samplerkit[remote]"'
-        raise DatasetError("remote", "needs requests, which is not installed", mend=mend) from error
+        hint = 'install it with: pip install "samplerkit[remote]"'
+        raise DatasetError("remote", "needs urllib3, which is not installed", hint=hint) from error
     access: Access = http.Http(options, counts)
     return access

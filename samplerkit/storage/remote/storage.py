@@ -10,14 +10,15 @@ from typing import Any, Final, TypeVar, final
 
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Absent, Access, Span, Version, changed
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Absent, Span, Version, changed
+from samplerkit.storage.remote.cache_eviction import PartFile
 from samplerkit.storage.remote.counts import RemoteStats
 from samplerkit.storage.remote.disk_cache import LocalFile, Wanted
 from samplerkit.storage.remote.download import Download, digest_of
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.resources import RemoteResources
-from samplerkit.storage.remote.retry import plainly, retried
-from samplerkit.storage.remote.room import PartFile
+from samplerkit.storage.remote.retries import plainly, retried
+from samplerkit.storage.remote.spans import Requests
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import shown
 
@@ -28,9 +29,9 @@ Result = TypeVar("Result")
 
 @final
 class RemoteStorage(Closing):
-    """Reads remote files, by HTTP or through fsspec, and is certain of each byte.
+    """Reads remote files, by HTTP, obstore or fsspec, and is certain of each byte.
 
-    A version is asked once; all that is read later is held against it: a file that changes while it is in
+    A version is asked once; all that is read later is checked against it: a file that changes while it is in
     use is an error, never a mixture. It may be used by several threads, be forked, and be copied to other
     processes, with the versions that are known, so that workers agree; each process has its own connections.
 
@@ -55,7 +56,6 @@ class RemoteStorage(Closing):
         self.options: Final = options
         self._versions: dict[str, Version] = {}
         self._resources_by_pid: dict[int, RemoteResources] = {}
-        self._inherited: list[Access | None] = []
 
     @property
     def stats(self) -> RemoteStats:
@@ -63,7 +63,7 @@ class RemoteStorage(Closing):
         return self._resources().counts.stats
 
     def version(self, url: str) -> Version:
-        """Gives the size and tag that a file had when it was first asked; one request, or two.
+        """Returns the size and tag that a file had when it was first asked; one request, or two.
 
         Raises:
             DatasetError: there is no such file, it may not be read, or the server does not answer.
@@ -72,7 +72,7 @@ class RemoteStorage(Closing):
         return plainly(url, lambda: self._version(resources, url, resources.stop))
 
     def know(self, url: str, version: Version) -> None:
-        """Is told the version of a file, so that it is not asked: all that is read is held against it.
+        """Receives the version of a file, so that it is not asked: all that is read is checked against it.
 
         Raises:
             DatasetError: another version was met before.
@@ -85,7 +85,7 @@ class RemoteStorage(Closing):
         plainly(url, compare)
 
     def exists(self, url: str) -> bool:
-        """Tells whether there is a file that may be read: "not found" and "forbidden" are no.
+        """Returns whether there is a file that may be read: "not found" and "forbidden" are no.
 
         Raises:
             DatasetError: the server does not answer.
@@ -102,9 +102,10 @@ class RemoteStorage(Closing):
         return plainly(url, ask)
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
-        """Reads parts of files, `threads` at a time, each by one request.
+        """Reads parts of files, `threads` requests at a time.
 
-        A server without range requests is noticed: then the whole file is fetched into the cache.
+        Parts that are near one another share a request, and long ones have several. A server without range
+        requests is noticed: then the whole file is fetched into the cache.
 
         Returns:
             The bytes of each part, in the order asked for.
@@ -114,6 +115,7 @@ class RemoteStorage(Closing):
             DatasetError: a part cannot be read, or its file was changed.
         """
         resources, wanted = self._resources(), list(spans)
+        resources.notice(len(self._versions))
         with resources.counts.waiting():
             urls = list(dict.fromkeys(span.url for span in wanted))
             unknown = [url for url in urls if url not in self._versions]
@@ -121,8 +123,10 @@ class RemoteStorage(Closing):
             for span in wanted:
                 _check(span, self._versions[span.url].size)
             whole = {url for url in urls if self._has_no_ranges(resources, url)}
-            parts = list(dict.fromkeys(span for span in wanted if span.url not in whole and span.length))
-            found = dict(zip(parts, self._on_the_way(resources, self._part, parts, _url), strict=True))
+            parts = {span for span in wanted if span.url not in whole and span.length}
+            requests = Requests.of(parts)
+            answers = self._on_the_way(resources, self._part, requests.spans, _url)
+            found = {span: requests.taken(span, answers) for span in parts}
             read = [url for url in urls if url not in whole]
             self._on_the_way(resources, self._confirm, read, str)
             for url in whole:
@@ -197,7 +201,7 @@ class RemoteStorage(Closing):
 
     def __getstate__(self) -> dict[str, Any]:
         # Neither connections and threads nor figures travel to another process.
-        return {**self.__dict__, "_versions": dict(self._versions), "_resources_by_pid": {}, "_inherited": []}
+        return {**self.__dict__, "_versions": dict(self._versions), "_resources_by_pid": {}}
 
     def __repr__(self) -> str:
         return f"RemoteStorage({self.options!r})"
@@ -207,8 +211,6 @@ class RemoteStorage(Closing):
         pid = os.getpid()
         resources = self._resources_by_pid.get(pid)
         if resources is None:
-            # A filesystem of s3fs that is garbage waits a second for the event loop of the parent.
-            self._inherited += [other.filesystems for other in self._resources_by_pid.values()]
             self._resources_by_pid = {
                 pid: self._resources_by_pid.setdefault(pid, self._new_resources(RemoteStats()))
             }
@@ -234,13 +236,14 @@ class RemoteStorage(Closing):
         return self._versions.setdefault(url, found)
 
     def _part(self, resources: RemoteResources, span: Span, stop: Stop) -> bytes:
-        url, access, version = span.url, resources.access(span.url), self._versions[span.url]
+        url, version = span.url, self._versions[span.url]
+        access = resources.access(url, is_data=True)
         return self._tried(
             resources, url, stop, lambda: access.part(url, version, span.offset, span.length, stop)
         )
 
     def _confirm(self, resources: RemoteResources, url: str, stop: Stop) -> None:
-        access, version = resources.access(url), self._versions[url]
+        access, version = resources.access(url, is_data=True), self._versions[url]
         self._tried(resources, url, stop, lambda: access.confirm(url, version, stop))
 
     def _on_the_way(
@@ -272,7 +275,9 @@ class RemoteStorage(Closing):
     def _fetched(self, resources: RemoteResources, url: str) -> LocalFile:
         version = self._version(resources, url, resources.stop)
         digest = digest_of(self.options.digests, url)
-        download = Download(resources.access(url), self.options, resources.counts, resources.stop)
+        resources.notice(len(self._versions))
+        access = resources.access(url, is_data=True)
+        download = Download(access, self.options, resources.counts, resources.pool, resources.stop)
         wanted = Wanted.of_url(url, version, digest, lambda part: download.into(part, url, version, digest))
         local, is_made = resources.cache.get(wanted)
         resources.counts.add(**{"downloads" if is_made else "cache_hits": 1})
@@ -295,4 +300,4 @@ def _check(span: Span, size: int) -> None:
     if size != UNKNOWN_SIZE and span.offset + span.length > size:
         last = span.offset + span.length
         problem = f"has {size} bytes, but those from {span.offset} to {last} were asked for"
-        raise DatasetError(shown(span.url), problem, mend="it may have been cut: see whether it is whole")
+        raise DatasetError(shown(span.url), problem, hint="it may have been cut: see whether it is whole")

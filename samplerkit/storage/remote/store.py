@@ -6,10 +6,10 @@ from typing import final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.attempt import in_other_words
+from samplerkit.storage.remote.clients.filesystem import Filesystems
 from samplerkit.storage.remote.counts import Counts
-from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retry import plainly, retried
+from samplerkit.storage.remote.retries import plainly, retried
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import has_pattern, is_web, shown
 
@@ -28,9 +28,9 @@ def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
     if not has_pattern(pattern):
         return (pattern,)
     if is_web(pattern):
-        raise DatasetError(shown(pattern), "is a pattern, and HTTP has no listing", mend="name each URL")
+        raise DatasetError(shown(pattern), "is a pattern, and HTTP has no listing", hint="name each URL")
     if "::" in pattern:
-        raise DatasetError(shown(pattern), "is a pattern in a chain of URLs", mend="name each URL")
+        raise DatasetError(shown(pattern), "is a pattern in a chain of URLs", hint="name each URL")
     counts, stop = Counts(), Stop()
     filesystems = Filesystems(options, counts)
     urls = plainly(
@@ -38,7 +38,7 @@ def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
         lambda: retried(pattern, lambda: filesystems.matches(pattern, stop), options, counts, stop),
     )
     if not urls:
-        raise DatasetError(shown(pattern), "no file matches", mend="check folder and pattern")
+        raise DatasetError(shown(pattern), "no file matches", hint="check folder and pattern")
     return urls
 
 
@@ -68,8 +68,8 @@ class Uploads:
             DatasetError: it cannot be written, or lies on a web server.
         """
         if is_web(url):
-            mend = "say --out FOLDER, and upload what is in it"
-            raise DatasetError(shown(url), "cannot be written by HTTP", mend=mend)
+            hint = "say --out FOLDER, and upload what is in it"
+            raise DatasetError(shown(url), "cannot be written by HTTP", hint=hint)
 
         def attempt() -> None:
             self._filesystems.put(url, data, self._stop)
@@ -77,5 +77,5 @@ class Uploads:
         in_other_words(
             lambda: plainly(url, lambda: retried(url, attempt, self._options, self._counts, self._stop)),
             DatasetError,
-            lambda error: DatasetError(shown(url), f"cannot be written: {error.problem}", mend=error.mend),
+            lambda error: DatasetError(shown(url), f"cannot be written: {error.problem}", hint=error.hint),
         )

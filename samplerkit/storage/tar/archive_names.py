@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from glob import has_magic
-from pathlib import Path
 from typing import Any
 
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.order import arguments
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.storage.globs import matching_files
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.remote.options import RemoteOptions
@@ -19,16 +15,11 @@ from samplerkit.storage.remote.store import expand
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX
 from samplerkit.storage.urls import has_pattern, is_remote, local_path, shown
 
-DEFAULT_BYTES = 1 << 30
-"""Bytes of a numbered shard, unless said otherwise."""
-
-_NUMBER = re.compile(r"%0?[0-9]*d")
-
 
 def archive_names(
     urls: Any, options: RemoteOptions | None = None, *, keeps_absent: bool = False
 ) -> tuple[str, ...]:
-    """Gives the names of the archives that a user means. Of remote ones nothing is asked, but for a glob.
+    """Returns the names of the archives that a user means. Of remote ones nothing is asked, but for a glob.
 
     Args:
         urls: a path or a URL, or a list of these. In each, `{000..127}`, `{000..127..2}` and `{a,b}` are
@@ -43,7 +34,7 @@ def archive_names(
     Raises:
         ArgumentTypeError: no path and no list of paths.
         ArgumentValueError: an empty list, or braces that do not match.
-        DatasetError: there is no such file, or nothing matches.
+        DatasetError: there is no such file, one is a folder, a pipe or a device, or nothing matches.
     """
     given = [urls] if isinstance(urls, str | os.PathLike) else urls
     if isinstance(given, bytes | dict | set | frozenset) or not isinstance(given, Iterable):
@@ -60,7 +51,7 @@ def archive_names(
     if not names:
         raise ArgumentValueError("urls", "must not be empty", urls)
     if keeps_absent and not any(is_remote(name) or os.path.isfile(name) for name in names):  # noqa: PTH113
-        raise DatasetError("urls", "there is no such file", names[0], mend="check the path")
+        raise DatasetError("urls", "there is no such file", names[0], hint="check the path")
     return tuple(names)
 
 
@@ -70,7 +61,7 @@ def _remote(pattern: str, options: RemoteOptions) -> list[str]:
         expanded = expand_braces(pattern)
     except ArgumentValueError as error:
         # What is private in a URL stays out of errors.
-        raise ArgumentValueError("urls", error.problem, shown(pattern), mend=error.mend) from None
+        raise ArgumentValueError("urls", error.problem, shown(pattern), hint=error.hint) from None
     for name in expanded:
         if has_pattern(name):
             names += (url for url in expand(name, options) if not shown(url).endswith(INDEX_SUFFIX))
@@ -81,88 +72,29 @@ def _remote(pattern: str, options: RemoteOptions) -> list[str]:
 
 def _found(path: str, keeps_absent: bool) -> list[str]:
     # Path's own methods raise where a name is too long to be one.
-    is_file, is_folder = os.path.isfile, os.path.isdir
-    if is_file(path):
-        return [path]
     names = []
-    for name in expand_braces(path):
-        if is_file(name):
-            names.append(name)
-        elif has_magic(name):
+    for name in [path] if os.path.lexists(path) else expand_braces(path):
+        if has_magic(name) and not os.path.lexists(name):
             matches = [match for match in matching_files(name) if not match.endswith(INDEX_SUFFIX)]
             if not matches:
-                raise DatasetError("urls", "no file matches", name, mend="check folder and pattern")
+                raise DatasetError("urls", "no file matches", name, hint="check folder and pattern")
             names += matches
-        elif keeps_absent and not is_folder(name):
-            names.append(name)
         else:
-            problem = "is a folder" if is_folder(name) else "there is no such file"
-            mend = "give its archives, as in 'folder/*.tar'" if is_folder(name) else "check the path"
-            raise DatasetError("urls", problem, name, mend=mend)
+            names.append(name)
+    for name in names:
+        _require_file(name, keeps_absent)
     return names
 
 
-@dataclass(frozen=True)
-class Numbering:
-    """What shards are called.
-
-    Args:
-        pattern: as the user gave it.
-        names: of the shards, where their number is known; None where the pattern has a place for a number.
-        is_one: whether there is one only, for the pattern is its path.
-        first: the number of the first one.
-
-    Example:
-        >>> Numbering.of("train-%03d.tar").path(7).name, Numbering.of("train.tar").is_one
-        ('train-007.tar', True)
-    """
-
-    pattern: str
-    names: tuple[str, ...] | None
-    is_one: bool = False
-    first: int = 0
-
-    @classmethod
-    def of(cls, shards: Any, first: Any = 0) -> Numbering:
-        """Takes the path of one tar, of numbered ones, or of several by braces.
-
-        Raises:
-            ArgumentTypeError: no path.
-            ArgumentValueError: it has several places for a number, wrong braces, or does not end in `.tar`;
-                or no place for the number of the first one.
-            ArgumentRangeError: that is negative.
-        """
-        number = arguments.at_least("start_shard", first, 0)
-        if not isinstance(shards, str | os.PathLike) or not isinstance(os.fspath(shards), str):
-            raise ArgumentTypeError("shards", "must be a path", shards)
-        pattern = os.fspath(shards)
-        if not pattern.endswith(".tar"):
-            problem = "must end in .tar"
-            raise ArgumentValueError("shards", problem, pattern, mend="random access wants plain tar")
-        if "\0" in pattern:
-            raise ArgumentValueError("shards", "cannot be a path", pattern)
-        if pattern.count("%") == 1 and _NUMBER.search(pattern):
-            return cls(pattern, None, first=number)
-        if number:
-            mend = "as in train-%06d.tar"
-            raise ArgumentValueError("shards", "must have one place for a number", pattern, mend=mend)
-        if "{" in pattern:
-            return cls(pattern, tuple(expand_braces(pattern)))
-        if "%" in pattern:
-            mend = "as in train-%06d.tar or train-{000..127}.tar"
-            raise ArgumentValueError("shards", "must have one place for a number", pattern, mend=mend)
-        return cls(pattern, (pattern,), is_one=True)
-
-    def path(self, number: int) -> Path:
-        """Gives the path of a shard.
-
-        Raises:
-            ArgumentRangeError: there are not so many.
-        """
-        if self.names is None:
-            return Path(self.pattern % (self.first + number))
-        if number < len(self.names):
-            return Path(self.names[number])
-        noun = "shard" if len(self.names) == 1 else "shards"
-        problem = f"names {len(self.names)} {noun}, and more are needed"
-        raise ArgumentRangeError("shards", problem, self.pattern, mend="name more, or raise the limits")
+def _require_file(name: str, keeps_absent: bool) -> None:
+    if os.path.isfile(name):  # noqa: PTH113  # likewise
+        return
+    if os.path.isdir(name):  # noqa: PTH112  # likewise
+        raise DatasetError("urls", "is a folder", name, hint="give its archives, as in 'folder/*.tar'")
+    if os.path.exists(name):  # noqa: PTH110  # likewise
+        problem = "is a pipe or a device, and no plain file"
+        raise DatasetError("urls", problem, name, hint="give the files themselves")
+    if not keeps_absent:
+        is_link = os.path.islink(name)  # noqa: PTH114  # likewise
+        problem = "is a link whose target is missing" if is_link else "there is no such file"
+        raise DatasetError("urls", problem, name, hint="check the path")

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.storage.tar.format.inflate import TooLargeError, inflated, most_in_memory
+from samplerkit.storage.inflate import TooLargeError, inflated, most_in_memory
 
 Handler = Callable[[str, bytes], Any]
 """Takes an extension with its dot, and the bytes; gives what they mean, or None to leave it to others."""
@@ -115,7 +115,7 @@ class Decode:
             if isinstance(handler, str):
                 if handler not in IMAGE_SPECS:
                     known = ", ".join(sorted(IMAGE_SPECS))
-                    raise ArgumentValueError("decode", "is no kind of image", handler, mend=f"known: {known}")
+                    raise ArgumentValueError("decode", "is no kind of image", handler, hint=f"known: {known}")
             elif not callable(handler):
                 raise ArgumentTypeError("decode", "must be a short name or a function", handler)
         names = only.split() if isinstance(only, str) else only
@@ -136,13 +136,13 @@ class Decode:
             try:
                 result[name] = self._decoded(f".{name}", value)
             except DatasetError as error:
-                raise DatasetError(f"field {name!r}", error.problem, mend=error.mend) from error
+                raise DatasetError(f"field {name!r}", error.problem, hint=error.hint) from error
             except TooLargeError as error:
                 problem = (
                     f"{error}, 200 times its size or 256 MiB, as a field does that is made to fill memory"
                 )
-                mend = "leave it out by only=, and unpack it by map if you trust it"
-                raise DatasetError(f"field {name!r}", problem, mend=mend) from error
+                hint = "leave it out by only=, and unpack it by map if you trust it"
+                raise DatasetError(f"field {name!r}", problem, hint=hint) from error
             except Exception as error:
                 raise DatasetError(f"field {name!r}", f"cannot be decoded ({error})") from error
         return result
@@ -164,11 +164,11 @@ class Decode:
             raise DatasetError(
                 "decode",
                 "is a pickle, which runs code when it is loaded",
-                mend="give decode a function for it if you trust the data, or name the others in only=",
+                hint="give decode a function for it if you trust the data, or name the others in only=",
             )
         if last in OTHERS:
-            mend = "give decode a function for it, or name the others in only="
-            raise DatasetError("decode", "has no decoder here", mend=mend)
+            hint = "give decode a function for it, or name the others in only="
+            raise DatasetError("decode", "has no decoder here", hint=hint)
         return data
 
 
@@ -209,12 +209,12 @@ def _pillow() -> Any:
         return import_module("PIL.Image")
     except ImportError as error:
         raise DatasetError(
-            "decode", "needs Pillow for images", mend="install it with: pip install pillow"
+            "decode", "needs Pillow for images", hint="install it with: pip install pillow"
         ) from error
 
 
 def encode(name: str, value: Any) -> bytes:
-    r"""Gives the bytes of a field.
+    r"""Returns the bytes of a field.
 
     Args:
         name: the field: an extension such as `cls` or `seg.png`.
@@ -252,14 +252,14 @@ def _encoded(name: str, value: Any) -> bytes:
         return stream.getvalue()
     if kind == "npz" and isinstance(value, dict):
         return _npz_bytes(name, value)
-    raise ArgumentTypeError(name, "has no encoding for such a value", value, mend="give bytes")
+    raise ArgumentTypeError(name, "has no encoding for such a value", value, hint="give bytes")
 
 
 def _text_bytes(name: str, value: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError as error:
-        raise ArgumentValueError(name, "is no text that UTF-8 can hold", value, mend="give bytes") from error
+        raise ArgumentValueError(name, "is no text that UTF-8 can hold", value, hint="give bytes") from error
 
 
 def _json_bytes(name: str, value: Any) -> bytes:
@@ -270,7 +270,7 @@ def _json_bytes(name: str, value: Any) -> bytes:
 
 
 def _npz_bytes(name: str, arrays: dict[str, Any]) -> bytes:
-    """Gives the bytes of `np.savez`, which takes `allow_pickle` from numpy 2.1 on only."""
+    """Returns the bytes of `np.savez`, which takes `allow_pickle` from numpy 2.1 on only."""
     stream = io.BytesIO()
     for taken in ("file", "allow_pickle"):
         if taken in arrays:

@@ -9,9 +9,9 @@ from typing import Any, final, get_args
 from samplerkit.closing import Closing
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
-from samplerkit.storage.catalogue.file import opened_catalogue, refuse_lengths
+from samplerkit.storage.catalogue.catalogue_file import opened_catalogue, refuse_lengths
 from samplerkit.storage.files.remote import storage_for
 from samplerkit.storage.lengths import fetched_lengths, given_lengths, save_lengths
 from samplerkit.storage.names import short_names
@@ -19,13 +19,12 @@ from samplerkit.storage.progress import Progress, progress_of
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.archive_names import archive_names
 from samplerkit.storage.tar.fluent import Pipeline
-from samplerkit.storage.tar.format.members import Skipped
+from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.archive import Cache
 from samplerkit.storage.tar.pipeline import View
-from samplerkit.storage.tar.read.indexed import IndexedSource
-from samplerkit.storage.tar.read.one_by_one import ShardSource
-from samplerkit.storage.tar.read.shards import Shards
-from samplerkit.storage.tar.read.source import ArchiveSource, Fetch, OnError, TarOptions
+from samplerkit.storage.tar.read.shard_source import ShardSource
+from samplerkit.storage.tar.read.shards import Fetch, OnError, Shards, TarOptions
+from samplerkit.storage.tar.read.sources import ArchiveSource, IndexedSource
 from samplerkit.storage.urls import is_remote, shown
 
 
@@ -62,7 +61,7 @@ class TarDataset(Pipeline, Closing):
             indexes all at first use.
         remote: how remote shards are reached and kept: `RemoteOptions`, or a mapping of these.
         fetch: `shards` fetches whole remote shards, `ranges` reads single samples of them. `auto` chooses by
-            what a `Loader` says comes next (`samplerkit.storage.tar.read.costs.fetches_whole` is the rule):
+            what a `Loader` says comes next (`samplerkit.storage.tar.fetch_costs.stretch_of` is the rule):
             file-aware orders fetch shards, GLOBAL reads samples. Where nobody says, it reads samples.
         max_shards: fetched shards that a process holds open at most, those fetched ahead included.
         read_ahead: how many shards are fetched before they are needed; 0 for none.
@@ -143,17 +142,17 @@ class TarDataset(Pipeline, Closing):
         return self._view.source.stats
 
     def count_workers(self, told: Callable[[], FileStats | None]) -> None:
-        """Is told who knows the figures of the workers of a loader; a `Loader` calls it."""
+        """Receives what reports the figures of the workers of a loader; a `Loader` calls it."""
         self._view.source.count_workers(told)
 
     @property
     def is_layout_known(self) -> bool:
-        """Whether the layout can be told without asking for remote shards."""
+        """Whether the layout is known without requests for remote shards."""
         return self._view.selection is None and self._view.source.is_layout_known
 
     @property
     def expect(self) -> Callable[[Iterable[Ids]], None] | None:
-        """Is told what this process will read, batch by batch, so that it is read ahead.
+        """Receives what this process will read, batch by batch, so that it is read ahead.
 
         A `Loader` calls it. None where that is of no use: for indexed shards on disk.
         """
@@ -183,11 +182,11 @@ class TarDataset(Pipeline, Closing):
         return self._view.source.is_remote
 
     def shard_bytes(self) -> Ids:
-        """Gives the size of each shard; of remote ones, by one request each."""
+        """Returns the size of each shard; of remote ones, by one request each."""
         return self._view.source.shard_bytes()
 
     def local_path(self, url: str) -> str | None:
-        """Gives where a shard lies on a disk of this machine, fetched ones included; None if it does not.
+        """Returns where a shard lies on a disk of this machine, fetched ones included; None if it does not.
 
         Args:
             url: of the shard, as in `__url__`.
@@ -215,7 +214,7 @@ class TarDataset(Pipeline, Closing):
 
 
 def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) -> ArchiveSource:
-    """Gives what is read: archives on disk are joined under one index, others are opened one by one.
+    """Returns what is read: archives on disk are joined under one index, others are opened one by one.
 
     Raises:
         ArgumentTypeError: names or lengths have the wrong type.

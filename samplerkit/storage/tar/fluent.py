@@ -14,14 +14,13 @@ import numpy as np
 from samplerkit.order import arguments
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
-from samplerkit.order.modes import Mode
-from samplerkit.order.shuffle import Shuffle
+from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.order.typing import Ids
-from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.ids import checked_ids
+from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.skipping import Present, log_missing
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.pipeline import Selection, View
-from samplerkit.storage.tar.present import Present, log_missing
 from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, checked_function
 from samplerkit.storage.workers import this_worker
 
@@ -180,7 +179,7 @@ class Pipeline:
         return self._view.in_order(ids)
 
     def keys(self, ids: Any = None) -> list[str]:
-        """Gives the keys of samples without reading the samples; "" for one that is missing and skipped.
+        """Returns the keys of samples without reading the samples; "" for one that is missing and skipped.
 
         Args:
             ids: of the samples; None for all.

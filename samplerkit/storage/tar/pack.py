@@ -11,9 +11,8 @@ from typing import Any
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.progress import Progress, silence
-from samplerkit.storage.tar.archive_names import DEFAULT_BYTES
 from samplerkit.storage.tar.format.samples import is_meta, split_name
-from samplerkit.storage.tar.writer import TarWriter
+from samplerkit.storage.tar.writer import DEFAULT_BYTES, TarWriter
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def pack_folder(
         bytes_per_shard: bytes that a shard is not to exceed, where their number is open; None for 1 GiB.
         checksums: whether the indexes beside the shards have a CRC-32 of each file.
         overwrite: whether shards that are there are replaced.
-        progress: is told how many samples are written.
+        progress: receives how many samples are written.
 
     Raises:
         DatasetError: there is no such folder, or no sample in it, or a file cannot be read.
@@ -126,9 +125,9 @@ def _ends(shards: str, num_samples: int, samples_per_shard: int | None, num_byte
     if "{" not in shards:
         return set()
     if samples_per_shard is not None or num_bytes is not None:
-        mend = "write shards as in train-%06d.tar, or leave the limit out"
+        hint = "write shards as in train-%06d.tar, or leave the limit out"
         raise ArgumentValueError(
-            "shards", "says how many there are, so no limit goes with it", shards, mend=mend
+            "shards", "says how many there are, so no limit goes with it", shards, hint=hint
         )
     count = len(expand_braces(shards))
     if num_samples < count:

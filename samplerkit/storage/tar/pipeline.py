@@ -17,14 +17,14 @@ from samplerkit.errors import (
     DatasetError,
     SamplerkitError,
 )
+from samplerkit.order.caching import cached_property
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
-from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
-from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.ids import checked_ids
-from samplerkit.storage.tar.present import Present, log_missing
-from samplerkit.storage.tar.read.source import ArchiveSource
+from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.skipping import Present, log_missing
+from samplerkit.storage.tar.read.sources import ArchiveSource
 from samplerkit.storage.tar.steps import Map, Step, checked_function
 
 AT_ONCE = 256
@@ -60,11 +60,11 @@ class View:
         return f"({told})" + "".join(f".{type(step).__name__}" for step in self.steps)
 
     def then(self, step: Step) -> View:
-        """Gives the view with one more step."""
+        """Returns the view with one more step."""
         return replace(self, steps=(*self.steps, step))
 
     def source_ids(self, ids: Ids) -> Ids:
-        """Gives the numbers that samples have in the source."""
+        """Returns the numbers that samples have in the source."""
         return ids if self.selection is None else self.selection.ids[ids]
 
     def samples(self, ids: Ids) -> list[Any]:
@@ -161,25 +161,25 @@ class Selection:
             raise ArgumentValueError("by", "must be 'sample' or 'key'", by)
         return cls(view, checked_function("select", predicate), by)
 
-    @once
+    @cached_property
     def ids(self) -> Ids:
         """The numbers that the samples have in the source, ascending."""
         whole = np.arange(len(self.view.layout))
         return self.view.source_ids(whole[self._is_chosen])
 
-    @once
+    @cached_property
     def layout(self) -> Layout:
         """How many samples of each archive there are."""
         below = self.view.source.layout
         return Layout(np.diff(np.searchsorted(self.ids, below.starts)), below.names)
 
-    @once
+    @cached_property
     def fingerprint(self) -> str:
         """Changes with what is chosen."""
         content = self.view.fingerprint.encode() + self.ids.astype("<i8").tobytes()
         return hashlib.blake2b(content, digest_size=16, person=b"samplerkit").hexdigest()
 
-    @once
+    @cached_property
     def _is_chosen(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         total = len(self.view.layout)
         chosen = np.zeros(total, dtype=bool)
@@ -206,12 +206,12 @@ class Selection:
 
 
 def failure(sample: dict[str, Any], id: int, step: str, error: Exception) -> DatasetError:
-    """Gives the error that says at which sample a step failed."""
-    mend = error.mend if isinstance(error, SamplerkitError) else ""
-    text = f"{error.place}: {error.problem}" if mend and isinstance(error, SamplerkitError) else str(error)
+    """Returns the error that says at which sample a step failed."""
+    hint = error.hint if isinstance(error, SamplerkitError) else ""
+    text = f"{error.place}: {error.problem}" if hint and isinstance(error, SamplerkitError) else str(error)
     name = "" if isinstance(error, SamplerkitError) else f" {type(error).__name__}"
     place = f"{sample['__url__']}: sample {sample['__key__']!r} (id {id})"
-    return DatasetError(place, f"{step} failed:{name} {text}", mend=mend)
+    return DatasetError(place, f"{step} failed:{name} {text}", hint=hint)
 
 
 def _described(step: Step) -> str:

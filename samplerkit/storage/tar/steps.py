@@ -91,7 +91,7 @@ class ToTuple:
 
 
 def first_of(sample: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    """Gives the first of some fields that a sample has.
+    """Returns the first of some fields that a sample has.
 
     Raises:
         DatasetError: it has none of them.
@@ -100,7 +100,7 @@ def first_of(sample: Mapping[str, Any], names: tuple[str, ...]) -> Any:
         if name in sample:
             return sample[name]
     has = ", ".join(name for name in sample if not name.startswith("__")) or "none"
-    raise DatasetError("sample", f"has no field {' or '.join(names)}", mend=f"its fields are: {has}")
+    raise DatasetError("sample", f"has no field {' or '.join(names)}", hint=f"its fields are: {has}")
 
 
 def alternatives(place: str, names: Any) -> tuple[str, ...]:

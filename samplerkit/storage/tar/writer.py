@@ -3,22 +3,96 @@
 from __future__ import annotations
 
 import io
+import os
+import re
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, final
 
 from samplerkit.closing import Writing
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.tar.archive_names import DEFAULT_BYTES, Numbering
+from samplerkit.storage.names import expand_braces
 from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.format.headers import BLOCK, padded
 from samplerkit.storage.tar.format.samples import is_meta, is_unsafe, split_name
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
 from samplerkit.storage.tar.index.finding import make_index
+
+DEFAULT_BYTES = 1 << 30
+"""Bytes of a numbered shard, unless said otherwise."""
+
+_NUMBER = re.compile(r"%0?[0-9]*d")
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """What shards are called.
+
+    Args:
+        pattern: as the user gave it.
+        names: of the shards, where their number is known; None where the pattern has a place for a number.
+        is_one: whether there is one only, for the pattern is its path.
+        first: the number of the first one.
+
+    Example:
+        >>> Numbering.of("train-%03d.tar").path(7).name, Numbering.of("train.tar").is_one
+        ('train-007.tar', True)
+    """
+
+    pattern: str
+    names: tuple[str, ...] | None
+    is_one: bool = False
+    first: int = 0
+
+    @classmethod
+    def of(cls, shards: Any, first: Any = 0) -> Numbering:
+        """Takes the path of one tar, of numbered ones, or of several by braces.
+
+        Raises:
+            ArgumentTypeError: no path.
+            ArgumentValueError: it has several places for a number, wrong braces, or does not end in `.tar`;
+                or no place for the number of the first one.
+            ArgumentRangeError: that is negative.
+        """
+        number = arguments.at_least("start_shard", first, 0)
+        if not isinstance(shards, str | os.PathLike) or not isinstance(os.fspath(shards), str):
+            raise ArgumentTypeError("shards", "must be a path", shards)
+        pattern = os.fspath(shards)
+        if not pattern.endswith(".tar"):
+            problem = "must end in .tar"
+            raise ArgumentValueError("shards", problem, pattern, hint="random access wants plain tar")
+        if "\0" in pattern:
+            raise ArgumentValueError("shards", "cannot be a path", pattern)
+        if pattern.count("%") == 1 and _NUMBER.search(pattern):
+            return cls(pattern, None, first=number)
+        if number:
+            hint = "as in train-%06d.tar"
+            raise ArgumentValueError("shards", "must have one place for a number", pattern, hint=hint)
+        if "{" in pattern:
+            return cls(pattern, tuple(expand_braces(pattern)))
+        if "%" in pattern:
+            hint = "as in train-%06d.tar or train-{000..127}.tar"
+            raise ArgumentValueError("shards", "must have one place for a number", pattern, hint=hint)
+        return cls(pattern, (pattern,), is_one=True)
+
+    def path(self, number: int) -> Path:
+        """Returns the path of a shard.
+
+        Raises:
+            ArgumentRangeError: there are not so many.
+        """
+        if self.names is None:
+            return Path(self.pattern % (self.first + number))
+        if number < len(self.names):
+            return Path(self.names[number])
+        noun = "shard" if len(self.names) == 1 else "shards"
+        problem = f"names {len(self.names)} {noun}, and more are needed"
+        raise ArgumentRangeError("shards", problem, self.pattern, hint="name more, or raise the limits")
 
 
 class TarWriter(Writing):
@@ -71,9 +145,9 @@ class TarWriter(Writing):
         self._most_bytes = arguments.limit("bytes_per_shard", bytes_per_shard)
         if self._numbering.is_one:
             if self._most_samples is not None or self._most_bytes not in {None, DEFAULT_BYTES}:
-                mend = "give the shards a number, as in train-%06d.tar, or leave the limit out"
+                hint = "give the shards a number, as in train-%06d.tar, or leave the limit out"
                 raise ArgumentValueError(
-                    "shards", "is one tar, and no limit goes with it", self._numbering.pattern, mend=mend
+                    "shards", "is one tar, and no limit goes with it", self._numbering.pattern, hint=hint
                 )
             self._most_bytes = None
         self._index = arguments.boolean("index", index)
@@ -115,7 +189,7 @@ class TarWriter(Writing):
         if self._shard is None:
             self._shard = self._begin()
         if key in self._shard.keys or key == self._last_key:
-            raise ArgumentValueError("__key__", "is there already", key, mend="keys differ within a shard")
+            raise ArgumentValueError("__key__", "is there already", key, hint="keys differ within a shard")
         with self._writing(self._shard.path):
             for name, data in files.items():
                 self._shard.add(f"{key}.{name}", data)
@@ -156,8 +230,8 @@ class TarWriter(Writing):
         path = self._numbering.path(len(self.paths))
         with self._writing(path):
             if path.exists() and not self._overwrite:
-                mend = "overwrite, or give another path"
-                raise ArgumentValueError("shards", "is there already", str(path), mend=mend)
+                hint = "give another path, or replace it by overwrite=True"
+                raise ArgumentValueError("shards", "is there already", str(path), hint=hint)
             path.parent.mkdir(parents=True, exist_ok=True)
             return _Shard(path)
 
@@ -178,13 +252,13 @@ class TarWriter(Writing):
             raise self._failure
 
     @contextmanager
-    def _writing(self, path: Path, mend: str = "make room, or give another path") -> Iterator[None]:
+    def _writing(self, path: Path, hint: str = "make room, or give another path") -> Iterator[None]:
         try:
             yield
         except OSError as error:
             self.abort()
             problem = f"cannot be written ({error.strerror})"
-            self._failure = DatasetError(str(path), problem, mend=mend)
+            self._failure = DatasetError(str(path), problem, hint=hint)
             raise self._failure from error
 
 
@@ -209,7 +283,7 @@ class _Shard:
         self.size = self._tar.offset
 
     def finish(self) -> None:
-        """Gives the shard its name."""
+        """Returns the shard its name."""
         with self._stack:
             self._tar.close()
 
@@ -234,8 +308,8 @@ def _checked_key(sample: Any) -> str:
     if is_unsafe(name) or "\0" in key or "\n" in key or key.endswith("/"):
         raise ArgumentValueError("__key__", "cannot be the name of a file below a folder", key)
     if split_name(name) != (name[:-2], b"x"):
-        mend = "what follows the first dot would be taken for a part of the extension"
-        raise ArgumentValueError("__key__", "must have no dot in its last part", key, mend=mend)
+        hint = "what follows the first dot would be taken for a part of the extension"
+        raise ArgumentValueError("__key__", "must have no dot in its last part", key, hint=hint)
     if "/" in key and is_meta(name):
         raise ArgumentValueError("__key__", "begins with a folder that is left out by readers", key)
     return key

@@ -10,22 +10,20 @@ import numpy as np
 
 from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
+from samplerkit.order.caching import cached_property
+from samplerkit.order.dataset_protocol import file_number
 from samplerkit.order.layout import Layout
-from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.remote import storage_for, with_requests
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tokens.ahead import WindowsAhead
-from samplerkit.storage.tokens.borders import Span, spans_of, windows_with
-from samplerkit.storage.tokens.corpora import corpora_of
+from samplerkit.storage.tokens.arguments import Documents, SplitPart, WantedWindows, corpora_of
 from samplerkit.storage.tokens.documents import TokenDocuments
-from samplerkit.storage.tokens.outputs import WantedOutputs
+from samplerkit.storage.tokens.outputs import Span, WantedOutputs, spans_of, windows_with
+from samplerkit.storage.tokens.prefetch import WindowsAhead
 from samplerkit.storage.tokens.source import TokenSource
-from samplerkit.storage.tokens.split import SplitPart
-from samplerkit.storage.tokens.wanted import Documents, WantedWindows
 from samplerkit.storage.urls import is_remote
 
 Fetch = Literal["ranges", "shards"]
@@ -132,7 +130,7 @@ class TokenDataset(OpenPerProcess[Any]):
     def wants_epochs(self) -> bool:
         """Whether a `Loader` tells the epoch of its source with each id: each has another phase.
 
-        So a source that a mixture reads again has another one each time, and keeps it where a pass goes on in
+        So a source that a mixture reads again has another one each time, and keeps it where a pass resumes in
         the next epoch.
         """
         return self._wanted.phase
@@ -159,13 +157,18 @@ class TokenDataset(OpenPerProcess[Any]):
 
     @property
     def is_layout_known(self) -> bool:
-        """Whether the layout can be told without asking for files that lie elsewhere."""
+        """Whether the layout is known without requests for remote files."""
         return not self.is_remote or "_source" in self.__dict__
 
     @property
     def fingerprint(self) -> str:
         """Changes with what the order of tokens depends on; it does not with `seq_len`."""
         return self._source.fingerprint
+
+    def of_first_parts(self, count: int) -> TokenSource:
+        """Describes the tree of the first corpora: what this one was before the others were appended."""
+        first = list(self.layout.parts)[:count]
+        return self._source.of_first(sum(corpus.path[0] in first for corpus in self._corpora))
 
     @property
     def stats(self) -> FileStats | None:
@@ -179,7 +182,7 @@ class TokenDataset(OpenPerProcess[Any]):
 
     @property
     def expect(self) -> Callable[[Iterable[Ids]], None] | None:
-        """Is told what this process will read, batch by batch: the next one is asked for ahead.
+        """Receives what this process will read, batch by batch: the next one is asked for ahead.
 
         A `Loader` calls it. None where windows are read of files that are here, or are fetched whole.
         """
@@ -190,7 +193,7 @@ class TokenDataset(OpenPerProcess[Any]):
         self.epoch = arguments.epoch(epoch)
 
     def spans(self, id: int, *, epoch: int | None = None) -> list[Span]:
-        """Tells of which parts of which documents a window is made, its last label included.
+        """Returns of which parts of which documents a window is made, its last label included.
 
         Args:
             id: of the window.
@@ -202,21 +205,21 @@ class TokenDataset(OpenPerProcess[Any]):
             Without an index the document is None, and tokens are counted from the beginning of the file.
         """
         (wanted,) = checked_ids([arguments.integer("id", id)], len(self)).tolist()
-        told = self.epoch if epoch is None else arguments.epoch(epoch)
-        return spans_of(self._source, wanted, told)
+        return spans_of(self._source, wanted, self.epoch if epoch is None else arguments.epoch(epoch))
 
-    def windows_of(self, document: int, *, file: int = 0) -> Ids:
-        """Tells in which windows a document may lie: the way back from `spans`.
+    def windows_of(self, document: int, *, file: int | str = 0) -> Ids:
+        """Returns in which windows a document may lie: the way back from `spans`.
 
         Args:
             document: its number in its index, as `spans` tells it.
-            file: the number of its file in the layout.
+            file: its file, by its number or its name in the layout.
 
         Returns:
             The ids of the windows that hold some of it in an epoch, whatever the phase: about as many as it
             has tokens for, and those of a block. Without phases those that hold some of it.
 
         Raises:
+            ArgumentValueError: no file has that name.
             DatasetError: the file has no index.
             OutOfDatasetError: there is no such file or document, or it is of another part of the split.
 
@@ -231,10 +234,10 @@ class TokenDataset(OpenPerProcess[Any]):
             (array([1, 2]), [(0, 0, 4, 2), (0, 1, 0, 3)])
         """
         number = arguments.integer("document", document)
-        return windows_with(self._source, arguments.integer("file", file), number)
+        return windows_with(self._source, file_number(self.layout, file), number)
 
     def as_documents(self) -> TokenDocuments:
-        """Gives the documents as a dataset of their own, with `lengths`, for packs.
+        """Returns the documents as a dataset of their own, with `lengths`, for packs.
 
         Raises:
             DatasetError: a file has no index, and `documents` is no token that ends them.
@@ -245,11 +248,11 @@ class TokenDataset(OpenPerProcess[Any]):
         return len(self.layout)
 
     def __getitem__(self, index: int) -> Any:
-        """Gives a window: an array of shape (S + 1,), or a dict of arrays."""
+        """Returns a window: an array of shape (S + 1,), or a dict of arrays."""
         return self._read(np.array([checked_index(index, self, "windows")]), None, is_alone=True)
 
     def __getitems__(self, ids: Iterable[int], epochs: Ids | None = None) -> Any:
-        """Gives a batch; it is read file by file, in the order of windows.
+        """Returns a batch; it is read file by file, in the order of windows.
 
         Args:
             ids: of windows, in [0, len), as a list or an array.
@@ -280,7 +283,7 @@ class TokenDataset(OpenPerProcess[Any]):
         blocks = "" if self.block_len == self.seq_len else f", block_len={self.block_len}"
         return f"TokenDataset({len(self.files)} files, seq_len={self.seq_len}{blocks})"
 
-    @once
+    @cached_property
     def _source(self) -> TokenSource:
         """The files, looked at now."""
         found = TokenSource.of(self._corpora, self._wanted, self._storage, whole=self._fetch == "shards")

@@ -9,12 +9,12 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.order import arguments
+from samplerkit.order.caching import cached_property
+from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout
-from samplerkit.order.once import once
-from samplerkit.order.told import fingerprint_of
 from samplerkit.storage.ids import checked_ids, checked_index
-from samplerkit.storage.tokens.corpora import layout_of
+from samplerkit.storage.tokens.arguments import layout_of
 from samplerkit.storage.tokens.formats import Dtype
 from samplerkit.storage.tokens.pointers import Pointers
 from samplerkit.storage.tokens.source import TokenSource
@@ -45,10 +45,10 @@ class TokenDocuments:
         self._as_dtype: Final = as_dtype
         for number, file in enumerate(source.opened.files):
             if source.pointers(number) is None and not isinstance(source.documents, int):
-                mend = "give the prefix of a .bin and an .idx, or say documents= the token that ends them"
-                raise DatasetError(file.name, "does not tell where documents begin", mend=mend)
+                hint = "give the prefix of a .bin and an .idx, or say documents= the token that ends them"
+                raise DatasetError(file.name, "does not tell where documents begin", hint=hint)
 
-    @once
+    @cached_property
     def layout(self) -> Layout:
         """How many documents each file has; a tree where corpora have names."""
         ranges = zip(self._ends, self._source.sequences, strict=True)
@@ -64,7 +64,7 @@ class TokenDocuments:
         """
         return np.concatenate([self._lengths(number) for number in range(self._source.firsts.size)])
 
-    @once
+    @cached_property
     def fingerprint(self) -> str:
         """Changes with the files, and with what of them is read."""
         source = self._source
@@ -90,7 +90,7 @@ class TokenDocuments:
         return self._read(places)
 
     def __getsegments__(self, segments: Any) -> list[Array]:
-        """Gives parts of documents, and reads nothing but these.
+        """Returns parts of documents, and reads nothing but these.
 
         Args:
             segments: for each the id of the document, the first token in it, and the number of tokens; shape
@@ -123,7 +123,7 @@ class TokenDocuments:
     def __repr__(self) -> str:
         return f"TokenDocuments({len(self)} documents)"
 
-    @once
+    @cached_property
     def _ends(self) -> tuple[Array | None, ...]:
         """Where the documents of files without an index end, from the first token of the part on."""
         return tuple(
@@ -154,11 +154,11 @@ class TokenDocuments:
             problem = (
                 f"tells of {int(lengths.sum(dtype=np.int64))} tokens from byte 34 on, and {total} are there"
             )
-            raise DatasetError(name, problem, mend="the index does not belong to its .bin: make it anew")
+            raise DatasetError(name, problem, hint="the index does not belong to its .bin: make it again")
         return lengths
 
     def _place(self, id: int) -> tuple[int, int, int]:
-        """Gives the file, the first token in it, and the number of tokens of a document."""
+        """Returns the file, the first token in it, and the number of tokens of a document."""
         starts = self.layout.starts
         file = int(interval_of(starts, np.array([id]))[0])
         number, ends = id - int(starts[file]), self._ends[file]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import struct
 from collections.abc import Sequence
@@ -12,8 +13,9 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tokens.bytes import ByteFiles
+from samplerkit.storage.tokens.byte_files import ByteFiles
 from samplerkit.storage.urls import beside, is_remote, shown
 
 Dtype = np.dtype[Any]
@@ -92,9 +94,9 @@ def token_dtype(place: str, value: Any) -> Dtype:
     try:
         dtype: Dtype = np.dtype(value)
     except TypeError:
-        raise ArgumentTypeError(place, "must be a type of numpy's", value, mend=_KNOWN) from None
+        raise ArgumentTypeError(place, "must be a type of numpy's", value, hint=_KNOWN) from None
     if dtype.newbyteorder("<") != dtype or dtype.str[1:] not in KINDS:
-        raise ArgumentValueError(place, "is no type of tokens", dtype.str, mend=_KNOWN)
+        raise ArgumentValueError(place, "is no type of tokens", dtype.str, hint=_KNOWN)
     return dtype
 
 
@@ -105,7 +107,7 @@ class Opened:
     Args:
         paths: of each file.
         dtype: of the tokens, where the user says it; raw files do not tell it themselves.
-        storage: fetches what lies elsewhere.
+        storage: fetches remote files.
         whole: whether remote data files are fetched into the cache of this machine.
 
     Raises:
@@ -117,6 +119,8 @@ class Opened:
     def __init__(
         self, paths: Sequence[TokenPaths], dtype: Dtype | None, storage: RemoteStorage | None, *, whole: bool
     ) -> None:
+        for path in paths:
+            _require_known(path)
         self.data: Final = ByteFiles([path.data for path in paths], storage, whole=whole)
         # What asks for pages of an index asks for many small ones: it is fetched once a machine.
         indexed = [number for number, path in enumerate(paths) if path.index is not None]
@@ -129,7 +133,7 @@ class Opened:
         for file in self.files:
             if file.dtype != first.dtype:
                 problem = f"holds {file.dtype}, and {first.name} {first.dtype}"
-                raise DatasetError(file.name, problem, mend="files of one dataset have one type of tokens")
+                raise DatasetError(file.name, problem, hint="files of one dataset have one type of tokens")
 
     def close(self) -> None:
         """Lets go of what is open."""
@@ -143,11 +147,13 @@ class Opened:
             return self._of_npy(number, dtype)
         name, size = self.data.name(number), self.data.size(number)
         if dtype is None:
-            mend = f"say dtype='uint16', for one; of Megatron's .bin and .idx give the prefix, {name[:-4]!r}"
-            raise ArgumentValueError("dtype", "must be said for raw tokens", name, mend=mend)
+            hint = f"say dtype='uint16', for one; of Megatron's .bin and .idx give the prefix, {name[:-4]!r}"
+            raise ArgumentValueError("dtype", "must be said for raw tokens", name, hint=hint)
         if size % dtype.itemsize:
             problem = f"has {size} bytes: at byte {size - size % dtype.itemsize} a token of {dtype} is cut"
-            raise DatasetError(name, problem, mend="say the dtype that it was written with, or fetch it anew")
+            raise DatasetError(
+                name, problem, hint="say the dtype that it was written with, or fetch it again"
+            )
         return TokenFile(name, dtype, 0, size // dtype.itemsize)
 
     def _of_npy(self, number: int, said: Dtype | None) -> TokenFile:
@@ -158,10 +164,10 @@ class Opened:
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else _read_header_2_0
             shape, _, dtype = read(file)
         except (ValueError, EOFError) as error:
-            raise DatasetError(name, f"is no npy file ({error})", mend="fetch or make it anew") from error
+            raise DatasetError(name, f"is no npy file ({error})", hint="fetch or make it again") from error
         if len(shape) != 1 or dtype.str[1:] not in KINDS or dtype.newbyteorder("<") != dtype:
             problem = f"holds {dtype.str} of shape {shape}"
-            raise DatasetError(name, problem, mend=f"{_KNOWN}, in an array of one dimension")
+            raise DatasetError(name, problem, hint=f"{_KNOWN}, in an array of one dimension")
         _require_dtype(name, dtype, said)
         begin, tokens = file.tell(), int(shape[0])
         _require_size(name, size, begin + tokens * dtype.itemsize, "its header")
@@ -172,21 +178,21 @@ class Opened:
         name, index, size = self.data.name(number), self.indexes.name(place), self.indexes.size(place)
         if size < HEADER.size:
             problem = f"ends at byte {size}, within its header of {HEADER.size} bytes"
-            raise DatasetError(index, problem, mend="fetch or make it anew")
+            raise DatasetError(index, problem, hint="fetch or make it again")
         magic, version, code, n, m = HEADER.unpack(self.indexes.peek(place, 0, HEADER.size))
         if magic != MAGIC or version != 1:
             problem = f"is no index of Megatron's: it begins with {magic!r}, version {version}"
-            raise DatasetError(index, problem, mend="give the prefix of a .bin and an .idx")
+            raise DatasetError(index, problem, hint="give the prefix of a .bin and an .idx")
         if code not in MEGATRON:
             what = f"{_FLOATS[code]} numbers" if code in _FLOATS else f"a type of number {code}, at byte 17"
-            raise DatasetError(index, f"tells of {what}, which are no tokens", mend=_KNOWN)
+            raise DatasetError(index, f"tells of {what}, which are no tokens", hint=_KNOWN)
         dtype = np.dtype("<" + MEGATRON[code])
         _require_dtype(name, dtype, said)
         rows = HEADER.size + 12 * n + 8 * m
         if size not in {rows, rows + n}:
             problem = f"has {size} bytes, and its header tells of {rows}: {n} sequences, {m} documents"
             raise DatasetError(
-                index, problem, mend=f"it is wrong from byte {min(size, rows)} on: make it anew"
+                index, problem, hint=f"it is wrong from byte {min(size, rows)} on: make it again"
             )
         end = 0
         if n:
@@ -197,24 +203,39 @@ class Opened:
                 problem = (
                     f"says at byte {at} that sequence {n - 1} begins at byte {pointer}, of {length} tokens"
                 )
-                raise DatasetError(index, problem, mend="it does not belong to its .bin: make it anew")
+                raise DatasetError(index, problem, hint="it does not belong to its .bin: make it again")
             end = pointer + length * dtype.itemsize
         _require_size(name, self.data.size(number), end, f"its index {index}")
         return TokenFile(name, dtype, 0, end // dtype.itemsize, n)
 
 
+def _require_known(path: TokenPaths) -> None:
+    """Requires that a prefix is one: any other name was taken for it.
+
+    Raises:
+        AbsentError: there is no file that it begins.
+    """
+    if path.index is None or is_remote(path.data):
+        return
+    if not os.path.lexists(path.data) and not os.path.lexists(path.index):
+        name = path.data.removesuffix(".bin")
+        problem = "is of no known format, and there is neither a .bin nor an .idx of that name"
+        hint = "known: .npy, raw .bin, and Megatron's .bin with its .idx, named by their prefix"
+        raise AbsentError(name, problem, hint=hint)
+
+
 def _require_size(name: str, size: int, told: int, who: str) -> None:
     if size < told:
         problem = f"ends at byte {size}, and {who} tells of {told} bytes"
-        raise DatasetError(name, problem, mend="it was cut: fetch or make it anew")
+        raise DatasetError(name, problem, hint="it was cut: fetch or make it again")
     if size > told:
-        problem = f"goes on behind byte {told}, where {who} says that it ends, up to byte {size}"
-        raise DatasetError(name, problem, mend="wait until it is written, or make both anew")
+        problem = f"continues behind byte {told}, where {who} says that it ends, up to byte {size}"
+        raise DatasetError(name, problem, hint="wait until it is written, or make both again")
 
 
 def _require_dtype(name: str, dtype: Dtype, said: Dtype | None) -> None:
     if said is not None and said != dtype:
-        raise DatasetError(name, f"holds {dtype}, and dtype says", said.name, mend="leave dtype out")
+        raise DatasetError(name, f"holds {dtype}, and dtype says", said.name, hint="leave dtype out")
 
 
 def _read_header_2_0(file: io.BytesIO) -> Any:

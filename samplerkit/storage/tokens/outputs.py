@@ -10,12 +10,102 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, OutOfDatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
-from samplerkit.storage.tokens.borders import borders_in
 from samplerkit.storage.tokens.formats import Dtype, token_dtype
+from samplerkit.storage.tokens.pointers import Pointers
 from samplerkit.storage.tokens.source import Rows, TokenSource
+
+Array = np.ndarray[Any, Any]
+
+Span = tuple[int, int | None, int, int]
+"""The number of a file and of a document, the first token in it, and how many follow on it."""
+
+
+def borders_in(source: TokenSource, rows: Array, files: Ids, begins: Ids) -> Array:
+    """Returns whether a document begins at a token of a window, shape (n, S + 1).
+
+    One begins with each row, and where a window continues at the first token of its file.
+    """
+    found = np.zeros(rows.shape, dtype=bool)
+    if isinstance(source.documents, int):
+        np.equal(rows[:, :-1], source.documents, out=found[:, 1:])
+    found[:, 0] = True
+    ends = source.rings.tokens[files] - begins
+    seams = np.flatnonzero(ends < rows.shape[1])
+    found[seams, ends[seams]] = True
+    if source.documents == "idx":
+        found.reshape(-1)[_starts_in(source, files, begins, rows.shape[1])] = True
+    return found
+
+
+def spans_of(source: TokenSource, id: int, epoch: int) -> list[Span]:
+    """Returns which parts of which documents a window is made of; its last label is in it."""
+    files, begins = source.rings.at(np.array([id]), np.array([epoch]))
+    file = int(files[0])
+    found: list[Span] = []
+    pointers = source.pointers(file)
+    for _, first, count in _pieces(source, file, int(begins[0])):
+        if pointers is None:
+            found.append((file, None, first, count))
+            continue
+        at, document = first, pointers.sequence_at(first)
+        while at < first + count:
+            start, stop = pointers.bounds(document)
+            taken = min(stop, first + count) - at
+            if taken > 0:
+                found.append((file, document, at - start, taken))
+                at += taken
+            document += 1
+    return found
+
+
+def windows_with(source: TokenSource, file: int, document: int) -> Ids:
+    """Returns the windows that hold some of a document of an index, in some epoch."""
+    if not 0 <= file < len(source.opened.files):
+        raise OutOfDatasetError("file", f"must be in [0, {len(source.opened.files)})", file)
+    pointers = source.pointers(file)
+    if pointers is None:
+        hint = "give the prefix of a .bin and an .idx"
+        raise DatasetError(source.opened.files[file].name, "has no index of documents", hint=hint)
+    begin, behind = source.sequences[file]
+    if not begin <= document < behind:
+        problem = f"must be in [{begin}, {behind}), the documents of {source.opened.files[file].name}"
+        raise OutOfDatasetError("document", problem, document)
+    first, end = (token - int(source.firsts[file]) for token in pointers.bounds(document))
+    nothing = np.zeros(0, dtype=np.int64)
+    return nothing if first == end else source.rings.windows_over(file, first, end)
+
+
+def _starts_in(source: TokenSource, files: Ids, begins: Ids, width: int) -> Ids:
+    """Where sequences of the index begin in windows, in the batch laid flat."""
+    known: dict[int, Pointers | None] = {}
+    found: list[Ids] = []
+    moved: list[int] = []
+    for row, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
+        if file not in known:
+            known[file] = source.pointers(file)
+        pointers = known[file]
+        if pointers is None:
+            continue
+        for at, first, count in _pieces(source, file, begin):
+            found.append(pointers.between(first, first + count))
+            moved.append(row * width + at - first)
+    if not found:
+        return np.zeros(0, dtype=np.int64)
+    starts: Ids = np.concatenate(found) + np.repeat(moved, [each.size for each in found])
+    return starts
+
+
+def _pieces(source: TokenSource, file: int, begin: int) -> list[tuple[int, int, int]]:
+    """Of a window, where each piece stands in it, its first token in the file, and its tokens."""
+    (first, tokens), width = source.extents[file], source.rings.seq_len + 1
+    rest = tokens - begin
+    if rest >= width:
+        return [(0, first + begin, width)]
+    return [(0, first + begin, rest), (rest, first, width - rest)]
+
 
 OUTPUTS: Final = ("tokens", "labels", "loss_mask", "position_ids", "cu_seqlens", "documents")
 """What can be handed out."""
@@ -25,8 +115,6 @@ OF_BORDERS: Final = frozenset(OUTPUTS[2:])
 
 _DTYPES: Final = {"loss_mask": np.float32, "position_ids": np.int64, "documents": np.int32}
 _ALIGNED = 64
-
-Array = np.ndarray[Any, Any]
 
 
 def output_names(outputs: Any) -> tuple[str, ...]:
@@ -40,7 +128,7 @@ def output_names(outputs: Any) -> tuple[str, ...]:
         raise ArgumentTypeError("outputs", "must be a list of names", outputs)
     for name in outputs:
         if name not in OUTPUTS:
-            raise ArgumentValueError("outputs", "has no such name", name, mend=f"known: {', '.join(OUTPUTS)}")
+            raise ArgumentValueError("outputs", "has no such name", name, hint=f"known: {', '.join(OUTPUTS)}")
     if not outputs or len(set(outputs)) < len(outputs):
         raise ArgumentValueError("outputs", "must name one or more, each once", outputs)
     return tuple(outputs)
@@ -84,7 +172,7 @@ class WantedOutputs:
         """
         if not np.can_cast(source.dtype, self.dtype, "safe"):
             problem = f"cannot hold all tokens of {source.opened.files[0].name}, which are {source.dtype}"
-            raise ArgumentValueError("as_dtype", problem, self.dtype.name, mend="say int64")
+            raise ArgumentValueError("as_dtype", problem, self.dtype.name, hint="say int64")
 
     def made(self, source: TokenSource, found: Rows, *, is_alone: bool) -> Any:
         """Makes what is handed out of windows that were read.
@@ -116,7 +204,7 @@ def made_outputs(names: tuple[str, ...], rows: Array, dtype: Any, borders: Array
     """Makes what is handed out of a batch.
 
     The arrays lie in one block of memory: several large ones, given back at each step, are what the C library
-    gives back to the system, and each page of them is asked for anew in the next step.
+    gives back to the system, and each page of them is asked for again in the next step.
 
     Args:
         names: of the outputs.
@@ -159,7 +247,7 @@ def made_outputs(names: tuple[str, ...], rows: Array, dtype: Any, borders: Array
 def _in_one_block(
     names: tuple[str, ...], shape: tuple[int, int], stored: Any, dtype: Any
 ) -> tuple[int, tuple[tuple[str, tuple[int, int], Any, int], ...]]:
-    """Gives the bytes of a block and, of each array in it, name, shape, type and first byte."""
+    """Returns the bytes of a block and, of each array in it, name, shape, type and first byte."""
     wanted = {name: ((shape[0], shape[1] - 1), held) for name, held in _DTYPES.items() if name in names}
     if dtype != stored:
         wanted["tokens"] = (shape, dtype)
@@ -171,7 +259,7 @@ def _in_one_block(
 
 
 def _count_from(starts: Ids, found: Ids) -> None:
-    """Fills positions that begin anew at some places, in the batch laid flat."""
+    """Fills positions that begin again at some places, in the batch laid flat."""
     flat, places = found.reshape(-1), np.arange(found.shape[1])
     begins = starts.tolist()
     for begin, end in zip(begins, [*begins[1:], flat.size], strict=True):

@@ -12,7 +12,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.typing import Ids
-from samplerkit.storage.tokens.bytes import ByteFiles
+from samplerkit.storage.tokens.byte_files import ByteFiles
 from samplerkit.storage.tokens.formats import HEADER, Opened, TokenFile
 
 PAGE: Final = 4096
@@ -21,7 +21,7 @@ PAGE: Final = 4096
 MOST_PAGES: Final = 1536
 """Pages in memory, 48 MiB; then all are dropped."""
 
-_MEND = "the index does not belong to its .bin, or is damaged: make it anew"
+_HINT = "the index does not belong to its .bin, or is damaged: make it again"
 
 
 @final
@@ -64,7 +64,7 @@ class Pointers:
         return self.file.sequences or 0
 
     def first_token(self, sequence: int) -> int:
-        """Gives the token at which a sequence begins; of the one behind the last, how many tokens there are.
+        """Returns the token at which a sequence begins; behind the last one, how many tokens there are.
 
         Raises:
             DatasetError: the index says something that cannot be.
@@ -72,13 +72,13 @@ class Pointers:
         return self.file.tokens if sequence >= self.count else self._head(sequence)
 
     def sequence_at(self, token: int) -> int:
-        """Gives the sequence in which a token lies."""
+        """Returns the sequence in which a token lies."""
         page = self._page_of(token)
         # Of sequences that begin at one token all but the last are empty.
         return page * PAGE + int(np.searchsorted(self._page(page), token, side="right")) - 1
 
     def bounds(self, sequence: int) -> tuple[int, int]:
-        """Gives the first token of a sequence, and the one behind its last."""
+        """Returns the first token of a sequence, and the one behind its last."""
         page, place = divmod(sequence, PAGE)
         firsts = self._page(page)
         is_last = place + 1 == firsts.size
@@ -86,7 +86,7 @@ class Pointers:
         return int(firsts[place]), end
 
     def between(self, begin: int, end: int) -> Ids:
-        """Gives the tokens in (begin, end) at which sequences begin, empty ones of no account."""
+        """Returns the tokens in (begin, end) at which sequences begin, empty ones of no account."""
         page = self._page_of(begin)
         found: list[Ids] = []
         while page < self._num_pages:
@@ -99,7 +99,7 @@ class Pointers:
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def lengths(self, begin: int, end: int) -> Ids:
-        """Gives the tokens of the sequences from `begin` up to before `end`, from the index; int32."""
+        """Returns the tokens of the sequences from `begin` up to before `end`, from the index; int32."""
         data = self.indexes.read(self.place, HEADER.size + 4 * begin, 4 * (end - begin))
         return np.frombuffer(data, dtype="<i4")
 
@@ -138,7 +138,7 @@ class Pointers:
         return int(token)
 
     def _page(self, page: int) -> Ids:
-        """The first tokens of the sequences of a page, held against their lengths."""
+        """The first tokens of the sequences of a page, checked against their lengths."""
         known = self.pages.firsts.get((self.place, page))
         if known is not None:
             return known
@@ -169,11 +169,11 @@ class Pointers:
         at = HEADER.size + 4 * self.count + 8 * sequence
         problem = f"says at byte {at} that sequence {sequence} begins at byte {pointer} of {self.file.name}"
         where = f"{problem}, which is not where the ones beside it end or begin"
-        return DatasetError(self.indexes.name(self.place), where, mend=_MEND)
+        return DatasetError(self.indexes.name(self.place), where, hint=_HINT)
 
 
 def pointers_of(opened: Opened, number: int, pages: Pages) -> Pointers | None:
-    """Gives the pointers of a file; None where it has no index.
+    """Returns the pointers of a file; None where it has no index.
 
     Args:
         opened: the files of a dataset.

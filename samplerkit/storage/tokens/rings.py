@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 import numpy as np
 
+from samplerkit.order.caching import cached_property
 from samplerkit.order.keys import Key, keyed_hash, path_number, scaled
-from samplerkit.order.once import once
 from samplerkit.order.typing import Ids
 
 RULE: Final = "tokens-1"
@@ -58,23 +58,28 @@ class Rings:
     phase: bool
     seed: int
 
-    @once
+    @cached_property
     def blocks(self) -> Ids:
         """How many blocks each file has, shape (files,)."""
         return np.maximum(self.tokens - (not self.phase), 0) // self.block_len
 
-    @once
+    @cached_property
     def windows(self) -> Ids:
         """How many windows each file has, shape (files,)."""
         return self.blocks * (self.block_len // self.seq_len)
 
-    @once
+    @cached_property
     def starts(self) -> Ids:
         """The first window of each file and, last, how many there are; shape (files + 1,)."""
         return np.cumsum([0, *self.windows.tolist()], dtype=np.int64)
 
+    def of_first(self, corpora: int, files: int) -> Rings:
+        """Returns the windows of the first corpora, which have so many files."""
+        first = {name: getattr(self, name)[:files] for name in ("tokens", "corpus_of", "place_of")}
+        return replace(self, corpora=self.corpora[:corpora], **first)
+
     def phases(self, files: Ids, epochs: Ids | int) -> Ids:
-        """Gives the token at which the first window begins, in [0, K).
+        """Returns the token at which the first window begins, in [0, K).
 
         Args:
             files: their numbers, shape (n,).
@@ -96,7 +101,7 @@ class Rings:
         return found
 
     def at(self, ids: Ids, epochs: Ids | int) -> tuple[Ids, Ids]:
-        """Gives the file and the first token of each window; the window goes on at token 0 behind the last.
+        """Returns the file and the first token of each window; it continues at token 0 behind the last.
 
         Args:
             ids: of windows, in range, shape (n,).
@@ -111,17 +116,17 @@ class Rings:
         return files, begins % tokens
 
     def files_of(self, ids: Ids) -> Ids:
-        """Gives the file of each window."""
+        """Returns the file of each window."""
         return self.starts.searchsorted(ids, side="right") - 1
 
     def windows_over(self, file: int, first: int, end: int) -> Ids:
-        """Gives the windows that hold some of the tokens from `first` up to before `end`, at some phase.
+        """Returns the windows that hold some of the tokens from `first` up to before `end`, at some phase.
 
         The label of the last token of a window counts, as it is read with it.
         """
         size, last = self.seq_len, (self.block_len - 1) * self.phase
         found = []
-        # Round the ring a window behind the last token goes on at the first one.
+        # Round the ring a window behind the last token continues at the first one.
         for turn in (0, int(self.tokens[file])) if self.phase else (0,):
             low = max(0, (first + turn - last - size - 1) // size + 1)
             high = min(int(self.windows[file]), -(-(end + turn) // size))
@@ -129,17 +134,17 @@ class Rings:
         windows: Ids = np.unique(np.concatenate(found)) + self.starts[file]
         return windows
 
-    @once
+    @cached_property
     def _kept(self) -> _Kept:
         return _Kept()
 
-    @once
+    @cached_property
     def _sizes(self) -> Ids:
         """How many files each corpus has."""
         return np.bincount(self.corpus_of, minlength=len(self.corpora))
 
     def _phases(self, epoch: int, corpus: int, places: Ids) -> Ids:
-        """Gives the phases of files of a corpus, by their places in it."""
+        """Returns the phases of files of a corpus, by their places in it."""
         size = int(self._sizes[corpus])
         if size > _MOST_FILES:
             return self._computed(epoch, corpus, places)

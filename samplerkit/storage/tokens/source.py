@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.order.caching import cached_property
+from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.layout import Layout
-from samplerkit.order.once import once
-from samplerkit.order.told import fingerprint_of
 from samplerkit.order.typing import Ids
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tokens.bytes import WantedBytes
-from samplerkit.storage.tokens.corpora import Corpus, layout_of
+from samplerkit.storage.tokens.arguments import (
+    PARTS,
+    Corpus,
+    Documents,
+    WantedWindows,
+    layout_of,
+    range_of,
+    shares_of,
+)
+from samplerkit.storage.tokens.byte_files import WantedBytes
 from samplerkit.storage.tokens.formats import Dtype, Opened
 from samplerkit.storage.tokens.pointers import Pages, Pointers, pointers_of
 from samplerkit.storage.tokens.rings import RULE, Rings
-from samplerkit.storage.tokens.split import PARTS, range_of, shares_of
-from samplerkit.storage.tokens.wanted import Documents, WantedWindows
 
 Array = np.ndarray[Any, Any]
 
@@ -80,8 +86,8 @@ class TokenSource:
             raise ArgumentValueError("documents", problem, wanted.documents)
         for number, file in enumerate(opened.files):
             if wanted.documents == "idx" and number not in opened.index_of:
-                mend = "give the prefix of a .bin and an .idx, or the token that ends documents"
-                raise DatasetError(file.name, "has no index that tells where documents begin", mend=mend)
+                hint = "give the prefix of a .bin and an .idx, or the token that ends documents"
+                raise DatasetError(file.name, "has no index that tells where documents begin", hint=hint)
         pages = Pages()
         parts = [_part(opened, number, wanted, pages) for number in range(len(paths))]
         counts = [len(corpus.files) for corpus in corpora]
@@ -102,22 +108,22 @@ class TokenSource:
             source._require_windows(number, corpus, wanted)
         return source
 
-    @once
+    @cached_property
     def dtype(self) -> Dtype:
         """The type of the tokens."""
         return self.opened.files[0].dtype
 
-    @once
+    @cached_property
     def layout(self) -> Layout:
         """How many windows each file has; a tree where corpora have names."""
         return layout_of(self.corpora, self.rings.windows)
 
-    @once
+    @cached_property
     def block_layout(self) -> Layout:
         """How many blocks each file has."""
         return layout_of(self.corpora, self.rings.blocks)
 
-    @once
+    @cached_property
     def fingerprint(self) -> str:
         """Changes with what the order of tokens depends on."""
         rings = self.rings
@@ -132,8 +138,17 @@ class TokenSource:
             rings.tokens.tolist(),
         )
 
+    def of_first(self, count: int) -> TokenSource:
+        """Returns the windows of the first corpora alone; no file is looked at again."""
+        corpora = self.corpora[:count]
+        files = sum(len(corpus.files) for corpus in corpora)
+        rings = self.rings.of_first(count, files)
+        return replace(
+            self, corpora=corpora, rings=rings, firsts=self.firsts[:files], sequences=self.sequences[:files]
+        )
+
     def pointers(self, file: int) -> Pointers | None:
-        """Gives where the sequences of a file begin; None where it has no index."""
+        """Returns where the sequences of a file begin; None where it has no index."""
         return pointers_of(self.opened, file, self.pages)
 
     def rows(self, ids: Ids, epochs: Ids | int) -> Rows:
@@ -164,14 +179,14 @@ class TokenSource:
             file.name,
             f"holds at byte {at} a token that is not in [0, {vocab_size}), vocab_size of the tokenizer",
             int(rows[row, place]),
-            mend=f"say the dtype and the vocab_size that it was written with; it is read as {self.dtype}",
+            hint=f"say the dtype and the vocab_size that it was written with; it is read as {self.dtype}",
         )
 
     def close(self) -> None:
         """Lets go of what is open."""
         self.opened.close()
 
-    @once
+    @cached_property
     def _byte_extents(self) -> list[tuple[int, int]]:
         """The byte at which the part of each file begins, and how many bytes it has."""
         size = self.dtype.itemsize
@@ -195,7 +210,7 @@ class TokenSource:
                 yield number, start + place, flat[at:seam]
                 yield number, start, flat[seam : at + width]
 
-    @once
+    @cached_property
     def extents(self) -> list[tuple[int, int]]:
         """The first token of the part of each file, and how many it has."""
         return [*zip(self.firsts.tolist(), self.rings.tokens.tolist(), strict=True)]
@@ -208,15 +223,15 @@ class TokenSource:
         place = "/".join(corpus.path) or self.opened.files[int(np.argmax(mine))].name
         if not total:
             what = "no tokens" if wanted.split is None else f"nothing of split {wanted.split!r}"
-            mend = (
+            hint = (
                 "a split is rounded to whole sequences, or tokens: give the part more" if wanted.split else ""
             )
-            raise DatasetError(place, f"gives {what} for part {wanted.part!r}", mend=mend)
+            raise DatasetError(place, f"gives {what} for part {wanted.part!r}", hint=hint)
         longest = wanted.block_len + (not wanted.phase)
         if lost > MOST_LOST * total:
             files = f"{int((windows == 0).sum())} of its {len(windows)} files"
             problem = f"loses {lost} of {total} tokens: {files} hold fewer than {longest}"
-            raise DatasetError(place, problem, mend="join files when tokenising, or say a shorter block_len")
+            raise DatasetError(place, problem, hint="join files when tokenising, or say a shorter block_len")
         if lost > MUCH_LOST * total:
             _LOG.warning("%s: %d of %d tokens are in files shorter than a block", place, lost, total)
 
@@ -224,7 +239,7 @@ class TokenSource:
 def _part(
     opened: Opened, number: int, wanted: WantedWindows, pages: Pages
 ) -> tuple[int, int, tuple[int, int]]:
-    """Gives what a dataset reads of a file: the first token, how many, and the sequences that they are."""
+    """Returns what a dataset reads of a file: the first token, how many, and the sequences that they are."""
     file = opened.files[number]
     count = file.sequences or 0
     if wanted.split is None:

@@ -65,7 +65,7 @@ class TokenWriter(Writing):
         self._dtype: Final = token_dtype("dtype", dtype)
         codes = {name: code for code, name in MEGATRON.items()}
         if self._dtype.str[1:] not in codes:
-            raise ArgumentValueError("dtype", "has no number in an .idx", self._dtype.name, mend="take int32")
+            raise ArgumentValueError("dtype", "has no number in an .idx", self._dtype.name, hint="take int32")
         self._code: Final = codes[self._dtype.str[1:]]
         self._total: Final = arguments.limit("total", total)
         self._progress: Final = progress_of(progress)
@@ -101,7 +101,7 @@ class TokenWriter(Writing):
         if found.size and not (limits.min <= int(found.min()) and int(found.max()) <= limits.max):
             worst = int(found.max()) if int(found.max()) > limits.max else int(found.min())
             problem = f"holds a token that {self._dtype} cannot hold, document {len(self._lengths)}"
-            raise ArgumentRangeError("tokens", problem, worst, mend="take a larger dtype")
+            raise ArgumentRangeError("tokens", problem, worst, hint="take a larger dtype")
         if found.size > _LONGEST:
             raise ArgumentRangeError("tokens", "must be fewer than 2^31", found.size)
         with self._writing():
@@ -126,7 +126,7 @@ class TokenWriter(Writing):
             self.abort()
             problem = "was written by another one meanwhile"
             raise DatasetError(
-                str(error.value), problem, mend="give each writer a prefix of its own"
+                str(error.value), problem, hint="give each writer a prefix of its own"
             ) from None
         with self._writing():
             self._begun()
@@ -147,12 +147,17 @@ class TokenWriter(Writing):
     def _require_free(self) -> None:
         there = next((path for path in self.paths if path.exists()), None)
         if there is not None and not self._is_overwritten:
-            raise ArgumentValueError("prefix", "is there already", str(there), mend="say overwrite=True")
+            raise ArgumentValueError(
+                "prefix",
+                "is there already",
+                str(there),
+                hint="give another prefix, or replace it by overwrite=True",
+            )
 
     def _begun(self) -> IO[bytes]:
         if self._is_over:
             problem = "was closed, or could not be written"
-            raise DatasetError(str(self.paths[0]), problem, mend="begin another one")
+            raise DatasetError(str(self.paths[0]), problem, hint="begin another one")
         if self._file is None:
             self.paths[0].parent.mkdir(parents=True, exist_ok=True)
             self._file = self._stack.enter_context(atomic(self.paths[0]))
@@ -174,8 +179,8 @@ class TokenWriter(Writing):
         except OSError as error:
             self.abort()
             problem = f"cannot be written ({error.strerror})"
-            mend = "make room, or give another path"
-            raise DatasetError(str(self.paths[0]), problem, mend=mend) from error
+            hint = "make room, or give another path"
+            raise DatasetError(str(self.paths[0]), problem, hint=hint) from error
 
 
 class _AbortedError(Exception):

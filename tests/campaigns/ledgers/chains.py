@@ -251,11 +251,11 @@ class Leaf(Parent):
         return sk.PKSampler, arguments, Content(child.ids, None, again=True)
 
     def mixture(self, child: Content) -> Link:
-        """The files mixed, in proportion to their sizes or by weights."""
+        """The files mixed, each sample once or by weights."""
         arguments = {"seed": self.seed(), "shuffle": self._draw.random() < 0.7}
         arguments |= {"stop": self._draw.choice(["first", "all"])}
         if self._draw.random() < 0.3:
-            return sk.MixtureSampler, arguments, child
+            return sk.MixtureSampler, {**arguments, "stop": "once"}, child
         weights = [self._draw.choice([1.0, 2.0, 0.5]) if size else 0.0 for size in self._files]
         count = self._draw.choice([None, self._draw.randint(1, 60)])
         arguments |= {"weights": weights, "num_samples": count}

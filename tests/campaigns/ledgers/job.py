@@ -12,7 +12,7 @@ from typing import Any
 import samplerkit as sk
 from tests.campaigns.ledgers.chains import Recipe
 from tests.campaigns.ledgers.counted import Ledger
-from tests.campaigns.ledgers.model import Model, require
+from tests.campaigns.ledgers.model import Model, Place, require
 
 
 class Numbers:
@@ -86,8 +86,7 @@ class Saved:
     """A state, with where it stands and what was received of its epoch before."""
 
     text: str
-    epoch: int
-    position: int
+    place: Place
     received: list[Any]
 
 
@@ -237,7 +236,7 @@ class Job:
         else:
             states = [loader.state_dict(step=steps) for loader in self._in_the_epoch]
         model.check_states(states, steps)
-        return Saved(json.dumps(states[0]), *model.stands_at(steps), model.received_after(steps))
+        return Saved(json.dumps(states[0]), model.stands_at(steps), model.received_after(steps))
 
     @property
     def _in_the_epoch(self) -> list[Any]:
@@ -270,5 +269,5 @@ class Job:
             elif not self.model.is_live:
                 loader.load_state_dict(json.loads(saved.text))
         if not self.model.is_live:
-            self.model.go_to(saved.epoch, saved.position, saved.received)
+            self.model.load(saved.place, saved.received)
         self.look()

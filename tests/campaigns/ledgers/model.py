@@ -11,6 +11,9 @@ from tests.campaigns.ledgers.counted import Ledger
 Sample = tuple[int, int]
 """An epoch and an id."""
 
+Place = tuple[int, int, int | None]
+"""The epoch, the position and the epoch that ended just before, as a state has them."""
+
 
 class LedgerError(AssertionError):
     """What a job must not do."""
@@ -34,6 +37,7 @@ class Model:
         is_live: whether an iteration is under way.
         done: steps since `origin`, the position at which the job began to read.
         next_epoch: what `set_epoch` said in the middle of an iteration.
+        is_told: whether the job ever set an epoch.
     """
 
     def __init__(self, order_of: Callable[[int], list[int]], tail: str, ledger: Ledger) -> None:
@@ -43,13 +47,41 @@ class Model:
     def start(self, ranks: int, batch_size: int, after_break: str) -> None:
         """A job begins."""
         self.ranks, self._together, self._after_break = ranks, ranks * batch_size, after_break
-        self.is_live, self.next_epoch = False, None
+        self.is_live, self.next_epoch, self.is_told = False, None, False
         self.go_to(0)
 
-    def go_to(self, epoch: int, position: int = 0, received: Iterable[Sample] = ()) -> None:
-        """The next iteration begins there."""
+    def go_to(
+        self,
+        epoch: int,
+        position: int = 0,
+        received: Iterable[Sample] = (),
+        *,
+        says: Place | None = None,
+        is_loaded: bool = False,
+        is_spent: bool = False,
+    ) -> None:
+        """The next iteration begins there.
+
+        Args:
+            epoch: the epoch.
+            position: the position of the epoch.
+            received: what was received of the epoch before.
+            says: the place in a state until a step is taken; None for the one above.
+            is_loaded: whether a state was loaded.
+            is_spent: whether nothing of the epoch is left: a state of its end was loaded.
+        """
         self.epoch, self.origin, self.done = epoch, position, 0
+        self._says, self._is_loaded, self._is_spent = says, is_loaded, is_spent
         self.ledger.begin(received)
+
+    def load(self, place: Place, received: Iterable[Sample]) -> None:
+        """The script loads a state."""
+        epoch, position, ended = place
+        if self.is_told and ended == self.epoch:
+            self.go_to(self.epoch, says=place, is_spent=True)
+        else:
+            says = None if ended is None else place
+            self.go_to(epoch, position, received, says=says, is_loaded=True)
 
     @property
     def _order(self) -> list[int]:
@@ -58,7 +90,7 @@ class Model:
     @property
     def steps(self) -> int:
         """How many steps the rank that has most has from where the job began to read."""
-        left = len(self._order) - self.origin
+        left = 0 if self._is_spent else len(self._order) - self.origin
         return left // self._together if self._tail == "drop" else -(-left // self._together)
 
     def _position(self, steps: int) -> int:
@@ -74,9 +106,17 @@ class Model:
     def _epoch_after(self) -> int:
         return self.epoch + 1 if self.next_epoch is None else self.next_epoch
 
-    def stands_at(self, steps: int) -> tuple[int, int]:
-        """The epoch and the position of the state after some steps."""
-        return (self._epoch_after, 0) if self._is_over_after(steps) else (self.epoch, self._position(steps))
+    def stands_at(self, steps: int) -> Place:
+        """The place in the state after some steps."""
+        if steps == 0 and self._says is not None:
+            return self._says
+        if self._is_over_after(steps):
+            return _beginning_of(self._epoch_after, self.epoch)
+        return self.epoch, self._position(steps), None
+
+    @property
+    def _ended(self) -> int | None:
+        return None if self.done or self._says is None else self._says[2]
 
     def received_after(self, steps: int) -> list[Sample]:
         """What counts as received in the epoch of the state after some steps, read or not."""
@@ -129,24 +169,33 @@ class Model:
 
     def finish(self) -> None:
         """The epoch is over."""
-        end = self._position(self.steps)
-        dropped = len(self._order) - end
-        require(dropped < self._together and (self._tail == "drop" or not dropped), f"{dropped} are dropped")
-        flaw = self.ledger.end(self._samples(0, end))
-        require(flaw is None, f"epoch {self.epoch}: {flaw}")
-        self.go_to(self._epoch_after)
+        if not self._is_spent:
+            end = self._position(self.steps)
+            dropped = len(self._order) - end
+            allowed = self._together if self._tail == "drop" else 1
+            require(dropped < allowed, f"{dropped} are dropped")
+            flaw = self.ledger.end(self._samples(0, end))
+            require(flaw is None, f"epoch {self.epoch}: {flaw}")
+        self.go_to(self._epoch_after, says=_beginning_of(self._epoch_after, self.epoch))
         self.is_live, self.next_epoch = False, None
 
     def set_epoch(self, epoch: int) -> None:
         """The script sets an epoch."""
+        self.is_told = True
         if self.is_live:
             self.next_epoch = epoch
-        elif epoch != self.epoch:
-            self.go_to(epoch)
+        elif self._is_loaded and epoch == self._ended:
+            self.go_to(epoch, says=self._says, is_spent=True)
+        elif epoch != self.epoch or (epoch == self._ended and not self._is_spent):
+            self.go_to(epoch, says=_beginning_of(epoch, self._ended))
 
     def check_states(self, states: list[dict[str, Any]], steps: int | None = None) -> None:
         """Compares the states of the ranks with one another and with where the job stands."""
         wanted = self.stands_at(self.done if steps is None else steps)
-        stand = [(state["epoch"], state["position"]) for state in states]
+        stand = [(state["epoch"], state["position"], state["ended"]) for state in states]
         require(set(stand) <= {wanted}, f"the states of the ranks are {stand} and not all {wanted}")
         require(all(state == states[0] for state in states), f"the ranks have different states: {states}")
+
+
+def _beginning_of(epoch: int, ended: int | None) -> Place:
+    return epoch, 0, None if ended == epoch else ended

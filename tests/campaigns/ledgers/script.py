@@ -111,14 +111,14 @@ class Script:
     def _load(self) -> None:
         if self._saved:
             saved = self._draw.choice(self._saved)
-            self._tell(f"load epoch {saved.epoch}, position {saved.position}")
+            self._tell(f"load {saved.place}")
             self._job.load(saved)
 
     def _restart(self) -> None:
         if not self._saved:
             self._save()
         setting, saved = draw_setting(self._draw, self._recipe, workers=self._workers), self._saved[-1]
-        self._tell(f"start again from epoch {saved.epoch}, position {saved.position}, with {setting}")
+        self._tell(f"start again from {saved.place}, with {setting}")
         self._job.start(setting, closes=self._draw.random() < 0.7)
         self._job.load(saved)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import samplerkit as sk
-from tests.loading.thread_ways import DicedTurns
+from tests.loading.thread_ways import RandomSchedule
 from tests.waiting import wait_until
 
 ENDS = ("break", "error of the loop", "error of the dataset", "signal", "close", "the end")
@@ -93,7 +93,7 @@ def ended_at_random(seed: int) -> tuple[str, list[str]]:
     threads = {"num_workers": dice.randint(1, 4), "workers": "threads", **options}
     first, at = loader(Numbers(size, broken), **threads), dice.randint(0, size // batch) * batch
     if dice.random() < 0.5:
-        first._source._turns = DicedTurns(threads["num_workers"], seed)
+        first._workers._schedule = RandomSchedule(threads["num_workers"], 4, seed)
     received = _received(first, end, at, dice.uniform(1e-5, 5e-3))
     state = first.state_dict()
     whole, wrong = sampler.order(size)[:].tolist(), []

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from tests.loading.device.threads import loading_threads
+from tests.loading.device.kinds import loading_threads
 from tests.waiting import wait_until
 
 

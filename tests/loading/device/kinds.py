@@ -1,6 +1,8 @@
-"""Every kind of loader that a device loader is put around, over a few numbers."""
+"""Every kind of loader that a device loader is put around, over a few numbers; which threads load."""
 
 from __future__ import annotations
+
+import threading
 
 import numpy as np
 import torch
@@ -15,11 +17,11 @@ BATCHES = 8
 
 
 class Shuffled(torch.utils.data.Sampler):
-    """As torch's distributed sampler: another order for each epoch that it is told."""
+    """As torch's distributed sampler: another order for each epoch that is set."""
 
     def __init__(self):
         self.epoch = 0
-        self.told = []
+        self.set = []
 
     def __len__(self):
         return SIZE
@@ -28,7 +30,7 @@ class Shuffled(torch.utils.data.Sampler):
         yield from np.random.default_rng(self.epoch).permutation(SIZE).tolist()
 
     def set_epoch(self, epoch):
-        self.told.append(epoch)
+        self.set.append(epoch)
         self.epoch = epoch
 
 
@@ -40,7 +42,7 @@ class Stream(IterableDataset):
 
 
 class StatefulStream(IterableDataset):
-    """Goes on where its state stands."""
+    """Resumes from its state."""
 
     def __init__(self):
         self.at = 0
@@ -97,3 +99,8 @@ SHUFFLING = {name for name in KINDS if "samplerkit" in name}
 
 def made(kind, **options):
     return DeviceLoader(KINDS[kind](), "cpu", **options)
+
+
+def loading_threads():
+    """The names of the loading threads that are alive."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("samplerkit-device")]

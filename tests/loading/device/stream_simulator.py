@@ -2,7 +2,7 @@
 
 What is simulated: operations run when the schedule lets them, in order within a stream, in any order
 between streams but for events. Memory that is freed goes back to the stream on which it was allocated, at
-once, unless `record_stream` told the allocator of another stream: then when that stream has done what it had
+once, unless `record_stream` named another stream to the allocator: then when that stream has done what it had
 been given at that time. A copy reads its source when it runs, and garbage if the source is gone.
 
 What is real: the stage, the producer, the channel and the order of events. Loop and loading thread take turns
@@ -65,7 +65,7 @@ class Device:
                 return
 
     def run_one(self):
-        """Runs one operation of a stream that may go on; tells whether there was one."""
+        """Runs one operation of a stream that may continue; returns whether there was one."""
         able = [stream for stream in self.streams if stream and stream[0][0]()]
         if able:
             self.chance.choice(able).popleft()[1]()
@@ -275,7 +275,7 @@ class Schedule:
         self.streams = SimulatedStreams(self.device, other_side=self._other_side, **options)
         self.streams.pins = self.chance.random() < 0.5
         self.batches, self.holds, self.loop_streams = batches, holds, loop_streams
-        self.stage = DeviceStage(self._source(), "cpu", depth=depth, streams=self.streams)
+        self.stage = DeviceStage(self._source(), None, depth=depth, streams=self.streams)
         # The producer takes its steps here, and not in a thread.
         self.producer, self.stage._producer = self.stage._producer, None
         self.eagerness = self.chance.choice([0.02, 0.2, 0.5])
@@ -308,8 +308,8 @@ class Schedule:
             return False
         if step == self._produce:
             channel = self.stage._channel
-            has_room = self.producer._room is not None or channel.is_closed or channel._rooms.qsize() > 0
-            return self.produces and has_room
+            has_slot = self.producer._slot is not None or channel.is_closed or channel._slots.qsize() > 0
+            return self.produces and has_slot
         return self.consumes and len(self.stage._channel) > 0
 
     def _other_side(self):
@@ -345,7 +345,7 @@ class Schedule:
             tensor.read(stream)
             self.device.advance()
         if self.holds and self.chance.random() < 0.3:
-            # Only tensors that the allocator was told of may be used after the step.
+            # Only tensors that the allocator knows of may be used after the step.
             self.held.append((stream, tensors[:2]))
         for used_on, older in list(self.held):
             for tensor in older:

@@ -50,7 +50,7 @@ def test_another_loader_reads_by_edits_that_are_there_from_the_start():
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_stateful_loader_goes_on_from_its_state_by_an_edit_behind_it(workers):
+def test_a_stateful_loader_resumes_from_its_state_by_an_edit_behind_it(workers):
     with foreign(kind=StatefulDataLoader, workers=workers) as loader:
         batches = iter(loader)
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""The epochs of a device loader: which one its sampler is told, and what is loaded of the next one."""
+"""The epochs of a device loader: which one its sampler is set to, and what is loaded of the next one."""
 
 from __future__ import annotations
 
@@ -15,31 +15,45 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
+class Batches(Shuffled):
+    def __iter__(self):
+        return iter(np.asarray(epoch_order(self.epoch))[:, None].tolist())
+
+
+SAMPLERS = {
+    "a sampler": plain,
+    "a batch sampler": lambda: DataLoader(range(SIZE), batch_sampler=Batches()),
+    "a sampler of a batch sampler": lambda: DataLoader(
+        range(SIZE), batch_sampler=torch.utils.data.BatchSampler(Shuffled(), BATCH, drop_last=False)
+    ),
+}
+
+
+@pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS)
 @pytest.mark.parametrize("run_ahead", [False, True])
-def test_the_sampler_is_told_the_epoch(run_ahead):
-    loader = DeviceLoader(plain(), "cpu", run_ahead=run_ahead)
-    for epoch in (0, 1, 2, 7, 8, 3):
-        loader.set_epoch(epoch)
-        assert read(loader) == epoch_order(epoch)
-    loader.close()
+def test_set_epoch_reaches_the_sampler_wherever_it_is(make, run_ahead):
+    with DeviceLoader(make(), "cpu", run_ahead=run_ahead) as loader:
+        for epoch in (0, 1, 2, 7, 8, 3):
+            loader.set_epoch(epoch)
+            assert read(loader) == epoch_order(epoch)
 
 
-def test_an_epoch_that_the_sampler_was_told_by_others_is_read():
+def test_an_epoch_that_others_set_is_read():
     loader = DeviceLoader(plain(), "cpu")
     for ours, of_others in ((0, 5), (3, 4)):
         loader.set_epoch(ours)
         loader.sampler.set_epoch(of_others)
         assert read(loader) == epoch_order(of_others)
-        assert loader.state_dict() == {"schema": 1, "epoch": of_others + 1, "step": 0}
+        assert loader.state_dict() == {"schema": 1, "epoch": of_others + 1, "step": 0, "ended": of_others}
 
 
-def test_run_ahead_goes_on_without_being_told():
+def test_run_ahead_continues_by_itself():
     loader = DeviceLoader(plain(), "cpu", run_ahead=True)
     for epoch in range(4):
         assert read(loader) == epoch_order(epoch)
-        wait_until(lambda: loader.sampler.told[-1:] == [epoch + 1])  # noqa: B023  # called at once
+        wait_until(lambda: loader.sampler.set[-1:] == [epoch + 1])  # noqa: B023  # called at once
     loader.close()
-    assert loader.sampler.told == [1, 2, 3, 4]
+    assert loader.sampler.set == [1, 2, 3, 4]
 
 
 def test_run_ahead_has_the_next_epochs_batches_before_they_are_asked_for():
@@ -74,24 +88,14 @@ class Pids(torch.utils.data.Dataset):
         return torch.utils.data.get_worker_info().id
 
 
-def test_set_epoch_during_an_iteration_holds_at_its_end():
-    loader = DeviceLoader(plain(), "cpu", run_ahead=True)
-    for number, _ in enumerate(loader):
-        if number == 3:
-            loader.set_epoch(9)
-        at_the_end = loader.state_dict()
-    assert at_the_end == {"schema": 1, "epoch": 9, "step": 0}
-    assert read(loader) == epoch_order(9)
-    loader.close()
-
-
 @pytest.mark.parametrize("run_ahead", [False, True])
-@pytest.mark.parametrize("epoch", [0, 1, 2])
+@pytest.mark.parametrize("epoch", [0, 1, 2, 9])
 def test_an_epoch_that_is_set_during_an_iteration_reaches_the_sampler(epoch, run_ahead):
     with DeviceLoader(plain(), "cpu", run_ahead=run_ahead) as loader:
         for _ in loader:
             loader.set_epoch(epoch)
-        assert loader.state_dict() == {"schema": 1, "epoch": epoch, "step": 0}
+        ended = 0 if epoch else None  # the same one is to be read again
+        assert loader.state_dict() == {"schema": 1, "epoch": epoch, "step": 0, "ended": ended}
         assert read(loader) == epoch_order(epoch)
 
 
@@ -102,25 +106,10 @@ def test_a_break_while_running_ahead_goes_back_to_the_epoch():
         if number == BATCHES - 2:
             wait_until(lambda: loader.sampler.epoch == 2)
             break
-    assert loader.state_dict() == {"schema": 1, "epoch": 1, "step": BATCHES - 1}
+    assert loader.state_dict() == {"schema": 1, "epoch": 1, "step": BATCHES - 1, "ended": None}
     assert read(loader) == epoch_order(1)
     assert read(loader) == epoch_order(2)
     loader.close()
-
-
-def test_samplers_of_every_place_are_told():
-    class Batches(Shuffled):
-        def __iter__(self):
-            return iter(np.asarray(epoch_order(self.epoch))[:, None].tolist())
-
-    sampler, batches = Shuffled(), Batches()
-    for given in (
-        DataLoader(range(SIZE), batch_sampler=torch.utils.data.BatchSampler(sampler, BATCH, drop_last=False)),
-        DataLoader(range(SIZE), batch_sampler=batches),
-    ):
-        loader = DeviceLoader(given, "cpu")
-        loader.set_epoch(4)
-        assert read(loader) == epoch_order(4)
 
 
 @pytest.mark.parametrize("number", ["zero", -1, True, None])

@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-import samplerkit as sk
 from samplerkit.compat.cuda_data_loader import CudaDataLoader
 from samplerkit.loading.device.loader import DeviceLoader
-from tests.loading.device.threads import loading_threads
+from tests.loading.device.kinds import loading_threads
 from tests.waiting import wait_until
 
 ENDS = {
@@ -32,16 +31,6 @@ def test_no_thread_is_left_over_fifty_loaders(kind, end):
         end(kind(DataLoader(range(20), 2), "cpu"))
     gc.collect()
     wait_until(lambda: set(threading.enumerate()) <= before)
-
-
-def test_no_loader_that_runs_ahead_over_samplerkits_own_leaves_a_thread():
-    for _ in range(50):
-        loader = DeviceLoader(sk.Loader(range(20), sk.RandomSampler(), batch_size=2), "cpu", run_ahead=True)
-        list(loader)
-        next(iter(loader))
-        loader.close()
-    gc.collect()
-    wait_until(lambda: loading_threads() == [])
 
 
 def descriptors():
@@ -65,7 +54,8 @@ def test_nothing_grows_over_hundreds_of_epochs(make, run_ahead):
         epochs(150)
         grown.append(len(gc.get_objects()) - objects)
     assert len(loading_threads()) == threads
-    assert descriptors() <= files  # what an earlier test left may be closed meanwhile
+    # What an earlier test left in this process may be closed meanwhile, or open a file for a moment.
+    wait_until(lambda: descriptors() <= files)
     # What every epoch leaves behind is an object at least, every time. Bytes would not do: tables of the
     # process double, and what replaces an object from before the tracing counts as new.
     assert min(grown) < 75

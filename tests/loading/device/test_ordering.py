@@ -92,7 +92,7 @@ def test_with_its_own_thread_the_stage_reads_right_as_well(depth):
 
     chance = Schedule(depth, depth).chance
     device = Device(chance, haste=1)
-    stage = DeviceStage(({"x": OnHost(n)} for n in range(200)), "cpu", depth=depth, streams=Locked(device))
+    stage = DeviceStage(({"x": OnHost(n)} for n in range(200)), None, depth=depth, streams=Locked(device))
     for number, batch in enumerate(stage):
         with Locked.lock:
             assert batch["x"].content == number

@@ -11,7 +11,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.loading.device import arithmetic
+from samplerkit.loading.device import order as device_order
 from samplerkit.order.keys import Key
 from samplerkit.order.permutation import NARROW_LIMIT, TABLE_LIMIT, Permutation
 from samplerkit.testing.strategies import chains
@@ -31,7 +31,7 @@ SIZES = st.one_of(
 def test_a_permutation_is_bit_for_bit_that_of_numpy(size, seed, epoch, random):
     key = Key(seed, epoch, 0, "global")
     positions = np.array([random.randrange(size) for _ in range(100)] + [0, size - 1])
-    there = arithmetic.permutation_on(size, key, torch.device("cpu"))
+    there = device_order.permutation_on(torch.device("cpu"), size, key)
     assert there(torch.from_numpy(positions)).tolist() == Permutation(size, key).forward(positions).tolist()
 
 
@@ -94,32 +94,36 @@ def test_an_order_that_cannot_be_there_is_refused_and_named(sampler, named):
 
 def test_a_device_whose_integers_behave_otherwise_is_an_error(monkeypatch):
     """As one without words of 64 bits would be, or one whose shifts keep the sign."""
-    monkeypatch.setattr(arithmetic, "shifted_", lambda values, bits, width: values.bitwise_right_shift_(bits))
+    monkeypatch.setattr(
+        device_order, "shifted_", lambda values, bits, width: values.bitwise_right_shift_(bits)
+    )
     for size in (10**6, 2**40):
         with pytest.raises(sk.NotSupportedError, match=r"^device: gives other ids than the host"):
             sk.order_on(sk.RandomSampler().order(size), "cpu")
 
 
-@pytest.mark.parametrize("position", [-1, 10, 2**62])
-def test_a_position_outside_is_an_error(position):
-    there = sk.order_on(sk.RandomSampler().order(10), "cpu")
-    with pytest.raises(sk.OutOfDatasetError, match=r"^position: must be in \[0, 10\), got "):
-        there[torch.tensor([0, position])]
+BAD_INDICES = [
+    *(
+        (torch.tensor([0, at]), sk.OutOfDatasetError, r"^position: must be in \[0, 10\)")
+        for at in (-1, 10, 2**62)
+    ),
+    (slice(None, None, 0), sk.ArgumentValueError, "index: must have a step other than 0"),
+    (slice(1.5, None), sk.ArgumentTypeError, "index: must be a slice of integers"),
+    *(
+        (index, sk.ArgumentTypeError, "must be a slice or an int64 tensor")
+        for index in (3, [1, 2], torch.tensor([1], dtype=torch.int32), torch.tensor([1.0]))
+    ),
+]
 
 
-def test_slices_and_devices_that_are_none_are_named():
-    order = sk.RandomSampler().order(10)
-    with pytest.raises(sk.ArgumentValueError, match="index: must have a step other than 0"):
-        sk.order_on(order, "cpu")[::0]
-    with pytest.raises(sk.ArgumentTypeError, match="index: must be a slice of integers"):
-        sk.order_on(order, "cpu")[1.5:]
+@pytest.mark.parametrize(("index", "error", "problem"), BAD_INDICES)
+def test_an_index_is_a_slice_or_a_tensor_of_positions_within_the_order(index, error, problem):
+    with pytest.raises(error, match=problem):
+        sk.order_on(sk.RandomSampler().order(10), "cpu")[index]
+
+
+def test_a_device_without_numbers_is_named_and_holds_rows_all_the_same():
     with pytest.raises(sk.NotSupportedError, match="device: holds no numbers"):
-        sk.order_on(order, "meta")
+        sk.order_on(sk.RandomSampler().order(10), "meta")
     rows = sk.TensorLoader(torch.empty(10, 3, device="meta"), sk.RandomSampler(), batch_size=5)
     assert [batch.shape for batch in rows] == [(5, 3), (5, 3)]
-
-
-@pytest.mark.parametrize("index", [3, [1, 2], torch.tensor([1], dtype=torch.int32), torch.tensor([1.0])])
-def test_an_index_is_a_slice_or_a_tensor_of_positions(index):
-    with pytest.raises(sk.ArgumentTypeError, match="must be a slice or an int64 tensor"):
-        sk.order_on(sk.RandomSampler().order(10), "cpu")[index]

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from tests.jobs import ended
 from tests.own_seconds import OwnSeconds
 
 PREPARED = """
@@ -34,10 +35,14 @@ SECONDS = 120
 """More than any of these takes by far."""
 
 
-def run(code):
+def run(*arguments, seconds=SECONDS):
+    """Runs Python in a temporary folder of its own: workers of torch's that are ended leave files there."""
+    return subprocess.CompletedProcess(arguments, *ended(*arguments, seconds=seconds))
+
+
+def run_code(code):
     # From Python 3.12 on, a fork beside threads is warned of.
-    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", PREPARED + code]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
+    return run("-W", "ignore:This process:DeprecationWarning", "-c", PREPARED + code)
 
 
 ENDS = {
@@ -78,8 +83,7 @@ def ends():
         name: code + "\nprint('done')" if "exit" not in code else code.replace("sys", "print('done')\nsys")
         for name, code in ENDS.items()
     }
-    command = [sys.executable, "-c", PREPARED + IN_A_FORK, json.dumps(said)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=2 * SECONDS)
+    done = run("-c", PREPARED + IN_A_FORK, json.dumps(said), seconds=2 * SECONDS)
     assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
 
@@ -90,15 +94,15 @@ def test_the_interpreter_exits_at_once_and_quietly(ends, name):
 
 
 def test_an_exception_in_the_loop_ends_the_process_with_its_own_traceback_only():
-    ended = run("for batch in loader():\n    raise ValueError('mine')")
-    assert ended.returncode == 1
-    assert ended.stderr.rstrip().endswith("ValueError: mine")
-    assert ended.stderr.count("Traceback") == 1
+    done = run_code("for batch in loader():\n    raise ValueError('mine')")
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith("ValueError: mine")
+    assert done.stderr.count("Traceback") == 1
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_process_that_waits_for_a_batch(number, workers):
+def test_a_signal_ends_a_process_that_waits_for_a_batch(number, workers, short_folder):
     code = f"""
 class Stuck(Slow):
     def __getitem__(self, index):
@@ -109,8 +113,13 @@ batches = torch.utils.data.DataLoader(Stuck(), batch_size=2, num_workers={worker
 for number, batch in enumerate(DeviceLoader(batches, "cpu")):
     print(number, flush=True)
 """
+    # The sockets of torch's own workers stay where SIGTERM ends their parent.
     process = subprocess.Popen(
-        [sys.executable, "-c", PREPARED + code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", PREPARED + code],
+        env={**os.environ, "TMPDIR": short_folder},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout.readline() == "0\n"
     assert process.stdout.readline() == "1\n"
@@ -125,9 +134,8 @@ for number, batch in enumerate(DeviceLoader(batches, "cpu")):
         assert errors.count("Traceback") == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-def test_a_forked_child_iterates_anew_and_closes_without_waiting():
-    ended = run("""
+FORKS = {
+    "a child begins an iteration of its own, and closes without waiting": """
 running = loader()
 iterator = iter(running)
 next(iterator)
@@ -146,16 +154,9 @@ for _ in range(20):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 assert next(iterator)[:, 0].tolist() == [2, 3]
-print("done")
-""")
-    assert (ended.stdout, ended.stderr) == ("done\n", "")
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-def test_a_forked_child_exits_quietly_through_the_interpreters_exit():
-    ended = run("""
-running = loader(run_ahead=True)
-iterator = iter(running)
+""",
+    "a child ends through the interpreter's exit": """
+iterator = iter(loader(run_ahead=True))
 next(iterator)
 child = os.fork()
 if child == 0:
@@ -163,25 +164,25 @@ if child == 0:
     sys.exit(0)
 assert os.waitpid(child, 0)[1] == 0
 next(iterator)
-print("done")
-""")
-    assert (ended.stdout, ended.stderr) == ("done\n", "")
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-def test_other_loaders_start_workers_by_fork_while_a_thread_loads():
-    ended = run("""
+""",
+    "another loader forks workers while a thread loads": """
 first = iter(loader())
 next(first)
 for _ in range(3):
     second = torch.utils.data.DataLoader(Slow(), batch_size=2, num_workers=2, multiprocessing_context="fork")
     assert next(iter(second))[:, 0].tolist() == [0, 1]
     next(first)
-print("done")
-""")
-    assert (ended.stdout, ended.stderr) == ("done\n", "")
+""",
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+@pytest.mark.parametrize("code", FORKS.values(), ids=FORKS)
+def test_a_process_may_be_forked_while_a_thread_loads(code):
+    done = run_code(code + "print('done')")
+    assert (done.stdout, done.stderr) == ("done\n", "")
 
 
 def test_importing_starts_no_thread():
-    ended = run("print(threading.active_count())")
-    assert ended.stdout == "1\n"
+    done = run_code("print(threading.active_count())")
+    assert done.stdout == "1\n"

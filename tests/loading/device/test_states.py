@@ -17,7 +17,7 @@ from tests.loading.device.kinds import BATCH, BATCHES, KINDS, SHUFFLING, SIZE, e
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 # After the last batch the states of these stand at the end of the epoch, and all others at the beginning of
-# the next one: where a length tells that it was the last batch, and where samplerkit's sampler does.
+# the next one: where a length says that it was the last batch, and where samplerkit's sampler does.
 AT_THE_END = {
     "a plain loader over a stream",
     "torchdata's loader",
@@ -52,12 +52,12 @@ def test_a_state_counts_only_what_the_loop_received(kind, run_ahead, cut):
         assert (first, second) == (whole, [] if kind in AT_THE_END else following)
 
 
-def test_a_loop_that_is_left_at_its_last_batch_goes_on_as_its_state_says():
+def test_a_loop_that_is_left_at_its_last_batch_resumes_as_its_state_says():
     with DeviceLoader(plain(), "cpu") as loader:
         for number, _ in enumerate(loader, 1):
             if number == BATCHES:
                 break
-        assert loader.state_dict() == {"schema": 1, "epoch": 1, "step": 0}
+        assert loader.state_dict() == {"schema": 1, "epoch": 1, "step": 0, "ended": 0}
         assert read(loader) == epoch_order(1)
 
 
@@ -69,13 +69,13 @@ def test_the_plain_state_is_small_json_and_moves_on_at_the_end():
     assert [(state["epoch"], state["step"]) for state in json.loads(json.dumps(states))] == steps
 
 
-def test_a_restored_state_is_that_state_and_stands_set_epoch():
+def test_a_restored_state_is_that_state_and_outlasts_set_epoch():
     loader = DeviceLoader(plain(), "cpu")
     loader.load_state_dict({"schema": 1, "epoch": 2, "step": 5})
-    assert loader.state_dict() == {"schema": 1, "epoch": 2, "step": 5}
+    assert loader.state_dict() == {"schema": 1, "epoch": 2, "step": 5, "ended": None}
     loader.set_epoch(2)
     assert read(loader) == epoch_order(2)[5 * BATCH :]
-    assert loader.state_dict() == {"schema": 1, "epoch": 3, "step": 0}
+    assert loader.state_dict() == {"schema": 1, "epoch": 3, "step": 0, "ended": 2}
     loader.load_state_dict({"schema": 1, "epoch": 2, "step": 5})
     loader.set_epoch(6)
     assert read(loader) == epoch_order(6)
@@ -83,9 +83,9 @@ def test_a_restored_state_is_that_state_and_stands_set_epoch():
 
 BAD_STATES = {
     "no mapping": ([], "state"),
-    "nothing in it": ({}, "schema"),
+    "nothing in it": ({}, "state"),
     "a newer schema": ({"schema": 2, "epoch": 0, "step": 0}, "schema"),
-    "no step": ({"schema": 1, "epoch": 0}, "step"),
+    "no step": ({"schema": 1, "epoch": 0}, "state"),
     "a negative step": ({"schema": 1, "epoch": 0, "step": -1}, "step"),
     "a step that is a bool": ({"schema": 1, "epoch": 0, "step": True}, "step"),
     "an epoch that is a text": ({"schema": 1, "epoch": "0", "step": 0}, "epoch"),

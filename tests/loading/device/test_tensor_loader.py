@@ -1,4 +1,4 @@
-"""Batches of tensors that lie on a device: the rows, the steps and the states are those of a `Loader`."""
+"""Batches of tensors that are on a device: the rows, the steps and the states are those of a `Loader`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_each_batch_and_state_is_that_of_a_loader(sampler, ranks, tail):
 
 
 @pytest.mark.parametrize("step", [0, 1, 4, 7])
-def test_a_state_goes_on_on_other_ranks_in_other_batches_and_in_a_loader(step):
+def test_a_state_resumes_on_other_ranks_in_other_batches_and_in_a_loader(step):
     first = loaders(sk.TensorLoader, DATA, "global", "ragged", 2, 64)
     read = []
     for loader in first:
@@ -103,7 +103,7 @@ def test_an_epoch_asks_the_device_for_a_few_numbers_and_not_once_a_batch():
     assert 0 < asked < steps / 16
 
 
-def test_pads_are_told_from_samples():
+def test_pads_are_distinguished_from_samples():
     loader = sk.TensorLoader(DATA, sk.RandomSampler(seed=1), batch_size=500, world=sk.World(4, 3))
     (last,) = loader
     assert loader.pads(0).tolist() == [False] * 252 + [True]
@@ -142,10 +142,3 @@ def test_a_state_of_another_run_is_refused_and_so_is_one_in_an_iteration_and_the
 def test_what_is_no_rows_is_refused(data, problem):
     with pytest.raises(sk.SamplerkitError, match=f"^data: {problem}"):
         sk.TensorLoader(data, batch_size=1)
-
-
-def test_structures_keep_their_class():
-    pair = torch.arange(10), [torch.arange(10) * 2, "name"]
-    loader = sk.TensorLoader(pair, batch_size=4)
-    ids, (doubled, name) = next(iter(loader))
-    assert (ids.tolist(), doubled.tolist(), name) == ([0, 1, 2, 3], [0, 2, 4, 6], "name")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import samplerkit as sk
-from samplerkit.storage.catalogue.parts import make_catalogue
+from samplerkit.storage.catalogue.making import make_catalogue
 from tests.storage.formats import test_parquet
 from tests.testing import test_dataset_contract as of_files
 

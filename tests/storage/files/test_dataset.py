@@ -67,20 +67,6 @@ def test_a_changed_sample_changes_no_other_one(folder):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("world", [sk.World(1, 0), sk.World(2, 1), sk.World(3, 0)])
-@pytest.mark.parametrize("max_files", [1, 3])
-def test_a_loader_reads_what_the_order_says(folder, mode, world, max_files):
-    sampler = sampler_of(mode)
-    with FileDataset(str(folder / "*.npz"), "npz", max_files=max_files) as dataset:
-        loader = sk.Loader(dataset, sampler, batch_size=4, world=world, collate_fn=list)
-        for epoch in range(2):
-            expected = list(sampler.order(sk.Layout(SIZES), epoch, world=world))
-            received = [sample for batch in loader for sample in batch]
-            assert [plain(sample) for sample in received] == [SAMPLES[id] for id in expected]
-        assert dataset.stats.peak_files <= max_files
-
-
-@pytest.mark.parametrize("mode", MODES)
 def test_a_plain_dataloader_reads_what_the_order_says(folder, mode):
     torch_data = pytest.importorskip("torch.utils.data")
     sampler = sampler_of(mode)
@@ -116,8 +102,9 @@ def test_any_layout_mode_and_limits_give_the_samples_of_the_order(
         world = sk.World(shards, shard)
         with FileDataset(paths, "npz", sizes, **limits) as dataset:
             loader = sk.Loader(dataset, sampler, batch_size=batch_size, world=world, collate_fn=list)
-            received = [plain(sample) for batch in loader for sample in batch]
-            assert received == [samples[id] for id in sampler.order(sk.Layout(sizes), world=world)]
+            for epoch in range(2):
+                received = [plain(sample) for batch in loader for sample in batch]
+                assert received == [samples[id] for id in sampler.order(sk.Layout(sizes), epoch, world=world)]
             assert dataset.stats.peak_files <= limits["max_files"]
 
 
@@ -270,7 +257,7 @@ BAD = [
     (lambda: FileDataset([b"a"], reader), TypeError, "files[0]"),
     (lambda: FileDataset(["a", "b", "./a"], reader), ValueError, "twice, got 'a'"),
     (lambda: FileDataset("/nowhere/at/all/*.npz", reader), RuntimeError, "no file matches"),
-    (lambda: FileDataset(str(Path(__file__).parent), reader), ValueError, "folder/*.npz"),
+    (lambda: FileDataset(str(Path(__file__).parent), reader), ValueError, "files/*.py"),
     (lambda: FileDataset(["a"], None), TypeError, "reader"),
     (lambda: FileDataset(["a"], Watching), TypeError, "reader"),
     (lambda: FileDataset(["a"], "csv"), ValueError, "known: npz, npy, parquet, text"),

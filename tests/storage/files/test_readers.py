@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import pickle
 import sys
 import zipfile
@@ -13,7 +15,7 @@ import samplerkit as sk
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.files.readers import NpyReader, NpzReader, ParquetReader, TextReader
-from samplerkit.storage.unpacking import FLOOR
+from samplerkit.storage.inflate import FLOOR
 
 
 def all_of(dataset):
@@ -208,12 +210,27 @@ TEXTS = {
 }
 
 
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("case", TEXTS)
-def test_text_lines(tmp_path, case):
+def test_text_lines_also_where_gzip_has_packed_them(tmp_path, case, packed):
+    """Under any name, and of several members, as bgzip and `cat a.gz b.gz` make them."""
     text, lines = TEXTS[case]
-    (tmp_path / "a.txt").write_bytes(text.encode())
-    assert TextReader().count(str(tmp_path / "a.txt")) == len(lines)
-    assert all_of(FileDataset([tmp_path / "a.txt"], "text")) == lines
+    data = text.encode()
+    path = tmp_path / ("a.txt.gz" if packed and len(data) % 2 else "a.txt")
+    path.write_bytes(gzip.compress(data[:4]) + gzip.compress(data[4:]) if packed else data)
+    assert TextReader().count(str(path)) == len(lines)
+    assert all_of(FileDataset([path], "text")) == lines
+
+
+def test_compressed_text_that_is_cut_damaged_or_fills_memory_is_an_error(tmp_path):
+    path, data = tmp_path / "a.txt.gz", gzip.compress(os.urandom(3000).hex().encode())
+    for bad in (data[:-9], data[:40], data[:20], data[:1000] + b"xx" + data[1002:]):
+        path.write_bytes(bad)
+        with pytest.raises(sk.DatasetError, match=r"a\.txt\.gz: cannot be (read|counted)"):
+            all_of(FileDataset([path], "text", progress=False))
+    path.write_bytes(gzip.compress(b"\n" * 3_000_000))
+    with pytest.raises(sk.DatasetError, match=r"unpacks to more than 2000000 bytes \(max_unpacked_bytes\)"):
+        all_of(FileDataset([path], TextReader(max_unpacked_bytes=2_000_000), progress=False))
 
 
 def test_text_larger_than_what_is_counted_at_once(tmp_path, monkeypatch):

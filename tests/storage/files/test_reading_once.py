@@ -103,7 +103,7 @@ def test_files_of_unequal_size_stay_within_the_bytes(tmp_path):
     with FileDataset(paths, "npz", max_files=9, max_bytes=limit, read_ahead=2) as dataset:
         for batch in sk.Loader(dataset, sampler, batch_size=16):
             assert len(batch["id"]) <= 16
-            assert dataset._cache()._shelf.num_bytes <= limit
+            assert dataset._cache()._entries.num_bytes <= limit
         # A file of unknown size may be over it for the moment in which something else is dropped.
         assert dataset.stats.peak_bytes <= limit + 500 * 8 * 4
 
@@ -121,9 +121,9 @@ def test_closing_lets_go_of_all_files_in_memory_though_a_thread_may_still_hold_t
     dataset = FileDataset(paths, "npz", [ROWS] * FILES, max_files=9, read_ahead=0)
     cache = dataset._cache()
     assert [dataset[file * ROWS]["id"] for file in range(3)] == [0, ROWS, 2 * ROWS]
-    assert cache._shelf.contents.keys() == {0, 1, 2}
+    assert cache._entries.contents.keys() == {0, 1, 2}
     dataset.close()
-    assert (cache._shelf.contents, cache._shelf.num_bytes) == ({}, 0)
+    assert (cache._entries.contents, cache._entries.num_bytes) == ({}, 0)
     assert dataset[ROWS]["id"] == ROWS
 
 

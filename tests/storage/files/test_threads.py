@@ -182,12 +182,12 @@ def test_files_larger_than_was_thought_are_let_go_when_no_thread_uses_them(tmp_p
         def looks():
             are_used.wait()
             # Both are used, so both are in memory, whatever they may take.
-            assert dataset._cache()._shelf.num_bytes >= 2 * Slow.nbytes
+            assert dataset._cache()._entries.num_bytes >= 2 * Slow.nbytes
             may_end.set()
 
         all_done(lambda: found.append(dataset[20]), lambda: found.append(dataset[80]), looks)
         assert sorted(map(plain, found)) == [samples[id] for id in (0, 20, 80)]
-        assert dataset._cache()._shelf.num_bytes <= limit
+        assert dataset._cache()._entries.num_bytes <= limit
 
 
 def test_an_error_in_one_thread_is_raised_there_and_lets_the_others_go_on(paths):

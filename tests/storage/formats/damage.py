@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -9,6 +11,8 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.testing.reader_contract import same
+
+OUTCOMES = ("same", "error", "other")
 
 
 def damaged(whole, rng):
@@ -20,29 +24,43 @@ def damaged(whole, rng):
     return bytes(other)
 
 
-def outcomes(path, make, samples, times, seed):
-    """Counts what became of so much damage: `error`, `same`, and of other data where it was."""
+def outcome(make, samples):
+    """What becomes of a damaged file: `error`, `same` or `other`."""
+    dataset = None
+    try:
+        dataset = make()
+        return "same" if same(list(dataset.__getitems__(range(len(samples)))), samples) else "other"
+    except DatasetError:
+        return "error"
+    finally:
+        if dataset is not None:
+            dataset.close()
+
+
+def outcome_in_a_fork(make, samples):
+    """The same in a process of its own: also `signal`, where that is ended."""
+    child = os.fork()
+    if not child:
+        try:
+            faulthandler.disable()
+            os._exit(OUTCOMES.index(outcome(make, samples)))
+        finally:
+            os._exit(99)
+    status = os.waitpid(child, 0)[1]
+    return "signal" if os.WIFSIGNALED(status) else OUTCOMES[os.WEXITSTATUS(status)]
+
+
+def outcomes(path, make, samples, times, seed, read=outcome):
+    """Counts what became of so much damage, and gives the places of that by which other data were read."""
     rng, whole = np.random.default_rng(seed), Path(path).read_bytes()
     found, others = Counter(), []
     for number in range(times):
         other = damaged(whole, rng)
         Path(path).write_bytes(other)
-        dataset = None
-        try:
-            dataset = make()
-            read = list(dataset.__getitems__(range(len(samples))))
-            is_same = same(read, samples)
-        except DatasetError:
-            found["error"] += 1
-        else:
-            found["same" if is_same else "other"] += 1
-            if not is_same:
-                differ = next(
-                    (at for at, (a, b) in enumerate(zip(whole, other, strict=False)) if a != b), len(other)
-                )
-                others.append((number, differ))
-        finally:
-            if dataset is not None:
-                dataset.close()
+        became = read(make, samples)
+        found["signal of a cut" if became == "signal" and len(other) < len(whole) else became] += 1
+        if became == "other":
+            differ = (at for at, (a, b) in enumerate(zip(whole, other, strict=False)) if a != b)
+            others.append((number, next(differ, len(other))))
     Path(path).write_bytes(whole)
     return found, others

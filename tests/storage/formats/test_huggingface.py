@@ -59,7 +59,7 @@ def test_a_transform_that_loses_rows_is_an_error_and_no_short_batch(tmp_path):
     """Hugging Face itself hands out as many samples as there are."""
     dataset = sk.HuggingFaceDataset(made(tmp_path).with_transform(lambda rows: {"id": rows["id"][:1]}))
     assert dataset.__getitems__([3]) == [{"id": 3}]
-    with pytest.raises(sk.DatasetError, match="makes 1 samples where 2 were asked for; let its transform"):
+    with pytest.raises(sk.DatasetError, match="makes 1 samples of 2 rows; let its transform"):
         dataset.__getitems__([3, 4])
 
 

@@ -13,7 +13,6 @@ import torch
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.reader_contract import same
-from tests.storage.formats.damage import outcomes
 from tests.storage.formats.litdata_chunks import FOLDERS, image_of, plain_of, row_of, tokens_of
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: it unpacks zstd and reads tables of rows")
@@ -95,23 +94,6 @@ def test_a_pickle_is_never_loaded_and_other_columns_are():
         len(sk.LitDataset(FOLDER / "pickled", ["x"]))
 
 
-@pytest.mark.parametrize("name", ["plain", "chunk"])
-def test_a_folder_elsewhere_is_read_chunk_by_chunk(name):
-    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
-    memory = fsspec.filesystem("memory")
-    for path in (FOLDER / name).iterdir():
-        memory.pipe(f"memory://litdata/{name}/{path.name}", path.read_bytes())
-    with sk.LitDataset(f"memory://litdata/{name}", ["id"], remote={"attempts": 1}) as dataset:
-        sampler = sk.RandomSampler(shuffle="files", seed=2)
-        with sk.Loader(dataset, sampler, batch_size=3, collate_fn=list, world=sk.World(1, 0)) as loader:
-            assert sorted(sample["id"] for batch in loader for sample in batch) == list(range(-5, 15))
-        assert (dataset.stats.files_read, dataset.stats.downloads) == (3, 0)
-        dataset.close()
-        memory.pipe(f"memory://litdata/{name}/{dataset.layout.names[0]}", b"another one")
-        with pytest.raises(sk.DatasetError, match="chunk-0-0"):
-            dataset[0]
-
-
 LIES = {
     "its chunks are encrypted": ("encryption", {"level": "sample"}),
     "written for ParquetLoader, which is not read": ("item_loader", "ParquetLoader"),
@@ -141,27 +123,3 @@ def test_a_chunk_outside_of_the_folder_is_refused(tmp_path):
     (tmp_path / "index.json").write_text(text)
     with pytest.raises(sk.DatasetError, match="a shard outside of the folder"):
         len(sk.LitDataset(tmp_path))
-
-
-@pytest.mark.parametrize("name", ["plain", "batch", "rows"])
-@pytest.mark.parametrize("times", [40, pytest.param(2000, marks=pytest.mark.campaign)])
-def test_damage_to_a_chunk_is_an_error_unless_it_is_in_values(tmp_path, times, name):
-    """litData has no checksums, and its zstd neither: what says where something lies is looked at."""
-    shutil.copytree(FOLDER / name, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "chunk-0-0.bin"
-    wanted = [FOLDERS[name][1](row) for row in range(7)]
-
-    def make():
-        return sk.LitDataset(tmp_path, decode=comparable)
-
-    found, others = outcomes(path, make, [comparable(sample) for sample in wanted], times, seed=4)
-    print(f"litdata, {name}: {dict(found)}")
-    places = {place for _, place in others}
-    ends = np.frombuffer(path.read_bytes(), "<u4", 8, 4)
-    leads = {
-        "plain": {int(end) + at for end in ends[:-1] for at in range(4 * 13)},
-        "batch": range(128),
-        "rows": (),
-    }
-    assert not places & {*range(36), *leads[name]}
-    assert found["error"] > times // 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -12,8 +11,6 @@ import pytest
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.reader_contract import same
-from tests.storage.formats import mds_shards
-from tests.storage.formats.damage import outcomes
 from tests.storage.formats.mds_shards import COMPRESSIONS, image_of, row_of, sample_of, write
 
 FOLDER = Path(__file__).parents[2] / "data" / "formats" / "mds"
@@ -79,25 +76,6 @@ def test_a_shard_that_was_unpacked_serves_as_the_packed_one_does(tmp_path):
         assert [sample["id"] for sample in dataset.__getitems__(range(20))] == list(range(-5, 15))
 
 
-@pytest.mark.parametrize("name", ["plain", "gz"])
-def test_a_folder_elsewhere_is_read_shard_by_shard(name):
-    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
-    memory = fsspec.filesystem("memory")
-    for path in (FOLDER / name).iterdir():
-        memory.pipe(f"memory://mds/{name}/{path.name}", path.read_bytes())
-    with sk.MdsDataset(f"memory://mds/{name}/", ["id"], remote={"attempts": 1}) as dataset:
-        sampler = sk.RandomSampler(shuffle="files", seed=2)
-        with sk.Loader(dataset, sampler, batch_size=3, collate_fn=list, world=sk.World(1, 0)) as loader:
-            assert sorted(sample["id"] for batch in loader for sample in batch) == list(range(-5, 15))
-        assert dataset.stats.files_read == dataset.layout.num_files
-        assert dataset.stats.downloads == 0
-        dataset.close()
-        shard = dataset.layout.names[0] + (".gz" if name == "gz" else "")
-        memory.pipe(f"memory://mds/{name}/{shard}", b"another one")
-        with pytest.raises(sk.DatasetError, match=shard.replace(".", r"\.")):
-            dataset[0]
-
-
 RAW = {"basename": "shard.00000.mds", "bytes": 7, "hashes": {}}
 LIES = {
     "7 bytes|index.json says, got 7": {"raw_data": RAW},
@@ -121,46 +99,8 @@ def test_an_index_that_lies_is_an_error_that_says_how(tmp_path, problem):
 
 
 def test_an_index_that_is_not_there_or_no_index_is_an_error(tmp_path):
-    for content in (None, "[]", "{}", '{"version": 2, "shards": []}', '{"version": 1}', "no"):
+    for content in (None, "[]", "{}", '{"version": 1}', "no"):
         if content is not None:
             (tmp_path / "index.json").write_text(content, encoding="utf-8")
         with pytest.raises(sk.DatasetError, match=r"index\.json"):
             len(sk.MdsDataset(tmp_path))
-
-
-def test_a_config_names_it(tmp_path):
-    (tmp_path / "data").mkdir()
-    write(tmp_path / "data")
-    section = {"kind": "mds", "folder": "data", "columns": ["id"]}
-    (tmp_path / "run.yaml").write_text(json.dumps({"dataset": section, "sampler": {"kind": "random"}}))
-    config = sk.load_config(tmp_path / "run.yaml")
-    assert config.dataset.layout.names == ("shard.00000.mds", "shard.00001.mds")
-    assert config.dataset[11] == {"id": 11}
-    config.dataset.close()
-
-
-@pytest.mark.parametrize("name", ["plain", "zstd"])
-@pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.campaign)])
-def test_damage_to_a_shard_is_an_error(tmp_path, times, name):
-    pytest.importorskip("pyarrow", reason="pyarrow is not installed: it unpacks zstd")
-    shutil.copytree(FOLDER / name, tmp_path / name)
-    path = min((tmp_path / name).glob("shard*"))
-    with sk.MdsDataset(tmp_path / name) as dataset:
-        size = dataset.layout.sizes[0]
-        samples = dataset.__getitems__(range(size))
-    found, others = outcomes(path, lambda: sk.MdsDataset(tmp_path / name), samples, times, seed=4)
-    print(f"mds, {name}: {dict(found)}")
-    assert not others
-    assert found["error"] == times
-
-
-@pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.campaign)])
-def test_damage_to_what_has_no_digest_is_in_the_values_or_an_error(tmp_path, times):
-    """As Arrow: all that says where something lies is looked at."""
-    mds_shards.write(tmp_path, [(0, 12)], hashes=())
-    path, samples = tmp_path / "shard.00000.mds", list(map(sample_of, range(12)))
-    begins = path.read_bytes().index(b"}") + 1
-    found, others = outcomes(path, lambda: sk.MdsDataset(tmp_path), samples, times, seed=4)
-    print(f"mds without digests: {dict(found)}")
-    assert all(place >= begins for _, place in others)
-    assert found["error"] > times // 3

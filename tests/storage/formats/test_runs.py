@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
+import shutil
 import signal
+import sys
 from contextlib import nullcontext
 
 import pytest
@@ -52,6 +55,20 @@ FORMATS = {
     "zarr": test_arrays.TestZarr,
     "huggingface": OfHuggingFace,
 }
+SECTIONS = {
+    "arrow": {"files": "{}/*.arrow"},
+    "hdf5": {"files": "{}/*.h5", "arrays": ["x", "y"], "batches": "samples"},
+    "parquet": {"files": "{}/*.parquet", "progress": False},
+    "sqlite": {"path": "{}/a.db", "table": "samples"},
+    "litdata": {"folder": "{}"},
+    "lmdb": {"path": "{}", "leave_out": test_lmdb.LEFT_OUT},
+    "mds": {"folder": "{}", "columns": ["id"]},
+    "mindrecord": {"files": ["{}/rows0", "{}/rows1"]},
+    "tfrecord": {"files": "{}/*.tfrecord", "scalars": ["id"], "run_bytes": 900},
+    "zarr": {"folder": "{}/a.zarr", "missing_chunks": "raise"},
+}
+"""How a config names the same data."""
+
 MARKS = {"huggingface": [pytest.mark.trainers, pytest.mark.filterwarnings("ignore")]}
 
 
@@ -71,6 +88,83 @@ def data(request, tmp_path, monkeypatch):
 def named(sample):
     """What tells a sample from the others."""
     return int(sample["id"] if "id" in sample else sample["y"])
+
+
+@pytest.mark.parametrize("kind", SECTIONS)
+def test_a_config_names_each(tmp_path, kind):
+    samples = [sample for file in FORMATS[kind]().write(str(tmp_path)) for sample in file]
+    section = json.loads(json.dumps(SECTIONS[kind] | {"kind": kind}).replace("{}", str(tmp_path)))
+    section.pop("progress", None)
+    config = sk.load_config(
+        {"dataset": section, "sampler": {"kind": "random", "seed": 3}}, check_quality=False
+    )
+    with config.dataset as dataset:
+        assert len(dataset) == len(samples)
+        assert kind == "lmdb" or named(dataset[3]) == named(samples[3])
+
+
+MISSING = {
+    "arrow": ("pyarrow", "parquet"),
+    "hdf5": ("h5py", "hdf5"),
+    "lmdb": ("lmdb", "lmdb"),
+    "mindrecord": ("msgpack", "mindrecord"),
+    "parquet": ("pyarrow.parquet", "parquet"),
+    "tfrecord": ("google_crc32c", "tfrecord"),
+    "zarr": ("zarr", "zarr"),
+}
+
+
+@pytest.mark.parametrize("kind", MISSING)
+def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch, kind):
+    contract, (package, name) = FORMATS[kind](), MISSING[kind]
+    contract.write(str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setitem(sys.modules, package, None)
+    problem = rf'needs {package.partition(".")[0]}, .*pip install "samplerkit\[{name}\]"'
+    with contract.make(str(tmp_path)) as dataset, pytest.raises(sk.DatasetError, match=problem):
+        dataset[0]
+
+
+def packed_mds(folder):
+    shutil.copytree(test_mds.FOLDER / "gz", folder, dirs_exist_ok=True)
+    return lambda url: sk.MdsDataset(url, ["id"])
+
+
+def packed_litdata(folder):
+    shutil.copytree(test_litdata.FOLDER / "chunk", folder, dirs_exist_ok=True)
+    return lambda url: sk.LitDataset(url, ["id"])
+
+
+REMOTE = {name: FORMATS[name] for name in ("litdata", "mds", "mindrecord", "parquet")} | {
+    "packed mds": packed_mds,
+    "packed litdata": packed_litdata,
+}
+
+
+@pytest.mark.parametrize("name", REMOTE)
+def test_remote_files_are_read_by_chunk_and_a_chunk_that_is_gone_is_named(tmp_path, name):
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
+    memory, url = fsspec.filesystem("memory"), f"memory://{name.replace(' ', '-')}"
+    if name.startswith("packed"):
+        make = REMOTE[name](tmp_path)
+    else:
+        contract = REMOTE[name]()
+        contract.write(str(tmp_path))
+        make = contract.make
+    for path in tmp_path.iterdir():
+        memory.pipe(f"{url}/{path.name}", path.read_bytes())
+    with make(url) as dataset:
+        options = {"batch_size": 3, "collate_fn": list, "world": sk.World(1, 0)}
+        with sk.Loader(dataset, sk.RandomSampler(shuffle="files", seed=2), **options) as loader:
+            ids = [named(sample) for batch in loader for sample in batch]
+        assert len({*ids}) == len(ids) == len(dataset)
+        assert (dataset.stats.files_read, dataset.stats.downloads) == (dataset.layout.num_files, 0)
+        dataset.close()
+        file = dataset.layout.names[0].partition(":")[0]
+        (gone,) = (path.name for path in tmp_path.iterdir() if path.name in {file, f"{file}.gz"})
+        memory.pipe(f"{url}/{gone}", b"another one")
+        with pytest.raises(sk.DatasetError, match=re.escape(gone)):
+            dataset[0]
 
 
 def test_a_run_that_stopped_goes_on_on_other_ranks(data):

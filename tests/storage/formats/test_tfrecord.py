@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.formats import record_index, tfrecord_file
-from samplerkit.storage.formats.crc32c import masked_crc32c
-from samplerkit.storage.formats.stored import Stored
+from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.formats import tfrecord_file
 from samplerkit.storage.formats.tf_example import example_of
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.reader_contract import same
@@ -67,7 +66,9 @@ def test_files_of_tensorflow_are_read_without_it(name):
 def test_a_checksum_is_that_of_the_polynomial_whatever_the_length():
     rng = np.random.default_rng(3)
     pieces = [rng.bytes(size) for size in [*range(9), 63, 64, 65, 127, 128, 129, 4095, 4096, 4097, 64**3 + 1]]
-    assert [crc.tobytes() for crc in masked_crc32c(pieces)] == list(map(tf_records.masked, pieces))
+    assert [crc.tobytes() for crc in tfrecord_file.masked_crc32c(pieces)] == list(
+        map(tf_records.masked, pieces)
+    )
 
 
 BITS = {
@@ -157,13 +158,13 @@ def test_an_index_that_lies_is_an_error_that_names_it(tmp_path):
     """Of another size, damaged, of another kind; or right in its size, and of another file."""
     path, other = written(tmp_path, [(5, 6), (6, 7)])
     stored, beside = Stored.of(path, None), Path(path + ".skidx")
-    records, _ = record_index.records_of(Stored.of(other, None), None)
+    records, _ = tfrecord_file.records_of(Stored.of(other, None), None)
     shifted = tfrecord_file.Records(records.lengths + 1, records.crcs)
     half = tfrecord_file.Records(
         np.array([stored.size // 2 - 16, stored.size - stored.size // 2 - 16]), np.zeros(2, np.uint32)
     )
-    for wrong, problem in ((shifted, "another state"), (half, "are not those that stood there before")):
-        record_index.write_index(beside, stored, (wrong, False), "")
+    for wrong, problem in ((shifted, "another state"), (half, "are not those that were there before")):
+        tfrecord_file.write_index(beside, stored, (wrong, False), "")
         with (
             sk.TfRecordDataset(path, progress=False) as dataset,
             pytest.raises(sk.DatasetError, match=problem),
@@ -204,7 +205,7 @@ def test_files_elsewhere_are_read_by_ranges_once_they_are_indexed(tmp_path, has_
     memory.pipe(url, Path(path).read_bytes())
     if has_index:
         stored = Stored.of(path, None)
-        record_index.write_index(Path(path + ".skidx"), stored, record_index.records_of(stored, None), "")
+        tfrecord_file.write_index(Path(path + ".skidx"), stored, tfrecord_file.records_of(stored, None), "")
         memory.pipe(url + ".skidx", Path(path + ".skidx").read_bytes())
     options = {"run_bytes": 800, "scalars": ["id"], "remote": {"cache": str(tmp_path / "cache")}}
     with sk.TfRecordDataset([url], **options, progress=False) as dataset:
@@ -234,16 +235,6 @@ def test_a_function_makes_samples_in_their_draws(tmp_path):
 
 def _drawn(sample):
     return int(sample["id"]), int(sk.draw_rng().integers(1 << 30))
-
-
-def test_a_config_names_it(tmp_path):
-    written(tmp_path)
-    section = {"kind": "tfrecord", "files": f"{tmp_path}/*.tfrecord", "scalars": ["id"], "run_bytes": 900}
-    config = sk.load_config({"dataset": section, "sampler": {"kind": "random", "shuffle": "files"}})
-    assert len(config.dataset) == 16
-    assert config.dataset.layout.names[0] == "0.tfrecord:0"
-    assert config.dataset[11]["id"] == 11
-    config.dataset.close()
 
 
 BAD = {

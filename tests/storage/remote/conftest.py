@@ -20,6 +20,25 @@ def server() -> Iterator[Server]:
         yield state
 
 
+@pytest.fixture(params=["fsspec", "both", "obstore alone"])
+def way(request, monkeypatch) -> str:
+    """By which client stores of clouds are read: "both" asks questions by fsspec, and reads by obstore."""
+    few = "samplerkit.storage.remote.resources._QUESTIONS"
+    if request.param == "fsspec":
+        monkeypatch.setattr("samplerkit.storage.remote.clients.object_stores._is_forked_from_user", True)
+    elif request.param == "both":
+        monkeypatch.setattr(few, -1000)
+    elif request.param == "obstore alone":
+        monkeypatch.setattr("samplerkit.storage.remote.resources.has_filesystem", lambda url: False)
+    return request.param
+
+
+@pytest.fixture
+def apart(monkeypatch) -> None:
+    """Lets each part have a request of its own, also where files are as small as those of tests."""
+    monkeypatch.setattr("samplerkit.storage.remote.spans._joined", lambda before, part: None)
+
+
 @pytest.fixture
 def storage(tmp_path) -> Iterator[Callable[..., RemoteStorage]]:
     """Makes storages, whose threads and temp files are gone at the end."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import random
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -12,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from samplerkit.errors import DatasetError, NotSupportedError
-from samplerkit.storage.remote.entries import FOLDER_LOCK, held, kept_in
+from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, held, kept_in
+from samplerkit.storage.remote.cache_eviction import DiskSpace
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.room import DiskSpace
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.tar.index.archive import Cache
 from samplerkit.storage.threads import Stop
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child
@@ -30,6 +33,27 @@ def fetched(options: RemoteOptions, url: str) -> tuple[str, int]:
     """What a process gets: the digest of a file's content, and how many it downloaded."""
     with RemoteStorage(options) as storage:
         return hashlib.sha256(content(storage.fetch(url))).hexdigest(), storage.stats.downloads
+
+
+@pytest.mark.parametrize("kind", ["cache", "index"])
+def test_a_process_that_was_forked_while_a_lock_was_held_does_not_wait_for_itself(tmp_path, kind):
+    """A thread that reads ahead may hold one at any fork: the lock of the child is that of its parent."""
+
+    def lock():
+        if kind == "cache":
+            return held(tmp_path / FOLDER_LOCK, Stop())
+        return Cache.of(tmp_path).lock(tmp_path / "a.tar.index")
+
+    is_free, frees = os.pipe()
+    with lock():
+        child = os.fork()
+        if child == 0:
+            os.read(is_free, 1)
+            signal.alarm(30)  # where it waits for ever, this ends it
+            with lock():
+                os._exit(0)
+    os.write(frees, b"x")
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def _held(folder: Path) -> int:

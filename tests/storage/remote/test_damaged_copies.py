@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.entries import FOLDER_LOCK, Record, held
+from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, Record, held
 from samplerkit.storage.threads import Stop
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content, kept, leftovers

@@ -201,7 +201,6 @@ def test_a_filesystem_that_hangs_is_an_error(storage):
 def test_a_pattern_gives_files_sorted_by_bytes():
     for name in ("b.tar", "B.tar", "ä.tar", "a.tar", "c.txt", "sub/d.tar"):
         put(f"train/{name}")
-    (Cluster.root / "train" / "folder.tar").mkdir()
     base = "hdfs://namenode:8020/train"
     options = RemoteOptions(attempts=1)
     assert expand(f"{base}/*.tar", options) == tuple(
@@ -214,6 +213,15 @@ def test_a_pattern_gives_files_sorted_by_bytes():
         expand(f"{base}/*.npz", options)
     fsspec.filesystem("memory").pipe({"/listed/1.tar": b"", "/listed/0.tar": b""})
     assert expand("memory://listed/?.tar", options) == ("memory://listed/0.tar", "memory://listed/1.tar")
+
+
+def test_a_folder_that_is_called_like_a_file_is_not_left_out_of_a_pattern():
+    for name in ("a.tar", "b.tar/part.tar"):
+        put(f"train/{name}")
+    base, options = "hdfs://namenode:8020/train", RemoteOptions(attempts=1)
+    with pytest.raises(DatasetError, match=r"matches a folder, .*train/b\.tar'; name the files in it too"):
+        expand(f"{base}/*.tar", options)
+    assert expand(f"{base}/*", options) == (f"{base}/a.tar",)
 
 
 def test_a_folder_is_not_a_file(storage):
@@ -233,8 +241,8 @@ def test_an_extra_that_is_not_installed_is_named(storage, monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr("samplerkit.storage.remote.resources.import_module", missing)
-    monkeypatch.setattr("samplerkit.storage.remote.filesystem.import_module", missing)
-    for url, package in (("https://host/a", "requests"), ("s3://bucket/a", "fsspec")):
+    monkeypatch.setattr("samplerkit.storage.remote.clients.filesystem.import_module", missing)
+    for url, package in (("https://host/a", "urllib3"), ("hdfs://host/a", "fsspec")):
         with pytest.raises(DatasetError, match=rf'needs {package}.*pip install "samplerkit\[remote\]"'):
             storage().version(url)
 

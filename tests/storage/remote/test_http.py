@@ -35,6 +35,7 @@ def test_parts_come_in_the_order_asked_for_whatever_they_are(server, storage):
     assert len(server.asked("HEAD")) == 7
 
 
+@pytest.mark.usefixtures("apart")
 def test_the_figures_are_those_of_the_server(server, storage):
     url = server.put("/a", DATA[:10_000])
     server.faults["GET", "/a"] = [faults.status(503), faults.truncates, None]
@@ -84,6 +85,7 @@ def test_a_version_is_asked_once_and_holds_until_the_storage_ends(server, storag
     assert content(storage().fetch(url)) == DATA[1000:2000]
 
 
+@pytest.mark.usefixtures("apart")
 def test_a_file_that_changes_between_the_parts_of_one_call_is_never_mixed(server, storage):
     # A path for each moment: what was given up at one may still be answered at the next.
     for after in range(1, 40, 2):
@@ -154,3 +156,19 @@ def test_a_small_file_is_read_by_one_request(server, storage):
     server.put("/index", DATA[1:1001])
     with pytest.raises(DatasetError, match="was changed"):
         reader.read_small(url)
+
+
+def test_parts_near_one_another_share_a_request_and_long_ones_have_several(server, storage, monkeypatch):
+    monkeypatch.setattr("samplerkit.storage.remote.spans.LONGEST", 200_000)
+    url = server.put("/a", DATA)
+    reader = storage()
+    reader.version(url)
+    draw = random.Random(3)
+    spans = [Span(url, draw.randrange(100_000), draw.randrange(50_000)) for _ in range(40)]
+    spans += [Span(url, 500_000 + 64 * 1024 * number, 7) for number in range(4)]
+    spans += [Span(url, 1_000_000, 900_000), Span(url, 1_700_000, 300_000), Span(url, 2_500_000, 9)]
+    assert reader.read(spans) == [DATA[span.offset :][: span.length] for span in spans]
+    asked = [request.headers["Range"] for request in server.asked("GET")]
+    assert len(asked) == len(set(asked)) <= 12
+    lengths = [int(last) - int(first) for first, last in (part[6:].split("-") for part in asked)]
+    assert max(lengths) < 200_000

@@ -16,6 +16,8 @@ from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content
 
 pytest.importorskip("s3fs", reason="s3fs is not installed")
+pytest.importorskip("obstore", reason="obstore is not installed")
+pytestmark = pytest.mark.usefixtures("way")
 
 DATA = random.Random(3).randbytes(9_000_000)
 
@@ -34,7 +36,7 @@ def test_objects_are_read_in_parts_and_as_a_whole(bucket, options, storage):
     spans = [Span(url, draw.randrange(len(DATA) - 1000), draw.randrange(1, 1000)) for _ in range(50)]
     before = reader.stats.requests
     assert reader.read(spans) == [DATA[span.offset :][: span.length] for span in spans]
-    assert reader.stats.requests - before == 50
+    assert 2 <= reader.stats.requests - before <= 50
     assert content(reader.fetch(url)) == content(reader.fetch(url)) == DATA
     assert reader.read_small("s3://shards/train/none") is None
     assert not reader.exists("s3://shards/train/none")
@@ -91,6 +93,8 @@ def test_a_store_that_refuses_tells_no_secret(options, storage):
         storage(storage_options=options).fetch("s3://shards/none")
     assert "test-" not in str(caught.value)
     gone = {**options, "endpoint_url": "http://127.0.0.1:9"}
-    with pytest.raises(DatasetError, match=r"tried 3 times .*EndpointConnectionError") as caught:
+    with pytest.raises(
+        DatasetError, match=r"tried 3 times .*(EndpointConnectionError|cannot be reached)"
+    ) as caught:
         storage(storage_options=gone).version("s3://shards/a")
     assert "test-" not in str(caught.value)

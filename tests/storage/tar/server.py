@@ -61,7 +61,7 @@ class Server:
         self._thread.join()
 
     def forget(self) -> None:
-        """Begins to note requests anew."""
+        """Begins to note requests again."""
         self.asked = []
 
     def downloads(self) -> list[str]:

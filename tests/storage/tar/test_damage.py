@@ -16,7 +16,7 @@ from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.index.archive import Archive, Cache
 from samplerkit.storage.tar.index.finding import make_index
-from samplerkit.storage.tar.index.one import Index
+from samplerkit.storage.tar.index.index import Index
 from tests.storage.tar.shards import Files, jpeg_tiles, long_names, python_sources, read_by_webdataset, write
 
 SMALL = [(name, data) for name, data in python_sources() if len(data) < 4000]

@@ -1,4 +1,4 @@
-"""Each error of opening and reading an archive says its place, the value and the mend, word for word."""
+"""Each error of opening and reading an archive says its place, the value and a hint, word for word."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.arrays import Column, read_arrays, write_arrays
+from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.index.archive import Archive, Cache
-from samplerkit.storage.tar.index.handles import unpack
+from samplerkit.storage.tar.index.archive import Archive, Cache, unpack
 from tests.storage.tar.shards import write
 
 GONE = "No such file or directory); put it there again, or leave it out of the dataset"
@@ -73,11 +72,11 @@ def test_a_copy_goes_by_the_name_of_what_it_is_a_copy_of(tmp_path):
     (tmp_path / "copy").write_bytes(b"x")
     archive = Archive.of("s3://b/x.tar", f"{tmp_path}/copy", "tag")
     (tmp_path / "copy").write_bytes(b"xy")
-    with error_that_says("s3://b/x.tar: was changed while it was in use; make the dataset anew"):
+    with error_that_says("s3://b/x.tar: was changed while it was in use; make the dataset again"):
         archive.open()
     (tmp_path / "copy").unlink()
-    mend = "leave it alone while it is in use, and start again"
-    with error_that_says(f"cache: was emptied while it was in use, got '{tmp_path}'; {mend}"):
+    hint = "leave it alone while it is in use, and start again"
+    with error_that_says(f"cache: was emptied while it was in use, got '{tmp_path}'; {hint}"):
         archive.open()
 
 
@@ -89,11 +88,11 @@ def test_a_folder_is_no_archive(tmp_path):
 def test_an_archive_that_was_written_since(path, dataset):
     with path.open("ab") as file:
         file.write(bytes(512))
-    with error_that_says(f"{path}: was changed while it was in use; make the dataset anew"):
+    with error_that_says(f"{path}: was changed while it was in use; make the dataset again"):
         dataset[0]
     os.truncate(path, path.stat().st_size - 512)
     os.utime(path, ns=(0, 0))
-    with error_that_says(f"{path}: was changed while it was in use; make the dataset anew"):
+    with error_that_says(f"{path}: was changed while it was in use; make the dataset again"):
         dataset[0]
     assert open_files(path) == 0
 
@@ -135,8 +134,8 @@ def test_a_process_without_descriptors_lacks_no_archive(path, tmp_path):
 def test_another_compression(path, tmp_path):
     packed = tmp_path / "packed.tar"
     packed.write_bytes(bz2.compress(path.read_bytes()))
-    mend = "unpack it, or pack it with gzip"
-    with error_that_says(f"{packed}: is compressed by bzip2, which is not supported; {mend}"):
+    hint = "unpack it, or pack it with gzip"
+    with error_that_says(f"{packed}: is compressed by bzip2, which is not supported; {hint}"):
         len(TarDataset(packed, cache=tmp_path / "cache"))
 
 
@@ -156,7 +155,7 @@ def test_an_archive_that_became_shorter(path, dataset, cut, ids, length, start, 
     first = dataset[0]
     os.truncate(path, cut)
     problem = f"became shorter while in use: of {length} bytes at byte {start} it has {have}"
-    with error_that_says(f"{path}: {problem}; make the dataset anew"):
+    with error_that_says(f"{path}: {problem}; make the dataset again"):
         dataset[ids[0]] if len(ids) == 1 else dataset.__getitems__(ids)
     assert dataset[0] == first
 
@@ -174,7 +173,7 @@ def test_a_checksum_that_is_another_one(path, tmp_path, ids):
         file.write(b"3")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     problem = f"damaged data at byte {offset}: 'cls' of '2' has another checksum"
-    with error_that_says(f"{path}: {problem}; fetch or make the archive anew"):
+    with error_that_says(f"{path}: {problem}; fetch or make the archive again"):
         dataset[ids[0]] if len(ids) == 1 else dataset.__getitems__(ids)
     assert dataset.__getitems__([0, 1, 5, 9]) == [*whole[:2], *whole[3:]]
 
@@ -200,7 +199,7 @@ def test_an_index_of_another_unpacked_size(packed, tmp_path):
     write_arrays(joint, meta, {name: Column.of(np.array(array)) for name, array in arrays.items()})
     dataset = TarDataset(packed, cache=tmp_path / "cache")
     len(dataset)
-    with error_that_says(f"{packed}: was changed while it was in use; make the dataset anew"):
+    with error_that_says(f"{packed}: was changed while it was in use; make the dataset again"):
         dataset[0]
 
 
@@ -213,10 +212,10 @@ def test_a_gzip_archive_that_was_damaged_after_it_was_indexed(packed, tmp_path):
     packed.write_bytes(data)
     os.utime(packed, ns=(status.st_atime_ns, status.st_mtime_ns))
     detail = "Error -3 while decompressing data: incorrect data check; the whole archive is in doubt"
-    mend = "fetch or make the archive anew, or say on_error='skip' to count and skip what is damaged"
+    hint = "fetch or make the archive again, or say on_error='skip' to count and skip what is damaged"
     dataset = TarDataset(packed, cache=tmp_path / "cache")
     len(dataset)
-    with error_that_says(f"{packed}: damaged gzip at byte 0: {detail}; {mend}"):
+    with error_that_says(f"{packed}: damaged gzip at byte 0: {detail}; {hint}"):
         dataset[0]
 
 
@@ -231,8 +230,8 @@ def test_a_cache_that_nothing_can_be_unpacked_into(packed, tmp_path):
 def test_a_gzip_archive_that_unpacks_to_more_than_it_may(packed, tmp_path):
     most = {"max_unpacked_bytes": 10_000}
     problem = "unpacks to more than 10000 bytes (max_unpacked_bytes), as an archive does that is made to fill"
-    mend = "if you trust it, say remote={'max_unpacked_bytes': ...}, or store it unpacked"
-    with error_that_says(f"{packed}: {problem} disks; {mend}"):
+    hint = "if you trust it, say remote={'max_unpacked_bytes': ...}, or store it unpacked"
+    with error_that_says(f"{packed}: {problem} disks; {hint}"):
         len(TarDataset(packed, cache=tmp_path / "other", remote=most))
 
 

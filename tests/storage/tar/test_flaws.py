@@ -14,8 +14,8 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.format.flaws import MOST_PLACES
 from samplerkit.storage.tar.format.headers import BLOCK
-from samplerkit.storage.tar.format.members import MOST_PLACES
 from tests.storage.tar.shards import jpeg_tiles, python_sources, read_by_webdataset, write
 
 
@@ -65,7 +65,7 @@ def test_a_flaw_is_an_error_that_names_archive_and_byte(tmp_path, members, reaso
     with tarfile.open(path) as archive:
         offset = archive.getmembers()[number].offset
     assert f"{path}: {reason} at byte {offset}: " in str(caught.value)
-    assert caught.value.mend
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_file_that_was_written_since_is_an_error_when_it_is_opened_again(tmp_p
     len(dataset)
     write(tmp_path / "shard.tar", python_sources())
     with pytest.raises(
-        sk.DatasetError, match=r"shard\.tar: was changed while it was in use; make the dataset anew"
+        sk.DatasetError, match=r"shard\.tar: was changed while it was in use; make the dataset again"
     ):
         dataset[0]
     path.unlink()

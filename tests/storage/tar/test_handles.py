@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from samplerkit.storage.tar.index.handles import Handle, Handles
+from samplerkit.storage.tar.index.archive import Handle, Handles
 
 
 @pytest.fixture(name="paths")

@@ -14,12 +14,12 @@ import samplerkit as sk
 from samplerkit.storage.arrays import UnreadableFileError, read_arrays
 from samplerkit.storage.progress import silence
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.format.members import Members
 from samplerkit.storage.tar.format.samples import group
+from samplerkit.storage.tar.format.scan import Members
 from samplerkit.storage.tar.index import finding as index_module
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
 from samplerkit.storage.tar.index.finding import make_index, read_index
-from samplerkit.storage.tar.read.indexed import open_catalogue
+from samplerkit.storage.tar.index.joining import open_catalogue
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write
 
 

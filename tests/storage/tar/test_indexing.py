@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.cli.main import main
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tar.index.indexing import index_shards
+from samplerkit.storage.tar.indexing import index_shards
 from tests.storage.tar.remote_shards import EACH, NUMBERS, PATTERN, SHARDS, write_shards
 from tests.storage.tar.server import Server
 from tests.waiting import wait_until
@@ -73,7 +74,7 @@ def test_only_what_is_not_there_or_not_right_is_made(folder):
 
 SCRIPT = """
 import sys, time
-from samplerkit.storage.tar.index import indexing
+from samplerkit.storage.tar import indexing
 made = indexing.make_index
 begun = []
 def hanging(*arguments, **options):
@@ -85,8 +86,10 @@ indexing.index_shards(sys.argv[1], threads=1)
 """
 
 
-def test_who_is_killed_goes_on_where_it_was(folder):
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, f"{folder}/{PATTERN}"])
+def test_who_is_killed_goes_on_where_it_was(folder, tmp_path):
+    # A killed process may leave a temporary folder behind.
+    own = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, f"{folder}/{PATTERN}"], env=own)
     wait_until(lambda: len(list(folder.glob("*.skidx"))) >= 3)
     assert process.poll() is None, "it was over too soon"
     process.send_signal(signal.SIGKILL)
@@ -181,11 +184,11 @@ def test_a_folder_that_cannot_be_written_to_is_an_error(folder, tmp_path):
         ({"upload": True, "out": Path("x")}, "--upload: does not go with --out, got 'x'; leave one of"),
         (
             {"upload": True},
-            "--upload: is for shards that lie elsewhere, got '.*/train-00.tar'; index",
+            "--upload: is for remote shards, got '.*/train-00.tar'; index",
         ),
         (
             {"lengths": "s3://a/b.json"},
-            "--lengths: lies elsewhere, got 's3://a/b.json'; say --upload",
+            "--lengths: is remote, got 's3://a/b.json'; say --upload",
         ),
     ],
 )

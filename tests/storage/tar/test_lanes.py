@@ -33,7 +33,7 @@ def finding_of(loader):
 
 
 @pytest.mark.parametrize("lanes", [None, 6])
-def test_too_few_open_shards_for_the_lanes_are_found_and_opened_again_but_not_with_the_mend(tmp_path, lanes):
+def test_too_few_open_shards_for_the_lanes_are_found_and_opened_again_but_not_with_the_hint(tmp_path, lanes):
     urls = written(tmp_path, SHARDS, EACH)
 
     def opened(max_shards):
@@ -51,9 +51,9 @@ def test_too_few_open_shards_for_the_lanes_are_found_and_opened_again_but_not_wi
         assert times <= SHARDS // 2 + 1
         return
     assert "between 14 files, and max_shards=8 are held open" in found.what
-    assert found.mend.endswith("or lanes=2 in place of 6")
+    assert found.hint.endswith("or lanes=2 in place of 6")
     assert times > 2 * (SHARDS // 2 + 6)
-    (room,) = re.findall(r"max_shards=(\d+)", found.mend)
+    (room,) = re.findall(r"max_shards=(\d+)", found.hint)
     found, times = opened(int(room))
     assert found is None
     assert times <= SHARDS // 2 + 6  # a few at the borders of lanes

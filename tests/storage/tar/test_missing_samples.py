@@ -14,7 +14,7 @@ import torch.utils.data
 
 import samplerkit as sk
 from samplerkit.compat.webdataset import WebDataset
-from samplerkit.storage.absent import AbsentError
+from samplerkit.storage.missing_file import AbsentError
 from tests.storage.tar.remote_shards import EACH, NUMBERS, PATTERN, SHARDS, as_list, write_shards
 from tests.storage.tar.server import Server
 

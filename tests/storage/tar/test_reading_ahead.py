@@ -185,7 +185,7 @@ def test_shards_that_are_needed_no_more_are_let_go_with_the_end_of_the_batch(tmp
             assert keys(dataset, ids) == ids.tolist()
             last = int(ids[-1]) // EACH
             over = {number for number in range(SHARDS) if (number + 1) * EACH <= int(ids[-1]) + 1}
-            assert not over & set(opened._shelf.contents), (last, opened._shelf.contents)
+            assert not over & set(opened._entries.contents), (last, opened._entries.contents)
         assert dataset.stats.files_read == SHARDS
 
 
@@ -228,12 +228,12 @@ def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
             reading = dataset._view.source._processes.here().held
             shards = reading._open
             assert (reading._is_whole, reading._batches) == (True, None)
-            wait_until(lambda shards=shards: len(shards._shelf.contents) >= 2)
+            wait_until(lambda shards=shards: len(shards._entries.contents) >= 2)
             assert keys(dataset, in_order()[0]) == list(range(6))
             dataset.expect(iter(everywhere))
             assert not reading._is_whole
             wait_until(lambda shards=shards: not any(thread.is_alive() for thread in shards._threads))
-            assert shards._shelf.contents == {}
+            assert shards._entries.contents == {}
             for ids in everywhere[:2]:
                 assert keys(dataset, ids) == ids.tolist()
             samples = reading._batches
@@ -267,4 +267,4 @@ def test_an_order_other_than_was_told_is_read_rightly_and_what_was_told_is_forgo
         if fetch == "ranges":
             assert (reading._batches, reading._is_whole) == (None, None)
         else:
-            assert reading._open._choice.uses is None
+            assert reading._open._policy.uses is None

@@ -8,18 +8,17 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.index.archive import Cache
-from samplerkit.storage.tar.read.costs import (
+from samplerkit.storage.tar.fetch_costs import (
     COSTLY,
     MOST_SAMPLES,
     REQUEST_BYTES,
     EpochCosts,
     FetchCosts,
     epoch_costs,
-    fetches_whole,
+    stretch_of,
 )
-from samplerkit.storage.tar.read.shards import Shards
-from samplerkit.storage.tar.read.source import TarOptions
+from samplerkit.storage.tar.index.archive import Cache
+from samplerkit.storage.tar.read.shards import Shards, TarOptions
 from tests.storage.tar.server import Server
 
 LAYOUTS = {"4 of 25": (4, 25), "16 of 50": (16, 50), "64 of 1000": (64, 1000), "one": (1, 300)}
@@ -49,7 +48,7 @@ def test_orders_that_stay_in_few_shards_fetch_them(shards, mode, workers):
     number, each = LAYOUTS[shards]
     layout = sk.Layout([each] * number)
     batches = batches_of(layout, workers, **LOCAL[mode](each))
-    assert fetches_whole(shards_of(layout, batches), layout.sizes, 1000, workers)
+    assert stretch_of(shards_of(layout, batches), layout.sizes, 1000, workers).is_whole
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
@@ -58,19 +57,19 @@ def test_global_reads_samples(shards, workers):
     number, each = LAYOUTS[shards]
     layout = sk.Layout([each] * number)
     batches = batches_of(layout, workers, shuffle=True)
-    assert not fetches_whole(shards_of(layout, batches), layout.sizes, 1000, workers)
+    assert not stretch_of(shards_of(layout, batches), layout.sizes, 1000, workers).is_whole
 
 
 def test_a_wide_window_fetches_shards_if_the_cache_can_hold_them():
     layout = sk.Layout([100] * 200)
     batches = batches_of(layout, 1, shuffle=sk.Shuffle.PARTIAL, partial_size=1600)
-    assert fetches_whole(shards_of(layout, batches), layout.sizes, 64)
-    assert not fetches_whole(shards_of(layout, batches), layout.sizes, 4)
+    assert stretch_of(shards_of(layout, batches), layout.sizes, 64).is_whole
+    assert not stretch_of(shards_of(layout, batches), layout.sizes, 4).is_whole
 
 
 def test_a_rest_of_an_epoch_that_wants_little_of_a_shard_reads_samples():
     layout = sk.Layout([1000] * 8)
-    assert not fetches_whole([np.full(20, 7)], layout.sizes, 8)
+    assert not stretch_of([np.full(20, 7)], layout.sizes, 8).is_whole
 
 
 def test_no_more_is_looked_at_than_is_needed():
@@ -82,10 +81,10 @@ def test_no_more_is_looked_at_than_is_needed():
             taken.append(1)
             yield np.zeros(1 << 16, dtype=np.int64)
 
-    assert not fetches_whole(endless(), layout.sizes, 8)
+    assert not stretch_of(endless(), layout.sizes, 8).is_whole
     assert len(taken) <= 1 + 2 * 4 * MOST_SAMPLES // (1 << 16)
     del taken[:]
-    assert fetches_whole(endless(), np.array([1000] * 8), 8)
+    assert stretch_of(endless(), np.array([1000] * 8), 8).is_whole
     assert len(taken) == 1
 
 
@@ -112,7 +111,7 @@ def test_the_shard_that_was_used_least_recently_leaves_a_full_cache():
 
 @pytest.mark.parametrize("shard", [0, 1, 2])
 def test_a_shard_that_is_not_read_plays_no_part(shard):
-    assert fetches_whole([np.full(50, shard)], np.array([50] * 3), 3)
+    assert stretch_of([np.full(50, shard)], np.array([50] * 3), 3).is_whole
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tgz"])

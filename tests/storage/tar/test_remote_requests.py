@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar.read.costs import COSTLY
+from samplerkit.storage.tar.fetch_costs import COSTLY
 from tests.storage.tar.remote_shards import (
     EACH,
     NUMBERS,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.inspect.download_costs import downloads_of_parts
 from samplerkit.inspect.plan import plan
-from samplerkit.inspect.transfers import transfers
 from samplerkit.inspect.view import RunView
-from samplerkit.storage.tar.read.costs import COSTLY, EpochCosts, FetchCosts, stretch_of
+from samplerkit.storage.tar.fetch_costs import COSTLY, EpochCosts, FetchCosts, stretch_of
 from tests.storage.tar.remote_shards import as_list
 from tests.storage.tar.server import Server
 
@@ -139,7 +139,7 @@ class Remote:
 )
 def test_the_plan_of_ranks_that_share_lanes_says_what_they_will_do(sample_bytes, way, advice):
     loader = resumed(Remote(sample_bytes), 2, sk.World(16, 0), 3, batch_size=2)
-    found = transfers(RunView.of(loader), 0)
+    found = downloads_of_parts(RunView.of(loader), 0)[""]
     assert found.way == way
     assert found.advice.endswith(advice)
     assert bool(found.advice) == bool(advice)
@@ -148,7 +148,7 @@ def test_the_plan_of_ranks_that_share_lanes_says_what_they_will_do(sample_bytes,
 def test_the_plan_looks_at_ranks_between_the_first_and_the_last():
     """Of three ranks on two lanes the middle one reads a third of each, the others two thirds of one."""
     loader = resumed(Remote(4 * MIB), 2, sk.World(3, 0), 3, batch_size=2)
-    assert transfers(RunView.of(loader), 0).way == "ranges"
+    assert downloads_of_parts(RunView.of(loader), 0)[""].way == "ranges"
     whole = [
         stretch(resumed(sk.Layout([EACH] * SHARDS), 2, sk.World(3, rank), 3), EACH * 4 * MIB).is_whole
         for rank in range(3)

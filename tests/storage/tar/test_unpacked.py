@@ -16,11 +16,10 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.inflate import FLOOR, TooLargeError, inflated
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.format.inflate import TooLargeError, inflated
 from samplerkit.storage.tar.writer import TarWriter
-from samplerkit.storage.unpacking import FLOOR
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import kept, leftovers
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write

@@ -132,7 +132,7 @@ LIES = {
     "another type": ((17, "<B", 4), "ends at byte 800, and its index .*a.idx tells of 880 bytes"),
     "more sequences": ((18, "<Q", 11), "has 242 bytes, and its header tells of 254: 11 sequences"),
     "2^60 sequences": ((18, "<Q", 2**60), "has 242 bytes, and its header tells of"),
-    "a last length": ((34 + 36, "<i", 39), "goes on behind byte 798, where its index .* up to byte 800"),
+    "a last length": ((34 + 36, "<i", 39), "continues behind byte 798, where its index .* up to byte 800"),
     "a negative length": ((34 + 36, "<i", -1), "says at byte 146 that sequence 9 begins at byte 720, of -1"),
     "a last pointer": ((POINTERS + 72, "<q", 722), "ends at byte 800, and its index .* tells of 802 bytes"),
     "an odd pointer": (
@@ -191,9 +191,15 @@ def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path,
         ("two.npy", None, r"two.npy: holds <u2 of shape \(5, 1\)"),
         ("text.npy", None, "text.npy: is no npy file"),
         ("cut.npy", None, r"cut.npy: ends at byte \d+, and its header tells of \d+ bytes"),
-        ("more.npy", None, r"more.npy: goes on behind byte \d+, where its header says that it ends"),
+        ("more.npy", None, r"more.npy: continues behind byte \d+, where its header says that it ends"),
         ("empty.npy", None, "empty.npy: is no npy file"),
-        ("gone", None, "gone.bin: cannot be read"),
+        ("gone", None, "gone: is of no known format, and there is neither a .bin nor an .idx of that name"),
+        (
+            "n.jsonl",
+            None,
+            "n.jsonl: is of no known format, .*; known: .npy, raw .bin, and",
+        ),
+        ("half", None, "half.bin: cannot be read"),
         (["a", "wide.npy"], None, "wide.npy: holds int32, and .*a.bin uint16; files of one dataset"),
     ],
 )
@@ -206,6 +212,8 @@ def test_what_is_no_file_of_tokens_is_an_error_that_says_so(tmp_path, name, dtyp
     whole = (tmp_path / "wide.npy").read_bytes()
     for name_of, content in {
         "odd.bin": bytes(101),
+        "n.jsonl": b"{}",
+        "half.idx": b"",
         "text.npy": b"no tokens at all",
         "empty.npy": b"",
         "cut.npy": whole[:-1],

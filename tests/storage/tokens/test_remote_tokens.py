@@ -5,7 +5,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.errors import DatasetError
-from samplerkit.order.world import World
+from samplerkit.order.deal import World
 from tests.storage.files.web import serving
 from tests.waiting import wait_until
 

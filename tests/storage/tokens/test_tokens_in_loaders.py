@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
-from samplerkit.order.world import World
+from samplerkit.order.deal import World
 
 ALONE = World(1, 0)
 WEIGHTS = {"big": 0.5, "small": 0.5}

@@ -148,8 +148,8 @@ def test_phases_are_the_same_whether_they_were_kept_or_computed_anew(monkeypatch
     assert again == found
     assert len(few._kept) <= 4  # of five files each, at the most
     monkeypatch.setattr("samplerkit.storage.tokens.rings._MOST_FILES", 2)
-    none, anew = phases()
-    assert anew == found
+    none, again = phases()
+    assert again == found
     assert {corpus for _, corpus in none._kept} == {1}
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.loading.identity import describe_dataset
+from samplerkit.loading.state.identity import describe_dataset
 from tests.storage.files.folders import plain, write_npz
 from tests.storage.tar.remote_shards import EACH, NUMBERS, SHARDS, as_list, write_shards
 from tests.storage.tar.server import Server

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.compat.mindspore.replay.distributions import canonical
-from samplerkit.compat.mindspore.replay.generators import Mt19937
+from samplerkit.compat.mindspore.replay.generators import Mt19937, canonical
 from samplerkit.order.typing import Ids
 
 _TIE = 1e-12

@@ -94,7 +94,7 @@ def drawn_rows(size: int, count: int, seed: int) -> Ids:
 
 
 def contiguous_blocks(size: int, num_shards: int, offset: int) -> Ids:
-    """Gives the rows which, dealt like cards from shard `offset` on, give each shard a contiguous block."""
+    """Returns the rows which, dealt like cards from shard `offset` on, give each shard a contiguous block."""
     position = np.arange(size)
     shard = (position + offset) % num_shards
     lengths = np.bincount(shard, minlength=num_shards)

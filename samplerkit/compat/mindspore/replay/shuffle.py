@@ -1,21 +1,23 @@
-"""GCC 9's `std::shuffle`, as a permutation that is made without a loop over the elements."""
+"""GCC 9's `std::shuffle` without a loop over the elements, shuffled epochs, and weighted draws."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
-from samplerkit.compat.mindspore.replay.distributions import uniform_integers
-from samplerkit.compat.mindspore.replay.generators import Engine
+from samplerkit.compat.mindspore.replay.generators import Engine, canonical, uniform_integers
 from samplerkit.errors import NotSupportedError
+from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 
 _AT_ONCE = 1 << 16
 
 
 def shuffle(size: int, generator: Engine) -> Ids:
-    """Gives what `std::shuffle` makes of 0, 1, ..., size - 1.
+    """Returns what `std::shuffle` makes of 0, 1, ..., size - 1.
 
     Args:
         size: how many elements, at most `generator.span`.
@@ -42,7 +44,7 @@ def shuffle(size: int, generator: Engine) -> Ids:
 
 
 def swap_targets(size: int, generator: Engine) -> Ids:
-    """Gives with which element each one is swapped, from the first to the last; each target is at most i."""
+    """Returns the element with which each one is swapped, in turn; each target is at most i."""
     targets = np.zeros(size, dtype=np.int64)
     if size < 2:
         return targets
@@ -110,3 +112,100 @@ def swapped(targets: Ids) -> Ids:
         unknown = unknown[found < 0]
     brought[places] = numbers
     return brought
+
+
+_AT_ONCE = 1 << 16
+
+Weights = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def weighted_draws(weights: Weights, count: int, generator: Engine) -> Ids:
+    """Draws ids with replacement, as `std::discrete_distribution` does.
+
+    Args:
+        weights: float64 array of shape (n,), none negative, not all zero.
+        count: how many draws.
+        generator: where the words come from; two for each draw, none if there is one weight only.
+
+    Returns:
+        int64 array of shape (count,).
+
+    Source: `bits/random.tcc` of libstdc++ 9.
+    """
+    drawn = np.zeros(count, dtype=np.int64)
+    if weights.size == 1:
+        return drawn
+    # Not `sum`, which adds pairs of pairs: the last bit of each number counts here.
+    borders = np.cumsum(weights)
+    np.divide(weights, borders[-1], out=borders)
+    np.cumsum(borders, out=borders)
+    borders[-1] = 1.0
+    for start in range(0, count, _AT_ONCE):
+        numbers = canonical(generator, min(_AT_ONCE, count - start))
+        # In ascending order, neighbours look at the same borders, which are in the processor's cache then.
+        ascending = np.argsort(numbers)
+        drawn[start + ascending] = np.searchsorted(borders, numbers[ascending], side="left")
+    return drawn
+
+
+def weighted_distinct(weights: Weights, count: int, generator: Engine) -> Ids:
+    """Draws distinct ids: those whose exponential waiting times, by rate, are the shortest.
+
+    Args:
+        weights: float64 array of shape (n,), none negative.
+        count: how many ids, at most n.
+        generator: where the words come from, two for each weight.
+
+    Returns:
+        int64 array of shape (count,), by waiting time.
+
+    Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
+    """
+    waiting = np.empty(weights.size)
+    for start in range(0, weights.size, _AT_ONCE):
+        part = waiting[start : start + _AT_ONCE]
+        np.log(1.0 - canonical(generator, part.size), out=part)
+    np.negative(waiting, out=waiting)
+    with np.errstate(divide="ignore"):
+        waiting /= weights
+    return np.argsort(waiting, kind="stable")[:count]
+
+
+# Without a lock, which a child forked while it is held would wait for: two threads may arrange the same ids.
+_tables: WeakValueDictionary[tuple[Hashable, int], Table] = WeakValueDictionary()
+
+
+def carried(name: Hashable, epoch: int, arrange: Callable[[int, int], Ids]) -> Table:
+    """Returns the ids of an epoch, each epoch arranged out of the ids of the one before.
+
+    The latest earlier epoch that somebody still holds is where the work starts; without one it starts at
+    epoch 0, so that epoch e costs e + 1 arrangements. Nothing is kept here.
+
+    Args:
+        name: distinguishes this sequence of epochs from all others.
+        epoch: the epoch, from 0.
+        arrange: given the epoch, and how many ids there were in the one before (0 for epoch 0), gives which
+            of those comes when.
+
+    Returns:
+        The ids of the epoch.
+    """
+    start, table = _latest_held(name, epoch) or (0, _table(arrange(0, 0)))
+    for number in range(start + 1, epoch + 1):
+        table = _table(table.ids_at(arrange(number, len(table))))
+    _tables[name, epoch] = table
+    return table
+
+
+def _latest_held(name: Hashable, epoch: int) -> tuple[int, Table] | None:
+    for number in range(epoch, -1, -1):
+        table = _tables.get((name, number))
+        if table is not None:
+            return number, table
+    return None
+
+
+def _table(ids: Ids) -> Table:
+    # A read-only array is kept as it is, and not copied.
+    ids.flags.writeable = False
+    return Table(ids)

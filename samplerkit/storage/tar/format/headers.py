@@ -127,7 +127,7 @@ def pax_records(data: bytes) -> dict[bytes, bytes]:
 
 
 def padded(size: int) -> int:
-    """Gives the bytes that data of a size fill in an archive: whole blocks."""
+    """Returns the bytes that data of a size fill in an archive: whole blocks."""
     return -(-size // BLOCK) * BLOCK
 
 
@@ -172,7 +172,7 @@ class Window:
         return self.base <= position and position + size <= self.base + len(self.data)
 
     def part(self, position: int, size: int) -> bytes:
-        """Gives some bytes of the archive that this piece holds."""
+        """Returns some bytes of the archive that this piece holds."""
         return self.data[position - self.base : position - self.base + size]
 
     def run(self, position: int) -> tuple[list[bytes], list[int], list[int], int]:
@@ -231,7 +231,7 @@ class Window:
 def _plain(
     data: bytes, blocks: np.ndarray[Any, np.dtype[np.uint8]]
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
-    """Gives the numbers of the blocks that could be plain headers, and for each that of the next header."""
+    """Returns the numbers of the blocks that could be plain headers, and for each that of the next header."""
 
     def words(at: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
         # Not a copy of the blocks: of each, eight bytes are looked at.

@@ -8,8 +8,9 @@ from itertools import compress, count, pairwise
 from operator import methodcaller, ne
 from typing import final
 
+from samplerkit.storage.tar.format.flaws import Flaw, Reason
 from samplerkit.storage.tar.format.headers import BLOCK, REGULAR, HeaderError, parse
-from samplerkit.storage.tar.format.members import Flaw, Members, Reason
+from samplerkit.storage.tar.format.scan import Members
 
 RESERVED = frozenset({"__key__", "__url__"})
 """Fields that every sample has besides those of its files."""
@@ -157,7 +158,7 @@ class _Grouping:
             )
 
     def finished(self) -> Samples:
-        """Gives what is kept."""
+        """Returns what is kept."""
         result = Samples(flaws=[*self._members.flaws, *self._flaws], ignored=self._ignored)
         entries = self._numbers
         if self._bad:
@@ -196,7 +197,7 @@ class _Grouping:
             if all(dots) and b"/" not in b"".join(extensions) and not has_hidden:
                 self._take(keys, extensions)
                 return
-        self._assign_each(is_rare=is_rare)
+        self._assign_each()
 
     def _fields_of_samples(self) -> list[tuple[str, ...]]:
         first, fields = self._first, self._fields
@@ -213,35 +214,24 @@ class _Grouping:
         self._fields = list(map(lowered.__getitem__, extensions))
         self._numbers = list(range(len(keys)))
 
-    def _assign_each(self, *, is_rare: bool) -> None:
+    def _assign_each(self) -> None:
         names, bad = self._members.names, self._members.bad
-        lowered: dict[bytes, str] = {}
-        current: bytes | None = None
         for number, name in enumerate(names):
-            slash = name.rfind(b"/")
-            dot = name.find(b".", slash + 1)
-            if is_rare or dot <= slash + 1:
-                parts = self._looked_at(number, name)
-                if parts is None:
-                    continue
-                key, extension = parts
-            else:
-                key, extension = name[:dot], name[dot + 1 :]
-            if key != current:
-                current = key
+            parts = self._split(number, name)
+            if parts is None:
+                continue
+            key, extension = parts
+            if not self._keys or key != self._keys[-1]:
                 self._keys.append(key)
                 self._first.append(len(self._fields))
-            lower = lowered.get(extension)
-            if lower is None:
-                lower = lowered[extension] = _lowered(extension)
-            self._fields.append(lower)
+            self._fields.append(_lowered(extension))
             self._numbers.append(number)
             if number in bad:
                 reason, what = bad[number]
                 shown = name.decode("utf-8", "replace")
                 self._flaw(len(self._keys) - 1, len(self._fields) - 1, reason, f"{shown!r} is {what}")
 
-    def _looked_at(self, number: int, name: bytes) -> tuple[bytes, bytes] | None:
+    def _split(self, number: int, name: bytes) -> tuple[bytes, bytes] | None:
         """Takes a name apart; None for one that belongs to no sample."""
         if is_unsafe(name):
             # Directories belong to the key, so the sample of such a file has unsafe names only.
@@ -282,7 +272,7 @@ class _Grouping:
             # None of them can be told from a part of the others.
             self._bad.update(samples if len(samples) > 1 else ())
             for sample in samples[1:]:
-                detail = f"{self._shown(sample)} stands in two places of the shard"
+                detail = f"{self._shown(sample)} is in two places of the shard"
                 self._flaw(sample, self._first[sample], "duplicate key", detail)
 
     def _flaw(self, sample: int, entry: int, reason: Reason, detail: str) -> None:

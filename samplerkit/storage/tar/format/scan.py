@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from typing import final
 
+from samplerkit.storage.tar.format.flaws import Flaw, Reason
 from samplerkit.storage.tar.format.headers import (
     BLOCK,
     DIRECTORY,
@@ -22,7 +24,6 @@ from samplerkit.storage.tar.format.headers import (
     parse,
     pax_records,
 )
-from samplerkit.storage.tar.format.members import Flaw, Member, Members, Reason
 
 LINKS = {b"1": "a hard link", b"2": "a symbolic link"}
 DEVICES = {b"3": "a character device", b"4": "a block device", b"6": "a pipe"}
@@ -40,6 +41,42 @@ Larger ones it gives back to the system each time, and page faults take a third 
 SPARSE_WINDOW = 4 * BLOCK
 DENSE = 16 << 10
 """Bytes from header to header below which an archive is read whole; above, only its headers are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What the headers of a member say together.
+
+    Args:
+        name: as it is in the archive.
+        size: bytes of data that follow its header; 0 for a link, a device and a directory, whatever is said.
+        is_directory: whether it is a directory, and no file.
+        wrong: why it cannot be read, or None.
+    """
+
+    name: bytes
+    size: int
+    is_directory: bool
+    wrong: tuple[Reason, str] | None
+
+
+@dataclass
+class Members:
+    """The files of an archive, in the order in which they stand.
+
+    Args:
+        names: as they are in the archive.
+        offsets: where the data of each begins.
+        sizes: bytes of data of each.
+        bad: what is wrong with members that cannot be read, by their number.
+        flaws: what is wrong with the archive as a whole.
+    """
+
+    names: list[bytes] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    bad: dict[int, tuple[Reason, str]] = field(default_factory=dict)
+    flaws: list[Flaw] = field(default_factory=list)
 
 
 def scan(descriptor: int, archive: str, size: int) -> Members:
@@ -109,7 +146,7 @@ class _Walk:
         return False
 
     def _one(self) -> bool:
-        """Reads one header of any kind; tells whether the walk goes on."""
+        """Reads one header of any kind; returns whether the walk continues."""
         if not self._extensions.are_pending:
             self._begin = self._position
         if self._position + BLOCK > self._size:
@@ -215,7 +252,7 @@ class Extensions:
         self.are_pending = self.are_pending or header.kind != PAX_GLOBAL
 
     def member(self, header: Header) -> Member:
-        """Gives the member whose own header this is; those that were pending are used up by it.
+        """Returns the member whose own header this is; those that were pending are used up by it.
 
         Raises:
             HeaderError: a size is none.
@@ -235,7 +272,7 @@ class Extensions:
 
 
 def extension_size(header: Header) -> int:
-    """Gives the bytes that follow an extended header.
+    """Returns the bytes that follow an extended header.
 
     Raises:
         HeaderError: there are so many that it must be damage.

@@ -3,22 +3,107 @@
 from __future__ import annotations
 
 import os
+import warnings
 import zlib
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.arrays import Array, UnreadableFileError, narrow, read_arrays
-from samplerkit.storage.tar.format.members import MOST_PLACES, Flaw
-from samplerkit.storage.tar.format.samples import Samples, group
+from samplerkit.storage.arrays import Array, UnreadableFileError, narrow, on_disk, read_arrays
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.small_files import MOST_BYTES
+from samplerkit.storage.tar.format.flaws import MOST_PLACES, Flaw
+from samplerkit.storage.tar.format.headers import (
+    BLOCK,
+    checksums_of,
+    names_of,
+    sizes_of,
+    sums_of,
+)
+from samplerkit.storage.tar.format.samples import Samples, group, is_header_of
 from samplerkit.storage.tar.format.scan import scan
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache, is_gzip, open_for_reading
-from samplerkit.storage.tar.index.handles import unpack
-from samplerkit.storage.tar.index.one import Index
-from samplerkit.storage.tar.index.sound import check_index_meta, check_numbers
+from samplerkit.storage.tar.index.archive import (
+    INDEX_SUFFIX,
+    Archive,
+    Cache,
+    is_gzip,
+    open_for_reading,
+    unpack,
+)
+from samplerkit.storage.tar.index.checks import check_index_meta, check_numbers
+from samplerkit.storage.tar.index.index import Index
+from samplerkit.storage.urls import beside
+
+AT_ONCE = 4096
+"""Headers that are read and compared in one go."""
+
+
+def index_beside(url: str, archive: Archive, storage: RemoteStorage, *, checksums: bool) -> Index | None:
+    """Asks for the index beside a remote archive, by one request.
+
+    Only the size shows of which state of the archive it is. So it is not certain: the headers in the
+    archive are compared before what it says is believed. One of another size, or a damaged one, is left
+    aside with a warning.
+
+    Raises:
+        DatasetError: the server does not answer.
+    """
+    data = storage.read_small(beside(url, INDEX_SUFFIX), MOST_BYTES)
+    if data is None:
+        return None
+    index = _understood(data, archive)
+    if index is None:
+        name = f"{archive.url}{INDEX_SUFFIX}"
+        warnings.warn(
+            f"{name} is damaged, or of another state of the archive, and is not used: make it again with "
+            "`samplerkit index`",
+            stacklevel=2,
+        )
+        return None
+    return index if index.serves(checksums) else None
+
+
+def _understood(data: bytes, archive: Archive) -> Index | None:
+    with on_disk(data) as path, suppress(UnreadableFileError, DatasetError):
+        meta, arrays = read_arrays(path)
+        check_index_meta(str(path), meta)
+        if meta["size"] == archive.size:
+            check_numbers(str(path), archive, meta, arrays)
+            return Index.of_file(archive, meta, arrays, is_certain=False)
+    return None
+
+
+def agrees(descriptor: int, index: Index) -> bool:
+    """Whether all headers of an archive on disk are what its index says."""
+    offsets, sizes = index.arrays["offset"], index.arrays["size"]
+    names = [
+        (index.key(sample), field)
+        for sample, signature in enumerate(index.arrays["signature"].tolist())
+        for field in index.fields[signature]
+    ]
+    if len(names) != offsets.size:
+        return False
+    for start in range(0, offsets.size, AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        places = offsets[part].tolist()
+        blocks = np.zeros((len(places), BLOCK), dtype=np.uint8)
+        for row, place in zip(blocks, places, strict=True):
+            if os.preadv(descriptor, [row.data], place - BLOCK) != BLOCK:
+                return False
+        plain = [key + b"." + field.encode("utf-8", "surrogateescape") for key, field in names[part]]
+        is_right = (sums_of(blocks) == checksums_of(blocks)) & (sizes_of(blocks) == sizes[part])
+        is_right &= np.array([one == other for one, other in zip(names_of(blocks), plain, strict=True)])
+        # What is written in another way than most write it is looked at one by one.
+        for number in np.flatnonzero(~is_right).tolist():
+            key, field = names[start + number]
+            if not is_header_of(blocks[number].tobytes(), key, field, int(sizes[start + number])):
+                return False
+    return True
+
 
 _PIECE = 1 << 20
 
@@ -55,11 +140,11 @@ def read_index(path: Path, archive: Archive, *, verify: bool = True) -> Index | 
     if verify:
         check_numbers(str(path), archive, meta, arrays)
     # Without a tag, two states of one size cannot be told apart.
-    return Index.of_file(archive, meta, arrays, is_certain=meta.get("is_certain", True) and archive.tag != "")
+    return Index.of_file(archive, meta, arrays, is_certain=meta["is_certain"] and archive.tag != "")
 
 
 def found_or_made(archive: Archive, cache: Cache, *, checksums: bool) -> tuple[Index, Path | None]:
-    """Finds the index of an archive, or makes it and keeps it in the cache.
+    """Finds the index of an archive that was made of it, or makes it and keeps it in the cache.
 
     Returns:
         The index, and the file in which it is kept; None where the cache cannot be written to.
@@ -68,20 +153,20 @@ def found_or_made(archive: Archive, cache: Cache, *, checksums: bool) -> tuple[I
         DatasetError: the archive cannot be read.
     """
     found = find_index(archive, cache, checksums=checksums)
-    if found is not None:
+    if found is not None and found[0].is_certain:
         return found
     path = cache.index_path(archive.url)
     with cache.lock(path):
         # Another process may have made it meanwhile.
         found = find_index(archive, cache, checksums=checksums)
-        if found is not None:
+        if found is not None and found[0].is_certain:
             return found
         made = make_index(archive, cache, checksums=checksums)
         return made, path if kept(made, path) else None
 
 
 def kept(index: Index, path: Path) -> bool:
-    """Keeps an index in a file of the cache; tells whether that can be written."""
+    """Keeps an index in a file of the cache; returns whether that can be written."""
     try:
         index.write(path)
     except OSError:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from samplerkit.storage.arrays import Array, Column, narrow
-from samplerkit.storage.tar.format.members import Reason
-from samplerkit.storage.tar.index.one import Edge, Index, split_between
+from samplerkit.errors import DatasetError
+from samplerkit.order.dataset_protocol import fingerprint_of
+from samplerkit.storage.arrays import Array, Column, narrow, write_arrays
+from samplerkit.storage.progress import Progress
+from samplerkit.storage.tar.format.flaws import Reason
+from samplerkit.storage.tar.index.archive import Archive, Cache
+from samplerkit.storage.tar.index.checks import check_catalogue
+from samplerkit.storage.tar.index.finding import found_or_made, read_index
+from samplerkit.storage.tar.index.index import Catalogue, Edge, Index, split_between
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,7 @@ class _Span(NamedTuple):
 
     @classmethod
     def of(cls, part: IndexPart, start: int, stop: int) -> _Span:
-        """Gives the span of some samples; without a cut, no array is looked at."""
+        """Returns the span of some samples; without a cut, no array is looked at."""
         if (start, stop) == (0, part.num_samples):
             return cls(slice(0, stop), slice(0, part.num_members), slice(0, part.key_bytes))
         arrays = part.load().arrays
@@ -93,7 +104,7 @@ def joined(parts: list[IndexPart], *, checksums: bool) -> tuple[dict[str, Any], 
     cuts, split = without_split_samples(parts)
     spans = [_Span.of(part, *cut) for part, cut in zip(parts, cuts, strict=True)]
     samples, members, keys = (sum(one.stop - one.start for one in each) for each in zip(*spans, strict=True))
-    # Tuples of fields are numbered anew over all archives, in the order in which they are met.
+    # Tuples of fields are numbered again over all archives, in the order in which they are met.
     fields: dict[tuple[str, ...], int] = {}
     numbers = [
         np.array([fields.setdefault(names, len(fields)) for names in part.bare.fields], dtype=np.int64)
@@ -118,7 +129,7 @@ def joined(parts: list[IndexPart], *, checksums: bool) -> tuple[dict[str, Any], 
         (n, flaw.offset, flaw.reason, flaw.detail) for n, part in enumerate(parts) for flaw in part.bare.flaws
     ]
     counts = sum((Counter(part.bare.counts) for part in parts), Counter({"split sample": len(split)}))
-    # Where samples lie is no part of it: an archive that is packed anew, or gzipped, has the same samples.
+    # Where samples lie is no part of it: an archive that is packed again, or gzipped, has the same samples.
     identity = hashlib.blake2b(digest_size=16, person=b"samplerkit")
     for part, cut in zip(parts, cuts, strict=True):
         identity.update(part.digest + repr(cut).encode())
@@ -134,7 +145,7 @@ def joined(parts: list[IndexPart], *, checksums: bool) -> tuple[dict[str, Any], 
 
 
 def _column(name: str, parts: list[IndexPart], spans: list[_Span], numbers: list[Array]) -> Iterator[Array]:
-    """Gives a column of all archives, an array for each."""
+    """Returns a column of all archives, an array for each."""
     before = 0
     for part, span, renumbered in zip(parts, spans, numbers, strict=True):
         array = part.load().arrays[name]
@@ -167,3 +178,58 @@ def without_split_samples(
             cuts[number + 1][0] = 1
     # An archive whose only sample is split at both ends would stop before it starts.
     return [(start, max(start, stop)) for start, stop in cuts], split
+
+
+def open_catalogue(
+    archives: tuple[Archive, ...], cache: Cache, *, checksums: bool, progress: Progress
+) -> Catalogue:
+    """Returns the catalogue of some archives, from the cache if it is there; else it is made and kept.
+
+    Raises:
+        DatasetError: an archive cannot be read, or a file of the cache is none of ours.
+    """
+    # The name is of the paths only, so that a catalogue of changed archives takes the place of the old one.
+    paths = [os.path.realpath(archive.url) for archive in archives]
+    path = cache.catalogue_path(json.dumps([checksums, paths]))
+    identity = _identity(archives)
+    found = Catalogue.read(archives, path, verify=True)
+    if found is not None and found.meta.get("identity") == identity:
+        check_catalogue(str(path), archives, found.meta, found.arrays)
+        return found
+    parts = []
+    for done, archive in enumerate(archives):
+        progress("indexing archive", done, len(archives))
+        parts.append(_part(archive, cache, checksums=checksums))
+    progress("indexing archive", len(archives), len(archives))
+    meta, columns = joined(parts, checksums=checksums)
+    meta["identity"] = identity
+    try:
+        write_arrays(path, meta, columns)
+    except OSError as error:
+        _LOGGER.warning("the index stays in memory: %s cannot be written to (%s)", cache.folder, error)
+        arrays = {name: np.concatenate([*column.parts()]) for name, column in columns.items()}
+        return Catalogue(archives, meta, arrays, None)
+    made = Catalogue.read(archives, path, verify=False)
+    if made is None:
+        raise DatasetError("cache", "was changed while it was in use", str(path))
+    return made
+
+
+def _identity(archives: tuple[Archive, ...]) -> str:
+    """Changes when an archive is written, or another one has its place."""
+    return fingerprint_of(*((os.path.realpath(one.url), one.size, one.mtime_ns) for one in archives))
+
+
+def _part(archive: Archive, cache: Cache, *, checksums: bool) -> IndexPart:
+    index, path = found_or_made(archive, cache, checksums=checksums)
+    # Only one that lies in no file is held.
+    load = (lambda: index) if path is None else partial(_again, archive, path)
+    return IndexPart.of(index, load, checksums=checksums)
+
+
+def _again(archive: Archive, path: Path) -> Index:
+    """Reads an index that was there, and found right, a moment ago."""
+    index = read_index(path, archive, verify=False)
+    if index is None:
+        raise DatasetError("cache", "was changed while it was in use", str(path))
+    return index

@@ -10,12 +10,12 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.layout import Layout
-from samplerkit.order.told import fingerprint_of
 from samplerkit.order.typing import Ids
-from samplerkit.storage.absent import AbsentError
-from samplerkit.storage.tar.format.members import MENDS, Flaw, Skipped
-from samplerkit.storage.tar.index.one import Index, split_between
+from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.tar.format.flaws import HINTS, Flaw, Skipped
+from samplerkit.storage.tar.index.index import Index, split_between
 
 MOST_INDEXES = 4096
 """Indexes that a process has at hand; they are mapped, so they take memory as far as they are used."""
@@ -44,7 +44,7 @@ class Contents:
     is_told: bool
 
     def split(self, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
-        """Gives for each shard the numbers of its samples in it, and their places among the ids."""
+        """Returns for each shard the numbers of its samples in it, and their places among the ids."""
         layout = self.layout
         file = layout.file_of(ids)
         by_file = np.argsort(file, kind="stable")
@@ -96,7 +96,7 @@ class MetIndexes:
         return Skipped.of(flaws, counts)
 
     def get(self, number: int) -> Index | None:
-        """Gives the index of a shard, if it is here."""
+        """Returns the index of a shard, if it is here."""
         with self._lock:
             found = self._indexes.get(number)
             if found is not None:
@@ -108,7 +108,7 @@ class MetIndexes:
 
         Raises:
             DatasetError: the shard has another version than before, or another number of samples than it
-                must, or one of its samples goes on in the next shard, and flaws are not skipped.
+                must, or one of its samples continues in the next shard, and flaws are not skipped.
         """
         told = int(self._contents.counts[number])
         if not index.is_lost:
@@ -151,9 +151,9 @@ class MetIndexes:
         if index.num_samples != told and not self._contents.is_told:
             raise index.archive.changed()
         if index.num_samples > told or (index.num_samples < told and not self._skips):
-            mend = "correct lengths, or leave them out to have the shards indexed"
+            hint = "correct lengths, or leave them out to have the shards indexed"
             problem = f"has {index.num_samples} samples, but {told} were told"
-            raise DatasetError(self._names[number], problem, mend=mend)
+            raise DatasetError(self._names[number], problem, hint=hint)
 
     def _check_neighbours(self, number: int) -> None:
         """Looks for a sample that is split over a shard and one beside it, if their indexes are here."""
@@ -170,7 +170,7 @@ class MetIndexes:
                     with self._lock:
                         self._split_flaws[at] = flaw
                         for shard, row in ((at, last), (at + 1, 0)):
-                            error = AbsentError(self._names[shard], flaw.problem, mend=MENDS[flaw.reason])
+                            error = AbsentError(self._names[shard], flaw.problem, hint=HINTS[flaw.reason])
                             self._split.setdefault(shard, {}).setdefault(row, error)
 
 
@@ -180,8 +180,8 @@ def _lacking(name: str, index: Index, told: int) -> AbsentError:
     some = f"all {told}" if number == told else f"{number} of the {told}"
     # Without flaws, the lengths may be those of other shards.
     why = "it has no more"
-    mend = "correct lengths, or leave them out to have the shards indexed"
+    hint = "correct lengths, or leave them out to have the shards indexed"
     if index.flaws:
         flaw = index.flaws[0]
-        why, mend = flaw.problem, MENDS.get(flaw.reason, "fetch or make the archive anew")
-    return AbsentError(name, f"lacks {some} samples that were told ({why})", mend=mend)
+        why, hint = flaw.problem, HINTS.get(flaw.reason, "fetch or make the archive again")
+    return AbsentError(name, f"lacks {some} samples that were told ({why})", hint=hint)

@@ -6,49 +6,32 @@ import threading
 import warnings
 from collections.abc import Iterable
 from itertools import tee
-from typing import Any, Protocol, final
+from typing import Any, final
 from weakref import WeakValueDictionary
 
 from samplerkit.order.typing import Ids
-from samplerkit.storage.absent import AbsentError
 from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
 from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.shelf import CacheLimits
+from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.format.members import Skipped
-from samplerkit.storage.tar.index.one import Index
+from samplerkit.storage.tar.fetch_costs import EpochCosts, FetchCosts, Stretch, stretch_of
+from samplerkit.storage.tar.format.flaws import Skipped
+from samplerkit.storage.tar.index.index import Index
 from samplerkit.storage.tar.read.contents import Contents, MetIndexes
-from samplerkit.storage.tar.read.costs import EpochCosts, FetchCosts, Stretch, stretch_of
-from samplerkit.storage.tar.read.local import OpenShard
-from samplerkit.storage.tar.read.ranges import WantedRows, read_ranges
+from samplerkit.storage.tar.read.reader import OpenShard, WantedRows, read_ranges
 from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, Shards
 from samplerkit.storage.threads import in_threads, weakly
 from samplerkit.storage.workers import this_worker
-
-
-class Opens(Protocol):
-    """What brings shards here; it stands above, for it makes indexes."""
-
-    def known_index(self, number: int) -> Index | None:
-        """Finds the index of a shard without the shard; None if there is none."""
-
-    def open(self, number: int, known: Index | None = None, *, refuses_stale: bool) -> OpenShard:
-        """Brings a whole shard to a disk of this machine, with its index."""
-
-    def lost(self, number: int, error: AbsentError) -> OpenShard:
-        """Gives what stands for a shard that is not there, if flaws are skipped."""
 
 
 @final
 class ShardReading:
     """Reads samples in one process; it has threads and open shards."""
 
-    def __init__(
-        self, shards: Shards, opener: Opens, contents: Contents, limits: CacheLimits, stats: FileStats
-    ) -> None:
+    def __init__(self, shards: Shards, contents: Contents, limits: CacheLimits, stats: FileStats) -> None:
         self._shards = shards
-        self._opener = opener
         self._contents = contents
         self._limits = limits
         self._fetch = shards.options.fetch
@@ -74,7 +57,7 @@ class ShardReading:
         return self._met.skipped
 
     def expect(self, upcoming: Iterable[Any], epoch_samples: int) -> None:
-        """Is told what is read next, batch by batch: it chooses how to read that, and reads ahead.
+        """Receives what is read next, batch by batch: it chooses how to read that, and reads ahead.
 
         Args:
             upcoming: the ids of each batch.
@@ -123,18 +106,18 @@ class ShardReading:
         return self._by_ranges(ids).samples or []
 
     def index(self, number: int) -> Index:
-        """Gives the index of a shard; the shard is fetched for it if there is none."""
+        """Returns the index of a shard; the shard is fetched for it if there is none."""
         found = self._met.get(number)
         if found is not None:
             return found
-        known = self._opener.known_index(number)
+        known = self._shards.known_index(number)
         if known is not None:
             return self._met.add(number, known)
         with self._open.using(number) as shard:
             return shard.index
 
     def indexes(self, numbers: Iterable[int]) -> dict[int, Index]:
-        """Gives the indexes of several shards; those that are not at hand are asked for at the same time."""
+        """Returns the indexes of several shards; those that are missing are requested at the same time."""
         wanted = list(numbers)
         found = {number: index for number in wanted if (index := self._met.get(number)) is not None}
         if len(found) < len(wanted):
@@ -209,7 +192,7 @@ class ShardReading:
     def _opened(self, number: int) -> OpenShard:
         """Brings a shard here: what the cache of open shards calls."""
         known = self._met.get(number)
-        shard = self._opener.open(number, known, refuses_stale=not self._contents.is_told)
+        shard = self._shards.open_shard(number, known, refuses_stale=not self._contents.is_told)
         if known is None or not known.is_lost:
             self._met.add(number, shard.index)
             self._at_hand[number] = shard
@@ -221,7 +204,7 @@ class ShardReading:
         try:
             read = shard.reader.read(rows) if rows.size else []
         except AbsentError as error:  # it was there when its index was found
-            self._met.add(number, self._opener.lost(number, error).index)
+            self._met.add(number, self._shards.lost(number, error).index)
             self._met.present(number, rows, places, samples)
             return
         for place, sample in zip(places.tolist(), read, strict=True):
@@ -238,7 +221,7 @@ class ShardReading:
                 parts = [self._read_ranges([part], storage, samples) for part in wanted]
                 return FetchCosts(sum(part.requests for part in parts), sum(part.bytes for part in parts))
             part = wanted[0]
-            self._met.add(part.number, self._opener.lost(part.number, error).index)
+            self._met.add(part.number, self._shards.lost(part.number, error).index)
             self._met.present(part.number, part.rows, part.places, samples)
             return FetchCosts(0, 0)
 

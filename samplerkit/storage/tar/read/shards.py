@@ -1,21 +1,34 @@
-"""The shards of a dataset that are opened one by one: what can be told of each before it is open."""
+"""The shards of a dataset that are opened one by one, and the index of each: found, confirmed or made."""
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Literal, final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.catalogue.known import FileCatalogue
+from samplerkit.storage.ahead.cache_entries import CacheLimits
+from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
+from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.names import short_names
 from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.index.archive import Archive
-from samplerkit.storage.tar.read.source import TarOptions
+from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
+from samplerkit.storage.tar.format.flaws import Flaw
+from samplerkit.storage.tar.index.archive import Archive, Cache, open_plain
+from samplerkit.storage.tar.index.finding import (
+    agrees,
+    empty_index,
+    find_index,
+    found_or_made,
+    index_beside,
+    kept,
+)
+from samplerkit.storage.tar.index.index import Catalogue, Index
+from samplerkit.storage.tar.read.reader import OpenShard, Reader
 from samplerkit.storage.urls import is_remote
 from samplerkit.storage.user_cache import user_cache_folder
 
@@ -24,6 +37,38 @@ ASKED_AT_A_TIME = 16
 
 FETCHED_AT_A_TIME = 2
 """and shards that are fetched, since a small cache has no room for many."""
+
+
+OnError = Literal["raise", "skip"]
+
+Fetch = Literal["auto", "shards", "ranges"]
+"""How remote samples are read: from whole shards, one by one, or as the order suggests."""
+
+
+@dataclass(frozen=True)
+class TarOptions:
+    """How shards are read: what the arguments of a `TarDataset` of these names say."""
+
+    on_error: OnError
+    max_handles: int | None
+    checksums: bool
+    cache: Cache
+    fetch: Fetch
+    max_shards: int
+    read_ahead: int
+
+    @property
+    def skips(self) -> bool:
+        """Whether flaws are counted and skipped, and are no errors."""
+        return self.on_error == "skip"
+
+    @property
+    def limits(self) -> CacheLimits:
+        """What is at hand; a shard that is not needed soon is let go, and stays in the cache on disk."""
+        threads = max(1, min(self.read_ahead, 4))
+        return CacheLimits(
+            self.max_shards, None, self.read_ahead, threads, keeps_unneeded=False, called="max_shards"
+        )
 
 
 @final
@@ -47,7 +92,7 @@ class Shards:
         return short_names(self.urls) if self.catalogue is None else tuple(self.catalogue.names)
 
     def is_remote(self, number: int) -> bool:
-        """Whether a shard lies elsewhere."""
+        """Whether a shard is remote."""
         return is_remote(self.urls[number])
 
     def archive(self, number: int) -> Archive:
@@ -77,7 +122,7 @@ class Shards:
         return tuple(all_in_threads(self.archive, len(self.urls), ASKED_AT_A_TIME, "samplerkit-version"))
 
     def shard_bytes(self) -> int | None:
-        """Tells the size of the first remote shard, for all; None where that cannot be told."""
+        """Returns the size of the first remote shard, for all; None where it is not known."""
         if self.catalogue is not None:
             return int(self.catalogue.sizes[0]) or None
         url = next(filter(is_remote, self.urls), None)
@@ -90,7 +135,7 @@ class Shards:
         return None if size == UNKNOWN_SIZE or size <= 0 else size
 
     def cache_capacity(self) -> int:
-        """Tells how many shards the cache on disk can hold, if all are as large as one of them."""
+        """Returns how many shards the cache on disk can hold, if all are as large as one of them."""
         size = self.shard_bytes()
         if size is None or self.storage is None:
             return len(self.urls)
@@ -110,11 +155,134 @@ class Shards:
         with copy:
             return copy.path
 
+    def known_index(self, number: int) -> Index | None:
+        """Finds the index of a shard without the shard: in the cache, or beside it; None if there is none.
+
+        Raises:
+            DatasetError: the shard is not there, or the server does not answer; or it has a flaw, and flaws
+                are errors.
+        """
+        try:
+            archive = self.archive(number)
+            if archive.size == UNKNOWN_SIZE:
+                return None
+            index = self._without_shard(number, archive)
+        except AbsentError as error:
+            return self.lost(number, error).index
+        return None if index is None else self._accepted(index)
+
+    def lost(self, number: int, error: AbsentError) -> OpenShard:
+        """Returns what stands for a shard that is not there: one without samples and with a flaw.
+
+        Raises:
+            AbsentError: flaws are errors.
+        """
+        if not self.options.skips:
+            try:
+                raise error
+            finally:
+                del error  # it holds this frame
+        name = self.names[number]
+        flaw = Flaw(name, 0, "unreadable", error.problem)
+        return self._ready(number, empty_index(Archive(name, 0, 0, None, ""), flaw))
+
+    def open_shard(self, number: int, known: Index | None = None, *, refuses_stale: bool) -> OpenShard:
+        """Brings a whole shard to a disk of this machine, and finds or makes its index.
+
+        Args:
+            number: of the shard.
+            known: its index, if it was met before.
+            refuses_stale: whether an index beside the shard that is of another state of it is an error, for
+                something relies on it already; else it is left aside with a warning.
+
+        Raises:
+            DatasetError: the shard cannot be read, or has a flaw, and flaws are errors.
+        """
+        if known is not None and known.is_lost:
+            return self._ready(number, known)
+        try:
+            return self._opened(number, known, refuses_stale=refuses_stale)
+        except AbsentError as error:
+            return self.lost(number, error)
+
+    def _opened(self, number: int, known: Index | None, *, refuses_stale: bool) -> OpenShard:
+        url, storage, options = self.urls[number], self.storage, self.options
+        copy: LocalFile | None = None
+        self.require(number)
+        if storage is None or not is_remote(url):
+            archive = Archive.of(url)
+            index = _again(known, archive)
+            if index is None:
+                index, _ = found_or_made(archive, options.cache, checksums=options.checksums)
+        else:
+            copy = storage.fetch(url)
+            archive = Archive.of(self.names[number], copy.path, storage.version(url).tag)
+            index = _again(known, archive) or self._of_copy(number, archive, refuses_stale=refuses_stale)
+        return self._ready(number, self._accepted(index), copy)
+
+    def _ready(self, number: int, index: Index, copy: LocalFile | None = None) -> OpenShard:
+        reader = Reader(Catalogue.of(index), self.options.cache, 1)
+        return OpenShard(self.names[number], index.archive.size, index, reader, copy)
+
+    def _without_shard(self, number: int, archive: Archive) -> Index | None:
+        storage, cache = self.storage, self.options.cache
+        checksums = self.options.checksums
+        found = find_index(archive, cache, checksums=checksums)
+        if found is not None:
+            return found[0]
+        if storage is None or not archive.is_remote:
+            return None
+        index = index_beside(self.urls[number], archive, storage, checksums=checksums)
+        if index is not None:
+            kept(index, cache.index_path(archive.url))
+        return index
+
+    def _of_copy(self, number: int, archive: Archive, *, refuses_stale: bool) -> Index:
+        """Returns the index of a copy that has arrived: what lies beside the shard is tried first."""
+        cache, checksums = self.options.cache, self.options.checksums
+        index = self._without_shard(number, archive)
+        if index is not None and index.is_certain:
+            return replace(index, archive=archive)
+        if index is not None:
+            # Without the shard it had to be believed, and each header that was read was compared. Now all of
+            # them can be, once and for all processes of this machine.
+            index = replace(index, archive=archive, is_certain=True)
+            if self._is_confirmed(index):
+                kept(index, cache.index_path(archive.url))
+                return index
+            if refuses_stale:
+                raise index.stale()
+            warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
+        return found_or_made(archive, cache, checksums=checksums)[0]
+
+    def _is_confirmed(self, index: Index) -> bool:
+        try:
+            plain = open_plain(index.archive, index.unpacked_size, self.options.cache)
+        except DatasetError:  # a damaged gzip archive, of which the index knows nothing
+            return False
+        return agrees(plain.descriptor, index)
+
+    def _accepted(self, index: Index) -> Index:
+        if index.flaws and not self.options.skips:
+            raise index.flaws[0].error()
+        if self.options.checksums or "crc" not in index.arrays:
+            return index
+        return replace(index, arrays={name: array for name, array in index.arrays.items() if name != "crc"})
+
 
 def _room(options: RemoteOptions) -> int:
-    """Tells how many bytes the cache on disk may hold, about."""
+    """Returns how many bytes the cache on disk may hold, about."""
     if options.max_cache_bytes is not None:
         return options.max_cache_bytes
     folder = Path(options.cache or user_cache_folder()).absolute()
     there = next(place for place in (folder, *folder.parents) if place.exists())
     return shutil.disk_usage(there).free // 2
+
+
+def _again(known: Index | None, archive: Archive) -> Index | None:
+    """Returns an index that was met before, if it is certain, and the archive is still the same."""
+    if known is None or not known.is_certain:
+        return None
+    before = known.archive
+    is_same = (before.size, before.version) == (archive.size, archive.version) and archive.tag != ""
+    return replace(known, archive=archive) if is_same else None

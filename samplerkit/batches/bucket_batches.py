@@ -1,0 +1,266 @@
+"""Batches of samples from one bucket of lengths, or of one key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.batches.budget import Buckets, upper_of
+from samplerkit.batches.cutting import SHORTS, Repeats, Short, repeats_in, spread
+from samplerkit.batches.lengths import Histogram, SampleLengths, found_lengths
+from samplerkit.batches.plan import Measure
+from samplerkit.batches.recipe import (
+    DEFAULT_WINDOW,
+    SHARED_ARGUMENTS,
+    BatchRecipe,
+    Prepared,
+    require_positive,
+)
+from samplerkit.batches.sample_set import SampleSet
+from samplerkit.batches.set_plan import SortedMembers, StaticPlan
+from samplerkit.batches.table_cache import TableCache
+from samplerkit.batches.window_plan import WindowContext
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.order import arguments
+from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import edges_of
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+
+
+@final
+class SampleKeys:
+    """The key of each sample, as the number of its kind.
+
+    Args:
+        given: an array of shape (n,) or (n, k), or a list of hashable values.
+
+    Raises:
+        ArgumentTypeError: no list, or a key that cannot be hashed.
+        ArgumentValueError: an array of another shape, or of floats that hold NaN.
+
+    Example:
+        >>> keys = SampleKeys([(64, 64), (64, 96), (64, 64)])
+        >>> keys.values, keys.numbers.at(np.arange(3))
+        (((64, 64), (64, 96)), array([0, 1, 0]))
+    """
+
+    def __init__(self, given: Any) -> None:
+        if isinstance(given, str | bytes | dict | set | frozenset) or not hasattr(given, "__len__"):
+            raise ArgumentTypeError("keys", "must be a list or an array, one key a sample", given)
+        values, numbers = _of_array(np.asarray(given)) if hasattr(given, "__array__") else _of_list(given)
+        self.values: Final = values
+        self.numbers: Final = SampleLengths(numbers, "keys")
+
+
+def _of_array(array: np.ndarray[Any, Any]) -> tuple[tuple[Any, ...], np.ndarray[Any, Any]]:
+    if array.ndim not in {1, 2} or array.dtype.kind not in "iubUSf":
+        raise ArgumentValueError(
+            "keys", "must be numbers or strings of shape (n,) or (n, k)", (array.dtype.name, array.shape)
+        )
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        first = int(np.argwhere(np.isnan(array))[0][0])
+        raise ArgumentValueError(f"keys[{first}]", "must not be NaN", float("nan"))
+    values, numbers = np.unique(array, axis=0, return_inverse=True)
+    listed = values.tolist()
+    kinds = tuple(tuple(key) if isinstance(key, list) else key for key in listed)
+    return kinds, numbers.reshape(-1)
+
+
+def _of_list(given: Any) -> tuple[tuple[Any, ...], np.ndarray[Any, Any]]:
+    seen: dict[Any, int] = {}
+    numbers = np.empty(len(given), dtype=np.int64)
+    for place, key in enumerate(given):
+        try:
+            numbers[place] = seen.setdefault(key, len(seen))
+        except TypeError:
+            raise ArgumentTypeError(
+                f"keys[{place}]", "cannot be hashed", key, hint="give a tuple in place of a list"
+            ) from None
+    return tuple(seen), numbers
+
+
+_MOST_SAMPLES = 1 << 31
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BucketBatches(BatchRecipe):
+    """Batches of samples whose lengths are between the same boundaries, or that have the same key.
+
+    Args:
+        boundaries: the longest length of each bucket, ascending; None with `keys`.
+        batch_size: samples in a batch: one number, one for each boundary, or a mapping from each key.
+        lengths: of the samples: integers in an array or a list, or the path of an `.npy` file. Left out, the
+            dataset's attribute or column `lengths` or `length`.
+        keys: of the samples in place of lengths, for instance (height, width): an array of shape (n,) or
+            (n, 2), or a list of hashable values.
+        short: what becomes of the last batch of a bucket: `merge` completes it from the next shorter bucket,
+            `keep` leaves it short, `drop` leaves it out. None means `merge`, and `keep` with `keys`.
+        window: samples in a window; None for the whole set where the sampler fixes one, and else 16,384.
+        abreast: batches that cost alike; None for the number of ranks at the first start.
+        num_batches: batches in an epoch at most; None for all.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type, or a key cannot be hashed.
+        ArgumentRangeError: a number is out of range, or boundaries do not ascend.
+        ArgumentValueError: `short` is not known, or lengths are given with keys.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> shapes = [(64, 64), (64, 96), (64, 64), (64, 96), (64, 64)]
+        >>> plan = BucketBatches(None, 2, keys=shapes).plan(sk.RandomSampler(seed=1), 5)
+        >>> sorted(map(plan.shape, range(len(plan))))
+        [(1, 64, 64), (2, 64, 64), (2, 64, 96)]
+    """
+
+    boundaries: Sequence[int] | np.ndarray[Any, Any] | None
+    batch_size: int | Sequence[int] | Mapping[Any, int]
+    _: KW_ONLY
+    lengths: Sequence[int] | np.ndarray[Any, Any] | str | os.PathLike[str] | None = field(
+        default=None, repr=False
+    )
+    keys: Sequence[Any] | np.ndarray[Any, Any] | None = field(default=None, repr=False)
+    short: Short | None = None
+    window: int | None = None
+    abreast: int | None = None
+    num_batches: int | None = None
+
+    def __post_init__(self) -> None:
+        require_positive(self, **SHARED_ARGUMENTS)
+        if (self.boundaries is None) == (self.keys is None):
+            raise ArgumentValueError(
+                "boundaries", "or keys must be given, and not both", self.boundaries, hint="choose one"
+            )
+        if self.keys is not None and self.lengths is not None:
+            raise ArgumentValueError(
+                "lengths", "cannot be given with keys", type(self.lengths), hint="leave them out"
+            )
+        short = self.short or ("merge" if self.keys is None else "keep")
+        arguments.choice("short", short, SHORTS)
+        if self.keys is not None and short == "merge":
+            raise ArgumentValueError("short", "would mix keys", short, hint='say "keep" or "drop"')
+        object.__setattr__(self, "short", short)
+        if self.boundaries is not None:
+            object.__setattr__(self, "boundaries", _boundaries(self.boundaries))
+        object.__setattr__(self, "batch_size", self._checked_sizes())
+
+    def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
+        lengths, measure = self._measured(dataset, kept)
+        histogram = lengths.histogram_of(chosen)
+        self._require_fit(histogram)
+        sizes = self._sizes  # for windows too: a key without a size is an error here, and not in a worker
+        if chosen is None or self.window is not None:
+            return Prepared(measure, self.window or DEFAULT_WINDOW)
+        number = np.searchsorted(self._ends, histogram.values)
+        first = np.flatnonzero(np.diff(number, prepend=-1))
+        before = edges_of(histogram.counts)
+        starts = np.append(before[first], before[-1])
+        buckets = Buckets(starts, histogram.values[first], sizes[number[first]])
+        members = SortedMembers(lengths, chosen.ids, histogram, kept)
+        whole = partial(StaticPlan, members, buckets, self._short, abreast, measure, self.num_batches)
+        return Prepared(measure, whole=whole)
+
+    def _measured(self, dataset: Any, kept: TableCache) -> tuple[SampleLengths, Measure]:
+        if self.keys is not None:
+            keys, size = self._kinds, len(Layout.of(dataset))
+            if keys.numbers.size != size:
+                problem = f"must be one for each of the {size} samples of the dataset"
+                raise DatasetError("keys", problem, keys.numbers.size)
+            return keys.numbers, Measure(keys.numbers, keys=keys.values)
+        lengths = found_lengths(self.lengths, dataset, kept, pairs_hint="use TokenBatches, or keys=")
+        # As many as of longer samples: a batch that is split, or whose repeats are dealt to several, may hold
+        # only what completed it from a shorter bucket.
+        sizes = np.maximum.accumulate(self._sizes[::-1])[::-1]
+        most = partial(_most, self._ends, sizes)
+        return lengths, Measure(lengths, upper=partial(upper_of, self._ends), most=most)
+
+    def _require_fit(self, histogram: Histogram) -> None:
+        longest, last = int(histogram.values.max(initial=0)), int(self._ends.max(initial=0))
+        if longest > last:
+            problem = f"end before the longest sample, of length {longest}"
+            raise ArgumentRangeError("boundaries", problem, last, hint="add a boundary that holds it")
+
+    def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
+        """Cuts a window into batches, the longest bucket first; `lengths` are numbers with keys."""
+        repeats = repeats_in(ids)
+        number = np.searchsorted(self._ends, lengths)
+        firsts = np.arange(ids.size) if repeats is None else repeats.firsts
+        places = np.lexsort((firsts, -number))
+        sizes = self._sizes[number[places]]
+        if self._short == "merge":
+            return spread(places, sizes, repeats)
+        edges = [0, *(np.flatnonzero(np.diff(number[places])) + 1).tolist(), ids.size]
+        batches: list[Ids] = []
+        for begin, end in pairwise(edges):
+            batches += self._bucket(places[begin:end], sizes[begin:end], repeats)
+        return batches
+
+    def _bucket(self, places: Ids, sizes: Ids, repeats: Repeats | None) -> list[Ids]:
+        batches = spread(places, sizes, repeats)
+        if self._short == "keep":
+            return batches
+        return [batch for batch in batches if batch.size == sizes[0]]
+
+    @property
+    def _short(self) -> Short:
+        return self.short or "merge"
+
+    @cached_property
+    def _kinds(self) -> SampleKeys:
+        return SampleKeys(self.keys)
+
+    @cached_property
+    def _ends(self) -> Ids:
+        """The longest length of each bucket. Keys have their numbers for lengths, and a bucket each."""
+        return np.asarray(self.boundaries) if self.keys is None else np.arange(len(self._kinds.values))
+
+    @property
+    def _sizes(self) -> Ids:
+        """The batch size of each bucket."""
+        if not isinstance(self.batch_size, Mapping):
+            return np.broadcast_to(np.asarray(self.batch_size), self._ends.shape)
+        keys = self._kinds.values
+        missing = [key for key in keys if key not in self.batch_size]
+        if missing:
+            raise ArgumentValueError(
+                "batch_size", "has no number for a key", missing[0], hint="give one for each key"
+            )
+        return np.array([self.batch_size[key] for key in keys], dtype=np.int64)
+
+    def _checked_sizes(self) -> Any:
+        given: Any = self.batch_size
+        if isinstance(given, Mapping):
+            if self.keys is None:
+                raise ArgumentTypeError("batch_size", "must be a number, or one for each boundary", given)
+            named = ((key, f"batch_size[{key!r}]", size) for key, size in given.items())
+            return {key: arguments.positive(name, size, _MOST_SAMPLES) for key, name, size in named}
+        if hasattr(given, "__index__") and not np.ndim(given):
+            return arguments.positive("batch_size", given, _MOST_SAMPLES)
+        if self.keys is not None or isinstance(given, str | bytes) or not hasattr(given, "__len__"):
+            raise ArgumentTypeError("batch_size", "must be a number, or one for each bucket", given)
+        sizes = [
+            arguments.positive(f"batch_size[{at}]", size, _MOST_SAMPLES) for at, size in enumerate(given)
+        ]
+        if len(sizes) != (count := len(np.asarray(self.boundaries))):
+            problem = f"must be one for each of the {count} boundaries"
+            raise ArgumentValueError("batch_size", problem, len(sizes))
+        return tuple(sizes)
+
+
+def _boundaries(given: Any) -> tuple[int, ...]:
+    array = arguments.indices(given, "boundaries")
+    if (np.diff(array) <= 0).any():
+        raise ArgumentRangeError("boundaries", "must ascend", given, hint="sort them, each once")
+    return tuple(array.tolist())
+
+
+def _most(boundaries: Ids, sizes: Ids, lengths: Ids) -> Ids:
+    at = np.minimum(np.searchsorted(boundaries, lengths), boundaries.size - 1)
+    return np.where(lengths > boundaries[-1], 0, sizes[at])

@@ -1,0 +1,291 @@
+"""From sorted places to batches: where they begin and end, in which order they come, how they are split.
+
+The samples of a window are in places, longest bucket first. `Cuts` turns places into batches by arithmetic,
+numbered from the longest to the shortest; `spread` does so for any sizes, and keeps repeats of a sample
+apart. `Groups` permutes groups of batches that cost alike. `halved` and `cut_again` make more batches of the
+same samples.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, final, get_args
+
+import numpy as np
+
+from samplerkit.order.files import Block, KeptBlocks
+from samplerkit.order.intervals import interval_of
+from samplerkit.order.keys import Key, scaled
+from samplerkit.order.typing import Ids
+
+Short = Literal["merge", "keep", "drop"]
+"""What becomes of the last batch of a bucket, which the bucket does not fill."""
+
+SHORTS = get_args(Short)
+
+
+@final
+class Cuts:
+    """The batches of a window whose buckets follow one another, one arithmetic piece a bucket.
+
+    Args:
+        starts: the first place of each bucket and the number of places at the end; shape (buckets + 1,).
+        sizes: samples in a batch that begins in the bucket; shape (buckets,), each positive.
+        short: `merge` completes the last batch of a bucket from the next one, `keep` leaves it short, `drop`
+            leaves it out.
+
+    Example:
+        >>> cuts = Cuts(np.array([0, 3, 10]), np.array([2, 4]))
+        >>> [edge.tolist() for edge in cuts.edges(np.arange(cuts.count))]
+        [[0, 2, 4, 8], [2, 4, 8, 10]]
+        >>> cuts.batch_of(np.array([3, 4, 9])).tolist()
+        [1, 2, 3]
+    """
+
+    def __init__(self, starts: Ids, sizes: Ids, short: Short = "merge") -> None:
+        self._sizes = np.append(sizes, 1)
+        end = int(starts[-1])
+        places, numbers, ends = [], [0], []
+        place = 0
+        for bucket_end, size in zip(starts[1:].tolist(), sizes.tolist(), strict=True):
+            left = max(0, bucket_end - place)
+            count = left // size if short == "drop" else -(-left // size)
+            places.append(place)
+            numbers.append(numbers[-1] + count)
+            cut = place + count * size
+            ends.append(min(cut, end if short == "merge" else bucket_end))
+            place = max(bucket_end, cut) if short == "merge" else bucket_end
+        self._places = np.array([*places, end], dtype=np.int64)
+        self._numbers = np.array(numbers, dtype=np.int64)
+        self._ends = np.array([*ends, end], dtype=np.int64)
+        self.count = numbers[-1]
+        self.placed = int((self._ends[:-1] - self._places[:-1])[np.diff(self._numbers) > 0].sum())
+
+    def edges(self, batches: Ids) -> tuple[Ids, Ids]:
+        """Gives the first place of each batch, and the place behind its last."""
+        bucket = interval_of(self._numbers, batches)
+        size = self._sizes[bucket]
+        begin = self._places[bucket] + (batches - self._numbers[bucket]) * size
+        return begin, np.minimum(begin + size, self._ends[bucket])
+
+    def batch_of(self, places: Ids) -> Ids:
+        """Gives the batch in which each place is, -1 for one in a short batch that was dropped."""
+        # Where a bucket was used up by the batch before, its piece is empty: the last piece that begins here.
+        piece = np.searchsorted(self._places[:-1], places, side="right") - 1
+        batch = self._numbers[piece] + (places - self._places[piece]) // self._sizes[piece]
+        return np.where(places < self._ends[piece], batch, -1)
+
+
+@final
+class Groups:
+    """The order in which batches come: groups of `abreast`, whole ones permuted, the short one last.
+
+    Batches of one group cost alike, and so those of a step do. The short group is cut out at a
+    keyed place: were it always the last, dropping it would always lose the same lengths.
+
+    Args:
+        count: the number of batches, from the longest to the shortest.
+        abreast: batches in a group.
+        key: where the randomness comes from; None leaves the batches as they are.
+        index: names the window.
+
+    Example:
+        >>> groups = Groups(7, 2, Key(seed=1, epoch=0, depth=0, role="batch groups"))
+        >>> batches = groups.forward(np.arange(7))
+        >>> sorted(batches.tolist()), groups.backward(batches).tolist()
+        ([0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5, 6])
+    """
+
+    def __init__(self, count: int, abreast: int, key: Key | None, index: int = 0) -> None:
+        self._abreast = abreast
+        whole, self._short = divmod(count, abreast)
+        self._whole = whole * abreast
+        self._blocks = None if key is None else KeptBlocks(key)
+        self._group = Block(index, 0, whole)
+        self._cut_out = self._whole
+        if key is not None and self._short:
+            self._cut_out = abreast * int(scaled(key.words(1, index, 1), whole + 1)[0])
+
+    def forward(self, numbers: Ids) -> Ids:
+        """Gives which batch, counted from the longest, comes at each number."""
+        if self._blocks is None:
+            return numbers
+        group, within = np.divmod(numbers, self._abreast)
+        is_whole = numbers < self._whole
+        group[is_whole] = self._blocks.permuted(self._group, group[is_whole])
+        batches = group * self._abreast + within
+        batches += np.where(batches >= self._cut_out, self._short, 0)
+        return np.where(is_whole, batches, self._cut_out + numbers - self._whole)
+
+    def backward(self, batches: Ids) -> Ids:
+        """Gives when batches, counted from the longest, come: the inverse of `forward`."""
+        if self._blocks is None:
+            return batches
+        within_short = batches - self._cut_out
+        is_whole = (within_short < 0) | (within_short >= self._short)
+        group, within = np.divmod(batches - np.where(within_short >= 0, self._short, 0), self._abreast)
+        group[is_whole] = self._blocks.permuted(self._group, group[is_whole], inverse=True)
+        return np.where(is_whole, group * self._abreast + within, self._whole + within_short)
+
+
+_MOST_AT_ONCE = 64
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """Which places of a window hold one sample.
+
+    Args:
+        firsts: the first place that holds the sample of each place.
+        counts: how many places hold it.
+    """
+
+    firsts: Ids
+    counts: Ids
+
+
+def repeats_in(ids: Ids) -> Repeats | None:
+    """Finds the repeats in a window, None if there are none.
+
+    Example:
+        >>> repeats_in(np.array([4, 2, 4])).counts, repeats_in(np.array([4, 2]))
+        (array([2, 1, 2]), None)
+    """
+    ascending = np.sort(ids)
+    if not (ascending[1:] == ascending[:-1]).any():
+        return None
+    _, first, inverse, counts = np.unique(ids, return_index=True, return_inverse=True, return_counts=True)
+    return Repeats(first[inverse], counts[inverse])
+
+
+def longest_first(lengths: Ids) -> Ids:
+    """Sorts places by their lengths, the longest first, those of one length as they come."""
+    down = lengths.max(initial=0) - lengths
+    # numpy sorts 16-bit integers by radix, which is several times as fast.
+    return np.argsort(down.astype(np.uint16) if down.max(initial=0) < 1 << 16 else down, kind="stable")
+
+
+def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]:
+    """Cuts places that are sorted by length, the longest first, into batches.
+
+    Where samples come several times, as many neighbouring batches are cut at once and dealt, so that repeats,
+    which are neighbours, come to different ones.
+
+    Args:
+        places: of the samples, repeats of a sample next to one another.
+        sizes: how many samples fit into a batch that begins at each.
+        repeats: of the window; None where there are none.
+
+    Example:
+        >>> repeats = repeats_in(np.array([7, 7, 8, 9]))
+        >>> [batch.tolist() for batch in spread(np.arange(4), np.full(4, 2), repeats)]
+        [[0, 2], [1, 3]]
+    """
+    batches: list[Ids] = []
+    counts = None if repeats is None else repeats.counts[places]
+    at = 0
+    while at < places.size:
+        dealt = 1
+        end = at + sizes.item(at)
+        while counts is not None and dealt < _MOST_AT_ONCE:
+            most = min(int(counts[at:end].max()), _MOST_AT_ONCE)
+            if most <= dealt:
+                break
+            dealt = most
+            end = at + dealt * sizes.item(at)
+        block = places[at:end]
+        # Of a sample's repeats some may be in the block before.
+        dealt = min(dealt, block.size)
+        batches += [block[first::dealt] for first in range(dealt)] if dealt > 1 else [block]
+        at = end
+    return batches
+
+
+_GROUPS_CUT_AGAIN = 2
+_WHOLE = 1 << 12
+
+
+def halved(batches: Sequence[Ids], count: int, multiple: int = 1) -> list[Ids]:
+    """Halves the largest batch, the last one of several, until there are `count` or each holds one sample.
+
+    A part of a batch costs no more than the batch, and so keeps every limit. The halves take its place.
+
+    Args:
+        batches: int64 arrays, none empty.
+        count: how many there shall be.
+        multiple: a half is a multiple of it, where the batch is larger.
+
+    Returns:
+        The batches: as many as they were if those are enough.
+
+    Example:
+        >>> [batch.tolist() for batch in halved([np.arange(2), np.arange(5)], 4)]
+        [[0, 1], [0, 1], [2], [3, 4]]
+    """
+    parts = [[batch] for batch in batches]
+    # Of parts of one size the last comes first, so that those of like batches are neighbours.
+    waiting = [(-batch.size, -number) for number, batch in enumerate(batches)]
+    heapq.heapify(waiting)
+    for _ in range(count - len(batches)):
+        if not waiting or waiting[0][0] >= -1:
+            break
+        size, number = -waiting[0][0], -waiting[0][1]
+        at = max(range(len(parts[number])), key=lambda k: parts[number][k].size)
+        batch = parts[number][at]
+        half = (size + 1) // 2
+        rounded = half + -half % multiple
+        half = rounded if rounded < size else half
+        parts[number][at : at + 1] = [batch[:half], batch[half:]]
+        largest = max(part.size for part in parts[number])
+        heapq.heapreplace(waiting, (-largest, -number))
+    return [part for several in parts for part in several]
+
+
+def cut_again(
+    batches: Sequence[Ids], sizes_at: Callable[[Ids], Ids], count: int, abreast: int, multiple: int = 1
+) -> list[Ids]:
+    """Cuts the last batches again, so that there are as many as wanted and those of a group stay alike.
+
+    Halves next to whole batches make ranks wait. The last two groups, whose samples are the shortest and
+    fill a batch most evenly, are cut by a part of their sizes instead.
+
+    Args:
+        batches: int64 arrays of places, the longest samples first, in each and from one to the next.
+        sizes_at: gives how many samples fit into a batch that begins with each of some places; where they
+            do not grow, since the places are not sorted, batches are halved.
+        count: how many there shall be: a multiple of `abreast`, and fewer than `abreast` more than there are.
+        abreast: batches in a group.
+        multiple: of samples in a batch, where so many fit.
+
+    Example:
+        >>> batches = [np.arange(4), np.arange(4, 12)]
+        >>> again = cut_again(batches, lambda places: 4 + places // 4 * 2, count=4, abreast=4)
+        >>> [batch.tolist() for batch in again]
+        [[0, 1], [2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    """
+    kept = max(0, count - _GROUPS_CUT_AGAIN * abreast)
+    places = np.concatenate(batches[kept:])
+    sizes = sizes_at(places)
+    if (np.diff(sizes) < 0).any():
+        return halved(batches, count, multiple)
+    low, high = 1, _WHOLE
+    while low < high:
+        middle = (low + high) // 2
+        is_enough = len(_edges(sizes, middle, multiple)) <= count - kept
+        low, high = (low, middle) if is_enough else (middle + 1, high)
+    again = np.split(places, _edges(sizes, low, multiple)[1:])
+    return halved([*batches[:kept], *again], count, multiple)
+
+
+def _edges(sizes: Ids, part: int, multiple: int) -> list[int]:
+    """Gives where batches begin, each of a part of the size that is said where it begins."""
+    edges = []
+    at = 0
+    while at < sizes.size:
+        edges.append(at)
+        size = max(1, sizes.item(at) * part // _WHOLE)
+        at += size - size % multiple if size >= multiple else size
+    return edges

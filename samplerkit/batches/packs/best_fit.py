@@ -1,0 +1,216 @@
+"""How documents fill packs: the parts that fill one alone, and best-fit decreasing for the rest."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, Final, Literal, final, get_args
+
+import numpy as np
+
+from samplerkit.order.intervals import edges_of, interval_of, numbers_in
+from samplerkit.order.typing import Ids
+
+LongDocument = Literal["split", "raise", "drop", "truncate"]
+"""What becomes of a document that is longer than a pack."""
+
+LONG_DOCUMENTS: Final = get_args(LongDocument)
+
+
+@final
+@dataclass(frozen=True)
+class Fit:
+    """How documents are placed in packs.
+
+    Args:
+        seq_len: tokens of a pack.
+        multiple: lengths are rounded up to it, which divides `seq_len`.
+        long: what becomes of a document that is longer than a pack.
+
+    Example:
+        >>> Fit(8, 2, "split").parts(np.array([3, 8, 16, 17, 0]))
+        (array([0, 0, 1, 2, 0]), array([3, 8, 8, 1, 0]))
+    """
+
+    seq_len: int
+    multiple: int
+    long: LongDocument
+
+    @property
+    def capacity(self) -> int:
+        """How many multiples a pack holds."""
+        return self.seq_len // self.multiple
+
+    def parts(self, lengths: Ids) -> tuple[Ids, Ids]:
+        """Gives how many packs a document of each length fills alone, and the tokens that are left of it.
+
+        Nothing is left of one that is left out: without tokens, or too long.
+        """
+        whole = np.maximum(lengths - 1, 0) // self.seq_len
+        if self.long == "split":
+            return whole, lengths - whole * self.seq_len
+        left = np.minimum(lengths, self.seq_len) if self.long == "truncate" else np.where(whole, 0, lengths)
+        return np.zeros_like(whole), left
+
+    def is_last(self, lengths: Ids) -> np.ndarray[Any, Any]:
+        """Returns whether a document ends with what is left of it: not where it is truncated."""
+        return (
+            np.asarray(lengths <= self.seq_len) if self.long == "truncate" else np.ones(lengths.shape, bool)
+        )
+
+    def sizes(self, lengths: Ids) -> Ids:
+        """Gives how many multiples each length takes in a pack."""
+        return -(-lengths // self.multiple)
+
+
+@final
+class Bins:
+    """The bins that list best-fit decreasing makes: each item goes where it leaves the least space.
+
+    Among bins of equal space it goes to the first one, and into a new one where it fits nowhere. Items are
+    numbered from the largest to the smallest. What one size adds to a run of like bins is an entry: so many
+    copies in each bin of the run, the items from a number on. Entries follow one another as items do, which
+    makes it arithmetic both which items are in a bin and in which bin an item is.
+
+    Args:
+        sizes: the sizes that occur, descending, each in [1, capacity]; int64 of shape (d,).
+        counts: how many items have each, each positive; int64 of shape (d,).
+        capacity: of a bin.
+
+    Example:
+        >>> bins = Bins(np.array([6, 4, 3]), np.array([2, 1, 2]), capacity=10)
+        >>> items, edges = bins.items(np.arange(bins.count))
+        >>> items.tolist(), edges.tolist(), bins.bin_of(np.arange(5)).tolist()
+        ([0, 2, 1, 3, 4], [0, 2, 4, 5], [0, 1, 0, 1, 2])
+    """
+
+    def __init__(self, sizes: Ids, counts: Ids, capacity: int) -> None:
+        entries, classes = _packed(sizes.tolist(), counts.tolist(), capacity)
+        columns = np.array(entries, dtype=np.int64).reshape(-1, 4).T
+        first_items, self._first_bins, self._copies, before = columns
+        self._first_items = np.append(first_items, int(counts.sum()))
+        ends = np.array(classes, dtype=np.int64).reshape(-1, 3)
+        ends = ends[np.argsort(ends[:, 0])]
+        self.count = int(ends[:, 1].sum())
+        self._starts = np.append(ends[:, 0], self.count)
+        # The entries of each class from the largest items to the smallest: chains of entries, laid out.
+        depths = np.zeros(len(ends), dtype=np.int64)
+        chains = []
+        at = ends[:, 2]
+        while (at >= 0).any():
+            chains.append(at)
+            depths += at >= 0
+            at = np.where(at >= 0, before[at], -1)
+        self._edges = edges_of(depths)
+        self._entries = np.empty(int(self._edges[-1]), dtype=np.int64)
+        for level, chain in enumerate(chains):
+            there = np.flatnonzero(chain >= 0)
+            self._entries[self._edges[there + 1] - 1 - level] = chain[there]
+
+    def items(self, bins: Ids) -> tuple[Ids, Ids]:
+        """Gives the items in some bins, from the largest to the smallest in each.
+
+        Returns:
+            (items, edges): bin i holds items[edges[i]:edges[i + 1]].
+        """
+        if not bins.size:
+            return bins, np.zeros(1, dtype=np.int64)
+        kind = interval_of(self._starts, bins)
+        depths = self._edges[kind + 1] - self._edges[kind]
+        entries = self._entries[numbers_in(self._edges[kind], depths)]
+        copies = self._copies[entries]
+        first = self._first_items[entries] + (np.repeat(bins, depths) - self._first_bins[entries]) * copies
+        ends = edges_of(copies)
+        return numbers_in(first, copies), ends[edges_of(depths)]
+
+    def bin_of(self, items: Ids) -> Ids:
+        """Gives the bin of each item: the inverse of `items`."""
+        entry = interval_of(self._first_items, items)
+        bins: Ids = self._first_bins[entry] + (items - self._first_items[entry]) // self._copies[entry]
+        return bins
+
+
+_Entry = tuple[int, int, int, int]
+"""First item, first bin, copies in each bin, and the entry before it in these bins, -1 for none."""
+
+_Run = tuple[int, int, int]
+"""Neighbouring bins that hold the same: first bin, number of bins, last entry."""
+
+
+@final
+class _OpenRuns:
+    """Runs of bins by the space that each of their bins has.
+
+    Args:
+        least: bins with less space than this take nothing more.
+    """
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+        self._spaces: list[int] = []
+        self._runs: dict[int, list[_Run]] = {}
+        self._closed: list[_Run] = []
+
+    def put(self, space: int, run: _Run) -> None:
+        if space < self._least:
+            self._closed.append(run)
+            return
+        waiting = self._runs.get(space)
+        if waiting is None:
+            self._runs[space] = [run]
+            insort(self._spaces, space)
+        else:
+            heappush(waiting, run)
+
+    def take(self, size: int) -> tuple[int, _Run] | None:
+        """Takes out the first run of those with the least space that holds a size."""
+        at = bisect_left(self._spaces, size)
+        if at == len(self._spaces):
+            return None
+        space = self._spaces[at]
+        waiting = self._runs[space]
+        if len(waiting) > 1:
+            return space, heappop(waiting)
+        del self._runs[space], self._spaces[at]
+        return space, waiting[0]
+
+    def all(self) -> list[_Run]:
+        return self._closed + [run for waiting in self._runs.values() for run in waiting]
+
+
+def _packed(sizes: list[int], counts: list[int], capacity: int) -> tuple[list[_Entry], list[_Run]]:
+    """Packs sizes one after another.
+
+    A bin that took an item and has space for another one of the size has the least space of all that have:
+    so it is filled before the next one of its run, and a run becomes three at most.
+    """
+    entries: list[_Entry] = []
+    open_runs = _OpenRuns(sizes[-1] if sizes else capacity)
+    put, take = open_runs.put, open_runs.take
+    item = opened = 0
+    for size, count in zip(sizes, counts, strict=True):
+        end = item + count
+        while item < end:
+            taken = take(size)
+            if taken is None:
+                needed = -(-(end - item) // (capacity // size))
+                taken = capacity, (opened, needed, -1)
+                opened += needed
+            space, (first, bins, last) = taken
+            fit = space // size
+            filled = min(bins, (end - item) // fit)
+            if filled:
+                put(space - fit * size, (first, filled, len(entries)))
+                entries.append((item, first, fit, last))
+                item += filled * fit
+            if filled < bins:
+                rest = end - item
+                if rest:
+                    put(space - rest * size, (first + filled, 1, len(entries)))
+                    entries.append((item, first + filled, rest, last))
+                    item = end
+                    filled += 1
+                if filled < bins:
+                    put(space, (first + filled, bins - filled, last))
+    return entries, open_runs.all()

@@ -1,0 +1,274 @@
+"""The plan of packs of a whole set: arithmetic on the histogram of its lengths, and one table.
+
+Documents of one size are a run, and each run is permuted within itself: `GroupedPermutation`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.batches.lengths import Histogram
+from samplerkit.batches.packs.best_fit import Bins, Fit
+from samplerkit.batches.plan import BatchSamples, Measure
+from samplerkit.batches.segments import Segments
+from samplerkit.batches.set_plan import SetPlan, SortedMembers
+from samplerkit.order.files import Block, KeptBlocks
+from samplerkit.order.intervals import distinct, edges_of, interval_of, numbers_in
+from samplerkit.order.keys import Key, keyed_hash
+from samplerkit.order.order import Located
+from samplerkit.order.permutation import NARROW_LIMIT, ROUNDS, Network, backward, forward, half_modular_domain
+from samplerkit.order.typing import Ids
+
+
+@final
+class PackedSet:
+    """How a set is packed, by its lengths alone: the same in every epoch.
+
+    First come the packs that one document fills, numbered by document and part. Then come the bins of what
+    is left: short documents and the ends of long ones, which are items, numbered from the largest.
+
+    Args:
+        histogram: of the lengths of the set.
+        fit: how documents are placed in packs.
+    """
+
+    def __init__(self, histogram: Histogram, fit: Fit) -> None:
+        values = histogram.values
+        self.fit = fit
+        self.places = edges_of(histogram.counts)
+        self.whole, self.rest = fit.parts(values)
+        self.lasts = fit.is_last(values)
+        self.whole_starts = edges_of(self.whole * histogram.counts)
+        self.num_whole = int(self.whole_starts[-1])
+        # Lengths in the order of items: neighbours of one size are a run, whatever they are the end of.
+        sizes = fit.sizes(self.rest)
+        self.by_item = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
+        counts = histogram.counts[self.by_item]
+        self.item_starts = edges_of(counts)
+        self.first_items = np.full(values.size, -1)
+        self.first_items[self.by_item] = self.item_starts[:-1]
+        sizes = sizes[self.by_item]
+        first = np.flatnonzero(np.diff(sizes, prepend=-1))
+        self.runs = np.append(self.item_starts[first], self.item_starts[-1])
+        self.bins = Bins(sizes[first], np.diff(self.runs), fit.capacity)
+        self.num_packs = self.num_whole + self.bins.count
+        self.num_left_out = histogram.total - int(self.item_starts[-1])
+
+
+@final
+class PackPlan(SetPlan):
+    """Packs of a set: as many in each epoch, of documents that are drawn again among those of a size.
+
+    Args:
+        packed: how the set is packed.
+        members: the set, sorted by length.
+        packs: in a batch.
+        abreast: batches in a group.
+        measure: how long samples are.
+        num_batches: how many batches, from the first; None for all.
+        keys: of the members and of the groups.
+    """
+
+    def __init__(
+        self,
+        packed: PackedSet,
+        members: SortedMembers,
+        packs: int,
+        abreast: int,
+        measure: Measure,
+        num_batches: int | None,
+        keys: tuple[Key, Key],
+    ) -> None:
+        count = -(-packed.num_packs // packs)
+        super().__init__(members, count, abreast, measure, num_batches, keys[1])
+        self._packed = packed
+        self._packs = packs
+        self._items = GroupedPermutation(packed.runs, keys[0])
+        self._whole = KeptBlocks(keys[0])
+        self._whole_block = Block(0, 1, packed.num_whole)
+
+    @property
+    def dropped(self) -> int:
+        return self._packed.num_left_out
+
+    @property
+    def num_draws(self) -> int:
+        return self._members.size
+
+    def samples(self, numbers: Ids) -> BatchSamples:
+        packed = self._packed
+        first = self._groups.forward(numbers) * self._packs
+        counts = np.minimum(first + self._packs, packed.num_packs) - first
+        packs = numbers_in(first, counts)
+        is_whole = packs < packed.num_whole
+        items, item_edges = packed.bins.items(packs[~is_whole] - packed.num_whole)
+        sizes = np.ones(packs.size, dtype=np.int64)
+        sizes[~is_whole] = np.diff(item_edges)
+        edges = edges_of(sizes)
+        batch_edges = edges_of(counts)
+        segment_is_whole = np.repeat(is_whole, sizes)
+        value, places, starts = np.empty((3, segment_is_whole.size), dtype=np.int64)
+        alone = packs[is_whole]
+        if alone.size:
+            value[segment_is_whole], places[segment_is_whole], starts[segment_is_whole] = self._parts(alone)
+        if items.size:
+            is_end = ~segment_is_whole
+            value[is_end], places[is_end], starts[is_end] = self._ends(items)
+        rest = packed.rest[value]
+        segments = Segments(
+            starts,
+            np.where(segment_is_whole, packed.fit.seq_len, rest),
+            np.repeat(packs - np.repeat(first, counts), sizes),
+            ~segment_is_whole & packed.lasts[value],
+        )
+        return BatchSamples(self._members.at(places), places, edges[batch_edges], segments)
+
+    def _parts(self, packs: Ids) -> tuple[Ids, Ids, Ids]:
+        """Gives length, place and start of what fills packs alone."""
+        packed = self._packed
+        parts = self._whole.permuted(self._whole_block, packs)
+        value = interval_of(packed.whole_starts, parts)
+        document, part = np.divmod(parts - packed.whole_starts[value], packed.whole[value])
+        return value, packed.places[value] + document, part * packed.fit.seq_len
+
+    def _ends(self, items: Ids) -> tuple[Ids, Ids, Ids]:
+        """Gives length, place and start of items."""
+        packed = self._packed
+        drawn = self._items.forward(items)
+        at = interval_of(packed.item_starts, drawn)
+        value = packed.by_item[at]
+        return (
+            value,
+            packed.places[value] + drawn - packed.item_starts[at],
+            packed.whole[value] * packed.fit.seq_len,
+        )
+
+    def locate(self, ids: Ids) -> Located:
+        packed = self._packed
+        which, places = self._members.places_of(ids)
+        value = interval_of(packed.places, places)
+        document = places - packed.places[value]
+        is_item = packed.first_items[value] >= 0
+        items = self._items.backward((packed.first_items[value] + document)[is_item])
+        times = packed.whole[value]
+        parts = numbers_in(packed.whole_starts[value] + document * times, times)
+        if parts.size:
+            parts = self._whole.permuted(self._whole_block, parts, inverse=True)
+        packs = np.concatenate([packed.bins.bin_of(items) + packed.num_whole, parts])
+        found = np.concatenate([which[is_item], np.repeat(which, times)])
+        numbers = self._groups.backward(packs // self._packs)
+        is_there = numbers < self._length
+        # Two parts of a document may be in one batch.
+        pairs = np.unique(np.stack([found[is_there], numbers[is_there]]), axis=1)
+        return pairs[0], pairs[1]
+
+
+IN_A_TABLE = 128
+"""Runs up to this size are permuted by a table. Networks of that size pass the tests of the larger ones."""
+
+_HASH_BITS = 40
+_KEY_WORDS = 3
+
+
+@final
+class GroupedPermutation:
+    """Permutes the places of runs, each run within itself, by one key.
+
+    `BlockShuffle` takes the words of a block from a digest, one block after another. Lengths that are packed
+    make a run each, and a pack has places of a dozen of them: so here all words are one hash of many numbers.
+
+    Args:
+        starts: the first place of each run and the number of places at the end; int64 of shape (runs + 1,).
+        key: where the randomness comes from.
+
+    Example:
+        >>> key = Key(seed=1, epoch=0, depth=0, role="batch members")
+        >>> runs = GroupedPermutation(np.array([0, 3, 500]), key)
+        >>> places = runs.forward(np.arange(500))
+        >>> sorted(places[:3].tolist()), runs.backward(places).tolist() == list(range(500))
+        ([0, 1, 2], True)
+    """
+
+    def __init__(self, starts: Ids, key: Key) -> None:
+        self._starts = starts
+        sizes = np.diff(starts)
+        self._is_small = sizes <= IN_A_TABLE
+        # The places of small runs are in one table, one run after another.
+        self._small_starts = edges_of(np.where(self._is_small, sizes, 0))
+        self._tables: dict[bool, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
+        self._words = key.words(2 * _KEY_WORDS)
+
+    def forward(self, places: Ids) -> Ids:
+        """Gives where each place is moved to."""
+        return self._permuted(places, inverse=False)
+
+    def backward(self, places: Ids) -> Ids:
+        """Gives what is moved to each place: the inverse of `forward`."""
+        return self._permuted(places, inverse=True)
+
+    def _permuted(self, places: Ids, *, inverse: bool) -> Ids:
+        run = interval_of(self._starts, places)
+        first = self._starts[run]
+        moved = np.empty_like(places)
+        is_small = self._is_small[run]
+        at = np.flatnonzero(is_small)
+        if at.size:
+            moved[at] = self._by_table(run[at], places[at] - first[at], inverse=inverse)
+        at = np.flatnonzero(~is_small)
+        if at.size:
+            is_wide = self._starts[run[at] + 1] - first[at] >= NARROW_LIMIT
+            for part in (at[~is_wide], at[is_wide]):
+                if part.size:
+                    evaluate = backward if inverse else forward
+                    moved[part] = evaluate(self._network(run[part]), places[part] - first[part])
+        moved += first
+        return moved
+
+    def _by_table(self, run: Ids, rows: Ids, *, inverse: bool) -> Ids:
+        if inverse not in self._tables:
+            size = int(self._small_starts[-1])
+            self._tables[inverse] = np.empty(size, np.uint8), np.zeros(self._is_small.size, dtype=bool)
+        table, is_made = self._tables[inverse]
+        missing = run[~is_made[run]]
+        if missing.size:
+            missing = np.unique(missing)
+            self._make(table, missing, inverse=inverse)
+            # Last: another thread may look at the same moment.
+            is_made[missing] = True
+        found: Ids = table[self._small_starts[run] + rows].astype(np.int64)
+        return found
+
+    def _make(self, table: np.ndarray[Any, Any], runs: Ids, *, inverse: bool) -> None:
+        """Sorts the rows of runs by keyed hashes of their places, all in one go."""
+        sizes = self._starts[runs + 1] - self._starts[runs]
+        which = np.repeat(np.arange(runs.size), sizes)
+        begins = np.cumsum(sizes) - sizes
+        hashes = keyed_hash(self._words[:_KEY_WORDS], numbers_in(self._starts[runs], sizes))
+        shift = np.uint64(64 - _HASH_BITS)
+        by_run = (which.astype(np.uint64) << np.uint64(_HASH_BITS)) | (hashes >> shift)
+        rows = np.argsort(by_run, kind="stable") - begins[which]
+        if inverse:
+            back = np.empty_like(rows)
+            back[begins[which] + rows] = np.arange(rows.size) - begins[which]
+            rows = back
+        table[numbers_in(self._small_starts[runs], sizes)] = rows
+
+    def _network(self, run: Ids) -> Network:
+        """Makes the networks of places in runs that are all below `NARROW_LIMIT`, or all above."""
+        runs, which = distinct(run)
+        sizes = self._starts[runs + 1] - self._starts[runs]
+        word = np.uint32 if int(sizes[0]) < NARROW_LIMIT else np.uint64
+        domains = np.array([half_modular_domain(size) for size in sizes.tolist()]).astype(word)[which]
+        counters = runs * (2 * ROUNDS) + np.arange(2 * ROUNDS)[:, None]
+        constants: Any = keyed_hash(self._words[_KEY_WORDS:], counters).astype(word)
+        constants[:ROUNDS] |= word(1)
+        constants = constants[:, which]
+        return Network(
+            sizes.astype(word)[which],
+            domains[:, 0],
+            domains[:, 1],
+            tuple(constants[:ROUNDS]),
+            tuple(constants[ROUNDS:]),
+        )

@@ -1,0 +1,145 @@
+"""What batches rest on in a chain of samplers: its seed, whether it shuffles, and a set that it fixes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentRangeError
+from samplerkit.order.keys import ALGORITHM
+from samplerkit.order.layout import Layout
+from samplerkit.order.modes import FILE_AWARE, Shuffle
+from samplerkit.order.sequences import Range
+from samplerkit.order.typing import Ids
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.iteration import checked_ids
+from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
+from samplerkit.samplers.subset import SubsetRandomSampler
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SampleSet:
+    """A set of samples that a chain reads whole in each epoch.
+
+    Args:
+        size: how many samples.
+        ids: which of the dataset; None for the first `size` ones.
+    """
+
+    size: int
+    ids: Ids | None = None
+
+
+def seed_of(sampler: Sampler) -> int:
+    """Gives the seed of a chain, from which batches and draws of samples take theirs: the outermost, or 0.
+
+    A sampler of the user's may have a `seed` that is none; it counts for nothing here.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> seed_of(sk.RandomSampler(seed=7)), seed_of(sk.SequentialSampler())
+        (7, 0)
+    """
+    seeds = (getattr(link, "seed", None) for link in sampler._links())
+    numbers = (seed for seed in seeds if isinstance(seed, int | np.integer))
+    return next((int(seed) for seed in numbers if 0 <= seed < 2**64), 0)
+
+
+def shuffles(sampler: Sampler) -> bool:
+    """Returns whether a chain draws at random: only then batches may come in another order than it says.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> shuffles(sk.DistributedSampler(2, 0, shuffle=False)), shuffles(sk.RandomSampler())
+        (False, True)
+    """
+    return any(_shuffles_itself(link) for link in sampler._tree())
+
+
+def find_set(sampler: Sampler, dataset: Any) -> SampleSet | None:
+    """Finds the set that a chain reads whole and once in each epoch, in an order that knows no files.
+
+    Returns:
+        None for every other chain: file-aware, mixed, weighted, a user's; cut by `num_samples`; with a
+        repeat; with a distributed sampler below the root; or of an algorithm that replays another package.
+
+    Raises:
+        ArgumentRangeError: `num_samples` cuts the order, which a set has none of.
+    """
+    if sampler.chain_algorithm != ALGORITHM:
+        return None
+    # From the dataset outwards: first what only lists samples, whose list is the set.
+    links = sampler._links()[::-1]
+    listed = 0
+    while listed < len(links) and links[listed].is_fixed:
+        listed += 1
+    if listed == len(links):
+        return None  # nothing shuffles above the list, so it is an order and not a set
+    chosen = (
+        _listed(links[listed - 1].undealt_order(dataset)) if listed else SampleSet(len(Layout.of(dataset)))
+    )
+    for depth, link in enumerate(links[listed:], listed):
+        if chosen is None:
+            return None
+        if isinstance(link, SubsetRandomSampler) and depth == listed:
+            # It shuffles what it lists, so it may be where the list ends: what is read is still a set.
+            places = checked_ids(link.indices[: link.num_samples or None], chosen.size, type(link).__name__)
+            chosen = _listed(places if chosen.ids is None else chosen.ids[places])
+        elif not _reads_all(link, dataset if depth == 0 else chosen.size, is_root=depth == len(links) - 1):
+            return None
+    if chosen is None or not shuffles(sampler):
+        return None
+    # Sorted: one set has one plan, in whichever order it was listed.
+    return chosen if chosen.ids is None else SampleSet(chosen.size, np.sort(chosen.ids))
+
+
+def require_whole(sampler: Sampler, size: int) -> None:
+    """Refuses `num_samples` where it would cut the order: a set has no first samples.
+
+    Raises:
+        ArgumentRangeError: a random or distributed sampler of the chain has one.
+    """
+    for link in sampler._links():
+        if isinstance(link, RandomSampler | DistributedSampler) and _cuts(link, size):
+            problem = "cuts an order, and batches over a whole set have none"
+            hint = "say num_batches of the recipe, or window= to cut the order"
+            raise ArgumentRangeError("num_samples", problem, link.num_samples, hint=hint)
+
+
+def _shuffles_itself(link: Sampler) -> bool:
+    return (
+        hasattr(link, "seed")
+        and not link.is_fixed
+        and getattr(link, "shuffle", True) not in (False, Shuffle.FALSE)
+    )
+
+
+def _cuts(link: Sampler, size: int) -> bool:
+    if isinstance(link, DistributedSampler):
+        return bool(link.num_samples)
+    return bool(link.num_samples) and (link.num_samples or 0) < size
+
+
+def _reads_all(link: Sampler, dataset: Any, *, is_root: bool) -> bool:
+    """Returns whether a sampler reads all that there is below it, in an order that knows no files."""
+    if not isinstance(link, RandomSampler | DistributedSampler):
+        return False
+    if isinstance(link, DistributedSampler) and not is_root:
+        return False
+    if isinstance(link, RandomSampler) and link.replacement:
+        return False
+    if link.shuffle in FILE_AWARE:
+        return False  # over windows too, whose files this room does not know
+    mode = link.mode.resolve(Layout.of(dataset))
+    return mode is Shuffle.GLOBAL or (mode is Shuffle.FALSE and link.get_child() is not None)
+
+
+def _listed(ids: Any) -> SampleSet | None:
+    """Makes a set of samples in the order in which they are listed; None if one comes twice."""
+    if isinstance(ids, Range) and ids.start == 0:
+        return SampleSet(len(ids))
+    array = np.asarray(ids)
+    return None if np.unique(array).size < array.size else SampleSet(array.size, array)

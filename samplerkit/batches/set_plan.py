@@ -1,0 +1,278 @@
+"""The plan of a whole set as one window: all of it is arithmetic and one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.batches.budget import Buckets
+from samplerkit.batches.cutting import Cuts, Groups, Short
+from samplerkit.batches.lengths import CHUNK, Histogram, SampleLengths
+from samplerkit.batches.plan import BatchPlan, BatchSamples, Measure
+from samplerkit.batches.table_cache import TableCache
+from samplerkit.order.caching import cached_property
+from samplerkit.order.files import Block, BlockShuffle, KeptBlocks
+from samplerkit.order.intervals import edges_of, interval_of, numbers_in
+from samplerkit.order.keys import Key
+from samplerkit.order.order import Located
+from samplerkit.order.typing import Ids
+
+KEPT_FROM = 1 << 18
+"""Sets from this size on have their table in a file, which processes share."""
+
+_IN_A_LOOKUP = 1 << 22
+
+
+@final
+class SortedMembers:
+    """The samples of a set, the longest first, those of one length by their ids.
+
+    The table depends on the lengths and the set alone, so that one file serves all recipes, seeds and epochs.
+
+    Args:
+        lengths: of the dataset's samples, one each.
+        ids: the set, ascending, none twice; None for the first samples, as many as the histogram counts.
+        histogram: of the set's lengths.
+        kept: where the table of a large set is kept.
+
+    Example:
+        >>> lengths = SampleLengths([5, 3, 5, 9])
+        >>> members = SortedMembers(lengths, None, lengths.histogram, TableCache("/nonexistent"))
+        >>> members.at(np.arange(4)), members.places_of(np.array([2, 3]))
+        (array([3, 0, 2, 1]), (array([0, 1]), array([2, 0])))
+    """
+
+    def __init__(
+        self, lengths: SampleLengths, ids: Ids | None, histogram: Histogram, kept: TableCache
+    ) -> None:
+        self._lengths = lengths
+        self._values = histogram.values
+        self.starts: Final[Ids] = edges_of(histogram.counts)
+        self.size: Final = int(self.starts[-1])
+        dtype = self.dtype = np.dtype("<u4" if lengths.size <= 1 << 32 else "<i8")
+        fill = partial(self._fill, ids)
+        if self.size < KEPT_FROM:
+            self._table: np.ndarray[Any, Any] = np.empty(self.size, dtype=dtype)
+            fill(self._table)
+        else:
+            mapped = kept.mapped(f"members-{histogram.digest}", self.size, dtype, fill)
+            # A part of a memmap is a memmap, each made in Python: a view of it is an array.
+            self._table = mapped.view(np.ndarray)
+
+    def part(self, start: int, count: int) -> np.ndarray[Any, Any]:
+        """Gives the samples at `count` places from `start` on, as the table holds them."""
+        return self._table[start : start + count]
+
+    def at(self, places: Ids) -> Ids:
+        """Gives the samples at some places of the table."""
+        return self._table[places].astype(np.int64)
+
+    def places_of(self, ids: Ids) -> tuple[Ids, Ids]:
+        """Finds samples in the table.
+
+        Returns:
+            (which, places): ids[which[i]] is at places[i]; one that is no member is not in `which`.
+        """
+        which = np.flatnonzero((ids >= 0) & (ids < self._lengths.size))
+        wanted = ids[which]
+        # The values descend, and so their negatives ascend.
+        run = np.searchsorted(-self._values, -self._lengths.at(wanted))
+        is_run = run < self._values.size
+        which, wanted, run = which[is_run], wanted[is_run], run[is_run]
+        low, high = self.starts[run], self.starts[run + 1]
+        end = high.copy()
+        while (low < high).any():
+            middle = (low + high) // 2
+            # A search that has ended may point behind the table.
+            is_before = self._table[np.minimum(middle, self.size - 1)] < wanted
+            is_open = low < high
+            low, high = (
+                np.where(is_open & is_before, middle + 1, low),
+                np.where(is_open & ~is_before, middle, high),
+            )
+        is_there = low < end
+        is_there[is_there] = self._table[low[is_there]] == wanted[is_there]
+        return which[is_there], low[is_there]
+
+    def _fill(self, ids: Ids | None, table: np.ndarray[Any, Any]) -> None:
+        """Sorts by counting, a chunk at a time, so that memory holds a chunk whatever the size of the set."""
+        next_places = self.starts[:-1].copy()
+        numbers = _numbers_by_value(self._values)
+        for samples, lengths in self._chunks(ids):
+            run = (
+                np.searchsorted(-self._values, -lengths)
+                if numbers is None
+                else numbers[lengths].astype(np.int64)
+            )
+            narrow = run.astype(np.uint16) if self._values.size <= 1 << 16 else run
+            by_run = np.argsort(narrow, kind="stable")
+            sorted_run = run[by_run]
+            counts = np.bincount(run, minlength=self._values.size)
+            within = np.arange(run.size) - (np.cumsum(counts) - counts)[sorted_run]
+            table[next_places[sorted_run] + within] = samples[by_run]
+            next_places += counts
+
+    def _chunks(self, ids: Ids | None) -> Iterator[tuple[Ids, Ids]]:
+        if ids is None:
+            start = 0
+            for lengths in self._lengths.chunks(self.size):
+                yield np.arange(start, start + lengths.size), lengths
+                start += lengths.size
+            return
+        for start in range(0, ids.size, CHUNK):
+            samples = ids[start : start + CHUNK]
+            yield samples, self._lengths.at(samples)
+
+
+def _numbers_by_value(values: Ids) -> np.ndarray[Any, Any] | None:
+    """Makes a table of the number of each value, where the values are small enough for one."""
+    if not values.size or values[0] >= _IN_A_LOOKUP:
+        return None
+    numbers = np.zeros(int(values[0]) + 1, dtype=np.int32)
+    numbers[values] = np.arange(values.size)
+    return numbers
+
+
+KEPT_UP_TO = 1 << 22
+"""Sets up to this size keep the samples at the places of an epoch: 16 MiB at most."""
+
+KEPT_ABREAST = 4
+"""With more ranks each looks up its own samples: that costs less than to permute those of all ranks."""
+
+
+class SetPlan(BatchPlan):
+    """Batches of a set whose number is known from the start.
+
+    Args:
+        members: the set, sorted by length.
+        count: of all batches.
+        abreast: batches in a group.
+        measure: how long samples are.
+        most: how many batches there may be, from the first; None for all.
+        key: of the groups.
+    """
+
+    def __init__(
+        self, members: SortedMembers, count: int, abreast: int, measure: Measure, most: int | None, key: Key
+    ) -> None:
+        super().__init__(measure, abreast)
+        self._members = members
+        self._groups = Groups(count, abreast, key)
+        self._length = count if most is None else min(most, count)
+
+    @final
+    def __len__(self) -> int:
+        return self._length
+
+    @final
+    def has(self, number: int) -> bool:
+        return 0 <= number < self._length
+
+
+@final
+class StaticPlan(SetPlan):
+    """Batches of a set, each bucket permuted within itself: the same number of batches in each epoch.
+
+    Args:
+        members: the set, sorted by length.
+        buckets: its buckets.
+        short: what becomes of the last batch of a bucket.
+        abreast: batches in a group.
+        measure: how long samples are.
+        num_batches: how many batches, from the first; None for all.
+        keys: of the members and of the groups.
+    """
+
+    def __init__(
+        self,
+        members: SortedMembers,
+        buckets: Buckets,
+        short: Short,
+        abreast: int,
+        measure: Measure,
+        num_batches: int | None,
+        keys: tuple[Key, Key],
+    ) -> None:
+        self._first = int(buckets.starts[0])
+        starts = buckets.starts - self._first
+        self._cuts = Cuts(starts, buckets.sizes, short)
+        super().__init__(members, self._cuts.count, abreast, measure, num_batches, keys[1])
+        self._shuffle = BlockShuffle(starts, None, keys[0])
+        self._blocks = KeptBlocks(keys[0])
+        self._starts = starts
+        is_small = members.size <= KEPT_UP_TO and starts.size > 1 and abreast <= KEPT_ABREAST
+        self._kept = np.empty(int(starts[-1]), dtype=members.dtype) if is_small else None
+        self._is_kept = np.zeros(buckets.sizes.size, dtype=bool)
+        self._dropped = members.size - self._cuts.placed
+
+    @property
+    def dropped(self) -> int:
+        return self._dropped
+
+    @property
+    def num_draws(self) -> int:
+        return int(self._starts[-1])
+
+    def samples(self, numbers: Ids) -> BatchSamples:
+        begin, end = self._cuts.edges(self._groups.forward(numbers))
+        sizes = end - begin
+        edges = edges_of(sizes)
+        places = numbers_in(begin, sizes)
+        return BatchSamples(self._ids_at(places, begin, end), places, edges)
+
+    def _ids_at(self, places: Ids, begin: Ids, end: Ids) -> Ids:
+        """Gives the samples at places; those of small sets are kept, a bucket at a time."""
+        if self._kept is None:
+            return self._looked_up(places, begin, end)
+        touched = np.zeros(self._is_kept.size + 1, dtype=np.int64)
+        np.add.at(touched, interval_of(self._starts, begin), 1)
+        np.add.at(touched, interval_of(self._starts, end - 1) + 1, -1)
+        for bucket in np.flatnonzero((np.cumsum(touched[:-1]) > 0) & ~self._is_kept).tolist():
+            block, start = self._blocks_of_buckets[bucket], int(self._starts[bucket])
+            members = self._members.part(self._first + start, block.size)
+            self._kept[start : start + block.size] = members[
+                self._blocks.permuted(block, np.arange(block.size))
+            ]
+            # Last: another thread may look at the same moment.
+            self._is_kept[bucket] = True
+        return self._kept[places].astype(np.int64)
+
+    def _looked_up(self, places: Ids, begin: Ids, end: Ids) -> Ids:
+        """Gives the samples at places: those of a bucket together."""
+        by_place = np.argsort(begin, kind="stable")
+        sizes = end - begin
+        at = numbers_in((np.cumsum(sizes) - sizes)[by_place], sizes[by_place])
+        rows = places[at]
+        counts = np.diff(np.searchsorted(rows, self._starts))
+        buckets = np.flatnonzero(counts)
+        counts = counts[buckets]
+        starts = np.repeat(self._starts[buckets], counts)
+        rows -= starts
+        blocks = [self._blocks_of_buckets[bucket] for bucket in buckets.tolist()]
+        which = np.repeat(np.arange(buckets.size), counts)
+        rows = self._blocks.permuted_within(blocks, which, rows, inverse=False)
+        rows += starts
+        rows += self._first
+        ids = np.empty(places.size, dtype=np.int64)
+        ids[at] = self._members.at(rows)
+        return ids
+
+    @cached_property
+    def _blocks_of_buckets(self) -> list[Block]:
+        return [Block(bucket, 0, size) for bucket, size in enumerate(np.diff(self._starts).tolist())]
+
+    def locate(self, ids: Ids) -> Located:
+        which, rows = self._members.places_of(ids)
+        is_kept = rows >= self._first
+        which, rows = which[is_kept], rows[is_kept] - self._first
+        if not which.size:
+            return which, rows
+        found, places = self._shuffle.locate(rows)
+        batches = self._cuts.batch_of(places)
+        is_placed = batches >= 0
+        which, numbers = which[found[is_placed]], self._groups.backward(batches[is_placed])
+        is_there = numbers < self._length
+        return which[is_there], numbers[is_there]

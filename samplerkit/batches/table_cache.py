@@ -1,0 +1,92 @@
+"""What can be computed again and is kept in a folder: found by its name, written as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.storage.atomic import atomic
+from samplerkit.storage.user_cache import user_cache_folder
+
+_FOLDER = "batches"
+
+
+@final
+class TableCache:
+    """Arrays in a folder that all processes of a machine share.
+
+    A file that cannot be read is made again. A folder that cannot be written to costs time and nothing else.
+
+    Args:
+        folder: where; None for the folder `batches` in samplerkit's cache folder of the user.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.folder: Final = user_cache_folder() / _FOLDER if folder is None else Path(folder)
+
+    def arrays(
+        self, name: str, make: Callable[[], dict[str, np.ndarray[Any, Any]]]
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """Gives the small arrays that were kept by a name; where there are none, they are made first."""
+        path = self.folder / f"{name}.npz"
+        try:
+            with np.load(path, allow_pickle=False) as found:
+                return {key: found[key] for key in found.files}
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+            made = make()
+        with suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with atomic(path) as file:
+                np.savez(file, **made)  # type: ignore[arg-type]
+        return made
+
+    def mapped(self, name: str, size: int, dtype: Any, fill: Callable[[Any], None]) -> np.ndarray[Any, Any]:
+        """Maps the large array that was kept by a name; where there is none, it is made first.
+
+        Args:
+            name: under which it is kept.
+            size: the number of its entries.
+            dtype: of its entries.
+            fill: writes the entries of an empty array.
+
+        Returns:
+            The array, read-only and mapped; in memory where the folder cannot be written to.
+        """
+        path = self.folder / f"{name}.npy"
+        found = _opened(path, size, dtype)
+        if found is not None:
+            return found
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with atomic(path) as file:
+                header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (size,)}
+                np.lib.format.write_array_header_1_0(file, header)
+                file.flush()
+                start = file.tell()
+                os.ftruncate(file.fileno(), start + size * np.dtype(dtype).itemsize)
+                made = np.memmap(file, dtype=dtype, mode="r+", offset=start, shape=(size,))
+                fill(made)
+                made.flush()
+                del made
+        except OSError:
+            made_here = None
+        else:
+            made_here = _opened(path, size, dtype)
+        if made_here is None:  # or somebody empties the folder at this very moment
+            made_here = np.empty(size, dtype=dtype)
+            fill(made_here)
+        return made_here
+
+
+def _opened(path: Path, size: int, dtype: Any) -> np.ndarray[Any, Any] | None:
+    try:
+        found: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return found if found.shape == (size,) and found.dtype == dtype else None

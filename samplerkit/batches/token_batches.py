@@ -1,0 +1,249 @@
+"""Batches of a budget of tokens."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.batches.budget import LONGS, Budget, Cost, Long, buckets_of, require_fit, upper_of
+from samplerkit.batches.cutting import (
+    SHORTS,
+    Repeats,
+    Short,
+    cut_again,
+    halved,
+    longest_first,
+    repeats_in,
+    spread,
+)
+from samplerkit.batches.lengths import Histogram, SampleLengths, found_lengths
+from samplerkit.batches.plan import Measure
+from samplerkit.batches.recipe import SHARED_ARGUMENTS, BatchRecipe, Prepared, require_positive
+from samplerkit.batches.sample_set import SampleSet
+from samplerkit.batches.set_plan import SortedMembers, StaticPlan
+from samplerkit.batches.table_cache import TableCache
+from samplerkit.batches.window_plan import WindowContext, window_size
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError
+from samplerkit.order import arguments
+from samplerkit.order.arguments import LARGEST
+from samplerkit.order.typing import Ids
+
+_MOST_TOKENS = 1 << 32
+_MOST_QUADRATIC = 1 << 30
+_MOST_MULTIPLE = 1 << 20
+_SMALLEST_WINDOW = 1 << 12
+_WINDOW_OF_PAIRS = 1 << 16
+_LARGEST_POOL = 48
+_PARTS = 1 << 20
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TokenBatches(BatchRecipe):
+    """Batches whose padded tokens stay within a budget: samples times the longest of them.
+
+    Args:
+        max_tokens: the budget of a batch, in padded tokens.
+        lengths: of the samples: integers in an array or a list, pairs of them in shape (n, 2), or the path of
+            an `.npy` file. Left out, the dataset's attribute or column `lengths` or `length`.
+        max_samples: samples in a batch at most; None for as many as the budget allows.
+        count_multiple: the number of samples is a multiple of it where that many fit.
+        length_multiple: lengths are padded to a multiple of it.
+        quadratic: Q, adds u^2 / Q to the cost of a sample of padded length u, as attention does.
+        waste: a bucket grows while it wastes less than this part of its longest, in [0, 1). Windows have no
+            buckets, so that this and `pool` are of no effect there.
+        pool: or while it holds fewer batches than this; None for two fifths of the square root of the number
+            of batches, and 48 at most.
+        window: samples in a window; None for the whole set where the sampler fixes one, and else a power of
+            two from 4,096 that holds 16 groups.
+        abreast: batches that cost alike; None for the number of ranks at the first start.
+        short: what becomes of the last batch of a bucket, or of a window, if it is not full: `merge` (with
+            the next bucket), `keep` or `drop`.
+        long: what becomes of a sample above the budget: `raise`, `drop`, `truncate` or `alone`. `raise`
+            checks the samples of the set that the sampler fixes, or else all samples of the dataset.
+        num_batches: batches in an epoch at most; None for all.
+        cost: the cost of a sample, in place of its length: a function of int64 lengths of shape (m,), or
+            (m, 2) for pairs, padded, that gives one number each and grows with each length.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentRangeError: a number is out of range.
+        ArgumentValueError: `short` or `long` is not known.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> recipe = TokenBatches(16, lengths=[8, 2, 7, 2, 3, 2, 8, 1])
+        >>> plan = recipe.plan(sk.RandomSampler(seed=1), 8)
+        >>> sorted(map(plan.shape, range(len(plan))))
+        [(2, 7), (2, 8), (4, 2)]
+    """
+
+    max_tokens: int
+    _: KW_ONLY
+    lengths: Sequence[int] | np.ndarray[Any, Any] | str | os.PathLike[str] | None = field(
+        default=None, repr=False
+    )
+    max_samples: int | None = None
+    count_multiple: int = 1
+    length_multiple: int = 1
+    quadratic: int | None = None
+    waste: float = 0.01
+    pool: int | None = None
+    window: int | None = None
+    abreast: int | None = None
+    short: Short = "merge"
+    long: Long = "raise"
+    num_batches: int | None = None
+    cost: Cost | None = None
+
+    def __post_init__(self) -> None:
+        require_positive(
+            self,
+            max_tokens=_MOST_TOKENS,
+            max_samples=LARGEST,
+            count_multiple=_MOST_MULTIPLE,
+            length_multiple=_MOST_MULTIPLE,
+            quadratic=_MOST_QUADRATIC,
+            pool=LARGEST,
+            **SHARED_ARGUMENTS,
+        )
+        object.__setattr__(self, "waste", arguments.number("waste", self.waste))
+        if not 0 <= self.waste < 1:
+            raise ArgumentRangeError("waste", "must be in [0, 1)", self.waste)
+        arguments.choice("short", self.short, SHORTS)
+        arguments.choice("long", self.long, LONGS)
+        if self.cost is not None and not callable(self.cost):
+            raise ArgumentTypeError("cost", "must be a function of lengths", self.cost)
+        if self.cost is not None and self.quadratic is not None:
+            raise ArgumentRangeError(
+                "quadratic", "cannot be given with cost", self.quadratic, hint="write it there"
+            )
+
+    @property
+    def budget(self) -> Budget:
+        """What a batch may hold."""
+        return Budget(
+            self.max_tokens,
+            self.max_samples,
+            self.count_multiple,
+            self.length_multiple,
+            self.quadratic,
+            self.cost,
+        )
+
+    def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
+        lengths = found_lengths(self.lengths, dataset, kept)
+        budget = self.budget
+        measure = Measure(lengths, budget.padded, most=partial(budget.sizes, least=int(self.long == "alone")))
+        if lengths.are_pairs:
+            _require_pairs_fit(lengths, chosen, budget, self.long)
+            return Prepared(measure, self.window or _WINDOW_OF_PAIRS)
+        histogram = lengths.histogram_of(chosen)
+        require_fit(histogram, budget, self.long)
+        if self.long == "truncate":
+            measure = replace(measure, longest=budget.longest())
+        if chosen is None or self.window is not None:
+            return Prepared(measure, self.window or self._window_size(histogram, abreast))
+        pool = self.pool or max(1, min(_LARGEST_POOL, math.isqrt(self._parts(histogram) // _PARTS) * 2 // 5))
+        buckets = buckets_of(histogram, budget, self.waste, pool, self.long)
+        members = SortedMembers(lengths, chosen.ids, histogram, kept)
+        measure = replace(measure, upper=partial(upper_of, buckets.uppers[::-1]))
+        whole = partial(StaticPlan, members, buckets, self.short, abreast, measure, self.num_batches)
+        return Prepared(measure, whole=whole)
+
+    def _window_size(self, histogram: Histogram, abreast: int) -> int:
+        return window_size(abreast, histogram.total * _PARTS, self._parts(histogram), _SMALLEST_WINDOW)
+
+    def _parts(self, histogram: Histogram) -> int:
+        """Gives how many batches the samples fill: in integers, whose sums no version of numpy changes."""
+        sizes = np.maximum(self.budget.sizes(histogram.values), 1)
+        return int((histogram.counts * (_PARTS // sizes)).sum())
+
+    def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
+        """Cuts a window that is sorted by length, the longest first; repeats of a sample are dealt apart."""
+        repeats = repeats_in(ids)
+        if lengths.ndim == 2:
+            batches = _cut_pairs(_by_strips(lengths, repeats, self.budget), lengths, self)
+        else:
+            batches = self._cut_lengths(lengths, repeats)
+        if self.short == "drop" and batches:
+            longest = lengths[batches[-1]].max(axis=0, keepdims=True)
+            batches = batches[:-1] if batches[-1].size < self.budget.sizes(longest)[0] else batches
+        return batches
+
+    def _cut_lengths(self, lengths: Ids, repeats: Repeats | None) -> list[Ids]:
+        places = _by_length(lengths, repeats)
+        descending = lengths[places]
+        # A size for each length that occurs, not for each sample.
+        first = np.flatnonzero(np.diff(descending, prepend=-1))
+        sizes = np.repeat(self.budget.sizes(descending[first]), np.diff(first, append=places.size))
+        above = int(np.count_nonzero(sizes == 0))
+        batches = [places[at : at + 1] for at in range(above if self.long == "alone" else 0)]
+        return batches + spread(places[above:], sizes[above:], repeats)
+
+    def evened(self, abreast: int, batches: list[Ids], ids: Ids, lengths: Ids, count: int) -> list[Ids]:
+        """Cuts the last batches again, a little smaller; those of pairs, or with repeats, are halved."""
+        if lengths.ndim == 2 or count == len(batches) or repeats_in(ids) is not None:
+            return halved(batches, count, self.count_multiple)
+        budget = self.budget
+
+        def sizes_at(places: Ids) -> Ids:
+            return budget.sizes(lengths[places])
+
+        return cut_again(batches, sizes_at, count, abreast, self.count_multiple)
+
+
+def _by_length(lengths: Ids, repeats: Repeats | None) -> Ids:
+    """Sorts places, the longest first; samples of one length as they come, repeats together."""
+    return longest_first(lengths) if repeats is None else np.lexsort((repeats.firsts, -lengths))
+
+
+def _by_strips(lengths: Ids, repeats: Repeats | None, budget: Budget) -> Ids:
+    """Sorts places of pairs: in strips by their first length, within a strip by the second one."""
+    batches = int((_PARTS // np.maximum(budget.sizes(lengths), 1)).sum()) // _PARTS
+    by_first = np.argsort(-lengths[:, 0], kind="stable")
+    strips = np.empty(by_first.size, dtype=np.int64)
+    strips[by_first] = np.arange(by_first.size) * math.isqrt(max(1, batches)) // by_first.size
+    firsts = np.arange(strips.size) if repeats is None else repeats.firsts
+    return np.lexsort((firsts, -lengths[:, 1], strips))
+
+
+def _cut_pairs(places: Ids, lengths: Ids, recipe: TokenBatches) -> list[Ids]:
+    """Cuts sorted pairs: a batch grows while its longest on both sides allow so many samples."""
+    budget = recipe.budget
+    alone = budget.sizes(lengths[places])
+    batches = [places[at : at + 1] for at in np.flatnonzero(alone == 0)] if recipe.long == "alone" else []
+    places, alone = places[alone > 0], alone[alone > 0]
+    at = 0
+    while at < places.size:
+        most = places[at : at + int(alone[at])]
+        sizes = budget.sizes(np.maximum.accumulate(lengths[most], axis=0))
+        fits = np.arange(1, most.size + 1) <= sizes
+        count = most.size if fits.all() else int(np.argmin(fits))
+        if count > recipe.count_multiple:
+            count -= count % recipe.count_multiple
+        batches.append(most[:count])
+        at += count
+    return batches
+
+
+def _require_pairs_fit(lengths: SampleLengths, chosen: SampleSet | None, budget: Budget, long: Long) -> None:
+    if long == "truncate":
+        raise ArgumentRangeError("long", "cannot truncate pairs", long, hint='say "drop" or "alone"')
+    seen = 0
+    ids = None if chosen is None else chosen.ids
+    for chunk in lengths.chunks(chosen and chosen.size, ids) if long == "raise" else ():
+        above = np.flatnonzero(budget.sizes(chunk) == 0)
+        if above.size:
+            place = seen + int(above[0])
+            id = place if ids is None else int(ids[place])
+            problem = f"is below sample {id}, of lengths {chunk[above[0]].tolist()}"
+            hint = 'raise it, or say long="drop" or "alone"'
+            raise ArgumentRangeError("max_tokens", problem, budget.max_tokens, hint=hint)
+        seen += chunk.shape[0]

@@ -1,0 +1,317 @@
+"""The plan of an order in windows of consecutive positions, each cut into batches of its own."""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.batches.cutting import Groups
+from samplerkit.batches.plan import BatchPlan, BatchSamples, Measure
+from samplerkit.batches.segments import Segments
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.order.arguments import LARGEST
+from samplerkit.order.caching import Latest, cached_property
+from samplerkit.order.intervals import edges_of, numbers_in
+from samplerkit.order.intervals import groups as grouped
+from samplerkit.order.keys import Key
+from samplerkit.order.order import Located, Order
+from samplerkit.order.typing import Ids
+
+
+@final
+@dataclass(frozen=True)
+class WindowContext:
+    """Where and when a window is cut.
+
+    Args:
+        epoch: the epoch, from 0.
+        window: the number of the window, from 0.
+        seed: of the sampler.
+        abreast: batches in a group.
+    """
+
+    epoch: int
+    window: int
+    seed: int
+    abreast: int
+
+    def key(self, role: str) -> Key:
+        """Gives the key for a role, at most 16 ASCII characters; its words are `words(count, window)`."""
+        return Key(self.seed, self.epoch, 0, role)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CutWindow:
+    """The batches of a window, from the longest to the shortest.
+
+    Args:
+        places: the place in the window of each sample, or of the sample of each part, batch after batch.
+        edges: where each batch begins and, last, where the last one ends.
+        segments: which parts of the samples, for packs; None where samples are whole.
+    """
+
+    places: Ids
+    edges: Ids
+    segments: Segments | None = None
+
+    @classmethod
+    def of(cls, batches: Sequence[Ids]) -> CutWindow:
+        """Joins batches of places."""
+        places = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
+        return cls(places, edges_of(np.array([batch.size for batch in batches], dtype=np.int64)))
+
+
+CutFunction = Callable[[Ids, WindowContext, bool], CutWindow]
+"""Cuts the samples of a window into batches; where the last argument is true, into whole groups of them."""
+
+
+_GROUPS_IN_A_WINDOW, _LARGEST_WINDOW = 16, 1 << 20
+
+
+def window_size(abreast: int, samples: int, batches: int, smallest: int) -> int:
+    """Gives the size of a window that holds 16 groups, a power of two.
+
+    Args:
+        abreast: batches in a group.
+        samples: how many there are.
+        batches: how many of them these fill; both may be multiplied by one number.
+        smallest: the size at least.
+    """
+    wanted = _GROUPS_IN_A_WINDOW * abreast * samples // max(1, batches)
+    return min(max(1 << wanted.bit_length(), smallest), _LARGEST_WINDOW)
+
+
+def checked_cut(batches: Any, size: int) -> list[Ids]:
+    """Checks what a recipe cut: places in the window, none twice, and no empty batch.
+
+    Raises:
+        ArgumentTypeError: no arrays of integers.
+        ArgumentValueError: a place outside of the window, twice, or a batch without samples.
+    """
+    if not isinstance(batches, Sequence):
+        raise ArgumentTypeError("cut", "must give a list of arrays, one a batch", batches)
+    arrays = [np.asarray(batch) for batch in batches]
+    for number, batch in enumerate(arrays):
+        if batch.ndim != 1 or (batch.dtype.kind not in "iu"):
+            raise ArgumentTypeError(f"cut: batch {number}", "must be a flat array of integers", batch)
+        if not batch.size:
+            raise ArgumentValueError(f"cut: batch {number}", "must not be empty", batch)
+    if not arrays:
+        return []
+    places = np.concatenate(arrays)
+    if places.min() < 0 or places.max() >= size:
+        outside = places[(places < 0) | (places >= size)]
+        problem, hint = f"gives a place outside of a window of {size}", "give places, not ids"
+        raise ArgumentValueError("cut", problem, int(outside[0]), hint=hint)
+    twice = np.flatnonzero(np.bincount(places, minlength=size) > 1)
+    if twice.size:
+        raise ArgumentValueError("cut", "gives a place twice", int(twice[0]), hint="give each place once")
+    return [batch.astype(np.int64, copy=False) for batch in arrays]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _KeptWindow:
+    """A window that was cut: its samples in the order of batches, where batches end, and how they come."""
+
+    ids: Ids
+    positions: Ids
+    edges: Ids
+    segments: Segments | None
+    groups: Groups
+
+
+@final
+class WindowPlan(BatchPlan):
+    """Batches of any order, window after window: a batch costs the evaluation of one window.
+
+    How many batches come before a window follows from the lengths in all windows before it; `known` spares a
+    plan that begins in the middle of an epoch the pass over them.
+
+    Args:
+        order: of the epoch.
+        size: samples in a window.
+        cut: cuts the samples of a window into batches.
+        context: of the epoch; the window is filled in.
+        key: of the order of groups; None leaves the batches as they were cut.
+        measure: how long samples are.
+        num_batches: how many batches, from the first; None for all.
+        known: a window, and how many batches come before it.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        size: int,
+        cut: CutFunction,
+        context: WindowContext,
+        key: Key | None,
+        measure: Measure,
+        num_batches: int | None,
+        known: tuple[int, int] = (0, 0),
+    ) -> None:
+        super().__init__(measure, context.abreast)
+        self.order: Final = order
+        self._size = size
+        self._cut = cut
+        self._context = context
+        self._key = key
+        self._num_batches = num_batches
+        self._windows = -(-len(order) // size)
+        self._first, before = known
+        # How many batches come before each window, from the first known one on, as far as one has looked.
+        # Two threads may look at the same moment: an entry is set once, and by both to the same.
+        self._before = {self._first: before}
+        self._kept = Latest[_KeptWindow](2)
+
+    @property
+    def window(self) -> int:
+        return self._size
+
+    def __len__(self) -> int:
+        while self._grow():
+            if self._num_batches is not None and self._last()[1] >= self._num_batches:
+                break
+        return self._limited(self._last()[1])
+
+    @cached_property
+    def dropped(self) -> int:
+        placed = sum(np.unique(self._window(window).positions).size for window in range(self._windows))
+        return len(self.order) - placed
+
+    @property
+    def num_draws(self) -> int:
+        return len(self.order)
+
+    def passes_at(self, draws: Ids) -> Ids:
+        return self.order.passes_at(draws)
+
+    def epochs_at(self, epoch: int, draws: Ids) -> Ids:
+        return self.order.epochs_at(epoch, draws)
+
+    def has(self, number: int) -> bool:
+        if number < 0 or number >= self._limited(number + 1):
+            return False
+        return self._window_of(number) is not None
+
+    def window_of(self, number: int) -> tuple[int, int]:
+        """Gives the window of a batch and how many batches come before it; at the end, all of both."""
+        window = self._window_of(number)
+        if window is None:
+            return self._windows, self._last()[1]
+        return window, self._before_of(window)
+
+    def learn(self, other: WindowPlan, end: int) -> None:
+        """Takes over what another plan has found out of windows up to a position, where both are alike."""
+        # Of a copy: a thread that reads may look further meanwhile.
+        known = other._before.copy().items()
+        self._before.update({window: count for window, count in known if window * self._size <= end})
+
+    def samples(self, numbers: Ids) -> BatchSamples:
+        if not numbers.size:
+            return BatchSamples(numbers, numbers, edges_of(numbers))
+        sizes, row = np.empty_like(numbers), np.empty_like(numbers)
+        taken = []
+        before = 0
+        for window, mine in grouped(self._windows_at(numbers)):
+            cut = self._window(window)
+            batches = cut.groups.forward(numbers[mine] - self._before_of(window))
+            count = cut.edges[batches + 1] - cut.edges[batches]
+            # Where the samples of each batch begin, as they are taken: window after window.
+            row[mine] = before + np.cumsum(count) - count
+            sizes[mine] = count
+            taken.append((cut, numbers_in(cut.edges[batches], count)))
+            before += int(count.sum())
+        at = numbers_in(row, sizes)
+        ids = np.concatenate([cut.ids[places] for cut, places in taken])[at]
+        positions = np.concatenate([cut.positions[places] for cut, places in taken])[at]
+        parts = [cut.segments.at(places) for cut, places in taken if cut.segments is not None]
+        segments = Segments.joined(parts).at(at) if parts else None
+        return BatchSamples(ids, positions, edges_of(sizes), segments)
+
+    def locate(self, ids: Ids) -> Located:
+        which, positions = self.order.locate(ids)
+        found, numbers = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        for window in np.unique(positions // self._size).tolist():
+            cut = self._window(window)
+            mine = np.flatnonzero(positions // self._size == window)
+            sorted_at = np.argsort(cut.positions, kind="stable")
+            ascending = cut.positions[sorted_at]
+            low = np.searchsorted(ascending, positions[mine])
+            # One that was dropped is nowhere, and one that was cut into parts in several batches.
+            times = np.searchsorted(ascending, positions[mine], side="right") - low
+            batch = np.searchsorted(cut.edges, sorted_at[numbers_in(low, times)], side="right") - 1
+            found.append(np.repeat(which[mine], times))
+            numbers.append(self._before_of(window) + cut.groups.backward(batch))
+        places, batches = np.concatenate(found), np.concatenate(numbers)
+        if self.measure.pack is not None:
+            # Two parts of a sample may be in one batch.
+            places, batches = np.unique(np.stack([places, batches]), axis=1)
+        is_there = batches < self._limited(LARGEST)
+        return places[is_there], batches[is_there]
+
+    def _limited(self, count: int) -> int:
+        return count if self._num_batches is None else min(count, self._num_batches)
+
+    @cached_property
+    def _from_start(self) -> WindowPlan:
+        """The same plan, of which no window is known: for batches before the known one."""
+        plan = copy.copy(self)
+        plan._first, plan._before = 0, {0: 0}
+        return plan
+
+    def _last(self) -> tuple[int, int]:
+        """Returns the last window whose beginning is known, and how many batches come before it."""
+        window = self._first + len(self._before) - 1
+        return window, self._before[window]
+
+    def _grow(self) -> bool:
+        """Looks at one window more; False if there is none."""
+        window, count = self._last()
+        if window >= self._windows:
+            return False
+        self._before.setdefault(window + 1, count + self._window(window).edges.size - 1)
+        return True
+
+    def _window_of(self, number: int) -> int | None:
+        """Finds the window of a batch, None for one behind the last."""
+        if number < self._before[self._first]:
+            return self._from_start._window_of(number)
+        while self._last()[1] <= number:
+            if not self._grow():
+                return None
+        known = range(self._first, self._last()[0] + 1)
+        return self._first + bisect_right(known, number, key=self._before.__getitem__) - 1
+
+    def _windows_at(self, numbers: Ids) -> Ids:
+        """Gives the windows of batches that are known to be there."""
+        first, last = self._window_of(int(numbers.min())), self._window_of(int(numbers.max()))
+        assert first is not None and last is not None  # noqa: S101, PT018  # the caller asked `has`
+        before = np.array([self._before_of(window) for window in range(first, last + 1)])
+        return first + np.searchsorted(before, numbers, side="right") - 1
+
+    def _before_of(self, window: int) -> int:
+        if window < self._first:
+            return self._from_start._before_of(window)
+        while window not in self._before:
+            self._grow()
+        return self._before[window]
+
+    def _window(self, window: int) -> _KeptWindow:
+        return self._kept.get(window, lambda: self._made(window))
+
+    def _made(self, window: int) -> _KeptWindow:
+        first = window * self._size
+        ids = self.order[first : first + self._size]
+        context = replace(self._context, window=window)
+        # Without whole groups all groups behind this window would be out of step; behind the last are none.
+        in_whole_groups = self._key is not None and window < self._windows - 1
+        cut = self._cut(ids, context, in_whole_groups)
+        groups = Groups(cut.edges.size - 1, self.abreast, self._key, window)
+        return _KeptWindow(ids[cut.places], cut.places + first, cut.edges, cut.segments, groups)

@@ -1,0 +1,385 @@
+"""What the doctor looks at: a loader of any kind, the samplers inside of it, and the trainer that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import torch.utils.data
+
+from samplerkit.errors import ArgumentTypeError
+from samplerkit.inspect.costs import LISTED_BYTES
+from samplerkit.inspect.figures import RunFigures
+from samplerkit.inspect.view import RunView
+from samplerkit.loading.device.loader import DeviceLoader
+from samplerkit.loading.job.world import detect_world
+from samplerkit.loading.loader import Loader
+from samplerkit.loading.torch_sampler import TorchSampler
+from samplerkit.order.caching import cached_property
+from samplerkit.order.deal import World
+from samplerkit.order.modes import Shuffle
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.mixing.mixture import MixtureSampler
+from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
+from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler, SubsetSampler
+from samplerkit.samplers.weighted import WeightedRandomSampler
+
+GIB = 1 << 30
+
+_DEEPEST = 24
+_INSIDE = ("batch_sampler", "sampler", "_sampler", "base_sampler")
+_SHARD_NAMES = (
+    ("num_replicas", "rank"),
+    ("num_processes", "process_index"),
+    ("num_shards", "shard_id"),
+    ("world_size", "rank"),
+)
+_COMPARED_INDICES = 1024
+_BYTES_OF_A_LIST = 40
+_BYTES_OF_A_TABLE = 24
+_BY_ARITHMETIC = (
+    SequentialSampler,
+    RandomSampler,
+    SubsetSampler,
+    SubsetRandomSampler,
+    DistributedSampler,
+    MixtureSampler,
+)
+
+
+@final
+@dataclass(frozen=True)
+class Dealer:
+    """What deals samples to ranks."""
+
+    who: str
+    num_shards: int
+    shard: int | None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trainer:
+    """A trainer that has its loader, whichever package it is of.
+
+    Args:
+        name: as its users know it.
+        loader: what it trains on.
+        skips: what it does to come past the batches of before, where it resumes; empty if it leaves that
+            to the loader.
+        instead: what makes it leave that to the loader.
+        counts: whether it asks for the number of batches once, and leaves each epoch after as many.
+    """
+
+    name: str
+    loader: Any
+    skips: str = ""
+    instead: str = ""
+    counts: bool = True
+
+    @classmethod
+    def of(cls, source: Any) -> Trainer | None:
+        """Gives what is known of an object; None of one that is no trainer, or has no loader yet.
+
+        It is known by its attributes, so that no package is imported for it.
+        """
+        if callable(getattr(source, "get_train_dataloader", None)) and hasattr(source, "args"):
+            skips = "" if source.args.ignore_data_skip else "wraps its loader in another one, which skips"
+            instead = "call samplerkit.compat.huggingface.use_loader(trainer, loader)"
+            return cls("Hugging Face's Trainer", source.get_train_dataloader(), skips, instead)
+        if hasattr(source, "spin_dataloaders") and hasattr(source, "state"):
+            skips = "reads and throws away" if source.spin_dataloaders else ""
+            loader = source.state.train_dataloader
+            return cls("Composer's Trainer", loader, skips, "say spin_dataloaders=False", counts=False)
+        if hasattr(source, "fit_loop") and getattr(source, "train_dataloader", None) is not None:
+            return cls("Lightning's Trainer", source.train_dataloader)
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """A loader, taken apart; what rules ask of it is found out once.
+
+    Args:
+        loader: a `Loader`, or a torch DataLoader of any class.
+        dataset: what it reads.
+        samplers: from the outermost to the innermost, wrappers and samplerkit's chain included.
+        world: of the running job.
+        num_workers: worker processes.
+        persistent_workers: whether they live from epoch to epoch.
+        view: the run, where the sampler is samplerkit's.
+        threads: workers that are threads.
+        job: that which runs, where a Loader or its sampler was given numbers of its own.
+        trainer: which reads the loader.
+        epoch: the epoch at which training is; None if it is not known.
+        saves_state: whether the state of the sampler is saved and loaded.
+        ignores_tokens: whether the loop trains, and never asks how many tokens all ranks hold.
+    """
+
+    loader: Any
+    dataset: Any
+    samplers: tuple[Any, ...]
+    world: World
+    num_workers: int
+    persistent_workers: bool
+    view: RunView | None = None
+    threads: int = 0
+    job: World | None = None
+    trainer: Trainer | None = None
+    epoch: int | None = None
+    saves_state: bool = False
+    ignores_tokens: bool = False
+
+    @classmethod
+    def of(cls, loader: Any, world: World | None = None, **said: Any) -> Inspection:
+        """Takes a loader apart; nothing is read.
+
+        Args:
+            loader: a loader of any kind, or a trainer that has one.
+            world: of the job, where it is not the running one.
+            said: `epoch`, `saves_state` and `ignores_tokens`.
+
+        Raises:
+            ArgumentTypeError: it is no loader.
+        """
+        if isinstance(loader, DeviceLoader):
+            return cls.of(loader.loader, world, **said)
+        if (trainer := Trainer.of(loader)) is not None:
+            return cls.of(trainer.loader, world, trainer=trainer, **said)
+        if isinstance(loader, Loader):
+            return _of_ours(loader, world, said)
+        if isinstance(loader, torch.utils.data.DataLoader):
+            return _of_torch(loader, world, said)
+        raise ArgumentTypeError(
+            "loader",
+            "must be a samplerkit Loader, a torch DataLoader, a config, a trainer, or a function "
+            "that makes one",
+            loader,
+        )
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a samplerkit `Loader`."""
+        return isinstance(self.loader, Loader)
+
+    @property
+    def is_iterable(self) -> bool:
+        """Whether the dataset is a stream."""
+        return not self.is_ours and _is_iterable(self.loader)
+
+    @cached_property
+    def chain(self) -> list[Sampler]:
+        """The samplers of samplerkit, the outermost first."""
+        return [sampler for sampler in self.samplers if isinstance(sampler, Sampler)]
+
+    @cached_property
+    def bridges(self) -> list[TorchSampler]:
+        """The samplers for torch that stand above these."""
+        return [sampler for sampler in self.samplers if isinstance(sampler, TorchSampler)]
+
+    @cached_property
+    def others(self) -> list[Any]:
+        """The samplers of torch and of other packages."""
+        return [sampler for sampler in self.samplers if not isinstance(sampler, Sampler | TorchSampler)]
+
+    @cached_property
+    def is_evaluation(self) -> bool:
+        """Whether samplerkit's chain reads in the order of the dataset."""
+        names = {type(link).__name__ for link in self.chain}
+        known = all(type(link).__module__.startswith("samplerkit.") for link in self.chain)
+        in_order = all(link.get_shuffle_mode() is Shuffle.FALSE for link in self.chain)
+        return known and in_order and names <= {"SequentialSampler", "SubsetSampler", "DistributedSampler"}
+
+    @cached_property
+    def size(self) -> int | None:
+        """The number of samples in the dataset; None of a stream."""
+        try:
+            return self.view.layout.num_samples if self.view is not None else len(self.dataset)
+        except TypeError:
+            return None
+
+    @cached_property
+    def steps(self) -> int | None:
+        """The number of batches in an epoch; None where that is not known."""
+        try:
+            return None if self.is_iterable else len(self.loader)
+        except TypeError:
+            return None
+
+    @cached_property
+    def deals(self) -> list[Dealer]:
+        """All that deal samples to ranks, the outermost first."""
+        found = _deal_of_loader(self.loader)
+        if self.is_ours and self.world.num_shards > 1:
+            found.append(Dealer("the Loader", self.world.num_shards, self.world.shard_id))
+        dealt_by_root = self.is_ours
+        for sampler in self.samplers:
+            if isinstance(sampler, Sampler):
+                # The bridge and the loader deal what the outermost distributed sampler says.
+                if sampler.deal is not None and not dealt_by_root:
+                    found += _deal_of(sampler)
+                dealt_by_root = dealt_by_root and sampler.deal is None
+                continue
+            dealt_by_root = dealt_by_root or isinstance(sampler, TorchSampler)
+            found += _deal_of(sampler)
+        return found + _deal_of_dataset(self.dataset)
+
+    @cached_property
+    def listed(self) -> tuple[Any, int] | None:
+        """The first sampler that builds a list of at least a GiB, and the bytes of that; None without."""
+        needed = ((sampler, bytes_listed(sampler, self.size or 0)) for sampler in self.samplers)
+        return next(((sampler, size) for sampler, size in needed if size >= GIB), None)
+
+
+@final
+class InspectedRun(Inspection):
+    """A loader whose order is samplerkit's, and so is known."""
+
+    view: RunView
+
+    @cached_property
+    def figures(self) -> RunFigures:
+        """The figures of the epoch at which the run is."""
+        return RunFigures(self.view, self.view.epoch)
+
+
+def _of_ours(loader: Loader, world: World | None, said: dict[str, Any]) -> Inspection:
+    in_processes = loader.workers == "processes"
+    return InspectedRun(
+        loader,
+        loader.dataset,
+        tuple(_inside(loader.sampler)),
+        loader.world,
+        loader.num_workers if in_processes else 0,
+        bool(loader._workers._options.get("persistent_workers")),
+        RunView.of(loader),
+        threads=0 if in_processes else loader.num_workers,
+        job=(world or detect_world()) if _says_numbers(loader) else None,
+        **said,
+    )
+
+
+def _of_torch(loader: Any, world: World | None, said: dict[str, Any]) -> Inspection:
+    # A batch sampler has a length, which may be 0 or an error: it must not be asked whether it is true.
+    outermost = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+    samplers = () if _is_iterable(loader) else tuple(_inside(outermost))
+    is_dealt = any(isinstance(sampler, TorchSampler) and sampler.world for sampler in samplers)
+    view = _view_of(loader) if is_dealt else None
+    return (Inspection if view is None else InspectedRun)(
+        loader,
+        loader.dataset,
+        samplers,
+        detect_world() if world is None else world,
+        loader.num_workers,
+        loader.persistent_workers,
+        view,
+        **said,
+    )
+
+
+def _view_of(loader: Any) -> RunView | None:
+    try:
+        return RunView.of(loader)
+    except (TypeError, RuntimeError):
+        return None
+
+
+def _says_numbers(loader: Loader) -> bool:
+    """Whether a Loader does not leave to the job which shard of how many it reads."""
+    deals = [link.deal for link in loader.sampler._links() if link.deal is not None]
+    said = [number for deal in deals for number in (deal.num_shards, deal.shard_id)]
+    return loader._current.run.given_world is not None or any(number is not None for number in said)
+
+
+def _is_iterable(loader: Any) -> bool:
+    return isinstance(loader.dataset, torch.utils.data.IterableDataset)
+
+
+def _inside(outer: Any) -> Iterator[Any]:
+    """Goes from a sampler to what it draws from, and on."""
+    sampler, seen = outer, set[int]()
+    while sampler is not None and id(sampler) not in seen and len(seen) < _DEEPEST:
+        seen.add(id(sampler))
+        yield sampler
+        sampler = _next(sampler)
+
+
+def _next(sampler: Any) -> Any:
+    if isinstance(sampler, TorchSampler):
+        return sampler.recipe
+    if isinstance(sampler, Sampler) and sampler.get_child() is not None:
+        return sampler.get_child()
+    # Wrappers that deal another sampler's ids hold it as a dataset.
+    for holder in (sampler, getattr(sampler, "dataset", None)):
+        for name in _INSIDE:
+            inner = getattr(holder, name, None)
+            if hasattr(inner, "__iter__") and not isinstance(inner, list | tuple | np.ndarray | str):
+                return inner
+    return None
+
+
+def _deal_of(sampler: Any) -> list[Dealer]:
+    name = type(sampler).__name__
+    if isinstance(sampler, Sampler):
+        deal = sampler.deal
+        is_dealt = deal is not None and deal.num_shards is not None and deal.num_shards > 1
+        return [Dealer(name, deal.num_shards, deal.shard_id)] if is_dealt else []  # type: ignore[union-attr, arg-type]
+    for count_name, index_name in _SHARD_NAMES:
+        count, index = getattr(sampler, count_name, None), getattr(sampler, index_name, None)
+        if isinstance(count, int) and count > 1:
+            return [Dealer(name, count, index if isinstance(index, int) else None)]
+    return []
+
+
+def _deal_of_loader(loader: Any) -> list[Dealer]:
+    """Sees Accelerate's dispatcher: one process reads, and sends slices to the others."""
+    ranks = getattr(getattr(loader, "state", None), "num_processes", 1)
+    return [Dealer(type(loader).__name__, ranks, None)] if hasattr(loader, "slice_fn") and ranks > 1 else []
+
+
+def _deal_of_dataset(dataset: Any) -> list[Dealer]:
+    """Sees a Subset that holds every so-manieth sample: a shard that was cut by hand."""
+    if not isinstance(dataset, torch.utils.data.Subset):
+        return []
+    indices = dataset.indices
+    try:
+        whole = len(dataset.dataset)  # type: ignore[arg-type]
+    except TypeError:
+        return []
+    if len(indices) < 2:
+        return []
+    first = np.asarray(indices[:_COMPARED_INDICES])
+    stride = int(first[1]) - int(first[0])
+    is_even = stride > 1 and bool((np.diff(first) == stride).all()) and int(first[0]) < stride
+    if not is_even or not whole // stride <= len(indices) <= -(-whole // stride):
+        return []
+    return [Dealer("the Subset", stride, int(first[0]))]
+
+
+def bytes_listed(sampler: Any, size: int) -> int:
+    """Estimates the bytes of the list of ids that a sampler builds; 0 where it computes them."""
+    if isinstance(sampler, TorchSampler):
+        return 0
+    if isinstance(sampler, Sampler):
+        return _bytes_of_ours(sampler, size)
+    torchs = torch.utils.data
+    if isinstance(sampler, torchs.DistributedSampler):
+        whole = len(sampler.dataset)  # type: ignore[arg-type]  # torch's own constructor asks for it
+        return (LISTED_BYTES if sampler.shuffle else _BYTES_OF_A_LIST) * whole
+    if isinstance(sampler, torchs.RandomSampler):
+        # With replacement, torch draws 32 at a time.
+        return 0 if sampler.replacement else LISTED_BYTES * len(sampler.data_source)
+    if isinstance(sampler, torchs.SubsetRandomSampler | torchs.WeightedRandomSampler):
+        return LISTED_BYTES * len(sampler)
+    held = [value for value in getattr(sampler, "__dict__", {}).values() if isinstance(value, list | tuple)]
+    return _BYTES_OF_A_LIST * max((len(value) for value in held), default=0)
+
+
+def _bytes_of_ours(sampler: Sampler, size: int) -> int:
+    if isinstance(sampler, WeightedRandomSampler) and sampler.replacement:
+        return 0
+    if isinstance(sampler, _BY_ARITHMETIC):
+        return 0
+    return _BYTES_OF_A_TABLE * (min(sampler.num_samples or size, size) if size else 0)

@@ -1,0 +1,265 @@
+"""Workers: streams that they must split, what threads share, what processes copy, and what is read ahead."""
+
+from __future__ import annotations
+
+import dis
+import io
+import random
+import sqlite3
+import tarfile
+from collections.abc import Iterator, Mapping
+from functools import partial
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+import torch.utils.data
+
+from samplerkit.inspect.doctor.findings import Fault, Faults, rule
+from samplerkit.inspect.doctor.inspection import GIB, Inspection
+from samplerkit.inspect.doctor.probe import codes_in
+from samplerkit.inspect.doctor.subjects import any_loader, stream
+
+_BY_WORKER = {"get_worker_info", "split_by_worker", "worker_info", "worker_id", "num_workers"}
+_BY_RANK = {
+    "get_rank",
+    "get_world_size",
+    "split_by_node",
+    "RANK",
+    "WORLD_SIZE",
+    "rank",
+    "world_size",
+    "num_replicas",
+    "process_index",
+    "detect_world",
+}
+_SPLIT_THEMSELVES = ("datasets.", "webdataset.", "streaming.", "litdata.", "torchdata.", "megatron.")
+_SHARD_NAMES = ("num_shards", "n_shards")
+_LIST_NAMES = ("urls", "shards", "files", "paths")
+_DEEPEST_STREAM = 4
+
+_OF_ONE_THREAD = (io.IOBase, tarfile.TarFile, sqlite3.Connection, sqlite3.Cursor)
+_GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
+_OF_PROCESS = (random._inst, np.random.mtrand._rand)
+_OUTERMOST = (np.ndarray, torch.Tensor, *_OF_ONE_THREAD, *_GENERATORS)
+_OF_TORCH = ("bernoulli", "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randperm")
+_DRAWS_OF_TORCH = tuple(getattr(torch, name) for name in _OF_TORCH)
+_SAFE = ("samplerkit.", "torch.", "numpy.", "builtins", "typing", "collections", "logging", "threading")
+_DEEPEST_SHARED = 5
+_MOST_ENTRIES = 64
+
+_BYTES_OF_AN_OBJECT = 64
+
+
+@rule("error", stream)
+def workers_repeat(seen: Inspection) -> Faults:
+    """Each worker reads the whole stream, so that samples come once a worker."""
+    if seen.num_workers > 1 and not _knows(seen, _BY_WORKER):
+        yield Fault(
+            f"nothing in {type(seen.dataset).__name__} asks which worker it is in: each of "
+            f"{seen.num_workers} workers reads the whole stream",
+            "split by torch.utils.data.get_worker_info() in __iter__, or use a map-style dataset",
+        )
+
+
+@rule("error", stream)
+def ranks_repeat(seen: Inspection) -> Faults:
+    """Each rank reads the whole stream."""
+    ranks = seen.world.num_shards
+    if ranks > 1 and not seen.deals and not _knows(seen, _BY_RANK):
+        yield Fault(
+            f"nothing in {type(seen.dataset).__name__} asks for its rank: each of {ranks} ranks reads the "
+            "whole stream",
+            "split by rank and world size in __iter__, or use a map-style dataset, which sk.Loader deals",
+        )
+
+
+@rule("error", stream)
+def idle_workers(seen: Inspection) -> Faults:
+    """The stream has fewer shards than ranks x workers, so that some read nothing."""
+    ranks, workers = seen.world.num_shards, max(1, seen.num_workers)
+    shards = _num_shards(seen.dataset)
+    if shards is not None and shards < ranks * workers:
+        yield Fault(
+            f"{shards} shards for {ranks} ranks x {workers} workers: some read nothing, and ranks end in "
+            "different steps",
+            f"write at least {ranks * workers} shards, or use fewer workers",
+        )
+
+
+@rule("error", any_loader)
+def not_thread_safe(seen: Inspection) -> Faults:
+    """Threads share what serves one of them at a time, such as an open file."""
+    for path, held in _shared(seen):
+        if isinstance(held, _OF_ONE_THREAD):
+            yield Fault(
+                f"{seen.threads} threads share {path}, an open {type(held).__name__}: each moves it for the "
+                "others, which read wrong bytes, or it refuses them",
+                "give the dataset copy_for_thread(self), a copy that opens its own; or say "
+                'workers="processes"',
+            )
+            return
+
+
+@rule("warning", any_loader)
+def generator_shared(seen: Inspection) -> Faults:
+    """Threads draw from one generator, so that nothing that is drawn repeats."""
+    for path, held in _shared(seen):
+        name = _drawn_by(held)
+        if name is not None:
+            yield Fault(
+                f"{path} draws from {name}, which {seen.threads} threads share: nothing that is drawn "
+                "repeats, on a resume or otherwise",
+                'draw from sk.draw_rng() or sk.sample_rng(...), or say workers="processes"',
+            )
+            return
+
+
+@rule("warning", any_loader)
+def python_lists(seen: Inspection) -> Faults:
+    """Each worker comes to own a copy of the dataset's long Python lists, by counting references."""
+    for name, value in getattr(seen.dataset, "__dict__", {}).items():
+        if not isinstance(value, list | tuple | dict):
+            continue
+        grows = len(value) * _BYTES_OF_AN_OBJECT * seen.num_workers
+        if grows >= GIB:
+            yield Fault(
+                f"{type(seen.dataset).__name__}.{name} holds {len(value)} Python objects: "
+                f"{seen.num_workers} workers come to own copies of up to {grows / GIB:.1f} GiB together",
+                "keep them in numpy arrays, whose pages workers share",
+            )
+
+
+@rule("error", any_loader)
+def resume_inexact(seen: Inspection) -> Faults:
+    """The saved state is ahead of what the loop received, so that a resume skips samples."""
+    if seen.num_workers == 0 or type(seen.loader) is not torch.utils.data.DataLoader or not seen.bridges:
+        return
+    # A sampler that is inside of an epoch before it has yielded anything was given a state.
+    if seen.saves_state or seen.bridges[0]._cursor.at.start > 0:
+        ahead = seen.num_workers * (seen.loader.prefetch_factor or 2)
+        yield Fault(
+            f"the state of TorchSampler is up to {ahead} batches ahead of what the loop received, since "
+            f"{seen.num_workers} workers read ahead: a resume skips them",
+            "use sk.Loader, or torchdata's StatefulDataLoader, whose states count what was received",
+        )
+
+
+def _num_shards(dataset: Any) -> int | None:
+    for name in _SHARD_NAMES:
+        number = getattr(dataset, name, None)
+        if isinstance(number, int) and not isinstance(number, bool):
+            return number
+    for name in _LIST_NAMES:
+        held = getattr(dataset, name, None)
+        if isinstance(held, list | tuple) and held:
+            return len(held)
+    return None
+
+
+def _knows(seen: Inspection, names: set[str]) -> bool:
+    """Whether any code of the dataset, or of what it is made of, uses one of the names."""
+    starter = getattr(seen.loader, "worker_init_fn", None)
+    return _uses(seen.dataset, names, _DEEPEST_STREAM) or (starter is not None and _uses(starter, names, 1))
+
+
+def _uses(thing: Any, names: set[str], depth: int) -> bool:
+    kind = type(thing)
+    if kind.__module__.startswith(_SPLIT_THEMSELVES):
+        return True
+    functions = [getattr(thing, "__func__", thing)] if hasattr(thing, "__code__") else []
+    for base in kind.__mro__:
+        if base.__module__.startswith(("torch.", "builtins", "typing", "numpy")):
+            continue
+        functions += [getattr(member, "fget", None) or member for member in vars(base).values()]
+    codes = [code for code in (getattr(f, "__code__", None) for f in functions) if code is not None]
+    if any(names & _words(code) for code in codes):
+        return True
+    held = getattr(thing, "__dict__", {}).values() if depth > 0 else ()
+    return any(_uses(part, names, depth - 1) for part in held if hasattr(part, "__iter__") or callable(part))
+
+
+def _words(code: CodeType) -> set[str]:
+    return {
+        word
+        for inner in codes_in(code)
+        for word in (*inner.co_names, *inner.co_varnames, *inner.co_consts)
+        if isinstance(word, str)
+    }
+
+
+def _drawn_by(held: Any) -> str | None:
+    """Names the generator that a thing is, or that its code draws from; None where there is none."""
+    named = (
+        drawn
+        for function in _functions_of(held)
+        for drawn in _named_by(function.__code__, function.__globals__)
+    )
+    for drawn in (held, *named):
+        of = drawn.__self__ if isinstance(drawn, BuiltinMethodType | MethodType) else drawn
+        if any(of is one for one in _OF_PROCESS):
+            return f"the generator of the process in {type(of).__module__.partition('.')[0]}"
+        if isinstance(of, _GENERATORS):
+            return f"a {type(of).__name__}"
+        if any(drawn is one for one in _DRAWS_OF_TORCH):
+            return "the generator of the process in torch"
+    return None
+
+
+def _shared(seen: Inspection) -> Iterator[tuple[str, Any]]:
+    """Goes through what the threads of a loader share, each with the path that leads there."""
+    if seen.threads:
+        collate = seen.loader._workers._options.get("collate_fn")
+        yield from _inside("dataset", seen.dataset, _DEEPEST_SHARED, set())
+        yield from _inside("collate_fn", collate, 1, set())
+
+
+def _inside(path: str, thing: Any, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if id(thing) in seen or thing is None or isinstance(thing, str | bytes | int | float | type):
+        return
+    seen.add(id(thing))
+    # What asks for a copy is not shared.
+    if callable(getattr(type(thing), "copy_for_thread", None)):
+        return
+    yield path, thing
+    if depth == 0 or isinstance(thing, _OUTERMOST):
+        return
+    if isinstance(thing, Mapping):
+        parts = [(f"{path}[{key!r}]", thing[key]) for key in list(thing)[:_MOST_ENTRIES]]
+    elif isinstance(thing, list | tuple):
+        parts = [(f"{path}[{place}]", part) for place, part in enumerate(thing[:_MOST_ENTRIES])]
+    elif isinstance(thing, partial):
+        parts = [(f"{path}.func", thing.func), (f"{path}.args", thing.args)]
+    else:
+        parts = [(f"{path}.{name}", part) for name, part in getattr(thing, "__dict__", {}).items()]
+    for name, part in parts:
+        yield from _inside(name, part, depth - 1, seen)
+
+
+def _functions_of(thing: Any) -> Iterator[FunctionType]:
+    """The functions that run when a thing is read or called: its own, or the methods of its class."""
+    if isinstance(thing, MethodType):
+        thing = thing.__func__
+    if isinstance(thing, FunctionType):
+        yield thing
+        return
+    for base in type(thing).__mro__:
+        if not base.__module__.startswith(_SAFE):
+            members = (getattr(member, "__func__", member) for member in vars(base).values())
+            yield from (member for member in members if isinstance(member, FunctionType))
+
+
+def _named_by(code: CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
+    """What global names and their attributes stand for, as in `np.random.rand`."""
+    for inner in codes_in(code):
+        found: Any = None
+        for step in dis.get_instructions(inner):
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                found = names.get(step.argval)
+            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                found = getattr(found, step.argval, None) if isinstance(found, ModuleType) else None
+            else:
+                continue
+            if found is not None:
+                yield found

@@ -1,0 +1,294 @@
+"""What an epoch asks of the place where the files lie: requests and bytes, by the way in which it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice, zip_longest
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.inspect.costs import Flags, files_read
+from samplerkit.inspect.view import RunView
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+from samplerkit.samplers.mixing.sources import parts_of
+from samplerkit.storage.tar.fetch_costs import COSTLY, EpochCosts, FetchCosts, epoch_costs, stretch_of
+
+COUNTED_SAMPLES = 1 << 20
+"""Up to this many samples an epoch all requests are counted; above, a stretch of so many is, and scaled."""
+
+COUNTED_BATCHES = 1 << 14
+"""The same of batches, of all ranks together: each takes its time, be it ever so small."""
+
+FILES_IN_A_BLOCK = 4
+"""The `partial_size` that is advised holds as many samples as so many files."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class StoredFiles:
+    """A dataset of files that a run reads: its own, or one that lies in its tree.
+
+    Args:
+        view: the run.
+        dataset: itself.
+        layout: of the dataset.
+        begin: its first id in the run.
+        first_file: the number of its first file in the run.
+    """
+
+    view: RunView
+    dataset: Any
+    layout: Layout
+    begin: int
+    first_file: int
+
+    @classmethod
+    def at(cls, view: RunView, path: Sequence[str], layout: Layout) -> StoredFiles | None:
+        """Finds what lies at a place in the tree of a run; None where its order says nothing of its costs."""
+        dataset, begin, first_file = view.run.dataset, 0, 0
+        for name in path:
+            tree = Layout.of(dataset)
+            before = list(tree.parts).index(name)
+            begin += int(tree.part_starts[before])
+            # A part without files is one file of the tree.
+            first_file += sum(part.sizes.size for part in list(tree.parts.values())[:before])
+            dataset = parts_of(dataset)[name]
+        stored = cls(view, dataset, layout, begin, first_file)
+        tells = layout.has_files and callable(getattr(dataset, "shard_bytes", None))
+        return stored if tells and (stored.is_remote or hasattr(dataset, "fetch")) else None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its files lie elsewhere."""
+        return bool(getattr(self.dataset, "is_remote", False))
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the run reads other samples too."""
+        return len(self.layout) < len(self.view.layout)
+
+    def batches(self, epoch: int, ranks: Sequence[int]) -> Iterator[Ids]:
+        """Gives its own ids in the batches of some ranks, one after another within each step."""
+        readings = (self.view.reading(epoch, rank) for rank in ranks)
+        for step in zip_longest(*((ids for _, ids in reading.batches()) for reading in readings)):
+            for ids in step:
+                if ids is not None:
+                    local = ids - self.begin
+                    yield local[(local >= 0) & (local < len(self.layout))] if self.is_part else ids
+
+    def files_read(self, epoch: int, ranks: Sequence[int]) -> Flags:
+        """Tells which of its files some ranks read."""
+        read = files_read(self.view, epoch, ranks)
+        return read[self.first_file : self.first_file + self.layout.num_files]
+
+
+@final
+@dataclass(frozen=True)
+class Downloads:
+    """What an epoch of all ranks asks of remote storage, where those of a machine share its cache.
+
+    Args:
+        num_files: the files.
+        num_bytes: what they hold; None where nobody knows their sizes.
+        is_remote: whether they lie elsewhere.
+        way: how they are read: `whole`, or `ranges` for single samples.
+        cached_files: how many of them the cache on disk holds; None where no limit was said.
+        whole: requests and bytes if whole files are fetched.
+        ranges: the same if single samples are read; None where that cannot be.
+        is_counted: whether all of the epoch was looked at; else the numbers are estimates.
+        advice: what to do about an epoch that costs too much; "" for nothing.
+        unknown: what could not be found out, and why; "" for nothing.
+    """
+
+    num_files: int
+    num_bytes: int | None
+    is_remote: bool
+    way: str
+    cached_files: int | None
+    whole: FetchCosts
+    ranges: FetchCosts | None
+    is_counted: bool
+    advice: str
+    unknown: str
+
+    @property
+    def taken(self) -> FetchCosts:
+        """Requests and bytes of the way in which it is read."""
+        return self.whole if self.ranges is None or self.way == "whole" else self.ranges
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the cost of the cheapest way this epoch has; None where sizes are not known.
+
+        A request counts as 1 MiB. The cheapest way is to fetch each file once.
+        """
+        if self.num_bytes is None:
+            return None
+        return self.taken.cost / max(1, FetchCosts(self.num_files, self.num_bytes).cost)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives plain data, for JSON; bytes that are not known are None."""
+        told = {**asdict(self), "ratio": self.ratio}
+        for way in ("whole", "ranges"):
+            if told[way] is not None and self.num_bytes is None:
+                told[way]["bytes"] = None
+        return told
+
+
+def downloads_of_parts(
+    view: RunView, epoch: int, ranks_per_machine: int | None = None
+) -> dict[str, Downloads]:
+    """Counts what an epoch asks of each dataset; no file is read, only sizes are asked for.
+
+    Args:
+        view: a run.
+        epoch: which one.
+        ranks_per_machine: how many ranks share a cache, in their order; None for all of them.
+
+    Returns:
+        By the names of the parts that lead to a dataset in a tree, such as "web" or "web/de"; the run's own
+        one has the name "". Left out is what could be read no cheaper in another order: local files, other
+        than tar shards that are read sample by sample; and what is no dataset of files.
+    """
+    ranks = ranks_per_machine or view.num_ranks
+    found = {path: StoredFiles.at(view, path, layout) for path, layout in view.layout.leaves}
+    return {
+        "/".join(path): _of_one(stored, epoch, ranks) for path, stored in found.items() if stored is not None
+    }
+
+
+def _of_one(stored: StoredFiles, epoch: int, per_machine: int) -> Downloads:
+    dataset, layout = stored.dataset, stored.layout
+    sizes, unknown = _sizes(dataset)
+    cached = _cached_files(dataset, sizes)
+    way, is_local = _way(stored, epoch, cached, sizes)
+    costs, is_counted = _of_machines(stored, epoch, sizes, cached, per_machine)
+    found = Downloads(
+        num_files=layout.num_files,
+        num_bytes=None if sizes is None else int(sizes.sum()),
+        is_remote=stored.is_remote,
+        way=way,
+        cached_files=cached,
+        whole=costs.shards,
+        ranges=costs.ranges if hasattr(dataset, "fetch") else None,
+        is_counted=is_counted,
+        advice="",
+        unknown=unknown,
+    )
+    if not found.is_remote or (found.ratio or 0) <= COSTLY:
+        return found
+    lanes = stored.view.num_ranks if is_local and way == "ranges" else None
+    return Downloads(**{**vars(found), "advice": _advice(found, layout.num_samples, lanes)})
+
+
+def _way(stored: StoredFiles, epoch: int, cached: int | None, sizes: Ids | None) -> tuple[str, bool]:
+    """Tells how a dataset reads in this order, as it was asked to, or as it will find out by itself.
+
+    Returns:
+        `whole`, or `ranges` where a rank reads so; and whether the order stays in few files for a while.
+    """
+    layout, ranks = stored.layout, stored.view.num_ranks
+    fetch = getattr(stored.dataset, "fetch", "shards")  # files of other kinds are read as a whole
+    if fetch in {None, "ranges"}:  # None: in place, on a disk of this machine
+        return "ranges", False
+    if fetch == "shards":
+        return "whole", False
+    shard_bytes = None if sizes is None else int(sizes.mean())
+    # Where ranks share lanes, those in the middle read of two, and less of each file.
+    for rank in sorted({0, ranks // 2, ranks - 1}):
+        shards = (layout.file_of(ids) for ids in stored.batches(epoch, [rank]))
+        found = stretch_of(shards, layout.sizes, cached or layout.num_files, 1, shard_bytes)
+        if not found.is_whole:
+            return "ranges", found.is_local
+    return "whole", True
+
+
+def _sizes(dataset: Any) -> tuple[Ids | None, str]:
+    try:
+        return np.asarray(dataset.shard_bytes()), ""
+    except DatasetError as error:
+        return None, f"bytes, for a size could not be asked: {error}"
+
+
+def _cached_files(dataset: Any, sizes: Ids | None) -> int | None:
+    """Gives how many files the cache on disk holds, by their mean size; None for all, or as many as fit."""
+    most = getattr(dataset, "max_cache_bytes", None)
+    if most is None or sizes is None or sizes.sum() <= most:
+        return None
+    return max(1, int(most // (sizes.sum() / sizes.size)))
+
+
+def _of_machines(
+    stored: StoredFiles, epoch: int, sizes: Ids | None, cached: int | None, per_machine: int
+) -> tuple[EpochCosts, bool]:
+    """Counts the requests of all machines; of a long epoch those of the first one, which stands for all."""
+    view = stored.view
+    ranks = range(view.num_ranks)
+    machines = [ranks[first : first + per_machine] for first in ranks[::per_machine]]
+    batches = min(COUNTED_SAMPLES // view.samples_a_batch, COUNTED_BATCHES)
+    if len(view.run.undealt(epoch)) <= batches * view.samples_a_batch:
+        each = [
+            epoch_costs(
+                stored.layout, stored.batches(epoch, machine), shard_bytes=sizes, cached_shards=cached
+            )
+            for machine in machines
+        ]
+        return _times(each, 1), True
+    one = _estimated(stored, epoch, sizes, cached, machines[0], batches)
+    return _times([one], view.num_ranks / len(machines[0])), False
+
+
+def _times(each: list[EpochCosts], factor: float) -> EpochCosts:
+    def summed(costs: list[FetchCosts]) -> FetchCosts:
+        requests, amount = sum(cost.requests for cost in costs), sum(cost.bytes for cost in costs)
+        return FetchCosts(round(factor * requests), round(factor * amount))
+
+    return EpochCosts(summed([costs.shards for costs in each]), summed([costs.ranges for costs in each]))
+
+
+def _estimated(
+    stored: StoredFiles, epoch: int, sizes: Ids | None, cached: int | None, machine: range, batches: int
+) -> EpochCosts:
+    """Estimates the requests of one machine from a stretch of its batches, as they come to its cache."""
+    view, layout = stored.view, stored.layout
+
+    def counted(most: int) -> EpochCosts:
+        stretch = islice(stored.batches(epoch, machine), most)
+        return epoch_costs(layout, stretch, shard_bytes=sizes, cached_shards=cached)
+
+    # The second half of a stretch tells what goes on when the first files are there.
+    half = max(1, batches // 2)
+    whole, first = counted(2 * half), counted(half)
+    share = len(view.run.undealt(epoch)) * len(machine) / view.num_ranks
+    scale = share / (half * view.samples_a_batch)
+    # An epoch fetches each file, and if all stay in the cache, none twice.
+    files = np.ones(layout.num_files, dtype=bool)
+    if len(machine) < view.num_ranks or stored.is_part:
+        files = stored.files_read(epoch, machine)
+    shards = FetchCosts(int(files.sum()), 0 if sizes is None else int(sizes[files].sum()))
+    if cached is not None:
+        shards = FetchCosts(
+            max(shards.requests, round(scale * (whole.shards.requests - first.shards.requests))),
+            max(shards.bytes, round(scale * (whole.shards.bytes - first.shards.bytes))),
+        )
+    ranges = FetchCosts(
+        round(scale * (whole.ranges.requests - first.ranges.requests)),
+        round(scale * (whole.ranges.bytes - first.ranges.bytes)),
+    )
+    return EpochCosts(shards, ranges)
+
+
+def _advice(found: Downloads, num_samples: int, lanes: int | None) -> str:
+    size = round(num_samples * FILES_IN_A_BLOCK / max(1, found.num_files))
+    partial = f"shuffle: partial with partial_size: {size}"
+    costs = f"costs {found.ratio or 0:.1f} times as much as fetching each file once"
+    if lanes is not None:
+        return f"reading single samples {costs}: several ranks read each file, say lanes: {lanes}"
+    if found.way == "ranges":
+        return f"reading single samples {costs}: take {partial}, or a cache for all files and fetch: shards"
+    held = f"the cache holds {found.cached_files} files"
+    return f"this order {costs}, since {held}: take {partial}, or a larger cache"

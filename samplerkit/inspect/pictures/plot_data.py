@@ -1,0 +1,228 @@
+"""What pictures show of a run: numbers only, no drawing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from samplerkit.inspect.costs import files_of_steps
+from samplerkit.inspect.figures import RunFigures
+from samplerkit.inspect.tokens import spans_of
+from samplerkit.inspect.view import RunView
+from samplerkit.order.caching import cached_property
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+
+MOST_POINTS = 24_000
+"""Points of a scatter plot; more only make it black."""
+
+MOST_PARTS = 48
+"""Files that a matrix shows; more are joined with their neighbours."""
+
+WINDOW_BATCHES = 4
+"""Samples are seen together within this many global batches."""
+
+EPOCHS = 32
+"""Epochs that are looked at to see which files meet."""
+
+_PARTS_WITHOUT_FILES = 32
+_WINDOWS = 512
+_MOST_BATCHES = 1_200
+_MOST_STEPS = 120
+_STEPS = 240
+_MOST_RANKS = 16
+_STEPS_OF_DOCUMENTS = 60
+_MOST_WINDOWS = 6_000
+"""Windows that are looked at one by one for the documents in them."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DocumentsRead:
+    """Which documents are read when, a mark for each part of one in a window; int64 of shape (marks,) each.
+
+    Args:
+        steps: in which a window is read.
+        ranks: by which.
+        files: of the documents.
+        places: the number of the document in its file, or where these are not known of its first token.
+        are_known: whether documents are.
+    """
+
+    steps: Ids
+    ranks: Ids
+    files: Ids
+    places: Ids
+    are_known: bool
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PlotData:
+    """A run, and the name by which pictures call it."""
+
+    name: str
+    view: RunView
+    epoch: int = 0
+
+    @cached_property
+    def figures(self) -> RunFigures:
+        """The figures of the epoch."""
+        return RunFigures(self.view, self.epoch)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The files; of a dataset without files, parts of equal size in their place."""
+        layout = self.view.layout
+        if layout.has_files and np.count_nonzero(layout.sizes) > 0:
+            return layout
+        size = layout.num_samples
+        parts = min(_PARTS_WITHOUT_FILES, max(1, size))
+        return Layout(np.diff(np.arange(parts + 1) * size // parts))
+
+    @property
+    def part(self) -> str:
+        """What the parts of the layout are called."""
+        return "file" if self.view.layout.has_files else "part"
+
+    @cached_property
+    def points(self) -> tuple[Ids, Ids, Ids]:
+        """Steps, sample ids and ranks, evenly thinned out: three int64 arrays of one length."""
+        ranks = self.view.num_ranks
+        readings = [self.view.reading(self.epoch, rank) for rank in range(min(ranks, MOST_POINTS // 4))]
+        each = max(1, MOST_POINTS // max(1, len(readings)))
+        found: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
+        for rank, reading in enumerate(readings):
+            steps = _spread_over(reading.steps, each)
+            per_step = max(1, each // max(1, steps.size))
+            for step in steps.tolist():
+                ids = reading.ids(step)
+                chosen = ids[_spread_over(ids.size, per_step)]
+                found.append((np.full(chosen.size, step), chosen, np.full(chosen.size, rank)))
+        steps_, ids_, ranks_ = (np.concatenate(column) for column in zip(*found, strict=True))
+        return steps_, ids_, ranks_
+
+    @cached_property
+    def together(self) -> npt.NDArray[np.float64]:
+        """How much more often files are read together than in a full shuffle: log2, NaN where none can be.
+
+        Shape (parts, parts); both samples of a pair lie in one window of `WINDOW_BATCHES` global batches.
+        """
+        layout = self.layout
+        parts, group = _joined(layout)
+        pairs = np.zeros((parts, parts))
+        places = np.random.default_rng(self.epoch)
+        for epoch in range(self.epoch, self.epoch + EPOCHS):
+            plan = self.view.run.plan(epoch)
+            units: Any = self.view.run.undealt(epoch) if plan is None else plan
+            window = min(WINDOW_BATCHES * self.view.reading(epoch).delivery.global_batch, len(units))
+            # Elsewhere in each epoch, or files that are always read between two windows would be missed.
+            for start in places.integers(0, len(units) - window + 1, _WINDOWS // EPOCHS).tolist():
+                end = start + window
+                ids = units[start:end] if plan is None else plan.samples(np.arange(start, end)).ids
+                seen = group[layout.file_of(ids)]
+                counts = np.bincount(seen, minlength=parts).astype(np.float64)
+                pairs += np.outer(counts, counts) - np.diag(counts)
+        sizes = np.bincount(group, weights=layout.sizes, minlength=parts)
+        wanted = np.outer(sizes, sizes) - np.diag(sizes)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = (pairs / pairs.sum()) / (wanted / wanted.sum())
+            return np.where(wanted > 0, np.log2(ratio), np.nan)
+
+    @cached_property
+    def files_of_batches(self) -> tuple[Ids, npt.NDArray[np.float64]]:
+        """Steps, and the mean number of files in a rank's batch of each."""
+        readings = [
+            self.view.reading(self.epoch, rank) for rank in _spread_over(self.view.num_ranks, 8).tolist()
+        ]
+        steps = _spread_over(min(reading.steps for reading in readings), _STEPS)
+        counts = np.stack([files_of_steps(self.view, reading, steps) for reading in readings])
+        return steps, counts.mean(axis=0)
+
+    @cached_property
+    def documents_of_batches(self) -> tuple[Ids, npt.NDArray[np.float64]] | None:
+        """Steps, and the mean number of documents in a rank's batch of windows of tokens; None of others."""
+        ranks = _spread_over(self.view.num_ranks, 4).tolist()
+        readings = [self.view.reading(self.epoch, rank) for rank in ranks]
+        steps = _spread_over(min(reading.steps for reading in readings), _STEPS_OF_DOCUMENTS)
+        counts = []
+        for step in steps.tolist():
+            for reading in readings:
+                spans = spans_of(self.view, reading, step, reading.ids(step))
+                found = {span[:2] for of in spans or () for span in of}
+                if not found or any(document is None for _, document in found):
+                    return None
+                counts.append(len(found))
+        return steps, np.array(counts, dtype=np.float64).reshape(steps.size, -1).mean(axis=1)
+
+    @cached_property
+    def documents_read(self) -> DocumentsRead | None:
+        """The documents of windows of tokens, evenly thinned out where there are many; None of others."""
+        ranks = _spread_over(self.view.num_ranks, _MOST_RANKS).tolist()
+        found = []
+        for rank in ranks:
+            reading = self.view.reading(self.epoch, rank)
+            steps = _spread_over(reading.steps, _STEPS)
+            windows, most = (
+                max(1, each // max(1, steps.size * len(ranks))) for each in (_MOST_WINDOWS, MOST_POINTS)
+            )
+            for step in steps.tolist():
+                ids = reading.ids(step)
+                spans = spans_of(self.view, reading, step, ids, _spread_over(ids.size, windows))
+                if spans is None:
+                    return None
+                marks = [(step, rank, *span[:3]) for of in spans for span in of]
+                found += [marks[place] for place in _spread_over(len(marks), most).tolist()]
+        if not found:
+            return None
+        are_known = all(document is not None for _, _, _, document, _ in found)
+        chosen = [(*mark[:3], mark[3 if are_known else 4]) for mark in found]
+        steps, readers, files, places = np.array(chosen, dtype=np.int64).T
+        return DocumentsRead(steps, readers, files, places, are_known)
+
+    @property
+    def has_lengths(self) -> bool:
+        """Whether it has batches of unlike samples whose lengths are known."""
+        plan = self.view.run.plan(self.epoch)
+        return plan is not None and plan.measure.lengths is not None and plan.measure.keys is None
+
+    @cached_property
+    def batches(self) -> tuple[Ids, Ids, Ids, Ids]:
+        """Steps, ranks, and the shortest and the longest sample of the batch of each; whole steps."""
+        plan = self.view.run.plan(self.epoch)
+        ranks = self.view.num_ranks
+        if plan is None or not self.has_lengths or len(plan) < ranks:
+            return (np.zeros(0, dtype=np.int64),) * 4
+        steps = _spread_over(len(plan) // ranks, max(1, min(_MOST_STEPS, _MOST_BATCHES // ranks)))
+        numbers = (steps[:, None] * ranks + np.arange(ranks)).reshape(-1)
+        found = plan.samples(numbers)
+        parts = found.segments
+        lengths = plan.measure.counted(found.ids) if parts is None else parts.lengths
+        lengths = lengths if lengths.ndim == 1 else lengths.sum(axis=1)
+        low, high = (bound.reduceat(lengths, found.edges[:-1]) for bound in (np.minimum, np.maximum))
+        return np.repeat(steps, ranks), np.tile(np.arange(ranks), steps.size), low, high
+
+
+def plot_data(runs: dict[str, Any], epoch: int = 0) -> list[PlotData]:
+    """Takes loaders, configs or views by the names that pictures give them."""
+    return [
+        PlotData(name, run if isinstance(run, RunView) else RunView.of(run), epoch)
+        for name, run in runs.items()
+    ]
+
+
+def _spread_over(count: int, most: int) -> Ids:
+    """Gives at most so many numbers of [0, count), evenly apart, the first and the last among them."""
+    if count <= most:
+        return np.arange(count)
+    return np.arange(most) * (count - 1) // max(1, most - 1)
+
+
+def _joined(layout: Layout) -> tuple[int, Ids]:
+    """Joins neighbouring files where there are many; gives how many groups, and the group of each file."""
+    files = layout.num_files
+    parts = min(files, MOST_PARTS)
+    return parts, np.arange(files) * parts // files

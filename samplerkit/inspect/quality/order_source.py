@@ -1,0 +1,229 @@
+"""What is looked at: the orders of the epochs, and the mode behind them where there is a plain one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentTypeError
+from samplerkit.order.deal import World
+from samplerkit.order.files import Lanes
+from samplerkit.order.intervals import edges_of
+from samplerkit.order.keys import ALGORITHM, Key
+from samplerkit.order.layout import Layout
+from samplerkit.order.modes import Mode, Shuffle
+from samplerkit.order.order import Order
+from samplerkit.order.permutation import Permutation
+from samplerkit.order.sequences import Range
+from samplerkit.order.typing import Ids
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.chain import RunConstants
+from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
+from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
+from samplerkit.samplers.weighted import WeightedRandomSampler
+
+MOST_FILES = 1 << 14
+"""Of more files, in random order, so many are looked at."""
+
+LEAST_BLOCKS = 64
+"""As long as they fill so many blocks."""
+
+
+@final
+@dataclass(frozen=True)
+class Plain:
+    """One shuffle mode over a whole layout, for which there may be closed forms.
+
+    Args:
+        mode: the mode with its arguments; ADAPTIVE is resolved.
+        layout: the samples.
+        lanes: into how many lanes the order is woven.
+        seed: the sampler's.
+    """
+
+    mode: Mode
+    layout: Layout
+    lanes: int
+    seed: int
+
+    @property
+    def shuffle(self) -> Shuffle:
+        """The shuffle mode, never ADAPTIVE."""
+        return self.mode.resolve(self.layout)
+
+    @property
+    def shuffles_files(self) -> bool:
+        """Whether the files are read in another order each epoch."""
+        return self.shuffle in (Shuffle.FILES, Shuffle.PARTIAL) and self.layout.num_files > 1
+
+    @property
+    def lane_starts(self) -> Ids:
+        """The first row of each lane, and the number of rows at the end."""
+        return Lanes(len(self.layout), self.lanes).starts
+
+    def file_sizes(self, epoch: int, most: int | None = None) -> Ids:
+        """Returns the sizes of the files, or of the first ones, as an epoch reads them one after another."""
+        sizes = self.layout.sizes
+        if not self.shuffles_files:
+            return sizes[:most]
+        key = Key(self.seed, epoch, 0, "files")
+        return sizes[Permutation(sizes.size, key).forward(np.arange(sizes.size)[:most])]
+
+    def first_blocks(self, epoch: int, block_size: int) -> tuple[Ids, Ids]:
+        """Returns the files that an epoch of PARTIAL reads, and where its lanes start.
+
+        Of very many files, those of its first blocks: files are read in random order, so that more of them
+        change nothing.
+
+        Returns:
+            Sizes of files; the first row of each lane, and the number of rows.
+        """
+        lanes = self.lane_starts
+        size = min(block_size, int(np.diff(lanes).max()))
+        if self.layout.sizes.size > MOST_FILES:
+            sizes = self.file_sizes(epoch, MOST_FILES)
+            rows = int(sizes.sum())
+            begun = lanes[lanes <= rows]
+            end = rows - (rows - int(begun[-1])) % size
+            if end >= LEAST_BLOCKS * size:
+                return np.diff(np.minimum(edges_of(sizes), end)), np.append(begun[begun < end], end)
+        return self.file_sizes(epoch), lanes
+
+    def order(self, epoch: int) -> Order:
+        """Gives the order of an epoch, undealt."""
+        mode = replace(self.mode, lanes=self.lanes)
+        return mode.order(self.layout, lambda role: Key(self.seed, epoch, 0, role), self.lanes)
+
+
+@final
+@dataclass(frozen=True)
+class OrderSource:
+    """The orders of all epochs of a run.
+
+    Args:
+        layout: of the dataset.
+        length: samples in an epoch.
+        order: gives the order of an epoch.
+        plain: the mode, where each epoch reads all samples of the layout once by it.
+        is_shuffled: whether any two samples of an epoch may stand in any two places alike.
+    """
+
+    layout: Layout
+    length: int
+    order: Callable[[int], Order]
+    plain: Plain | None = None
+    is_shuffled: bool = False
+
+    @classmethod
+    def of(cls, order: Sampler | Order, dataset: Any, world: World | None) -> OrderSource:
+        """Finds out what a sampler or an order is.
+
+        Args:
+            order: a sampler, or one order, which then stands for every epoch.
+            dataset: what is drawn from: a dataset, a layout or a number of samples.
+            world: of the first start; None for what the sampler says, or the running job.
+
+        Raises:
+            ArgumentTypeError: `order` is neither.
+        """
+        if isinstance(order, Order):
+            only = order
+            return cls(Layout.of(dataset), len(only), lambda _: only)
+        if not isinstance(order, Sampler):
+            raise ArgumentTypeError("order", "must be a sampler or an order", order)
+        if world is not None and not isinstance(world, World):
+            raise ArgumentTypeError("world", "must be a World or None", world)
+        sampler, layout = order, Layout.of(dataset)
+        constants = sampler.run_constants(world)
+        reader = _reader(sampler)
+        plain = None if reader is None else _plain(reader, layout, constants)
+
+        def undealt(epoch: int) -> Order:
+            return sampler.undealt_order(dataset, epoch, constants=constants)
+
+        # Evaluated once here, so that mistakes show before figures are wanted.
+        length = len(undealt(0))
+        is_shuffled = reader is not None and _is_shuffled(reader, layout)
+        return cls(layout, length, undealt, plain, is_shuffled)
+
+    @classmethod
+    def of_storage(cls, dataset: Any) -> OrderSource:
+        """Takes the samples as they lie."""
+        layout = Layout.of(dataset)
+        return cls(layout, len(layout), lambda _: Range(0, len(layout)), Plain(_FALSE, layout, 1, 0))
+
+
+_FALSE = Mode(Shuffle.FALSE)
+
+
+def _reader(sampler: Sampler) -> Sampler | None:
+    """Finds the sampler that decides the order: a distributed one above it may only deal what it yields.
+
+    Returns:
+        None where the deal stands below the root, so that each shard is drawn from by itself, and for the
+        algorithms of other libraries, whose modes have rules of their own.
+    """
+    if sampler.chain_algorithm != ALGORITHM:
+        return None
+    child = sampler.get_child()
+    while child is not None and isinstance(sampler, DistributedSampler) and not child.is_distributed:
+        if sampler.shuffle is not Shuffle.FALSE or (sampler.lanes or 1) > 1:
+            return sampler
+        sampler, child = child, child.get_child()
+    return None if child is not None and child.is_distributed else sampler
+
+
+def _is_shuffled(reader: Sampler, layout: Layout) -> bool:
+    if isinstance(reader, SubsetRandomSampler):
+        return True
+    if isinstance(reader, RandomSampler | WeightedRandomSampler) and reader.replacement:
+        return True
+    if not isinstance(reader, RandomSampler | DistributedSampler):
+        return False
+    # With a child, the mode is GLOBAL or FALSE, whatever it draws from.
+    return reader.mode.resolve(layout) is Shuffle.GLOBAL
+
+
+def _plain(reader: Sampler, layout: Layout, constants: RunConstants) -> Plain | None:
+    size = len(layout)
+    is_cut = constants.limit is not None and constants.limit < size
+    if reader.get_child() is not None or is_cut:
+        return None
+    if isinstance(reader, SequentialSampler):
+        is_whole = not reader.start_index and (not reader.num_samples or reader.num_samples >= size)
+        return Plain(_FALSE, layout, 1, 0) if is_whole else None
+    if isinstance(reader, RandomSampler):
+        if reader.replacement or (reader.num_samples and reader.num_samples < size):
+            return None
+    elif not isinstance(reader, DistributedSampler):
+        return None
+    return Plain(reader.mode, layout, reader.mode.lane_count(layout, constants.lanes), reader.seed)
+
+
+def chooses(sampler: Sampler) -> Sampler | None:
+    """Finds the sampler of a chain that leaves samples out, or repeats some; None where each comes once.
+
+    Args:
+        sampler: the chain. What deals pads to ranks is no choice.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> chain = sk.DistributedSampler(shuffle=False)
+        >>> chain.add_child(sk.SubsetSampler([4, 2]))
+        >>> chooses(chain), chooses(sk.RandomSampler())
+        (SubsetSampler(indices=[4, 2], num_samples=None), None)
+    """
+    deals = 0
+    for link in sampler._links():
+        is_whole = not link.num_samples and (
+            (isinstance(link, SequentialSampler) and not link.start_index)
+            or (isinstance(link, RandomSampler) and not link.replacement)
+            or isinstance(link, DistributedSampler)
+        )
+        deals += link.deal is not None
+        if not is_whole or deals > 1:
+            return link
+    return None

@@ -1,0 +1,55 @@
+"""Background threads: how one is started, what it must not raise in the loop, for whom it reads."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from samplerkit.errors import StateError
+
+_here = threading.local()
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Starts a thread; what a signal handler raises meanwhile is raised as it is."""
+    before = sys.exception()
+    try:
+        thread.start()
+    except (KeyError, RuntimeError) as error:
+        # A handler that raises within `start` comes as an error of Python's own bookkeeping, or of its lock.
+        if error.__context__ is None or error.__context__ is before:
+            raise
+        raise error.__context__ from None
+
+
+def not_an_end(error: BaseException, where: str) -> BaseException:
+    """Returns what to raise in the loop: a StopIteration from elsewhere would end it without a word."""
+    if not isinstance(error, StopIteration):
+        return error
+    raised = RuntimeError(f"{where} raised StopIteration")
+    raised.__cause__ = error
+    return raised
+
+
+def loaders_read_for() -> frozenset[object]:
+    """Returns the loaders for which this thread reads, and the threads that began it."""
+    return getattr(_here, "loaders", frozenset())
+
+
+def read_for(loaders: frozenset[object]) -> None:
+    """Notes for which loaders this thread reads from now on."""
+    _here.loaders = loaders
+
+
+def require_outside(loader: object) -> None:
+    """Requires that no thread that reads for a loader iterates over it: each would begin more of them.
+
+    Raises:
+        StateError: this is such a thread, or was begun by one.
+    """
+    if loader in loaders_read_for():
+        raise StateError(
+            "iteration",
+            "was ended by a newer one, which a thread began that reads for it",
+            hint="give the dataset a loader of its own",
+        )

@@ -1,0 +1,1 @@
+"""Collate functions for samples of different lengths."""

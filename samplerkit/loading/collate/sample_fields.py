@@ -1,0 +1,259 @@
+"""The fields of the samples of a batch: sequences are found and made alike, all else is left to torch."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self, final
+
+import numpy as np
+import torch
+from torch.utils.data import default_collate
+
+from samplerkit.batches.plan import BatchPlan, Measure
+from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.order.typing import Ids
+
+_NAMED = 8
+
+
+class PlannedCollate(ABC):
+    """What collate functions share: what is padded with, and the plan by which a batch is checked.
+
+    Args:
+        value: what is padded with: a number, or one by field.
+        plan: of any epoch; None where it is not known, or comes by `measured_by`.
+
+    Raises:
+        ArgumentTypeError: an argument is something else.
+        ArgumentValueError: the plan does not fit.
+    """
+
+    def __init__(self, value: Any, plan: Any) -> None:
+        for number in value.values() if isinstance(value, Mapping) else (value,):
+            if not isinstance(number, int | float | np.number):
+                raise ArgumentTypeError("value", "must be a number, or one by field", number)
+        if plan is not None and not isinstance(plan, BatchPlan):
+            hint = "say recipe.plan(sampler, dataset)"
+            raise ArgumentTypeError("plan", "must be a plan", plan, hint=hint)
+        self.value: Final[float | Mapping[str, float]] = value
+        self._measure = None if plan is None else self._fitting(plan.measure)
+
+    def measured_by(self, measure: Measure) -> Self:
+        """Gives one that knows the lengths and the limit of a run's batches: what a loader does.
+
+        Args:
+            measure: of a plan.
+
+        Raises:
+            ArgumentValueError: it does not fit: it has no buckets to pad to, or no packs.
+        """
+        known = copy.copy(self)
+        known._measure = self._fitting(measure)
+        return known
+
+    def __call__(self, samples: list[Any]) -> Any:
+        return self.collated(samples)
+
+    @abstractmethod
+    def collated(self, samples: list[Any], ids: Ids | None = None) -> Any:
+        """Makes a batch of samples, whose errors name them by their ids where these are known."""
+
+    @abstractmethod
+    def _fitting(self, measure: Measure) -> Measure:
+        """Returns the measure of a plan, and refuses that of one which does not fit."""
+
+    def _padding_of(self, field: str) -> float:
+        """Returns what a field is padded with."""
+        return self.value.get(field, 0) if isinstance(self.value, Mapping) else self.value
+
+
+class Padded(NamedTuple):
+    """A padded field that has no key: of a tuple, or the sample itself.
+
+    Args:
+        values: of shape (samples, longest, ...).
+        mask: of shape (samples, longest): True where a value is no padding.
+    """
+
+    values: torch.Tensor
+    mask: torch.Tensor
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SequenceField:
+    """The sequences of one field, one a sample.
+
+    Args:
+        path: of the field.
+        items: all tensors, or all arrays; of one shape but for the first dimension.
+        lengths: of each, int64 of shape (samples,).
+    """
+
+    path: str
+    items: list[Any]
+    lengths: Ids
+
+    def truncated(self, longest: int) -> SequenceField:
+        """Cuts off what is longer."""
+        if not (self.lengths > longest).any():
+            return self
+        items = [item[:longest] for item in self.items]
+        return SequenceField(self.path, items, np.minimum(self.lengths, longest))
+
+    def padded(self, length: int, value: float) -> Padded:
+        """Pads all to one length.
+
+        Args:
+            length: at least that of each.
+            value: what is padded with.
+        """
+        first, shape = self.items[0], (len(self.items), length, *self.items[0].shape[1:])
+        is_tensor = isinstance(first, torch.Tensor)
+        padded: Any = first.new_full(shape, value) if is_tensor else np.full(shape, value, dtype=first.dtype)
+        for place, item in enumerate(self.items):
+            padded[place, : item.shape[0]] = item
+        values = padded if is_tensor else torch.from_numpy(padded)
+        ends = torch.from_numpy(self.lengths).to(values.device)
+        return Padded(values, torch.arange(length, device=values.device) < ends[:, None])
+
+
+def is_sequence(item: Any) -> bool:
+    """Whether a field holds a sequence: a tensor or an array that is no scalar, or a list of numbers.
+
+    Example:
+        >>> [is_sequence(item) for item in ([1, 2], [], torch.zeros(3), 7, "text", ["a"], torch.tensor(1))]
+        [True, True, True, False, False, False, False]
+    """
+    if isinstance(item, torch.Tensor | np.ndarray):
+        return item.ndim > 0 and (isinstance(item, torch.Tensor) or item.dtype.kind in "biuf")
+    if not isinstance(item, list):
+        return False
+    while isinstance(item, list) and item:
+        item = item[0]
+    return item == [] or isinstance(item, int | float | np.number | np.bool_)
+
+
+def field_of(path: str, items: list[Any], ids: Ids | None) -> SequenceField:
+    """Makes the sequences of a field alike: tensors of one type, or arrays of one.
+
+    Lists become int64, float or bool as torch makes them.
+
+    Args:
+        path: of the field.
+        items: what it holds, one a sample.
+        ids: of the samples, for errors; None where they are not known.
+
+    Raises:
+        DatasetError: a sample has no sequence there, or one of another shape.
+    """
+    if all(isinstance(item, torch.Tensor) for item in items):
+        made = items
+    else:
+        made = [_array(item, _place(ids, place, path)) for place, item in enumerate(items)]
+        # What has no entries has no type of its own.
+        typed = [array.dtype for array in made if array.size] or [made[0].dtype]
+        made = [array.astype(np.result_type(*typed), copy=False) for array in made]
+    # A list without entries fits any shape.
+    full = next((item for item in made if item.ndim and item.shape[0]), made[0])
+    expected = tuple(full.shape[1:]) if full.ndim else None
+    for place, item in enumerate(made):
+        if item.shape == (0,) and expected is not None:
+            made[place] = item.reshape(0, *expected)
+        elif not item.ndim or tuple(item.shape[1:]) != expected:
+            problem = f"must be a sequence, of shape {('length', *expected) if expected else '(length,)'}"
+            hint = "let all samples have one shape but for the first dimension"
+            raise DatasetError(_place(ids, place, path), problem, tuple(item.shape), hint=hint)
+    return SequenceField(path, made, np.array([item.shape[0] for item in made], dtype=np.int64))
+
+
+def _array(item: Any, where: str) -> np.ndarray[Any, Any]:
+    try:
+        array = np.asarray(item)
+    except (TypeError, ValueError, RuntimeError):  # rows of different lengths, a tensor on a device
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        hint = "name the fields to pad, PadCollate(fields=[...]), or to pack, PackCollate(...)"
+        raise DatasetError(where, "must be a sequence of numbers", item, hint=hint)
+    if isinstance(item, list) and array.dtype.kind == "f":
+        array = array.astype(np.float32 if torch.get_default_dtype() == torch.float32 else np.float64)
+    return array
+
+
+def require_alike(path: str, items: list[Any], is_alike: Callable[[Any], bool], ids: Ids | None) -> None:
+    """Refuses samples that differ in structure from the first one of their batch.
+
+    Raises:
+        DatasetError: one does.
+    """
+    for place, item in enumerate(items):
+        if not is_alike(item):
+            problem = "has another structure than the first sample of its batch"
+            hint = "let all samples have the same fields"
+            raise DatasetError(_place(ids, place, path), problem, sample_words(item), hint=hint)
+
+
+def collated_by_torch(path: str, items: list[Any]) -> Any:
+    """Makes a batch of a field that holds no sequences.
+
+    Raises:
+        DatasetError: torch cannot.
+    """
+    try:
+        return default_collate(items)
+    except (TypeError, RuntimeError, ValueError) as error:
+        problem = f"cannot be made a batch by torch ({error})"
+        hint = "name it among fields= if it is a sequence to pad, or leave it out of the samples"
+        raise DatasetError(f"field {path}" if path else "samples", problem, items[0], hint=hint) from None
+
+
+def sample_words(sample: Any) -> str:
+    """Says in a few words what a sample is."""
+    if isinstance(sample, Mapping):
+        return f"the keys {[*map(str, sample)]}"
+    return f"{len(sample)} fields" if isinstance(sample, tuple) else f"a {type(sample).__name__}"
+
+
+def above_limit(
+    problem: str, places: Ids, ids: Ids | None, lengths: Ids, given: Ids, starts: Ids | None = None
+) -> DatasetError:
+    """Makes the error of a batch above its limit.
+
+    Args:
+        problem: that it is.
+        places: of its samples in the batch, int64 of shape (samples,).
+        ids: of its samples; None where they are not known.
+        lengths: of the samples, int64 of shape (samples, fields).
+        given: the lengths that the plan counts with, where ids are known.
+        starts: where in its sample each begins, int64 of shape (samples,); None for whole samples.
+
+    Returns:
+        An error whose value names the samples that are longer than these, or the longest ones.
+    """
+    found: dict[Any, str]
+    if ids is None:
+        problem = f"{problem}; the longest of it"
+        chosen = np.argsort(-lengths.max(axis=1), kind="stable")[:_NAMED]
+        found = {f"place {places[at]}": _shown(lengths[at]) for at in chosen}
+    else:
+        problem = f"{problem}; samples, by id, are longer than their given lengths"
+        found = {
+            int(ids[at]): f"{_shown(lengths[at])}, not {_shown(given[at])}"
+            + (f", from token {starts[at]} on" if starts is not None and starts[at] else "")
+            for at in np.flatnonzero((lengths > given).any(axis=1))[:_NAMED]
+        }
+    hint = "count them as they come from the dataset, with all that it adds to a sample"
+    return DatasetError("lengths", problem, found, hint=hint)
+
+
+def _place(ids: Ids | None, place: int, path: str) -> str:
+    """Names the field of a sample by its id, or by its place in the batch where that is not known."""
+    name = f"the sample at place {place} of a batch" if ids is None else f"sample {ids[place]}"
+    return f"{name}, field {path}" if path else name
+
+
+def _shown(lengths: Ids) -> str:
+    return " and ".join(map(str, lengths.tolist()))

@@ -1,0 +1,307 @@
+"""The lengths of a dataset's samples, computed once: in workers, and resumed where a killed run stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final, final
+
+import numpy as np
+
+from samplerkit.batches.lengths import INTEGERS, LONGEST
+from samplerkit.errors import (
+    ArgumentRangeError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    DatasetError,
+    SamplerkitError,
+    StateError,
+)
+from samplerkit.loading.loader import Loader
+from samplerkit.loading.state.identity import describe_dataset
+from samplerkit.order import arguments
+from samplerkit.order.deal import World
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+from samplerkit.samplers.subset import SequentialSampler
+from samplerkit.storage.atomic import atomic
+from samplerkit.storage.batch_readers import batch_reader, wanted
+from samplerkit.storage.locks import NoLocksError, locked
+
+_AT_ONCE = 256
+_WHAT = "computing lengths:"
+
+
+def compute_lengths(
+    dataset: Any,
+    function: Callable[[Any], Any],
+    out: str | os.PathLike[str],
+    *,
+    num_workers: int = 0,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> np.ndarray[Any, Any]:
+    """Computes the length of each sample once, into an `.npy` file for `lengths` of a recipe for batches.
+
+    What is done is kept in a file next to it, with `.part` behind its name. A killed computation resumes from
+    there, and the file comes out the same, byte for byte.
+
+    Args:
+        dataset: a map-style dataset; each sample is read once, in the dataset's order.
+        function: gives the length of a sample, an integer, or a pair of them.
+        out: the path of the `.npy` file.
+        num_workers: worker processes; the function then has to be picklable where they are spawned.
+        progress: is called with what is done, how many samples are done, and how many there are.
+
+    Returns:
+        The lengths, mapped from the file: int32 of shape (n,), or (n, 2) for pairs.
+
+    Raises:
+        ArgumentTypeError: `function` cannot be called, or gives no integers.
+        ArgumentValueError: `out` is there already, does not end in `.npy`, cannot be written, or is being
+            computed by another process.
+        ArgumentRangeError: a length is negative or above 2^31 - 1.
+        DatasetError: `function` fails; the sample is named.
+        StateError: what was left behind is of another dataset or function.
+
+    Example:
+        >>> import tempfile
+        >>> import samplerkit as sk
+        >>> path = f"{tempfile.mkdtemp()}/lengths.npy"
+        >>> texts = ["a", "bcd", "ef"]
+        >>> sk.compute_lengths(texts, len, path).tolist()
+        [1, 3, 2]
+        >>> len(sk.TokenBatches(6, lengths=path).plan(sk.RandomSampler(seed=7), texts))
+        2
+    """
+    if not callable(function):
+        raise ArgumentTypeError("function", "must be a function of a sample", function)
+    path = Path(out)
+    if path.suffix != ".npy":
+        raise ArgumentValueError("out", "must end in .npy", str(path))
+    if path.exists():
+        raise ArgumentValueError("out", "is there already", str(path), hint="say another path")
+    measured = _MeasuredDataset(dataset, function)
+    size, report = len(measured), progress or (lambda *_: None)
+    identity = {"samplerkit": "lengths", "dataset": describe_dataset(dataset), "function": _words(function)}
+    with journal_of(path, identity) as journal:
+        report(_WHAT, journal.done, size)
+        loader = Loader(
+            measured,
+            SequentialSampler(journal.done),
+            batch_size=_AT_ONCE,
+            num_workers=num_workers,
+            tail="ragged",
+            world=World(1, 0),
+            collate_fn=_as_array,
+        )
+        with loader:
+            for lengths in loader if journal.done < size else ():
+                journal.append(lengths)
+                report(_WHAT, journal.done, size)
+    found: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return found
+
+
+@final
+class _MeasuredDataset:
+    """A dataset of the lengths of another one's samples."""
+
+    def __init__(self, dataset: Any, function: Callable[[Any], Any]) -> None:
+        self.layout = Layout.of(dataset)
+        self._dataset = dataset
+        self._function = function
+        expect = getattr(dataset, "expect", None)
+        if callable(expect):
+            self.expect = expect
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def __getitems__(self, ids: Ids) -> list[Any]:
+        reader = batch_reader(self._dataset)
+        if reader is None:
+            samples = [self._dataset[id] for id in ids.tolist()]
+        else:
+            # Each sample is read once, in the first pass over it.
+            samples = self._dataset.__getitems__(ids, *(np.zeros_like(ids) for _ in wanted(self._dataset)))
+        if isinstance(samples, Mapping):  # columns
+            samples = [{name: column[at] for name, column in samples.items()} for at in range(ids.size)]
+        return [self._length(id, sample) for id, sample in zip(ids.tolist(), samples, strict=True)]
+
+    def _length(self, id: int, sample: Any) -> Any:
+        try:
+            found = self._function(sample)
+        except SamplerkitError:
+            raise
+        except Exception as error:  # whatever a function of the user's raises
+            problem = f"cannot be measured ({type(error).__name__}: {error})"
+            raise DatasetError(f"sample {id}", problem) from error
+        return _checked(f"lengths[{id}]", found)
+
+
+# A union that is written where it is asked for is made each time.
+_SEVERAL, _FLOATS = tuple | list | np.ndarray, float | np.floating
+
+
+def _checked(place: str, found: Any) -> Any:
+    if isinstance(found, _SEVERAL) and np.shape(found) == (2,):
+        return [_checked(place, number) for number in found]
+    if isinstance(found, _FLOATS):
+        raise ArgumentTypeError(place, "must be an integer", found, hint=INTEGERS)
+    length = arguments.integer(place, found)
+    if not 0 <= length <= LONGEST:
+        raise ArgumentRangeError(place, f"must be in [0, {LONGEST}]", length)
+    return length
+
+
+def _as_array(lengths: list[Any]) -> Ids:
+    try:
+        return np.array(lengths, dtype=np.int64)
+    except ValueError:
+        problem = "must give a number for each sample, or a pair for each"
+        raise ArgumentTypeError("function", problem, lengths[:2]) from None
+
+
+def _words(function: Callable[[Any], Any]) -> str:
+    if is_dataclass(function):
+        return repr(function)
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{getattr(function, '__module__', type(function).__module__)}.{name}"
+
+
+_DTYPE: Final = np.dtype("<i4")
+_LONGEST_LINE = 1 << 16
+_OF_OTHERS = "say another path for the lengths: this file keeps what was computed for others"
+
+
+@final
+class LengthsJournal:
+    """The lengths of the first samples in a file of lines, each with its checksum; the first says of what.
+
+    Args:
+        file: open for reading and writing, and locked.
+        path: of the file.
+        identity: what is computed, as JSON values: a file that says something else is refused.
+
+    Raises:
+        StateError: the file is of another dataset or function.
+    """
+
+    def __init__(self, file: BinaryIO, path: Path, identity: dict[str, Any]) -> None:
+        self._file = file
+        self._out = path.with_suffix("")
+        self.done = 0
+        self._shape_of_one: tuple[int, ...] | None = None
+        saved, self._begin = _value_of(file.readline(_LONGEST_LINE)), len(_line(identity))
+        if saved is None:
+            file.seek(0)
+            file.truncate()
+            file.write(_line(identity))
+        else:
+            _require_same(saved, identity, path)
+        end = self._begin
+        for end, lengths in self._records():  # noqa: B007  # the last one counts
+            self._count(lengths)
+        # What follows the last whole line was cut off, or damaged.
+        file.seek(end)
+        file.truncate()
+
+    def append(self, lengths: Ids) -> None:
+        """Adds the lengths of the next samples: of shape (m,), or (m, 2) for pairs.
+
+        Raises:
+            ArgumentValueError: pairs behind single lengths, or the other way round.
+        """
+        if self._shape_of_one not in (None, lengths.shape[1:]):
+            problem = f"must be {'pairs' if self._shape_of_one else 'numbers'}, as those before"
+            raise ArgumentValueError(f"lengths[{self.done}]", problem, lengths[0].tolist())
+        # A process that is killed in the middle leaves a line whose checksum does not fit.
+        with _written(self._out):
+            self._file.write(_line(lengths.tolist()))
+            self._file.flush()
+        self._count(lengths)
+
+    def finish(self, out: Path) -> None:
+        """Writes the lengths as an `.npy` file, which is there as a whole or not at all."""
+        with atomic(out) as file:
+            shape = (self.done, *(self._shape_of_one or ()))
+            header = {"descr": _DTYPE.str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            written = 0
+            for _, lengths in self._records():
+                file.write(lengths.tobytes())
+                written += len(lengths)
+            if written != self.done:
+                raise OSError("what was written there before has changed")
+
+    def _count(self, lengths: np.ndarray[Any, Any]) -> None:
+        self.done += len(lengths)
+        self._shape_of_one = lengths.shape[1:]
+
+    def _records(self) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
+        """Gives where each whole line of lengths ends, and the lengths, of shape (m,) or (m, 2)."""
+        end = self._begin
+        self._file.seek(end)
+        while (found := _value_of(line := self._file.readline(_LONGEST_LINE))) is not None:
+            end += len(line)
+            yield end, np.array(found, dtype=_DTYPE)
+
+
+def _line(value: Any) -> bytes:
+    """Writes a JSON value as a line, behind its checksum."""
+    text = json.dumps(value).encode() + b"\n"
+    return b"%08x %s" % (zlib.crc32(text), text)
+
+
+def _value_of(line: bytes) -> Any:
+    """Reads the value of a line; None where it was cut off or damaged."""
+    checksum, _, text = line.partition(b" ")
+    return json.loads(text) if checksum == b"%08x" % zlib.crc32(text) and text.endswith(b"\n") else None
+
+
+@contextmanager
+def journal_of(out: Path, identity: dict[str, Any]) -> Iterator[LengthsJournal]:
+    """Opens the journal of a file of lengths, next to it; at the end, it becomes that file.
+
+    Raises:
+        ArgumentValueError: the folder cannot be written to, or another process computes these lengths now.
+        StateError: the journal is of another dataset or function.
+    """
+    part = out.with_name(f"{out.name}.part")
+    with _written(out):
+        try:
+            descriptor = locked(part, is_exclusive=True)
+        except NoLocksError:
+            descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    if descriptor is None:
+        raise ArgumentValueError("out", "is being computed by another process", str(out), hint="wait for it")
+    with os.fdopen(descriptor, "r+b") as file:
+        with _written(out):
+            journal = LengthsJournal(file, part, identity)
+        yield journal
+        with _written(out):
+            journal.finish(out)
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _written(out: Path) -> Iterator[None]:
+    """Says of which file it was that an error of the disk stopped the writing."""
+    try:
+        yield
+    except OSError as error:
+        raise ArgumentValueError("out", f"cannot be written ({error.strerror or error})", str(out)) from error
+
+
+def _require_same(saved: dict[str, Any], identity: dict[str, Any], path: Path) -> None:
+    """Refuses a journal of something else."""
+    for name, value in identity.items():
+        if saved.get(name) != value:
+            raise StateError(
+                f"{path}: {name}", "is of other lengths", saved.get(name), value, hint=_OF_OTHERS
+            )

@@ -1,0 +1,1 @@
+"""The running job: its ranks, and their agreement on what they read."""

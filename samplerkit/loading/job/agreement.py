@@ -1,0 +1,347 @@
+"""Whether the ranks of a job begin the same order: digests compared through the process group's store.
+
+Nothing here is a collective. A rank that begins an order which others do not, for an evaluation on rank 0 for
+instance, waits for the time limit, logs a warning, and continues alone.
+
+The store is one process that the whole job uses, so requests to it are few. A rank joins its group, which is
+all ranks that begin the same, with two requests, and then polls one counter with growing pauses. Groups that
+wait longer are listed under one key, by one rank of each; ranks that join another group find them there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any, NamedTuple, final
+
+import torch.distributed
+import torch.utils.data
+
+from samplerkit.errors import DisagreementError
+from samplerkit.loading.job.world import process_group
+from samplerkit.loading.state.state import digest
+from samplerkit.order.deal import World
+
+_log = logging.getLogger("samplerkit")
+
+_SHORTEST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.01, 1.0, 1.5
+"""Seconds between two polls of a rank, and by how much each pause is longer than the one before."""
+
+_POLLS_PER_SECOND = 50_000
+"""Polls of all ranks together that the store of a job answers; with many ranks the first pause is longer."""
+
+_UNLISTED_SECONDS = 1.0
+"""How long a group waits before it is listed: ranks that begin at about the same time need no list."""
+
+_LISTED = "waiting"
+"""The key of the list of groups that wait. No two of them disagree: the later one was refused."""
+
+MOST_NAMED = 64
+"""Ranks or shards that an error names."""
+
+JOINED = (1 << 32) - 1
+"""The bits of a group's counter that hold how many ranks have joined."""
+
+AGREED = 1 << 32
+"""What is added to the counter when all ranks have joined."""
+
+REFUSED = 1 << 36
+"""What is added to the counter, once or more often, when ranks disagree."""
+
+
+class Group(NamedTuple):
+    """The ranks that begin one order.
+
+    Args:
+        of: the digest of its identity.
+        completed: how often all ranks have begun it before.
+        refused: how often it was refused before.
+    """
+
+    of: str
+    completed: int
+    refused: int
+
+    def key(self, name: str) -> str:
+        """The key of something about this group in the store."""
+        return f"{name}/{self.of}/{self.completed}/{self.refused}"
+
+
+@final
+class Agreement:
+    """What one rank waits to begin, and what it sees of the others.
+
+    Args:
+        store: shared by the ranks, as `torch.distributed.PrefixStore`.
+        rank: of this process.
+        ranks: how many processes there are.
+        clock: has `monotonic` and `sleep`, as the module `time`.
+    """
+
+    def __init__(self, store: Any, rank: int, ranks: int, clock: Any = time) -> None:
+        self.store = store
+        self.rank = rank
+        self.ranks = ranks
+        self._clock = clock
+        self._completed: Counter[str] = Counter()
+        # How many refusals of an order this rank was given: one that comes late gets it too, once.
+        self._refused: Counter[str] = Counter()
+        self._joined: set[Group] = set()
+
+    def require(
+        self, identity: dict[str, Any], seconds: float, *, world: World | None = None, alone: bool = True
+    ) -> None:
+        """Waits until every rank begins the same.
+
+        Args:
+            identity: what must be the same on every rank: JSON values by name.
+            seconds: how long to wait for the others.
+            world: the shard that this rank reads; None for its own of one shard a rank.
+            alone: whether a rank may continue without those that do not come, with a warning in the log.
+
+        Raises:
+            DisagreementError: another rank waits to begin the same dataset, or the same sampler and seed,
+                with something else; it names the ranks and what differs, on all ranks that wait for either.
+                Or the ranks leave a shard unread. Or some did not come, and `alone` is false.
+        """
+        of = digest(_written(identity))
+        # A group that was given up stays open: a rank that comes late to it need not wait, and this one
+        # does not count twice when it comes back.
+        mine = Group(of, self._completed[of], self._refused[of])
+        self._join(mine, world or World(self.ranks, self.rank))
+        lists = False
+        try:
+            begin, pause = self._clock.monotonic(), max(_SHORTEST_PAUSE, self.ranks / _POLLS_PER_SECOND)
+            looks = True  # a rank that comes late looks at once: others may soon give up
+            while not self._has_agreed(mine, identity):
+                waited = self._clock.monotonic() - begin
+                is_late = waited >= min(_UNLISTED_SECONDS, seconds / 2)
+                if (looks or is_late) and not lists:
+                    lists, looks = self._look(mine, identity, lists=is_late), False
+                if waited >= seconds:
+                    self._give_up(mine, identity, seconds, alone=alone)
+                    return
+                self._clock.sleep(min(pause, seconds - waited))
+                pause = min(_LONGEST_PAUSE, pause * _GROWTH)
+        finally:
+            if lists:
+                with contextlib.suppress(torch.distributed.DistError):
+                    self._unlist(mine)
+        self._joined.discard(mine)
+        self._completed[of] = mine.completed + 1
+
+    def _join(self, mine: Group, world: World) -> None:
+        entry = f"{self.rank} {world.num_shards} {world.shard_id},"
+        self.store.append(mine.key("members"), entry)
+        if mine in self._joined:
+            return
+        self._joined.add(mine)
+        if self.store.add(mine.key("joined"), 1) & JOINED == self.ranks:
+            self._complete(mine)
+
+    def _complete(self, mine: Group) -> None:
+        """Lets all ranks continue, if they read all shards: done by the one that came last."""
+        problem = unread_shards(self._members(mine))
+        if problem:
+            self._refuse(mine, {"problem": problem})
+        else:
+            self.store.add(mine.key("joined"), AGREED)
+        self.store.set(mine.key("members"), "")  # the store keeps its keys for as long as the job runs
+
+    def _has_agreed(self, mine: Group, identity: dict[str, Any]) -> bool:
+        """Whether all ranks have joined; raises what another rank has found."""
+        count = self._count(mine, "joined")
+        if count & AGREED:
+            return True
+        if count >= REFUSED:
+            raise self._disagreement(mine, identity, json.loads(self.store.get(mine.key("refusal"))))
+        return False
+
+    def _look(self, mine: Group, identity: dict[str, Any], *, lists: bool) -> bool:
+        """Compares this group with those that are listed, unless it is one of them.
+
+        Args:
+            mine: the group.
+            identity: what it begins.
+            lists: whether to list it, if it agrees with all of them.
+
+        Returns:
+            Whether it was listed here.
+        """
+        listed = self.store.compare_set(_LISTED, "", "[]").decode()  # as it is, or an empty list
+        groups = [Group(*group) for group in json.loads(listed)]
+        if mine in groups:
+            return False
+        self._require_agreeing(mine, identity, groups)
+        if not lists:
+            return False
+        self.store.set(f"identity/{mine.of}", _written(identity))
+        with_mine = json.dumps([*groups, mine])
+        # Where another group was listed meanwhile, this one has to be compared with it first.
+        return bool(self.store.compare_set(_LISTED, listed, with_mine).decode() == with_mine)
+
+    def _unlist(self, mine: Group) -> None:
+        listed = self.store.get(_LISTED).decode()
+        while mine in (groups := [Group(*group) for group in json.loads(listed)]):
+            groups.remove(mine)
+            listed = self.store.compare_set(_LISTED, listed, json.dumps(groups)).decode()
+
+    def _require_agreeing(self, mine: Group, identity: dict[str, Any], groups: list[Group]) -> None:
+        if not groups:
+            return
+        keys = [group.key("joined") for group in (mine, *groups)]
+        found = self.store.multi_get([*keys, *(f"identity/{group.of}" for group in groups)])
+        own, *counts = map(int, found[: len(keys)])
+        for group, count, theirs in zip(groups, counts, found[len(keys) :], strict=True):
+            # Ranks may have joined, and continued to their next order, since the list was read.
+            if (own | count) & AGREED or not are_of_one_loader(differences(identity, json.loads(theirs))):
+                continue
+            self.store.set(f"identity/{mine.of}", _written(identity))
+            here, there = (named("rank", self._members(one)) for one in (mine, group))
+            if not (here and there):  # all have joined one of them just now
+                continue
+            if count < REFUSED:
+                self._refuse(group, {"ranks": here, "group": mine})
+            refusal = {"ranks": there, "group": group}
+            if own < REFUSED:
+                self._refuse(mine, refusal)
+            raise self._disagreement(mine, identity, refusal)
+
+    def _refuse(self, group: Group, refusal: dict[str, Any]) -> None:
+        self.store.set(group.key("refusal"), json.dumps(refusal))
+        self.store.add(group.key("joined"), REFUSED)
+
+    def _disagreement(
+        self, mine: Group, identity: dict[str, Any], refusal: dict[str, Any]
+    ) -> DisagreementError:
+        if "problem" in refusal:
+            self._wait_until_read([mine])
+            hint = "leave num_shards and shard_id out, so that the job says them, or have each shard read"
+            return DisagreementError("ranks", refusal["problem"], hint=hint)
+        theirs = Group(*refusal["group"])
+        differs = differences(identity, json.loads(self.store.get(f"identity/{theirs.of}")))
+        here = {name: identity[name] for name in differs}
+        self._wait_until_read([mine, theirs])
+        problem = f"rank {self.rank} reads by {here}, but {refusal['ranks']} by {differs}"
+        hint = "give every rank the same dataset, sampler, seed and checkpoint"
+        return DisagreementError("ranks", problem, hint=hint)
+
+    def _wait_until_read(self, groups: list[Group]) -> None:
+        """Waits until all ranks of refused groups know: the first one that ends may hold the store."""
+        for group in groups:
+            self._refused[group.of] = max(self._refused[group.of], group.refused + 1)
+        end = self._clock.monotonic() + 2 * _LONGEST_PAUSE
+        with contextlib.suppress(torch.distributed.DistError):
+            self.store.add(groups[0].key("read"), 1)
+            while self._clock.monotonic() < end and any(
+                self._count(group, "read") < self._count(group, "joined") & JOINED for group in groups
+            ):
+                self._clock.sleep(_LONGEST_PAUSE / 4)
+
+    def _count(self, group: Group, name: str) -> int:
+        count: int = self.store.add(group.key(name), 0)
+        return count
+
+    def _give_up(self, mine: Group, identity: dict[str, Any], seconds: float, *, alone: bool) -> None:
+        """Continues without the ranks that did not come, or raises which they are."""
+        if alone:
+            _log.warning(
+                "rank %d of %d begins an order that not all ranks began within %g s (%s); if it is meant "
+                "to read alone, say world=World(1, 0)",
+                *(self.rank, self.ranks, seconds, _written(identity)),
+            )
+            return
+        missing = named("rank", set(range(self.ranks)) - self._members(mine).keys())
+        raise DisagreementError(
+            "ranks",
+            f"rank {self.rank} reads by {identity}, and {missing} did not say the same within {seconds:g} s",
+            hint="make the same edit on every rank, before the step at its position",
+        )
+
+    def _members(self, group: Group) -> dict[int, World]:
+        """The ranks that have joined a group, each with the shard that it reads."""
+        entries = self.store.get(group.key("members")).decode().split(",")[:-1]
+        numbers = (map(int, entry.split()) for entry in entries)
+        return {rank: World(num_shards, shard) for rank, num_shards, shard in numbers}
+
+
+def agree(
+    world: World, seconds: float, make_identity: Callable[[], dict[str, Any]], *, alone: bool = True
+) -> None:
+    """Compares what the ranks of this process's job begin, as `Agreement.require` does.
+
+    Args:
+        world: the shard that this rank reads; one that reads everything is not compared.
+        seconds: how long to wait for the others.
+        make_identity: makes what must be the same on every rank, where there are others.
+        alone: whether a rank may continue without those that do not come.
+    """
+    if world.num_shards > 1 and (agreement := _job_agreement()) is not None:
+        agreement.require(make_identity(), seconds, world=world, alone=alone)
+
+
+def _job_agreement() -> Agreement | None:
+    """Returns the agreement of this process's job; None where there is no process group of several ranks."""
+    distributed = process_group()
+    # A worker has its parent's connection to the store, which two processes must not use at a time.
+    is_worker = torch.utils.data.get_worker_info() is not None
+    if distributed is None or distributed.get_world_size() == 1 or is_worker:
+        return None
+    store = distributed.distributed_c10d._get_default_store()
+    if not _agreements or _agreements[-1][0] is not store:
+        # torchrun may keep one store over its restarts, with what the ranks of before wrote to it.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        prefixed = distributed.distributed_c10d.PrefixStore(f"samplerkit/{attempt}", store)
+        ranks = distributed.get_world_size()
+        _agreements[:] = [(store, Agreement(prefixed, distributed.get_rank(), ranks))]
+    return _agreements[-1][1]
+
+
+_agreements: list[tuple[Any, Agreement]] = []
+"""That of the process group, with its store, which is held: another one may get its address."""
+
+
+def _written(identity: dict[str, Any]) -> str:
+    return json.dumps(identity, sort_keys=True)
+
+
+def differences(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """What is another one there, by name."""
+    return {name: theirs.get(name) for name in mine if theirs.get(name) != mine[name]}
+
+
+def are_of_one_loader(differs: dict[str, Any]) -> bool:
+    """Two identities are of one loader if they share the dataset, or the sampler and its seed."""
+    return "dataset" not in differs or not {"sampler", "seed"} & set(differs)
+
+
+def unread_shards(members: Mapping[int, World]) -> str:
+    """Returns which shards no rank reads, in words; nothing where each is read by one rank or by several.
+
+    Example:
+        >>> unread_shards({0: World(2, 0), 1: World(2, 0)})
+        'no rank reads shard 1 of 2; ranks 0, 1 have shard 0'
+    """
+    for count in sorted({world.num_shards for world in members.values()}):
+        ranks = {rank: world.shard_id for rank, world in members.items() if world.num_shards == count}
+        read = set(ranks.values())
+        if len(read) < count:
+            unread = islice((shard for shard in range(count) if shard not in read), MOST_NAMED)
+            shards = named("shard", unread, count - len(read))
+            return f"no rank reads {shards} of {count}; {named('rank', ranks)} have {named('shard', read)}"
+    return ""
+
+
+def named(what: str, numbers: Iterable[int], count: int | None = None) -> str:
+    """Names numbered things, the first ones of many."""
+    numbers = sorted(numbers)
+    count = len(numbers) if count is None else count
+    others = f" and {count - MOST_NAMED:,} others" if count > MOST_NAMED else ""
+    shown = ", ".join(map(str, numbers[:MOST_NAMED]))
+    return f"{what}{'s' if count > 1 else ''} {shown}{others}" if numbers else ""

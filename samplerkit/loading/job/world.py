@@ -1,0 +1,123 @@
+"""The world of this process, by the variables and the process group of the running job."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from samplerkit.errors import SamplerkitError, WorldError
+from samplerkit.order.deal import World
+from samplerkit.samplers.base import Sampler
+
+_log = logging.getLogger("samplerkit")
+
+_OF_MPI = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
+    ("PMI_SIZE", "PMI_RANK"),
+)
+"""The variables of Open MPI, of MVAPICH, and of MPICH and Intel MPI."""
+
+
+def detect_world(environment: Mapping[str, str] = os.environ) -> World:
+    """Returns which rank of how many this process is.
+
+    Asked in this order: an initialised `torch.distributed` process group, the variables RANK and WORLD_SIZE
+    (torchrun), those of `mpirun` (Open MPI, MPICH, Intel MPI, MVAPICH), those of a Slurm step. If none are
+    set, one process that reads everything.
+
+    Args:
+        environment: the environment variables.
+
+    Raises:
+        WorldError: only one of the two variables is set, one is no integer, or they do not fit together.
+
+    Example:
+        >>> detect_world({"RANK": "3", "WORLD_SIZE": "8"})
+        World(num_shards=8, shard_id=3)
+    """
+    if (group := process_group()) is not None:
+        return World(group.get_world_size(), group.get_rank())
+    if "RANK" in environment or "WORLD_SIZE" in environment:
+        return _from(environment, "WORLD_SIZE", "RANK")
+    # Before Slurm: where mpirun is called within a Slurm job, Slurm's variables number the nodes.
+    for size_name, rank_name in _OF_MPI:
+        if size_name in environment and rank_name in environment:
+            return _from(environment, size_name, rank_name)
+    if "SLURM_PROCID" in environment:
+        step = "SLURM_STEP_NUM_TASKS" in environment
+        world = _from(environment, "SLURM_STEP_NUM_TASKS" if step else "SLURM_NTASKS", "SLURM_PROCID")
+        if not step and "SLURM_STEP_ID" not in environment and world.num_shards > 1:
+            _warn_of_no_srun(world)
+        return world
+    return World()
+
+
+@functools.cache
+def _warn_of_no_srun(world: World) -> None:
+    """Warns once in a process, however many loaders ask."""
+    _log.warning(
+        "Slurm says rank %d of %d, but this process seems not to be started by srun; "
+        "if it runs alone, say world=World(1, 0)",
+        world.shard_id,
+        world.num_shards,
+    )
+
+
+def _from(environment: Mapping[str, str], size_name: str, rank_name: str) -> World:
+    numbers = []
+    for name in (size_name, rank_name):
+        if name not in environment:
+            other = rank_name if name == size_name else size_name
+            raise WorldError(name, f"is not set, while {other} is", hint="set both or none")
+        try:
+            numbers.append(int(environment[name]))
+        except ValueError:
+            raise WorldError(name, "must be an integer", environment[name]) from None
+    try:
+        return World(*numbers)
+    except SamplerkitError as error:
+        raise WorldError(f"{size_name} and {rank_name}", "do not fit together", tuple(numbers)) from error
+
+
+def world_of(sampler: Sampler, given: World | None) -> World:
+    """Returns which rank this process is for a sampler; the running job is asked where nothing else says.
+
+    Args:
+        sampler: may be a distributed one, which says some of it.
+        given: by the user; None for nothing.
+    """
+    return sampler.world(detect_world() if given is None and not sampler.is_distributed else given)
+
+
+def require_still(world: World, ask: Callable[[], World]) -> None:
+    """Refuses to read as a rank of what is no longer the job, where a process group says so.
+
+    Who was asked for a length before the process group was there would read everything, on each rank.
+
+    Args:
+        world: what the job said when it was first asked.
+        ask: asks it again.
+
+    Raises:
+        WorldError: it says something else now.
+    """
+    if process_group() is None or (now := ask()) == world:
+        return
+    raise WorldError(
+        "world",
+        f"the job was asked before its process group was there, or had another one; now it says {now}",
+        world,
+        hint="initialise the process group first, or make this again; to read everything, say World(1, 0)",
+    )
+
+
+def process_group() -> Any:
+    """Returns torch's module, where a process group is initialised: who has one has imported it."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    is_there = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return distributed if is_there else None

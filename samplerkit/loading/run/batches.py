@@ -1,0 +1,304 @@
+"""Batches of a recipe, one a rank and step: their plans epoch by epoch, and what of them a state contains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from samplerkit.batches.cutting import halved
+from samplerkit.batches.plan import BatchPlan, BatchSamples
+from samplerkit.batches.recipe import MOST_ABREAST, BatchRecipe, Plans
+from samplerkit.batches.window_plan import WindowPlan
+from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
+from samplerkit.loading.run.epoch_units import EpochUnits, StepSamples
+from samplerkit.loading.run.unit import RunFacts, Unit
+from samplerkit.loading.state.state import (
+    TEXT,
+    FieldCheck,
+    Section,
+    State,
+    mismatch,
+    optional,
+    require_fields,
+    whole,
+)
+from samplerkit.order.arguments import LARGEST
+from samplerkit.order.caching import Latest, cached_property
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.block import ledger_below
+from samplerkit.samplers.mixing.edit import Edit
+from samplerkit.samplers.mixing.ledger import Ledger
+
+
+def _is_window(value: Any) -> bool:
+    is_pair = isinstance(value, list | tuple) and len(value) == 2
+    return is_pair and all(type(number) is int and 0 <= number <= LARGEST for number in value)
+
+
+_CHECKS = {
+    "recipe": TEXT,
+    "lengths": optional(TEXT),
+    "abreast": whole(1, MOST_ABREAST),
+    "window": optional(FieldCheck(_is_window, "must be two numbers: the window, and the batches before it")),
+}
+_HINT = "make the batches as they were made when the state was saved"
+_GLOBAL_BATCH = "says a global_batch, and a step is one batch of the recipe a rank"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EpochBatches(EpochUnits):
+    """The batches of a plan, one a unit.
+
+    Args:
+        plans: of all epochs.
+        inner: that of which the batches are made.
+        words: the recipe in words.
+        known: the window that a state names in this epoch, and the batches before it.
+    """
+
+    expected_size: ClassVar[int] = 1 << 20
+    """Unknown before: so the first batch is looked up alone."""
+
+    plans: Plans
+    inner: EpochUnits
+    words: str
+    known: tuple[int, int]
+
+    @cached_property
+    def plan(self) -> BatchPlan:
+        """The plan of the epoch."""
+        return self.plans.plan(self.epoch, self.known)
+
+    @property
+    def total(self) -> BatchPlan:
+        """The plan, which counts its batches no further than it has to."""
+        return self.plan
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether any batch costs the same to find: in plans of windows a batch costs its window."""
+        return self.plan.window is None
+
+    @property
+    def num_draws(self) -> int:
+        """The number of draws of the epoch, pads not counted."""
+        return self.plan.num_draws
+
+    def samples(self, dealt: Sequence[range | Ids]) -> list[StepSamples]:
+        """Returns what is read in some steps; a unit behind the last one repeats a whole batch.
+
+        Args:
+            dealt: the number of the one unit of each step.
+        """
+        numbers = np.array([units[0] for units in dealt], dtype=np.int64)
+        if self.plan.has(int(numbers.max())):
+            found = self.plan.samples(numbers)
+            draws = found.positions
+        else:
+            again, numbers = np.divmod(numbers, len(self.plan))
+            found = self.plan.samples(numbers)
+            draws = found.positions + np.repeat(again * self.num_draws, np.diff(found.edges))
+        return [_read(found, slice(a, b), draws[a:b]) for a, b in pairwise(found.edges.tolist())]
+
+    def draws(self, units: range | Ids) -> range | Ids:
+        """Returns the draws of what is read in one step."""
+        return self.samples([units])[0].draws
+
+    def passes(self, draws: range | Ids) -> Ids:
+        """Returns the pass over its source of each draw."""
+        return self.plan.passes_at(self._repeated(draws))
+
+    def epochs(self, draws: range | Ids) -> Ids:
+        """Returns the epoch of its source of each draw."""
+        return self.plan.epochs_at(self.epoch, self._repeated(draws))
+
+    def parts(self, first: int, count: int) -> list[StepSamples]:
+        """Splits all batches from a number on into as many smaller ones.
+
+        Args:
+            first: the number.
+            count: how many. With fewer samples, the last parts are pads that repeat the first ones.
+        """
+        found = self.plan.samples(np.arange(first, len(self.plan)))
+        places = np.split(np.arange(found.ids.size), found.edges[1:-1])
+        parts = halved(places, count, self.plans.recipe.count_multiple)
+        turns = [divmod(number, len(parts)) for number in range(count)]
+        return [
+            _read(found, parts[part], found.positions[parts[part]] + turn * self.num_draws)
+            for turn, part in turns
+        ]
+
+    def tokens(self, samples: StepSamples) -> int:
+        """Returns the number of tokens."""
+        if samples.segments is not None:
+            return int(samples.segments.lengths.sum())
+        return int(self.plan.measure.tokens(samples.ids).sum())
+
+    def saved(self, position: int | None) -> dict[str, Section]:
+        """Returns the sections of a state: JSON values, under 300 bytes."""
+        window = None
+        if self.plans.window is not None:
+            window = list(self.plan.window_of(position)) if position else [0, 0]
+        own = {
+            "recipe": self.words,
+            "lengths": self.plans.digest,
+            "abreast": self.plans.abreast,
+            "window": window,
+        }
+        return {**self.inner.saved(None), "batches": own}
+
+    def require_position(self, position: int) -> None:
+        """Refuses a position behind the end, or one that is not in the window that is named with it."""
+        window, before = self.known
+        if self.plans.window is not None:
+            # Nothing before the window is looked at: that would be the pass that the pair spares. And a state
+            # at the beginning names the first window unseen, which may hold no batch.
+            is_before = position < before
+            found = (0, 0) if is_before or position == 0 else self.plan.window_of(position)
+            if is_before or found != self.known:
+                raise StateError("window", "does not hold the position", [window, before], position)
+        if position != before and not self.plan.has(position - 1):
+            raise StateError("position", f"is outside of a plan of {len(self.plan)} batches", position)
+
+    def samples_before(self, position: int) -> int:
+        """Returns how many samples of the order were looked at for the first batches: whole windows."""
+        if not position:
+            return 0
+        window, before = self.plan.window_of(position)
+        # Of all windows of which a batch comes before the position, with no look at any.
+        return min((window + (position > before)) * (self.plans.window or 0), self.num_draws)
+
+    def applied(self, edit: Edit) -> Edit:
+        """Returns an edit at the next border of a window."""
+        if edit.global_batch is not None:
+            raise NotSupportedError("edit", _GLOBAL_BATCH, edit)
+        length, window = len(self.order), self.plans.window or 1
+        epoch, position = divmod(edit.at, length)
+        return replace(edit, at=epoch * length + min(length, -(-position // window) * window))
+
+    def learn(self, before: EpochUnits, edit: Edit) -> None:
+        """Takes over which batches are in the windows before an edit."""
+        if isinstance(self.plan, WindowPlan) and isinstance(before.plan, WindowPlan):
+            self.plan.learn(before.plan, edit.at - self.epoch * self.num_draws)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BatchUnit(Unit):
+    """Counts batches of a recipe.
+
+    Args:
+        batches: how batches are made.
+        inner: of what they are made: samples, or windows of tokens.
+        words: the recipe in words. Once: a recipe of the user's may keep in itself what it finds as it cuts.
+        abreast: what a state has fixed; None before.
+        known: an epoch, with the window that a state names in it and the batches before that.
+        plans: those of the run, by its constants: made at first use, and again in a worker.
+    """
+
+    name = "batches"
+    epochs_kept = 2  # the next one may be begun ahead of its time, while batches of this one are looked up
+
+    batches: BatchRecipe
+    inner: Unit
+    words: str
+    abreast: int | None = None
+    known: tuple[int, tuple[int, int]] = (-1, (0, 0))
+    plans: Latest[Plans] = field(default_factory=Latest)
+
+    @classmethod
+    def of(cls, recipe: Sampler, batches: Any, inner: Unit) -> BatchUnit:
+        """Returns the batches of a run.
+
+        Args:
+            recipe: the chain of samplers.
+            batches: the recipe for batches.
+            inner: of what they are made.
+
+        Raises:
+            ArgumentTypeError: `batches` is no recipe for batches.
+            NotSupportedError: the chain holds a ledger that counts something else.
+        """
+        if not isinstance(batches, BatchRecipe):
+            hint = "say for instance TokenBatches(32768)"
+            raise ArgumentTypeError("batches", "must be a recipe for batches", batches, hint=hint)
+        if isinstance(recipe, Ledger) and recipe.ramp:
+            raise NotSupportedError("sampler", _GLOBAL_BATCH, recipe)
+        if ledger_below(recipe) is not None:
+            raise NotSupportedError("batches", "are not counted in blocks, as the ledger below is", recipe)
+        return cls(batches, inner, batches.words)
+
+    @property
+    def recipe(self) -> BatchRecipe:
+        """The recipe for batches."""
+        return self.batches
+
+    @property
+    def sections(self) -> frozenset[str]:
+        """The names of its sections in a state."""
+        return self.inner.sections | {self.name}
+
+    def of_epoch(self, run: RunFacts, epoch: int) -> EpochBatches:
+        """Returns the batches of an epoch."""
+        known = self.known[1] if epoch == self.known[0] else (0, 0)
+        inner = self.inner.of_epoch(run, epoch)
+        return EpochBatches(epoch, inner.make_order, self._plans_of(run), inner, self.words, known)
+
+    def lanes(self, run: RunFacts) -> int:
+        """Returns 1: batches are not woven."""
+        return 1
+
+    def described_layout(self, dataset: Any) -> Layout | None:
+        """Returns the layout that describes a dataset, where it is not its own."""
+        return self.inner.described_layout(dataset)
+
+    def require_survivable(self, state: State) -> None:
+        """Refuses a state of windows of another length."""
+        self.inner.require_survivable(state)
+
+    def restored(self, run: RunFacts, state: State) -> BatchUnit:
+        """Returns the batches of a state, if they are made as these are.
+
+        Raises:
+            StateError: the section is missing, damaged, or of another recipe or other lengths.
+        """
+        saved, here = state.sections.get(self.name, {}), self.of_epoch(run, 0).saved(0)[self.name]
+        require_fields(self.name, saved, _CHECKS)
+        for name in ("recipe", "lengths"):
+            if saved[name] != here[name]:
+                raise mismatch(name, saved[name], here[name], _HINT)
+        if self.batches.abreast not in (None, saved["abreast"]):
+            hint = "leave it out of the recipe: the state fixes it"
+            raise mismatch("abreast", saved["abreast"], self.batches.abreast, hint)
+        window = saved["window"]
+        if (window is None) != (here["window"] is None):
+            raise mismatch("window", window, here["window"], _HINT)
+        known = (-1, (0, 0)) if window is None else (state.epoch, (window[0], window[1]))
+        # Those made by the same are kept, so that lengths are not counted a second time.
+        plans = self.plans if here["abreast"] == saved["abreast"] else Latest[Plans]()
+        return replace(self, abreast=saved["abreast"], known=known, plans=plans)
+
+    def edited(self, run: RunFacts, ledger: Ledger) -> BatchUnit:
+        """Returns the batches of an edited run, by the same recipe."""
+        new, plans = replace(self, plans=Latest[Plans]()), self._plans_of(run)
+        new.plans.get(run.constants, lambda: plans.read_by(ledger))
+        return new
+
+    def _plans_of(self, run: RunFacts) -> Plans:
+        def make() -> Plans:
+            return self.batches.over(run.recipe, run.dataset, constants=run.constants, abreast=self.abreast)
+
+        return self.plans.get(run.constants, make)
+
+
+def _read(found: BatchSamples, chosen: Any, draws: Ids) -> StepSamples:
+    """Returns what is read of a batch, or of a part of one."""
+    segments = None if found.segments is None else found.segments.at(chosen).of_one_batch()
+    return StepSamples(found.ids[chosen], draws, segments)

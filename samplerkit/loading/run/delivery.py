@@ -1,0 +1,238 @@
+"""Delivery: which positions of the undealt order, or which batches of a plan, each rank reads in each step.
+
+A value has no state: a resume is a delivery with another start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from samplerkit.order.caching import cached_property
+from samplerkit.order.typing import Ids, as_array
+
+Tail = Literal["pad", "drop", "ragged", "split"]
+"""What becomes of the last samples, which do not fill a global batch, or of the last batches."""
+
+
+Ramp = tuple[tuple[int, int], ...]
+"""Positions of an epoch, ascending, each with the samples of all ranks in steps from there on."""
+
+
+class SameSteps(NamedTuple):
+    """Steps of one size, one after another.
+
+    Args:
+        begin: the position at which the first one begins.
+        step: its number.
+        size: the samples of all ranks in each.
+    """
+
+    begin: int
+    step: int
+    size: int
+
+
+class Counted(Protocol):
+    """What is dealt, where counting all of it may take long."""
+
+    def has(self, number: int) -> bool:
+        """Whether there is a unit of this number, without counting those behind it."""
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """The rest of an epoch, dealt to ranks in steps.
+
+    Step t covers exactly the positions [start + t * G, start + (t + 1) * G), G the global batch, whatever the
+    number of ranks; with a ramp, each step as many as G is where it begins. Positions from `total` on are
+    pads: they repeat the sample at the position modulo `total`.
+
+    Args:
+        total: N, the number of positions of the order; or what knows it, which is then asked where nothing
+            less will do: no step but the last one needs to know where the epoch ends.
+        start: the position at which the delivery begins, in [0, total].
+        num_shards: W, the number of ranks.
+        batch_size: samples a rank and step.
+        tail: `pad`: every rank gets ceil(left / W) samples, the last ones pads. `drop`: only whole global
+            batches. `ragged`: what there is, so that ranks differ by at most one sample. `split`: the same
+            steps as `pad`; what is read in the last one is made smaller there (`Reading`).
+        rotation: rank r deals as if it were rank (r - rotation) mod W.
+        lanes: the lanes into which the order is woven. Where W and they do not divide one another, the
+            positions of a step are dealt in the order of lanes, so that a rank meets fewer files.
+        ramp: from where on in the epoch G is another number; a multiple of W where the delivery reads.
+
+    Example:
+        >>> delivery = Delivery(total=10, start=0, num_shards=2, batch_size=3, tail="pad")
+        >>> [delivery.positions(shard=1, step=step).tolist() for step in range(delivery.steps(shard=1))]
+        [[1, 3, 5], [7, 9]]
+    """
+
+    total: int | Counted
+    start: int
+    num_shards: int
+    batch_size: int
+    tail: Tail = "pad"
+    rotation: int = 0
+    lanes: int = 1
+    ramp: Ramp = ()
+
+    @property
+    def global_batch(self) -> int:
+        """G: the samples of all ranks in the first step."""
+        return self.stages[0].size
+
+    @cached_property
+    def stages(self) -> tuple[SameSteps, ...]:
+        """The steps, by stages of one size each."""
+        return stages_of(self.start, self.num_shards * self.batch_size, self.ramp)
+
+    def stage_of(self, step: int) -> SameSteps:
+        """Returns the steps of one size among which a step is."""
+        stages = self.stages
+        if len(stages) == 1:
+            return stages[0]
+        return next(stage for stage in reversed(stages) if stage.step <= max(0, step))
+
+    @property
+    def size(self) -> int:
+        """N, as a number."""
+        return self.total if isinstance(self.total, int) else len(self.total)
+
+    @property
+    def _fits_lanes(self) -> bool:
+        return self.lanes % self.num_shards == 0 or self.num_shards % self.lanes == 0
+
+    @property
+    def job_steps(self) -> int:
+        """The number of steps that the ranks take together: that of the rank with the most batches."""
+        size = self.size
+        stage = next((one for one in reversed(self.stages) if one.begin < size), self.stages[0])
+        left = size - stage.begin
+        return stage.step + (left // stage.size if self.tail == "drop" else -(-left // stage.size))
+
+    def samples(self, shard: int) -> int:
+        """Returns the number of samples that a rank gets, pads included."""
+        left = self.size - self.start
+        if self.tail == "drop":
+            return (self.first(self.job_steps) - self.start) // self.num_shards
+        if self.tail != "ragged":
+            return -(-left // self.num_shards)
+        whole, rest = divmod(left, self.num_shards)
+        return whole + (self.seat(shard) < rest)
+
+    def steps(self, shard: int) -> int:
+        """Returns the number of batches that a rank gets: `job_steps`, or with `ragged` perhaps one less."""
+        samples, ranks = self.samples(shard), self.num_shards
+        last = self.stages[0]
+        for stage in self.stages[1:]:
+            if (stage.begin - self.start) // ranks < samples:
+                last = stage
+        return last.step - (-(samples * ranks - last.begin + self.start) // last.size)
+
+    def has(self, shard: int, step: int) -> bool:
+        """Returns whether a rank has a batch in a step, with no look at the steps behind it."""
+        seat = self.seat(shard) if self.tail == "ragged" else 0
+        return self.is_of_the_job(step, seat)
+
+    def is_of_the_job(self, step: int, seat: int = 0) -> bool:
+        """Returns whether any rank has a batch in a step; or one of those dealt to after some others."""
+        needed = self.stage_of(step).size - 1 if self.tail == "drop" else seat
+        return step >= 0 and self._is_there(self.first(step) + needed)
+
+    def is_whole(self, step: int) -> bool:
+        """Returns whether what is left fills a step."""
+        return self._is_there(self.first(step + 1) - 1)
+
+    def position_after(self, steps: int) -> int:
+        """Returns the position up to which the first steps have consumed the order."""
+        end = self.first(steps)
+        return end if steps == 0 or self._is_there(end - 1) else self.size
+
+    def is_over_after(self, steps: int) -> bool:
+        """Returns whether the first steps leave nothing to any rank, of an epoch that has begun.
+
+        This is a fact of the job: a rank whose own samples are at their end may be one step before it.
+        """
+        return (steps > 0 or self.start > 0) and not self.is_of_the_job(steps)
+
+    def positions(self, shard: int, step: int) -> Ids:
+        """Returns the positions that a rank reads in a step.
+
+        Returns:
+            int64 array of shape (samples,), at most `batch_size`; those from N on are pads.
+        """
+        return as_array(self.dealt(shard, step))
+
+    def dealt(self, shard: int, step: int) -> range | Ids:
+        """Returns the same positions, as a range where they lie at even distances."""
+        first, seat, covered = self.first(step), self.seat(shard), self.stage_of(step).size
+        count = covered // self.num_shards
+        if not self.is_whole(step):
+            covered = self.size - first
+            count = min(count, self.samples(shard) - (first - self.start) // self.num_shards)
+        if self._fits_lanes:
+            begin = first + seat
+            return range(begin, begin + count * self.num_shards, self.num_shards)
+        smaller, larger = divmod(covered, self.num_shards)
+        if self.tail == "pad":
+            smaller, larger = -(-covered // self.num_shards), 0
+        begin = seat * smaller + min(seat, larger)
+        return self._in_lane_order(first, covered, np.arange(begin, begin + count))
+
+    def dealt_in(self, shard: int, steps: range) -> list[range | Ids]:
+        """Returns what `dealt` gives for each of some steps; at once, where one is dealt as the other."""
+        if self.ramp or not self._fits_lanes or not self.is_whole(steps[-1]):
+            return [self.dealt(shard, step) for step in steps]
+        seat, covered = self.seat(shard), self.global_batch
+        begins = range(self.first(steps[0]) + seat, self.first(steps[-1] + 1), covered * steps.step)
+        return [range(begin, begin + covered, self.num_shards) for begin in begins]
+
+    def first(self, step: int) -> int:
+        """Returns the position at which a step begins."""
+        stage = self.stage_of(step)
+        return stage.begin + (step - stage.step) * stage.size
+
+    def _is_there(self, position: int) -> bool:
+        return position < self.total if isinstance(self.total, int) else self.total.has(position)
+
+    def seat(self, shard: int) -> int:
+        """Returns the place of a rank among those that a step is dealt to."""
+        return (shard - self.rotation) % self.num_shards
+
+    def _in_lane_order(self, first: int, covered: int, ranks: Ids) -> Ids:
+        """Returns the positions of these ranks when [first, first + covered) is sorted by lane, pads last."""
+        firsts = first + (np.arange(self.lanes) - first) % self.lanes
+        counts = np.maximum(0, -((firsts - first - covered) // self.lanes))
+        ends = np.cumsum(counts)
+        lane = np.minimum(np.searchsorted(ends, ranks, side="right"), self.lanes - 1)
+        in_lane = firsts[lane] + (ranks - ends[lane] + counts[lane]) * self.lanes
+        return np.where(ranks < covered, in_lane, self.size + ranks - covered)
+
+
+def stages_of(start: int, size: int, ramp: Ramp) -> tuple[SameSteps, ...]:
+    """Returns the stages from a position on: a step that has begun ends by its own size.
+
+    Args:
+        start: the position.
+        size: the samples of all ranks in a step, where the ramp says nothing else.
+        ramp: what it says.
+
+    Example:
+        >>> stages_of(0, 4, ((6, 8),))
+        (SameSteps(begin=0, step=0, size=4), SameSteps(begin=8, step=2, size=8))
+        >>> stages_of(8, 4, ((6, 8), (7, 16)))
+        (SameSteps(begin=8, step=0, size=16),)
+    """
+    stages = [SameSteps(start, 0, size)]
+    for at, changed in ramp:
+        last = stages[-1]
+        steps = max(0, -(-(at - last.begin) // last.size))
+        if not steps:
+            stages.pop()
+        stages.append(SameSteps(last.begin + steps * last.size, last.step + steps, changed))
+    return tuple(stages)

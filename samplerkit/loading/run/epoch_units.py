@@ -1,0 +1,144 @@
+"""The units of an epoch, by number: what a rank reads of them, and what a state says of a position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from samplerkit.batches.plan import BatchPlan
+from samplerkit.batches.segments import Segments
+from samplerkit.errors import NotSupportedError, StateError
+from samplerkit.order.caching import cached_property
+from samplerkit.order.order import Order
+from samplerkit.order.typing import Ids, as_array
+from samplerkit.samplers.mixing.edit import Edit
+
+
+class StepSamples(NamedTuple):
+    """What a rank reads in a step.
+
+    Args:
+        ids: of the samples, int64.
+        draws: the draw of each, as a range where they are evenly spaced; pads have draws of their own, from
+            the epoch's number of draws on.
+        segments: which parts of the samples, for packs; None for whole samples.
+    """
+
+    ids: Ids
+    draws: range | Ids
+    segments: Segments | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class EpochUnits:
+    """The units of an epoch: samples, one a unit, unless a subclass says otherwise.
+
+    Args:
+        epoch: the epoch, from 0.
+        make_order: makes the undealt order of the epoch, at first use.
+    """
+
+    expected_size: ClassVar[int] = 1
+    """Samples of a unit, as far as is known before any was read."""
+
+    epoch: int
+    make_order: Callable[[], Order]
+
+    @cached_property
+    def order(self) -> Order:
+        """The undealt order: its positions are the draws of samples."""
+        return self.make_order()
+
+    @property
+    def plan(self) -> BatchPlan | None:
+        """The batch plan that the units are part of; None where samples are dealt."""
+        return None
+
+    @property
+    def total(self) -> int | BatchPlan:
+        """The number of units; or the plan that knows it, where counting may take long."""
+        return len(self.order)
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether any unit costs the same to find, wherever it is."""
+        return False
+
+    @property
+    def num_draws(self) -> int:
+        """The number of draws of the epoch, pads not counted."""
+        return len(self.order)
+
+    def samples(self, dealt: Sequence[range | Ids]) -> list[StepSamples]:
+        """Returns what is read in some steps, from the numbers of the units of each; pads come last."""
+        numbers = np.concatenate([as_array(units) for units in dealt])
+        ids = self.order.ids_at(self._repeated(numbers))
+        edges = accumulate(map(len, dealt), initial=0)
+        return [StepSamples(ids[a:b], units) for (a, b), units in zip(pairwise(edges), dealt, strict=True)]
+
+    def draws(self, units: range | Ids) -> range | Ids:
+        """Returns the draws of what is read in one step; of samples, no id is computed for them."""
+        return units
+
+    def parts(self, first: int, count: int) -> list[StepSamples]:
+        """Splits the units from a number on into as many parts.
+
+        Raises:
+            NotSupportedError: they have no parts.
+        """
+        raise NotSupportedError("tail", "splits batches, and these are samples", "split")
+
+    def tokens(self, samples: StepSamples) -> int:
+        """Returns the number of tokens; of samples whose lengths are not known, the number of samples."""
+        return samples.ids.size
+
+    def passes(self, draws: range | Ids) -> Ids:
+        """Returns the pass over its source of each draw; of a pad, that of the sample that it repeats."""
+        return self.order.passes_at(self._repeated(draws))
+
+    def epochs(self, draws: range | Ids) -> Ids:
+        """Returns the epoch of its source of each draw; of a pad, that of the sample that it repeats."""
+        return self.order.epochs_at(self.epoch, self._repeated(draws))
+
+    def _repeated(self, draws: range | Ids) -> Ids:
+        return as_array(draws) % max(1, self.num_draws)
+
+    def saved(self, position: int | None) -> dict[str, Mapping[str, Any]]:
+        """Returns the sections of a state, JSON values by name; no position where others are counted."""
+        return {}
+
+    def require_position(self, position: int) -> None:
+        """Refuses the position of a state that no run has been at.
+
+        Raises:
+            StateError: it is one.
+        """
+        if not 0 <= position <= len(self.order):
+            raise StateError("position", f"is outside of an order of {len(self.order)}", position)
+
+    def run_position(self, position: int) -> int:
+        """Returns the position of the run, as edits count it, up to which the units before one lead."""
+        return self.epoch * len(self.order) + self.samples_before(position)
+
+    def samples_before(self, position: int) -> int:
+        """Returns how many samples of the order were looked at for the units before a position."""
+        return position
+
+    def is_within_pool(self, position: int) -> bool:
+        """Returns whether a position is within a pool of blocks, some of which were read."""
+        return False
+
+    def applied(self, edit: Edit) -> Edit:
+        """Returns an edit at the position at which it can apply, the next one from its own on.
+
+        Raises:
+            NotSupportedError: these units cannot be edited so.
+        """
+        return edit
+
+    def learn(self, before: EpochUnits, edit: Edit) -> None:
+        """Takes over what was found out of the units before an edit, which are the same as without it."""

@@ -1,0 +1,282 @@
+"""A run: a recipe over a dataset in a job. A frozen value: an edit or a loaded state gives another one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, final
+
+from samplerkit.batches.plan import BatchPlan
+from samplerkit.errors import ArgumentTypeError
+from samplerkit.loading.job.world import require_still, world_of
+from samplerkit.loading.run.batches import BatchUnit
+from samplerkit.loading.run.delivery import Delivery, Tail
+from samplerkit.loading.run.epoch_units import EpochUnits
+from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.unit import Unit
+from samplerkit.loading.run.windows import WindowUnit
+from samplerkit.loading.state.edits import EditHistory
+from samplerkit.loading.state.identity import (
+    describe_chain,
+    describe_dataset,
+    describe_looks,
+    require_same_ids,
+    section_of_ids,
+    seeds_of,
+)
+from samplerkit.loading.state.resume_cost import ResumeCost
+from samplerkit.loading.state.state import Place, Section, State
+from samplerkit.order.caching import Latest, cached_property
+from samplerkit.order.deal import World
+from samplerkit.order.modes import Shuffle
+from samplerkit.order.order import Order
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.chain import RunConstants
+from samplerkit.samplers.mixing.ledger import Ledger
+from samplerkit.samplers.shuffled import RandomSampler
+from samplerkit.samplers.subset import SequentialSampler
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What all readers of a recipe share: loaders, samplers for torch, and whoever inspects them.
+
+    Args:
+        recipe: the chain of samplers.
+        dataset: what is read; anything that `Sampler.order` takes.
+        unit: what is counted and dealt.
+        given_world: which shard of how many this process reads; None asks the running job at first use.
+        fixed: the constants of the first start, from a state; None in the first start itself.
+    """
+
+    recipe: Sampler
+    dataset: Any
+    unit: Unit
+    given_world: World | None
+    fixed: RunConstants | None = None
+
+    @classmethod
+    def of(cls, recipe: Any, dataset: Any, world: Any, batches: Any = None) -> Run:
+        """Makes a run of what a user gives.
+
+        Args:
+            recipe: a sampler; None for the dataset's own order.
+            dataset: what is read.
+            world: a World or None.
+            batches: a recipe for batches, which are then dealt in place of samples; None for samples.
+
+        Raises:
+            ArgumentTypeError: one of them is something else.
+            NotSupportedError: batches cannot be made of this chain.
+        """
+        recipe = default_sampler(dataset) if recipe is None else recipe
+        if not isinstance(recipe, Sampler):
+            raise ArgumentTypeError(
+                "sampler", "must be a samplerkit sampler", recipe, hint="wrap another one in IterSampler"
+            )
+        if world is not None and not isinstance(world, World):
+            raise ArgumentTypeError("world", "must be a World or None", world)
+        # A dataset that wants to be read in an order is content now.
+        order_is_given = getattr(dataset, "order_is_given", None)
+        if callable(order_is_given):
+            order_is_given()
+        return cls(recipe, dataset, unit_of(recipe, dataset, batches), world)
+
+    @cached_property
+    def world(self) -> World:
+        """Which shard of how many this process reads; the running job is asked once."""
+        return world_of(self.recipe, self.given_world)
+
+    def require_same_world(self) -> None:
+        """Refuses a process group that says something else than the job said when it was first asked."""
+        require_still(self.world, partial(world_of, self.recipe, self.given_world))
+
+    @cached_property
+    def constants(self) -> RunConstants:
+        """What the first start of the run fixed."""
+        return self.recipe.run_constants(self.world) if self.fixed is None else self.fixed
+
+    @property
+    def deals_below_the_root(self) -> bool:
+        """Whether a distributed sampler below the root deals, whose number of shards is then a constant."""
+        return self.recipe.deal is None and self.recipe.is_distributed
+
+    def epoch(self, epoch: int) -> EpochUnits:
+        """Returns the units of an epoch; the latest are kept."""
+        return self._epochs.get(epoch, lambda: self.unit.of_epoch(self, epoch))
+
+    def undealt(self, epoch: int) -> Order:
+        """Returns the order of an epoch that all shards read together."""
+        return self.epoch(epoch).order
+
+    def plan(self, epoch: int) -> BatchPlan | None:
+        """Returns the batch plan of an epoch; None where samples are dealt."""
+        return self.epoch(epoch).plan
+
+    def reading(self, epoch: int, start: int, batch_size: int, tail: Tail) -> Reading:
+        """Returns what this process reads from a position of an epoch on.
+
+        Args:
+            epoch: from 0.
+            start: the position.
+            batch_size: units a rank and step: samples, or one batch.
+            tail: what becomes of the last units.
+        """
+        deal, units = self.recipe.root_deal(self.dataset), self.epoch(epoch)
+        delivery = Delivery(
+            total=units.total,
+            start=start,
+            num_shards=self.world.num_shards,
+            batch_size=batch_size,
+            tail=tail,
+            rotation=0 if deal is None else max(0, deal.offset),
+            lanes=self.unit.lanes(self),
+            ramp=self.edits.ramp(units, start, self.world.num_shards),
+        )
+        return Reading(units, delivery, self.world.shard_id)
+
+    def position(self, epoch: int, position: int) -> int:
+        """Returns the position of the run, as edits count it, up to which those of an epoch lead."""
+        return self.epoch(epoch).run_position(position)
+
+    @cached_property
+    def edits(self) -> EditHistory:
+        """The edits by which it is read."""
+        return EditHistory.of(self.recipe, self.dataset)
+
+    def edited(self, ledger: Ledger) -> Run:
+        """Returns the run that reads by a ledger with one more edit."""
+        run = self._with(recipe=ledger, unit=self.unit.edited(self, ledger), fixed=self.constants)
+        for epoch, units in self._epochs.items():
+            run.epoch(epoch).learn(units, ledger.edits[-1])
+        return run
+
+    @cached_property
+    def described(self) -> tuple[str, str]:
+        """The dataset and the chain in words."""
+        return self._described_as(self.dataset), describe_chain(self.recipe)
+
+    def state(self, place: Place, tail: str) -> State:
+        """Returns the state of this run at a place."""
+        dataset, sampler = self.described
+        sections = self.epoch(place.epoch).saved(place.position)
+        sections |= self.edits.saved(partial(self.position, place.epoch, place.position))
+        if place.position and (ids := self.given_ids(place.epoch)) is not None:
+            sections["ids"] = ids
+        return State(
+            algorithm=self.recipe.chain_algorithm,
+            seed=tuple(seeds_of(self.recipe)),
+            **place._asdict(),
+            lanes=self.constants.lanes,
+            limit=self.constants.limit,
+            tail=tail,
+            dataset=dataset,
+            sampler=sampler,
+            num_shards=self.world.num_shards if self.deals_below_the_root else None,
+            unit=self.unit.name,
+            sections=sections,
+        )
+
+    def given_ids(self, epoch: int) -> Section | None:
+        """Returns the digest of ids that come from code of the user's; None where there are none."""
+        if not any(link.is_foreign for link in self.recipe._tree()):
+            return None
+        return self._given_ids.get(epoch, lambda: section_of_ids(self.undealt(epoch)))
+
+    def restored(
+        self,
+        saved: Any,
+        tail: str,
+        samples_a_step: int,
+        allow: Collection[str] = (),
+        *,
+        has_allow: bool = True,
+    ) -> tuple[Run, State]:
+        """Returns the run that a saved state is of, and the state, in the units of this run.
+
+        Args:
+            saved: the state, as JSON values.
+            tail: of the reader.
+            samples_a_step: of all ranks, for errors that count steps.
+            allow: the fields that may differ.
+            has_allow: whether the reader has an argument `allow`, so that errors may advise it.
+
+        Raises:
+            StateError: it is damaged, of a newer schema or of another run.
+        """
+        state = State.from_dict(saved)
+        self.unit.require_survivable(state)
+        dataset, _ = self.described
+        if state.dataset != dataset and state.dataset in map(self._described_as, self.edits.smaller_trees()):
+            state = replace(state, dataset=dataset)
+        here = self.state(Place(0, 0), tail)
+        cost_of = ResumeCost(state, here, self.recipe, self.dataset).of if has_allow else None
+        state.require_equal(here, allow, cost_of, {"ids", "ledger", *self.unit.sections})
+        state = self.unit.converted(self, state, samples_a_step)
+        run = self._with(fixed=RunConstants(state.lanes, state.limit))
+        if (saved_ids := state.sections.get("ids")) is not None:
+            require_same_ids(saved_ids, run.given_ids(state.epoch))
+        run = run._with(unit=run.unit.restored(run, state))
+        units = run.epoch(state.epoch)
+        units.require_position(state.position)
+        run.edits.require_fits(state, units, self.world.num_shards)
+        return run, state
+
+    def _described_as(self, dataset: Any) -> str:
+        described = describe_dataset(dataset, self.unit.described_layout(dataset))
+        return described + describe_looks(self.recipe, dataset)
+
+    def _with(self, **changed: Any) -> Run:
+        """Returns the same run but for some fields, with what is known already: the world is asked once."""
+        run = replace(self, **changed)
+        run.__dict__.update(world=self.world, described=self.described)
+        if (run.recipe, run.unit, run.constants) == (self.recipe, self.unit, self.constants):
+            run.__dict__.update(_epochs=self._epochs, _given_ids=self._given_ids)
+        return run
+
+    @cached_property
+    def _epochs(self) -> Latest[EpochUnits]:
+        return Latest(self.unit.epochs_kept)
+
+    @cached_property
+    def _given_ids(self) -> Latest[Section]:
+        return Latest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A worker does not ask the job."""
+        return {**self.__dict__, "world": self.world, "constants": self.constants}
+
+
+def unit_of(recipe: Sampler, dataset: Any, batches: Any) -> Unit:
+    """Chooses what a run counts: the only place that knows all kinds of units.
+
+    Args:
+        recipe: the chain of samplers.
+        dataset: what is read.
+        batches: a recipe for batches; None where samples are dealt.
+
+    Raises:
+        ArgumentTypeError: `batches` is no recipe for batches.
+        NotSupportedError: they cannot be made of this chain.
+    """
+    samples = WindowUnit.of(recipe, dataset) or Unit()
+    return samples if batches is None else BatchUnit.of(recipe, batches, samples)
+
+
+def default_sampler(dataset: Any) -> Sampler:
+    """Returns the sampler that a dataset asks for.
+
+    Args:
+        dataset: where it has `default_partial_size`, an integer, as a tar dataset has after
+            `.shuffle(size)`, it is read PARTIAL with blocks of that size; else in storage order.
+
+    Example:
+        >>> default_sampler([1, 2, 3])
+        SequentialSampler(start_index=None, num_samples=None)
+    """
+    window = getattr(dataset, "default_partial_size", None)
+    if window is None:
+        return SequentialSampler()
+    return RandomSampler(shuffle=Shuffle.PARTIAL, partial_size=window)

@@ -1,0 +1,200 @@
+"""Windows of tokens, samples whose length may change where a run resumes.
+
+A state counts windows, and its section `tokens` says how many make a block. Read by a `BlockSampler`, every
+whole pool of blocks covers the same tokens at any length of windows. So between pools, and at the end of an
+epoch, a run with another length can resume, at the same position in windows of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+from samplerkit.errors import StateError
+from samplerkit.loading.run.epoch_units import EpochUnits
+from samplerkit.loading.run.unit import RunFacts, Unit, order_maker
+from samplerkit.loading.state.state import Section, State, mismatch, optional, require_fields, whole
+from samplerkit.order.arguments import LARGEST
+from samplerkit.order.layout import Layout
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.block import (
+    block_layout,
+    blocks_of,
+    ledger_below,
+    required_pieces,
+    shared_value,
+)
+from samplerkit.samplers.chain import RunConstants
+
+_CHECKS = {
+    "windows_per_block": whole(1, LARGEST),
+    "pool": optional(whole(1, LARGEST)),
+    "seq_len": optional(whole(1, LARGEST)),
+    "block_len": optional(whole(1, LARGEST)),
+    "tokens": optional(whole(0, LARGEST)),
+}
+_OTHER = "is another one in the saved state"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class WindowUnit(Unit):
+    """Counts windows of tokens.
+
+    Args:
+        windows_per_block: windows in a block.
+        pool: blocks in a pool; None where no `BlockSampler` orders them.
+        seq_len: tokens in a window, if it is known.
+        block_len: tokens in a block, if it is known.
+        is_edited: whether a ledger below the `BlockSampler` counts positions of the run in blocks.
+    """
+
+    sections = frozenset({"tokens"})
+
+    windows_per_block: int
+    pool: int | None
+    seq_len: int | None
+    block_len: int | None
+    is_edited: bool = False
+
+    @classmethod
+    def of(cls, recipe: Sampler, dataset: Any) -> WindowUnit | None:
+        """Returns the windows of a run; None where they are no part of blocks."""
+        blocks, windows = blocks_of(recipe), shared_value(dataset, "windows_per_block")
+        if blocks is not None:
+            windows = required_pieces(dataset, blocks.windows_per_block)
+        if windows is None:
+            return None
+        seq_len, block_len = (shared_value(dataset, name) for name in ("seq_len", "block_len"))
+        pool = None if blocks is None else blocks.pool
+        return cls(windows, pool, seq_len, block_len, is_edited=ledger_below(recipe) is not None)
+
+    def of_epoch(self, run: RunFacts, epoch: int) -> EpochWindows:
+        """Returns the windows of an epoch."""
+        return EpochWindows(epoch, order_maker(run, epoch), self)
+
+    def described_layout(self, dataset: Any) -> Layout | None:
+        """Returns the blocks that describe a dataset; None where no `BlockSampler` orders them."""
+        return None if self.pool is None else block_layout(dataset, self.windows_per_block)
+
+    def require_survivable(self, state: State) -> None:
+        """Refuses a state of windows of another length, where the order does not survive that.
+
+        Raises:
+            StateError: the section is damaged; or the lengths differ, and it was saved by, or is read by,
+                another order than that of blocks, or counts batches.
+        """
+        saved = state.sections.get("tokens")
+        if saved is None:
+            return
+        require_fields("tokens", saved, _CHECKS)
+        is_of_this_length = saved["seq_len"] == self.seq_len or None in (saved["seq_len"], self.seq_len)
+        if saved["windows_per_block"] == self.windows_per_block and is_of_this_length:
+            return
+        if None in (saved["pool"], self.pool) and not (is_of_this_length and self._differs_in_blocks(saved)):
+            name = self._name(saved)
+            hint = (
+                f"allow= does not cover this: finish the epoch with {name}={saved[name]}; within an epoch it "
+                "may change only in a run that is read by a BlockSampler from the start, with one block_len= "
+                "that is a multiple of all lengths"
+            )
+            raise self._other(saved, _OTHER, hint)
+        if self._differs_in_blocks(saved):
+            hint = f"say block_len={saved['block_len']} as it was: seq_len alone may change"
+            raise mismatch("block_len", saved["block_len"], self.block_len, hint)
+        if state.unit != "samples":
+            raise self._other(saved, f"{_OTHER}, which counts batches", "make the loader with batch_size=")
+
+    def converted(self, run: RunFacts, state: State, samples_a_step: int) -> State:
+        """Converts the position of a state to windows of this length."""
+        saved = state.sections.get("tokens")
+        if saved is None or saved["windows_per_block"] == self.windows_per_block or self.pool is None:
+            return state
+        before = saved["windows_per_block"]
+        unlimited = run.recipe.undealt_order(run.dataset, state.epoch, constants=RunConstants(state.lanes))
+        of_pool, end = self.pool * before, len(unlimited) * before // self.windows_per_block
+        if state.limit is not None and state.limit % of_pool:
+            problem = "is no whole number of pools, so that another seq_len reads other tokens"
+            raise StateError("limit", problem, state.limit, f"a multiple of {of_pool}")
+        if state.position % of_pool and state.position != end:
+            raise self._within(saved, state.position, of_pool, end, samples_a_step)
+        limit = None if state.limit is None else state.limit * self.windows_per_block // before
+        return replace(state, position=state.position * self.windows_per_block // before, limit=limit)
+
+    def _within(
+        self, saved: Section, position: int, of_pool: int, end: int, samples_a_step: int
+    ) -> StateError:
+        """The error of a state within a pool, which names the next place between two."""
+        # In units that both windows are made of, a step is the same one for both.
+        here, step = self.windows_per_block, samples_a_step * saved["windows_per_block"]
+        missing = None if step % here else steps_to_a_multiple(position * here, of_pool * here, step)
+        following, how = min(end, (position // of_pool + 1) * of_pool), ""
+        if missing is not None and position + missing * step // here <= end:
+            following = position + missing * step // here
+            how = f"for {missing} more steps of as many tokens, "
+        how += f"to position {following}"
+        size = f"{of_pool} windows"
+        if saved["seq_len"]:
+            how += f", {following * saved['seq_len']} tokens into the epoch"
+            size = f"{of_pool * saved['seq_len']} tokens"
+        name = self._name(saved)
+        hint = f"continue with {name}={saved[name]} {how}: there it may change"
+        return self._other(saved, f"{_OTHER}, which is within a pool of {size}", hint)
+
+    def _differs_in_blocks(self, saved: Section) -> bool:
+        return None not in (saved["block_len"], self.block_len) and saved["block_len"] != self.block_len
+
+    def _name(self, saved: Section) -> str:
+        return "windows_per_block" if None in (saved["seq_len"], self.seq_len) else "seq_len"
+
+    def _other(self, saved: Section, problem: str, hint: str) -> StateError:
+        name = self._name(saved)
+        return StateError(name, problem, saved[name], getattr(self, name), hint=hint)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EpochWindows(EpochUnits):
+    """The windows of an epoch.
+
+    Args:
+        unit: how they are cut.
+    """
+
+    unit: WindowUnit
+
+    def saved(self, position: int | None) -> dict[str, Section]:
+        """Returns the section of a state: JSON values, under 200 bytes; None where batches are counted."""
+        section = {name: getattr(self.unit, name) for name in _CHECKS if name != "tokens"}
+        length = self.unit.seq_len
+        section["tokens"] = None if position is None or length is None else position * length
+        return {"tokens": section}
+
+    def run_position(self, position: int) -> int:
+        """Returns the position of the run; with a ledger below, in blocks, of the pools that were begun."""
+        if not self.unit.is_edited:
+            return super().run_position(position)
+        pool = self.unit.pool or 1
+        blocks = len(self.order) // self.unit.windows_per_block
+        begun = -(-position // (pool * self.unit.windows_per_block)) * pool
+        return self.epoch * blocks + min(blocks, begun)
+
+    def is_within_pool(self, position: int) -> bool:
+        """Returns whether a position is within a pool of blocks, some of which were read."""
+        pool = self.unit.windows_per_block * (self.unit.pool or 0)
+        return pool > 0 and position % pool > 0 and position != len(self.order)
+
+
+def steps_to_a_multiple(position: int, of: int, step: int) -> int | None:
+    """Returns the number of steps after which a position is a multiple of a number; None if it never is.
+
+    Example:
+        >>> steps_to_a_multiple(10, of=32, step=6), steps_to_a_multiple(10, of=32, step=4)
+        (9, None)
+    """
+    common = math.gcd(of, step)
+    missing = -position % of
+    if missing % common:
+        return None
+    return missing // common * pow(step // common, -1, of // common) % (of // common)

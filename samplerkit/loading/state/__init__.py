@@ -1,0 +1,1 @@
+"""What a saved state says, and what it is compared with."""

@@ -1,0 +1,231 @@
+"""The edits of a run: which of them a state depends on, and what they change for the ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, final
+
+from samplerkit.errors import ArgumentValueError, StateError
+from samplerkit.loading.run.delivery import Ramp
+from samplerkit.loading.run.epoch_units import EpochUnits
+from samplerkit.loading.state.identity import describe_looks
+from samplerkit.loading.state.state import FieldCheck, Section, State, digest, require_fields, whole
+from samplerkit.order.caching import cached_property
+from samplerkit.order.dataset_protocol import find_fingerprint
+from samplerkit.order.layout import Layout
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.block import ledger_below
+from samplerkit.samplers.mixing.edit import Edit
+from samplerkit.samplers.mixing.ledger import Ledger
+from samplerkit.samplers.mixing.sources import parts_of
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{16}", value) is not None
+
+
+def _are_digests(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(map(_is_digest, value))
+
+
+def _are_looks(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and _are_digests([*filter(None, value)])
+
+
+_CHECKS = {
+    "past": whole(0, (1 << 32) - 1),
+    "digest": FieldCheck(_is_digest, "must be a digest"),
+    "before": FieldCheck(_are_digests, "must be digests"),
+    "all": FieldCheck(_is_digest, "must be a digest"),
+    "looks": FieldCheck(_are_looks, "must be two digests"),
+}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EditHistory:
+    """The edits of a run, by the ledger that it reads by; a run without one has none.
+
+    Args:
+        ledger: the outermost sampler, or the one below a `BlockSampler`; an empty one where there is none.
+        dataset: of the run.
+        are_below: whether they are below a `BlockSampler`, which shuffles its pools in another way then.
+    """
+
+    ledger: Ledger
+    dataset: Any
+    are_below: bool
+
+    @classmethod
+    def of(cls, recipe: Sampler, dataset: Any) -> EditHistory:
+        """Finds the edits of a chain."""
+        below = ledger_below(recipe)
+        ledger = below or (recipe if isinstance(recipe, Ledger) else Ledger())
+        return cls(ledger, dataset, below is not None)
+
+    def saved(self, position: Callable[[], int]) -> dict[str, Section]:
+        """Returns the section of a state: JSON values, under 500 bytes; nothing in a run without edits.
+
+        Args:
+            position: returns the position of the run, which is looked for only with edits.
+        """
+        if not self.ledger.edits and not self.are_below:
+            return {}
+        past, digests = self.ledger.past(position()), self.ledger.digests
+        section: dict[str, Any] = {
+            "past": past,
+            "digest": digests[past],
+            "before": [digests[past - distance] for distance in _distances(past)],
+            "all": digests[-1],
+        }
+        if any(self._looks):
+            section["looks"] = [self._looks[past], self._looks[-1]]
+        return {"ledger": section}
+
+    def require_fits(self, state: State, units: EpochUnits, ranks: int) -> None:
+        """Refuses a state that depends on other edits than those of this run; later ones are free.
+
+        Args:
+            state: the state.
+            units: of its epoch, in this run.
+            ranks: how many there are now.
+
+        Raises:
+            StateError: the section is damaged; or an edit before the position is another one, is missing in
+                this run, or was not made when the state was saved: it names the edit, or a narrow range of
+                them. Or its sampler looks at something else in its part; or the ranks do not divide the
+                samples of a step.
+        """
+        saved = state.sections.get("ledger")
+        if self.are_below != (saved is not None) and units.is_within_pool(state.position):
+            runs = ["no ledger", "a ledger"]
+            hint = "read on as it was saved to the end of a pool: there a ledger may be put below it"
+            problem = "was saved within a pool, which is shuffled in another way above a ledger"
+            raise StateError("ledger", problem, runs[saved is not None], runs[self.are_below], hint=hint)
+        if saved is not None:
+            require_fields("ledger", saved, _CHECKS, may_lack={"looks"})
+            if len(saved["before"]) != len(_distances(saved["past"])):
+                problem = "must be a digest for each power of two below the edits"
+                raise StateError("before", problem, saved["before"])
+        if saved is None and not self.ledger.edits:
+            return
+        position = units.run_position(state.position)
+        self._require_past(saved or {"past": 0, "digest": "", "before": []}, position)
+        try:
+            require_divided(self.ledger, position, ranks)
+        except ArgumentValueError as error:
+            problem = f"{error.place}: {error.problem}"
+            raise StateError("ledger", problem, error.value, f"{ranks} ranks") from None
+
+    def _require_past(self, saved: Section, position: int) -> None:
+        """Refuses other edits before a position than those of the state."""
+        ledger, past = self.ledger, saved["past"]
+        here = ledger.past(position)
+        before = zip(_distances(past), saved["before"], strict=True)
+        known = {past - distance: of for distance, of in before}
+        known |= {past: saved["digest"], 0: ledger.digests[0]}
+        same = [count for count, of in known.items() if count <= here and ledger.digests[count] == of]
+        agreed = max(same, default=0)
+        if agreed == past == here:
+            self._require_same_looks(past, saved.get("looks"))
+            return
+        if agreed == past:
+            raise StateError(
+                "ledger",
+                f"was saved at position {position}, before which this run has an edit that its run had not",
+                f"{past} edits",
+                ledger.edits[past],
+                hint="an edit must lie at or behind the position of the state that is loaded",
+            )
+        end = min((count for count in known if count > agreed), default=past)
+        which = f"edit {end}" if end == agreed + 1 else f"one of the edits {agreed + 1} to {end}"
+        if end <= here:
+            problem, mine = "is another one in this run", str(list(ledger.edits[agreed:end])[:3])
+        else:
+            problem, mine = "is missing in this run", f"{here} edits before position {position}"
+        hint = "give the ledger all the edits that the run had, edits_file= keeps them"
+        raise StateError("ledger", f"{which} of the saved run {problem}", f"{past} edits", mine, hint=hint)
+
+    def ramp(self, units: EpochUnits, start: int, ranks: int) -> Ramp:
+        """Returns how many samples a step has, from positions of an epoch on.
+
+        Args:
+            units: of the epoch.
+            start: the position at which the ranks begin.
+            ranks: how many there are.
+
+        Raises:
+            ArgumentValueError: they do not divide a step.
+        """
+        if not self.ledger.ramp:
+            return ()
+        begin, end = units.run_position(0), units.run_position(0) + len(units.order)
+        require_divided(self.ledger, begin + start, ranks)
+        before = [size for at, size in self.ledger.ramp if at <= begin][-1:]
+        inside = [(at - begin, size) for at, size in self.ledger.ramp if begin < at < end]
+        return (*((0, size) for size in before), *inside)
+
+    def smaller_trees(self) -> Iterator[Any]:
+        """Yields what a tree was before its last parts were appended, which edits add to the mixture.
+
+        A state from before such an edit may be of one of them: no id of it has moved.
+        """
+        new_sources = self.ledger.new_sources
+        parts = Layout.of(self.dataset).parts if new_sources else {}
+        for count in range(len(parts) - 1, 0, -1):
+            if list(parts)[count] not in new_sources:
+                return
+            if hasattr(self.dataset, "of_first_parts"):
+                yield self.dataset.of_first_parts(count)
+            elif find_fingerprint(self.dataset) is None:
+                yield Layout.tree(dict(list(parts.items())[:count]))
+
+    def _require_same_looks(self, past: int, saved: list[str] | None) -> None:
+        here = self._looks[past] if self._looks else ""
+        if saved is not None and saved[0] != here:
+            problem = "says a source whose sampler looks at the dataset, such as its labels, and sees others"
+            raise StateError("ledger", problem, saved[0], here)
+
+    @cached_property
+    def _looks(self) -> list[str]:
+        """A digest of what samplers of added sources look at in their parts, such as labels.
+
+        For the first 0, 1, 2 ... edits; "" where nothing is looked at.
+        """
+        if not self.ledger.new_sources:
+            return []
+        return list(accumulate(map(self._looked_at, self.ledger.edits), _also, initial=""))
+
+    def _looked_at(self, edit: Edit) -> str:
+        parts = Layout.of(self.dataset).parts
+        return "".join(
+            describe_looks(sampler, parts_of(self.dataset)[name])
+            for name, sampler in edit.new_sources.items()
+            if sampler is not None and name in parts
+        )
+
+
+def require_divided(ledger: Ledger, position: int, ranks: int) -> None:
+    """Refuses a number of samples in a step that the ranks do not divide, from a position of the run on.
+
+    Raises:
+        ArgumentValueError: an edit says one.
+    """
+    before = [one for one in ledger.ramp if one[0] <= position]
+    for at, size in (*before[-1:], *ledger.ramp[len(before) :]):
+        if size % ranks:
+            problem = f"says a global_batch that {ranks} ranks do not divide"
+            hint = "start as many ranks as divide it, or edit the run again at the position of the state"
+            raise ArgumentValueError(f"edit at {at}", problem, size, hint=hint)
+
+
+def _also(before: str, looked_at: str) -> str:
+    return digest(before, looked_at) if looked_at else before
+
+
+def _distances(count: int) -> list[int]:
+    """Returns the distances 1, 2, 4 ... below a count, at which earlier digests are saved."""
+    return [1 << power for power in range(count.bit_length()) if 1 << power < count]

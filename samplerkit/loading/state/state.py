@@ -1,0 +1,282 @@
+"""The state of a run: where it is, as a small JSON value that is the same on every rank."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
+from samplerkit.order.arguments import INT64_MAX, MOST_LANES
+
+SCHEMA = 1
+"""The version of the state's fields; a newer one is refused."""
+
+Section = Mapping[str, Any]
+"""JSON values by name: what a run has to know beside its position, such as how its batches are made."""
+
+COMPARED = ("algorithm", "seed", "dataset", "sampler", "tail", "num_shards")
+"""The fields that must be the same in the run that loads a state; each can be allowed to differ."""
+
+_KEYWORD = "samplerkit"
+_FINGERPRINT_DIGITS = 12
+_WRITER = json.JSONEncoder(sort_keys=True, default=str)
+_LOG = logging.getLogger("samplerkit")
+
+
+def digest(*parts: str | bytes) -> str:
+    """Returns a short digest of some texts and bytes.
+
+    Example:
+        >>> digest("a", "b") == digest("ab")
+        False
+    """
+    state = hashlib.blake2b(digest_size=8, person=b"samplerkit")
+    for part in parts:
+        # Names of files may be bytes that are no UTF-8.
+        encoded = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
+        state.update(len(encoded).to_bytes(8, "little"))
+        state.update(encoded)
+    return state.hexdigest()
+
+
+class FieldCheck(NamedTuple):
+    """What a field of a state, or of a section, may hold.
+
+    Args:
+        is_plausible: whether a run could have saved a value.
+        problem: what it must be, for the error.
+    """
+
+    is_plausible: Callable[[Any], bool]
+    problem: str
+
+
+TEXT = FieldCheck(lambda value: isinstance(value, str), "must be a text")
+
+
+def whole(least: int, most: int) -> FieldCheck:
+    """Returns the check of an integer in [least, most]."""
+    problem = f"must be an integer in [{least}, {most}]"
+    return FieldCheck(lambda value: type(value) is int and least <= value <= most, problem)
+
+
+def optional(check: FieldCheck) -> FieldCheck:
+    """Returns the check of a value that may be None."""
+    return FieldCheck(lambda value: value is None or check.is_plausible(value), check.problem)
+
+
+def require_fields(
+    name: str, saved: Any, checks: Mapping[str, FieldCheck], may_lack: Collection[str] = ()
+) -> None:
+    """Refuses values that no run saves, though their checksum may fit.
+
+    Args:
+        name: of the section, for the error.
+        saved: the values.
+        checks: of all fields.
+        may_lack: the fields that may be missing.
+
+    Raises:
+        StateError: a field is missing, unknown or holds what no run saves; it names the field.
+    """
+    if not isinstance(saved, Mapping) or not set(checks) - set(may_lack) <= set(saved) <= set(checks):
+        names = sorted(map(str, saved)) if isinstance(saved, Mapping) else saved
+        raise StateError(name, "has missing or unknown fields", names)
+    for field_name, value in saved.items():
+        if not checks[field_name].is_plausible(value):
+            raise StateError(field_name, checks[field_name].problem, value)
+
+
+def _are_sections(value: Any) -> bool:
+    is_mapping = isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+    return is_mapping and all(isinstance(section, Mapping) for section in value.values())
+
+
+def _are_integers(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(type(seed) is int for seed in value)
+
+
+_CHECKS = {
+    "algorithm": TEXT,
+    "seed": FieldCheck(_are_integers, "must be a list of integers"),
+    "epoch": whole(0, INT64_MAX),
+    "position": whole(-INT64_MAX, INT64_MAX),  # it is checked against its order
+    "ended": optional(whole(-INT64_MAX, INT64_MAX)),
+    "lanes": whole(1, MOST_LANES),
+    "limit": optional(whole(0, INT64_MAX)),
+    "tail": TEXT,
+    "dataset": TEXT,
+    "sampler": TEXT,
+    "num_shards": optional(whole(1, INT64_MAX)),
+    "unit": TEXT,
+    "sections": FieldCheck(_are_sections, "must be sections by name"),
+}
+
+
+class Place(NamedTuple):
+    """A position of an epoch.
+
+    Args:
+        epoch: the epoch.
+        position: how many of its units were handed out to all ranks.
+        ended: the epoch that was read to its end just before, where nothing was handed out since; None where
+            there is none, or where the same one is to be read again.
+    """
+
+    epoch: int
+    position: int
+    ended: int | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a run is.
+
+    Args:
+        algorithm: the id of the algorithm.
+        seed: the seeds along the chain, outermost first.
+        epoch: the epoch, from 0.
+        position: how many units of the epoch's order all ranks together have received, pads not counted.
+        ended: the epoch that was read to its end just before, if this is its end; else None.
+        lanes: the number of lanes that the first start fixed.
+        limit: the limit of samples that the first start fixed; None for all.
+        tail: the loader's tail.
+        dataset: the dataset in words, with a digest.
+        sampler: the chain in words.
+        num_shards: the number of shards of a distributed sampler below the root; None where there is none.
+        unit: what the position counts.
+        sections: what else a run has to know, by name. The position depends on each.
+    """
+
+    algorithm: str
+    seed: tuple[int, ...]
+    epoch: int
+    position: int
+    ended: int | None
+    lanes: int
+    limit: int | None
+    tail: str
+    dataset: str
+    sampler: str
+    num_shards: int | None
+    unit: str = "samples"
+    sections: Mapping[str, Section] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        """Where the run is."""
+        return Place(self.epoch, self.position, self.ended)
+
+    @property
+    def fingerprint(self) -> str:
+        """The short name of the orders of all epochs of the run: two runs with one name read by the same.
+
+        It is no part of a state: it follows from the fields of one. Neither ranks nor batch sizes are in it.
+        """
+        parts = [self.algorithm, list(self.seed), self.dataset, self.sampler, self.lanes, self.limit]
+        ledger = self.sections.get("ledger", {})
+        if (edits := ledger.get("all")) is not None:
+            parts.append(f"{edits} {ledger['looks'][1]}" if "looks" in ledger else edits)
+        return digest("order", json.dumps(parts))[:_FINGERPRINT_DIGITS]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the state as JSON values, with the schema and a checksum."""
+        values = {"schema": SCHEMA, **asdict(self), "seed": list(self.seed)}
+        return {_KEYWORD: "loader", **values, "checksum": _checksum(values)}
+
+    @classmethod
+    def from_dict(cls, saved: Any) -> State:
+        """Reads a saved state.
+
+        Raises:
+            StateError: it is no state of a loader, damaged, or of a newer schema; or a field holds what no
+                run saves.
+        """
+        if not isinstance(saved, Mapping) or not _is_text(saved.get(_KEYWORD), "loader"):
+            raise StateError("state", "is not the state of a samplerkit loader", saved)
+        values = {name: value for name, value in saved.items() if name not in (_KEYWORD, "checksum")}
+        schema = values.pop("schema", None)
+        if type(schema) is int and schema > SCHEMA:
+            raise StateError(
+                "schema", "is newer than this version reads", schema, SCHEMA, hint="update samplerkit"
+            )
+        if type(schema) is not int or schema != SCHEMA:
+            raise StateError("schema", "is not known", schema, SCHEMA)
+        require_fields("state", values, _CHECKS)
+        if not _is_text(saved.get("checksum"), _checksum({"schema": schema, **values})):
+            raise StateError(
+                "checksum",
+                "does not fit: the state is damaged or was edited",
+                saved.get("checksum"),
+                hint="take an older checkpoint",
+            )
+        if values["ended"] is not None and values["position"]:
+            raise StateError("ended", "must be None in mid-epoch", values["ended"])
+        return cls(**{**values, "seed": tuple(values["seed"])})
+
+    def require_equal(
+        self,
+        current: State,
+        allow: Collection[str] = (),
+        cost_of: Callable[[str], str] | None = None,
+        known: Collection[str] = (),
+    ) -> None:
+        """Compares the fields that make up a run's identity; those that may differ, and do, are logged.
+
+        Args:
+            current: the state of the run that loads this one.
+            allow: names of fields that may differ.
+            cost_of: says what is skipped and repeated if a field, by name, is allowed to differ; None for a
+                reader that has no argument `allow`.
+            known: the names of the sections that this run reads.
+
+        Raises:
+            ArgumentTypeError: `allow` is no collection.
+            ArgumentValueError: `allow` names a field that is not compared.
+            StateError: a field differs; it names the field, the saved and the current value. Or this run does
+                not read a section, without which the position means nothing.
+        """
+        if isinstance(allow, str) or not isinstance(allow, Collection):
+            raise ArgumentTypeError("allow", "must be a set of field names", allow)
+        for name in allow:
+            if name not in COMPARED:
+                raise ArgumentValueError("allow", "is no field that is compared", name)
+        for name in self.differing(current):
+            cost = "" if cost_of is None else cost_of(name)
+            if name in allow:
+                _LOG.warning("state: %s is another one, and is allowed: %s", name, cost)
+                continue
+            hint = f'if this is meant, say allow={{"{name}"}}: {cost}'
+            hint = hint if cost else "make it as it was when the state was saved"
+            raise mismatch(name, getattr(self, name), getattr(current, name), hint)
+        if self.unit != current.unit:
+            how = "batches" if self.unit == "batches" else "batch_size"
+            hint = f"make the loader with {how}=, as it was made when the state was saved"
+            raise mismatch("unit", self.unit, current.unit, hint)
+        for name in self.sections:
+            if name not in known:
+                problem = "is a section of the state that this run does not read"
+                hint = "make the run as it was when the state was saved, or update samplerkit"
+                raise StateError(name, problem, self.sections[name], hint=hint)
+
+    def differing(self, current: State) -> list[str]:
+        """Returns the names of the fields, of those that are compared, that are others in another state."""
+        return [name for name in COMPARED if getattr(self, name) != getattr(current, name)]
+
+
+def mismatch(name: str, saved: Any, here: Any, hint: str) -> StateError:
+    """Returns the error of a value that is another one in the saved state."""
+    return StateError(name, "is another one in the saved state", saved, here, hint=hint)
+
+
+def _is_text(value: Any, text: str) -> bool:
+    """Compares with what may be anything, also an array."""
+    return isinstance(value, str) and value == text
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    return digest(_WRITER.encode(values))

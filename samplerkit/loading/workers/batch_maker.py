@@ -1,0 +1,169 @@
+"""How a batch is made of a request: its samples are read, and collated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch.utils.data
+
+from samplerkit.batches.segments import Segments
+from samplerkit.errors import DatasetError
+from samplerkit.loading.collate.pack_collate import PackCollate
+from samplerkit.loading.collate.pad_collate import PadCollate
+from samplerkit.loading.generators import seed_generators
+from samplerkit.loading.workers.protocol import Answer, Request, SkippedSample
+from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, cut, draws_of
+from samplerkit.order.typing import Ids
+
+Collate = Callable[[Request, Answer], Any]
+"""Makes a batch of what was read for a request."""
+
+
+class BatchMaker(torch.utils.data.Dataset[Any]):
+    """Reads the samples of a request and collates them; the dataset of torch's DataLoader.
+
+    Args:
+        reader: reads the samples.
+        collate: makes a batch of them, from `collate_of`.
+        pins: whether batches are pinned where they are made.
+    """
+
+    def __init__(self, reader: SampleReader, collate: Collate, *, pins: bool = False) -> None:
+        self.reader = reader
+        self._collate = collate
+        self._pins = pins
+
+    @property
+    def dataset(self) -> Any:
+        """The user's dataset, for those who look for it in `torch.utils.data.get_worker_info().dataset`."""
+        return self.reader.dataset
+
+    def __getitems__(self, request: Request) -> Any:
+        self.reader.begin(request)
+        return self.batch(request)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset[index]
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def batch(self, request: Request, reader: SampleReader | None = None) -> Answer:
+        """Makes the batch of a request, which was begun; several threads may do so at a time.
+
+        Args:
+            request: the request.
+            reader: reads the samples, where a thread has a copy of the dataset.
+        """
+        batch = self.collated(request, (reader or self.reader).read(request))
+        return batch.pin_memory() if self._pins else batch
+
+    def collated(self, request: Request, samples: Answer) -> Answer:
+        """Collates the samples of a request; an error of the collate function names them.
+
+        Raises:
+            DatasetError: all of them were left out.
+        """
+        if samples.stand_in is None and 0 < len(samples.skipped) == request.ids.size:
+            raise _none_was_read(request, samples.skipped)
+        batch = self._collate(request, samples)
+        return Answer(batch, samples.skipped, samples.reports, samples.stand_in)
+
+
+def collate_of(collate: Callable[[Any], Any], options: ReaderOptions) -> Collate:
+    """Chooses how a batch is made of samples.
+
+    Args:
+        collate: makes a batch of a list of samples.
+        options: what the loader wants.
+    """
+    make: Collate = partial(_plain, collate)
+    if isinstance(collate, PadCollate):
+        make = partial(_with_ids, collate)
+    elif isinstance(collate, PackCollate):
+        make = partial(_with_segments, collate)
+    if options.is_packed:
+        make = partial(_cutting_stand_in, make)
+    make = partial(_naming_batch, make)
+    return partial(_seeding, make, options) if options.seeds_draws else make
+
+
+def batch_of(samples: Any) -> Any:
+    """Makes a batch, as torch does where nobody says how; what a dataset gave as arrays is one already.
+
+    Args:
+        samples: a list; or an array with a row a sample, or a mapping of such.
+
+    Example:
+        >>> batch_of(np.array([[1, 2], [3, 4]])), batch_of([1, 2])
+        (tensor([[1, 2],
+                [3, 4]]), tensor([1, 2]))
+    """
+    if isinstance(samples, np.ndarray | Mapping):
+        return torch.utils.data.default_convert(samples)  # type: ignore[no-untyped-call]
+    return torch.utils.data.default_collate(samples)
+
+
+def _plain(collate: Callable[[Any], Any], _request: Request, samples: Answer) -> Any:
+    return collate(samples.batch)
+
+
+def _with_ids(collate: PadCollate, request: Request, samples: Answer) -> Any:
+    return collate.collated(samples.batch, _ids(request, samples))
+
+
+def _with_segments(collate: PackCollate, request: Request, samples: Answer) -> Any:
+    return collate.collated(samples.batch, _ids(request, samples), _segments(request, samples))
+
+
+def _cutting_stand_in(make: Collate, request: Request, samples: Answer) -> Any:
+    if samples.stand_in is not None and (one := _segments(request, samples)) is not None:
+        samples = replace(samples, batch=cut(samples.batch, one))
+    return make(request, samples)
+
+
+def _naming_batch(make: Collate, request: Request, samples: Answer) -> Any:
+    try:
+        return make(request, samples)
+    except Exception as error:
+        request.note(error, f"collating {request.some_ids}")
+        raise
+
+
+def _seeding(make: Collate, options: ReaderOptions, request: Request, samples: Answer) -> Any:
+    """Seeds the generators for a collate function, where they are seeded for the samples of the batch."""
+    # It draws for the batch, so by the first draw of that. Parts of a document have one draw, so these
+    # draw by where they begin, too.
+    begin = 0 if request.segments is None else int(request.segments.starts[0])
+    seed_generators(draws_of(options, request).draw(0), f"batch {begin}" if begin else "batch")
+    return make(request, samples)
+
+
+def _ids(request: Request, samples: Answer) -> Ids:
+    """The ids of the samples that a batch is made of."""
+    if samples.stand_in is not None:
+        return np.array([samples.stand_in])
+    return np.delete(request.ids, samples.places_skipped)
+
+
+def _segments(request: Request, samples: Answer) -> Segments | None:
+    """Which parts of the samples a batch is made of; one that stands in is as long as the longest part."""
+    if request.segments is None or samples.stand_in is None:
+        return request.segments and request.segments.without(samples.places_skipped)
+    nothing = np.zeros(1, dtype=np.int64)
+    longest = request.segments.lengths.max(keepdims=True)
+    return Segments(nothing, longest, nothing, np.zeros(1, dtype=bool))
+
+
+def _none_was_read(request: Request, skipped: Sequence[SkippedSample]) -> DatasetError:
+    return DatasetError(
+        "dataset",
+        f"gives none of the samples of a batch (step {request.step} of epoch {request.epoch}, "
+        f"the first error: {skipped[0].error})",
+        [skip.id for skip in skipped[:8]],
+        hint="bad_samples='skip' needs one good sample in each batch",
+    )

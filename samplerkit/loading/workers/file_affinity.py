@@ -1,0 +1,256 @@
+"""File affinity: each file is read by one worker process, and a batch in files of several is put together.
+
+torch deals tasks to its workers in turn. Here it deals them by file, through private names of its DataLoader;
+if one of these is gone one day, workers read files of one another again, and the batches stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast, final
+
+import numpy as np
+import torch.utils.data
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+from samplerkit.errors import DatasetError
+from samplerkit.loading.workers.batch_maker import BatchMaker
+from samplerkit.loading.workers.protocol import Answer, ComingBatches, Request
+from samplerkit.loading.workers.transfer import received
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+
+_NOBODY: Final = -1
+
+
+@final
+class FileAffinity:
+    """Gives each file to a worker when it first appears: to the one with the fewest samples so far.
+
+    It holds from where a reading begins, so a file that is left and comes again meets the worker that has it.
+
+    Args:
+        layout: the files.
+        num_workers: how many workers.
+
+    Example:
+        >>> affinity = FileAffinity(Layout([4, 4, 4]), num_workers=2)
+        >>> affinity.workers_of(np.array([5, 0, 9, 4]))
+        array([1, 0, 0, 1], dtype=int16)
+    """
+
+    def __init__(self, layout: Layout, num_workers: int) -> None:
+        self._layout: Final = layout
+        self._workers: Final = np.full(layout.num_files, _NOBODY, dtype=np.int16)
+        self._samples: Final = [0] * num_workers
+
+    def workers_of(self, ids: Ids) -> np.ndarray[Any, np.dtype[np.int16]]:
+        """Returns the worker of each sample; ids are those of the batches of a reading, in order."""
+        files = self._layout.file_of(ids)
+        for file in np.unique(files[self._workers[files] == _NOBODY]).tolist():
+            worker = self._samples.index(min(self._samples))
+            self._workers[file] = worker
+            self._samples[worker] += int(self._layout.sizes[file])
+        return self._workers[files]
+
+    def shares_of(self, request: Request) -> list[ShareRequest]:
+        """Returns the share of each worker that has files of a batch; all of it, where only one has."""
+        of_each = self.workers_of(request.ids)
+        workers = np.unique(of_each).tolist() or [0]
+        shares = [
+            ShareRequest(**vars(request), worker=worker, num_workers=len(self._samples)) for worker in workers
+        ]
+        if len(workers) == 1:
+            return shares
+        places = [np.flatnonzero(of_each == worker) for worker in workers]
+        return [share.at(own, places=own) for share, own in zip(shares, places, strict=True)]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ShareRequest(Request):
+    """The samples of a batch that are in the files of one worker.
+
+    Args:
+        worker: the number of the worker.
+        num_workers: how many there are.
+        places: theirs in the batch, ascending; None where all of the batch is theirs.
+    """
+
+    worker: int = 0
+    num_workers: int = 1
+    places: Ids | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all samples of the batch."""
+        return self.places is None
+
+    def place(self, number: int) -> int:
+        """Returns the place in the batch of one of the samples."""
+        return number if self.places is None else int(self.places[number])
+
+    def upcoming(self, reading: ComingBatches, dataset: Any) -> Iterator[Ids]:
+        """Returns the ids of each batch, or of its share of it, that the worker reads from here on."""
+        affinity = FileAffinity(layout_of_files(dataset), self.num_workers)
+        for (
+            step,
+            ids,
+        ) in reading.batches():  # from where the reading began, since files are given in its order
+            own = ids[affinity.workers_of(ids) == self.worker]
+            if own.size and step >= self.step:
+                yield own
+
+
+@final
+class AffineLoader(torch.utils.data.DataLoader[Any]):
+    """A DataLoader of worker processes that sends what is in a file to one of them.
+
+    Args:
+        maker: answers requests.
+        options: of torch's DataLoader; its batch sampler gives requests.
+
+    Raises:
+        DatasetError: the dataset has no files.
+    """
+
+    def __init__(self, maker: BatchMaker, **options: Any) -> None:
+        self.layout = layout_of_files(maker.dataset)
+        self.maker = maker
+        super().__init__(maker, **options)
+
+    def _get_iterator(self) -> Any:
+        return _AffineIterator(self)
+
+
+@final
+class _AffineIterator(_MultiProcessingDataLoaderIter):
+    """Takes requests, sends each worker its share of them, and gives whole batches."""
+
+    def __init__(self, loader: AffineLoader) -> None:
+        self._layout = loader.layout
+        self._maker = loader.maker
+        super().__init__(loader)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        self._worker = 0
+        self._reading: tuple[int, int] | None = None
+        self._to_send: deque[ShareRequest] = deque()
+        self._under_way: deque[tuple[Request, list[ShareRequest]]] = deque()
+        super()._reset(loader, first_iter)
+
+    @property
+    def _worker_queue_idx_cycle(self) -> Any:
+        """Where torch looks for the worker of the task that it took last."""
+        return iter((self._worker,))
+
+    @_worker_queue_idx_cycle.setter
+    def _worker_queue_idx_cycle(self, in_turn: Any) -> None:
+        """Nothing: workers do not come in turn."""
+
+    def _next_index(self) -> Request:
+        if not self._to_send:
+            request: Request = super()._next_index()  # type: ignore[no-untyped-call]
+            if self._reading != (request.epoch, request.start):
+                self._reading = request.epoch, request.start
+                self._affinity = FileAffinity(self._layout, self._num_workers)
+            shares = self._affinity.shares_of(request)
+            self._under_way.append((request, shares))
+            self._to_send.extend(shares)
+        share = self._to_send.popleft()
+        self._worker = share.worker
+        return share
+
+    def _next_data(self) -> Any:
+        if not self._under_way:
+            return super()._next_data()  # type: ignore[no-untyped-call]  # the end
+        request, shares = self._under_way.popleft()
+        answers = [received(super(_AffineIterator, self)._next_data()) for _ in shares]  # type: ignore[no-untyped-call]
+        if shares[0].is_whole:
+            return answers[0]
+        batch = self._maker.collated(request, joined(shares, answers))
+        return batch.pin_memory() if self._pin_memory else batch
+
+
+def layout_of_files(dataset: Any) -> Layout:
+    """Returns the files by which batches are dealt to workers.
+
+    Raises:
+        DatasetError: the dataset has none.
+    """
+    layout = Layout.of(dataset)
+    if not layout.has_files:
+        hint = "give it a layout, or leave file_affinity out"
+        raise DatasetError("dataset", "has no files that could be spread over workers", dataset, hint=hint)
+    return layout
+
+
+def joined(shares: Sequence[ShareRequest], answers: Sequence[Answer]) -> Answer:
+    """Puts the samples of a batch together, as if one worker had read it.
+
+    Args:
+        shares: what was asked of each worker.
+        answers: what each of them read.
+
+    Raises:
+        DatasetError: a dataset gave what cannot be put together.
+    """
+    both = [*zip(shares, answers, strict=True)]
+    skipped = [replace(one, place=share.place(one.place)) for share, answer in both for one in answer.skipped]
+    left_out = tuple(sorted(skipped, key=lambda one: one.place))
+    reports = tuple(report for answer in answers for report in answer.reports)
+    read = [
+        (np.delete(cast("Ids", share.places), answer.places_skipped), answer.batch)
+        for share, answer in both
+        if answer.stand_in is None
+    ]
+    there = [(places, samples) for places, samples in read if places.size]
+    if not there:
+        stand_in = next((answer for answer in answers if answer.stand_in is not None), answers[0])
+        return replace(stand_in, skipped=left_out, reports=reports)
+    order = np.argsort(np.concatenate([places for places, _ in there]))
+    return Answer(_in_order([samples for _, samples in there], order), left_out, reports)
+
+
+def _in_order(several: Sequence[Any], order: Ids) -> Any:
+    """Puts together what a dataset gave in several calls.
+
+    Args:
+        several: lists of samples, arrays or tensors with a row a sample, or mappings of such, all alike.
+        order: for each sample of the batch, its index in all of them, one after another.
+
+    Raises:
+        DatasetError: they are something else, or not alike.
+    """
+    first = several[0]
+    if all(isinstance(one, Mapping) and one.keys() == first.keys() for one in several):
+        return {name: _in_order([one[name] for one in several], order) for name in first}
+    if all(isinstance(one, Mapping | list | tuple | np.ndarray | torch.Tensor) for one in several):
+        rows = [_rows(one) for one in several]
+        if sum(map(len, rows)) != order.size:
+            problem = f"gives another number of samples than the {order.size} of a batch"
+            raise DatasetError("dataset", problem, sum(map(len, rows)))
+        if all(isinstance(one, np.ndarray) for one in several):
+            return np.concatenate(several)[order]
+        if all(isinstance(one, torch.Tensor) for one in several):
+            return torch.cat(list(several))[torch.from_numpy(order)]
+        # One worker may have read its share one by one, to leave out what is bad.
+        samples = [sample for one in rows for sample in one]
+        return [samples[place] for place in order.tolist()]
+    raise DatasetError(
+        "dataset",
+        "gives batches that cannot be put together of what several workers read",
+        type(first),
+        hint="give a list of samples, or arrays with a row a sample, or leave file_affinity out",
+    )
+
+
+def _rows(given: Any) -> Sequence[Any]:
+    """Returns what was read with a place for each sample; of columns, its row of each."""
+    if not isinstance(given, Mapping):
+        rows: Sequence[Any] = given
+        return rows
+    columns = {name: _rows(column) for name, column in given.items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

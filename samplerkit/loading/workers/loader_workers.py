@@ -1,0 +1,283 @@
+"""The workers of a loader: which they are, and the iterations over what they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, final
+
+from samplerkit.batches.sample_set import seed_of
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.loading.collate.pack_collate import PackCollate
+from samplerkit.loading.collate.pad_collate import PadCollate
+from samplerkit.loading.device.stage import MakeStage
+from samplerkit.loading.device.streams import current_device
+from samplerkit.loading.generators import kept_generators
+from samplerkit.loading.interpreter_exit import leave_at_exit
+from samplerkit.loading.run.current_run import CurrentRun
+from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of, collate_of
+from samplerkit.loading.workers.file_affinity import AffineLoader
+from samplerkit.loading.workers.protocol import BadSamples, Request
+from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, reports_stats
+from samplerkit.loading.workers.thread_pool import ThreadPool
+from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
+from samplerkit.loading.workers.transfer import SendingMaker
+from samplerkit.loading.workers.worker_processes import WorkerProcesses
+from samplerkit.loading.workers.workers import LoopWorkers, MakeRequests, Workers
+from samplerkit.storage.batch_readers import wanted
+
+BATCHES_AHEAD = 2
+"""Batches that each thread has ahead of the loop, as torch's processes have."""
+
+_STAGE_SECONDS = 1.0
+"""How long a stage may take to end by itself before the workers that it waits for are ended."""
+
+
+@final
+class WorkerIteration:
+    """One iteration over the batches of workers, through a stage if there is one.
+
+    Attributes:
+        next_epoch: the epoch to which it ran ahead when the one before was finished; None before.
+        is_open: whether it is under way.
+
+    Args:
+        workers: make the batches.
+        requests: of the batches.
+        make_stage: puts a stage behind them.
+        keeps_workers: whether `end` leaves the workers alive.
+        keeps_generators: whether the generators of this process are as before after each batch.
+    """
+
+    def __init__(
+        self,
+        workers: Workers,
+        requests: MakeRequests,
+        make_stage: MakeStage | None,
+        *,
+        keeps_workers: bool,
+        keeps_generators: bool,
+    ) -> None:
+        self.next_epoch: int | None = None
+        self.workers = workers
+        self._make_stage = make_stage
+        batches = workers.open(requests, in_the_loop=make_stage is None)
+        # A stage closes its source, but these workers may live on: so it gets a source without them.
+        self._stage = None if make_stage is None else make_stage(batch for batch in batches)
+        self._batches: Iterator[Any] = batches if self._stage is None else iter(self._stage)
+        self._keeps_workers = keeps_workers
+        self._keeps_generators = keeps_generators
+        self.is_open = True
+        leave_at_exit(self)
+
+    def runs_ahead_to(self, reading: Reading, make_stage: MakeStage | None) -> bool:
+        """Returns whether its next batches are those of a reading."""
+        next_batches = (self.next_epoch, 0, self._make_stage)
+        return self.is_open and next_batches == (reading.epoch, reading.start, make_stage)
+
+    def next(self) -> Any:
+        """Returns the next batch; raises what was raised while it was made."""
+        with kept_generators() if self._keeps_generators else nullcontext():
+            return next(self._batches)
+
+    def end(self) -> bool:
+        """Ends the iteration; returns whether its workers live on, and can be used for another one."""
+        if self.is_open:
+            self.is_open = False
+            self.workers.cancel()
+            has_ended = self._stage is None or self._stage.close(_STAGE_SECONDS)
+            self._keeps_workers = self._keeps_workers and has_ended and self.workers.can_be_reused
+            if not self._keeps_workers:
+                self.workers.close()
+        return self._keeps_workers
+
+
+@final
+class _Held:
+    """Held as long as threads are: they end when this is garbage, since a signal may cut off `close`."""
+
+
+@final
+class LoaderWorkers:
+    """Chooses the workers of a loader, starts them at first use, and opens iterations over what they make.
+
+    Args:
+        current: the run.
+        num_workers: worker processes or threads.
+        bad_samples: what becomes of a sample that cannot be read.
+        options: of the DataLoader, from `checked_options`.
+        seed_draws: whether the process-wide generators are seeded for each draw.
+        uses_threads: whether the workers are threads.
+        file_affinity: whether each file is one worker's.
+
+    Attributes:
+        loader: an object that threads hold in place of the loader, since they must not keep it alive.
+    """
+
+    def __init__(
+        self,
+        current: CurrentRun,
+        num_workers: int,
+        bad_samples: BadSamples,
+        options: dict[str, Any],
+        *,
+        seed_draws: bool = False,
+        uses_threads: bool = False,
+        file_affinity: bool = False,
+    ) -> None:
+        self._current = current
+        self._num_workers = num_workers
+        self._skips = bad_samples == "skip"
+        self._options = options
+        self._seed_draws = seed_draws
+        self._uses_threads = uses_threads and num_workers > 0
+        # Threads share what they read, and one worker reads all.
+        self._is_affine = file_affinity and num_workers > 1 and not uses_threads
+        self._ahead = (options.get("prefetch_factor") or BATCHES_AHEAD) * num_workers
+        self._reset()
+
+    def _reset(self) -> None:
+        self.loader = object()
+        self._schedule = ThreadSchedule(self._num_workers, self._ahead)  # holds for the next epoch too
+        self._workers: Workers | None = None
+        self._held: _Held | None = None
+        self._open: WorkerIteration | None = None
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers."""
+        return [] if self._open is None else self._open.workers.pids
+
+    @property
+    def readers(self) -> list[int]:
+        """Under which numbers the figures of the workers are reported."""
+        return [] if self._open is None else self._open.workers.readers
+
+    @property
+    def has_processes(self) -> bool:
+        """Whether other processes read."""
+        return self._num_workers > 0 and not self._uses_threads
+
+    def open(self, reading: Reading, make_stage: MakeStage | None, *, run_ahead: bool) -> WorkerIteration:
+        """Begins to answer the requests of a reading, or takes the iteration that ran ahead to it.
+
+        Args:
+            reading: what is read.
+            make_stage: puts a stage behind the batches.
+            run_ahead: whether the epochs after this one follow.
+
+        Raises:
+            ArgumentValueError: generators are to be seeded in a background thread.
+        """
+        seeds_here = self._seed_draws and (self._is_affine or not self._num_workers)
+        if seeds_here and make_stage is not None:
+            raise ArgumentValueError(
+                "seed_draws",
+                "would seed the generators of this process in a background thread",
+                True,
+                hint="say num_workers=1 or more, without file_affinity, or draw from samplerkit.draw_rng() "
+                "and leave it out",
+            )
+        opened = self._open
+        if opened is not None and run_ahead and opened.runs_ahead_to(reading, make_stage):
+            opened.next_epoch = None
+            return opened
+        if opened is not None:
+            self.release(opened)
+        if self._workers is None or not self._workers.can_be_reused:
+            self._workers = self._make_workers(reading.epoch)
+        self._open = WorkerIteration(
+            self._workers,
+            partial(requests_of, self._current, wanted(self._current.run.dataset), run_ahead, reading),
+            make_stage,
+            keeps_workers=bool(self._options.get("persistent_workers")),
+            keeps_generators=seeds_here,
+        )
+        return self._open
+
+    def release(self, opened: WorkerIteration) -> None:
+        """Ends an iteration; its workers live on if the options say so."""
+        if not opened.end() and self._workers is opened.workers:
+            self._workers = None
+
+    def close(self) -> None:
+        """Ends everything; the next `open` starts from scratch."""
+        opened, self._open, self._workers, self._held = self._open, None, None, None
+        if opened is not None and opened.end():
+            opened.workers.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy starts from scratch: workers, and the iteration that they read for, stay with this one."""
+        copied = object.__new__(LoaderWorkers)
+        copied.__dict__.update(self.__dict__)
+        copied._reset()
+        return copied.__dict__
+
+    def _make_workers(self, epoch: int) -> Workers:
+        options = self._options
+        if self.has_processes:
+            maker = self._maker(epoch, SendingMaker)
+            return WorkerProcesses(
+                maker, self._num_workers, options, AffineLoader if self._is_affine else None
+            )
+        pins = bool(options.get("pin_memory")) and current_device().type != "cpu"
+        maker = self._maker(epoch, partial(BatchMaker, pins=pins))
+        if not self._num_workers:
+            return LoopWorkers(maker)
+        self._held = _Held()
+        return ThreadPool(
+            self._num_workers,
+            maker,
+            self._schedule,
+            self._held,
+            self.loader,
+            ahead=self._ahead,
+            start=options.get("worker_init_fn"),
+            timeout=options.get("timeout") or None,
+        )
+
+    def _maker(self, epoch: int, make: Any) -> Any:
+        """Returns what makes batches of requests: each step of reading and collating is chosen here."""
+        run = self._current.run
+        dataset, plan = run.dataset, run.plan(epoch)
+        if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")):
+            raise ArgumentTypeError("dataset", "must be map-style, with __getitem__", dataset)
+        is_packed = plan is not None and plan.measure.pack is not None
+        options = ReaderOptions(
+            seed_of(run.recipe),
+            run.world.shard_id,
+            skips=self._skips,
+            seeds_draws=self._seed_draws,
+            is_packed=is_packed,
+        )
+        collate: Any = self._options.get("collate_fn") or (PackCollate() if is_packed else batch_of)
+        if plan is not None and isinstance(collate, PadCollate | PackCollate):
+            collate = collate.measured_by(plan.measure)
+        reports = self.has_processes and reports_stats(dataset)
+        reader = SampleReader(dataset, options, self._current, reports=reports)
+        return make(reader, collate_of(collate, options))
+
+
+def requests_of(
+    current: CurrentRun, wanted: tuple[str, ...], run_ahead: bool, reading: Reading
+) -> Iterator[Request]:
+    """Iterates over the requests of a reading, and perhaps of the epochs after it.
+
+    It knows no stage: a stage's thread holds it, and must not hold what ends it.
+
+    Args:
+        current: the run, which edits may replace meanwhile.
+        wanted: what the dataset wants to know of each sample, `passes` or `epochs`.
+        run_ahead: whether the epochs after that of the reading follow.
+        reading: the first one.
+    """
+    while reading.has(0):
+        for edited, step, (ids, draws, segments) in current.steps(reading):
+            units = edited.units
+            columns = tuple((units.passes if name == "passes" else units.epochs)(draws) for name in wanted)
+            yield Request(reading.epoch, reading.start, step, ids, draws, columns, segments, current.edits)
+        if not run_ahead:
+            return
+        reading = current.reading(reading.epoch + 1, 0)

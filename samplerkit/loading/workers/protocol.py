@@ -1,0 +1,177 @@
+"""What travels between a loader and its workers: a request for each batch, and the answer to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, Self, final
+
+import torch.utils.data
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from samplerkit.batches.segments import Segments
+from samplerkit.errors import note_once
+from samplerkit.order.typing import Ids, as_array
+from samplerkit.samplers.mixing.edit import Edit
+
+BadSamples = Literal["raise", "skip"]
+"""What to do with a sample that cannot be read."""
+
+_MOST_IDS_NAMED = 64
+
+
+class ComingBatches(Protocol):
+    """What a rank reads from a position of an epoch on, as a `Reading` has it."""
+
+    def batches(self, first: int = 0, stride: int = 1) -> Iterator[tuple[int, Ids]]:
+        """Iterates over the steps and their ids, from one step on."""
+
+
+class Foreseen(Protocol):
+    """What a worker asks of its run, to know what comes."""
+
+    def follow(self, edits: tuple[Edit, ...]) -> None:
+        """Makes the edits that were made in another process."""
+
+    def reading(self, epoch: int, start: int) -> ComingBatches:
+        """Returns what this rank reads from a position of an epoch on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """One batch that a rank reads.
+
+    Args:
+        epoch: the epoch, which so reaches persistent workers too.
+        start: the position of the epoch at which the reading began.
+        step: the step of the reading.
+        ids: the samples, int64 of shape (samples,).
+        positions: theirs in the epoch's order, which are their draws; mostly a range, which is less to send.
+        columns: what the dataset takes behind the ids: the passes over their sources, the epochs of these,
+            or both.
+        segments: which parts of the samples are read, for packs; None where they are whole.
+        edits: all edits of the run, if one was made since it began.
+    """
+
+    epoch: int
+    start: int
+    step: int
+    ids: Ids
+    positions: range | Ids
+    columns: tuple[Ids, ...] = ()
+    segments: Segments | None = None
+    edits: tuple[Edit, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all samples of the batch, so that whoever reads them collates them."""
+        return True
+
+    def place(self, number: int) -> int:
+        """Returns the place in the batch of one of the samples."""
+        return number
+
+    def follows(self, last: Request) -> bool:
+        """Returns whether it comes after another one in what the dataset expects already."""
+        is_same = (last.epoch, last.start, len(last.edits)) == (self.epoch, self.start, len(self.edits))
+        return is_same and last.step < self.step
+
+    def upcoming(self, reading: ComingBatches, dataset: Any) -> Iterator[Ids]:
+        """Returns the ids of the batches that this worker reads of the dataset, from this request on."""
+        worker = torch.utils.data.get_worker_info()
+        stride = 1 if worker is None else worker.num_workers
+        return (ids for _, ids in reading.batches(self.step, stride))
+
+    def at(self, chosen: Ids | slice, **changed: Any) -> Self:
+        """Returns the request for the samples at some places alone."""
+        return replace(
+            self,
+            ids=self.ids[chosen],
+            positions=as_array(self.positions)[chosen],
+            columns=tuple(column[chosen] for column in self.columns),
+            segments=self.segments and self.segments.at(chosen),
+            **changed,
+        )
+
+    def note_reading(self, error: Exception, number: int | None = None) -> None:
+        """Adds to an error which sample it is about, so that a traceback alone is enough to find it."""
+        what = f"one of {self.some_ids}"
+        if number is not None:
+            what = f"sample {self.ids[number]}, at place {self.place(number)}"
+        self.note(error, f"reading {what}")
+
+    def note(self, error: Exception, doing: str) -> None:
+        """Adds to an error what was being done with which batch."""
+        note_once(error, f"samplerkit: while {doing} of {self.where}")
+
+    @property
+    def some_ids(self) -> str:
+        """The samples in words, the first ones of many."""
+        more = ", ..." if self.ids.size > _MOST_IDS_NAMED else ""
+        return f"the samples {str(self.ids[:_MOST_IDS_NAMED].tolist())[:-1]}{more}]"
+
+    @property
+    def where(self) -> str:
+        """Which batch it is, in words."""
+        return f"the batch in step {self.step} of epoch {self.epoch}, counted from position {self.start}"
+
+
+@final
+@dataclass(frozen=True)
+class SkippedSample:
+    """A sample that could not be read and was left out.
+
+    Args:
+        id: the sample.
+        epoch: the epoch.
+        place: its number in its batch.
+        error: what was raised, in words.
+        file: the file that lacks it, where the dataset itself leaves it out; the log has one line for each.
+    """
+
+    id: int
+    epoch: int
+    place: int
+    error: str
+    file: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Report:
+    """The figures of a worker's dataset, up to a batch.
+
+    Args:
+        reader: the process id of the worker, or the number of a thread with a copy of its own.
+        stats: its dataset's `stats`.
+    """
+
+    reader: int
+    stats: Any
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The samples of a request, or the batch that was made of them, and what comes with it.
+
+    Args:
+        batch: the samples, as the dataset gave them, or the batch.
+        skipped: what was left out; of samples, each with its number in the request.
+        reports: the figures of the datasets of the workers that made it, if they have any.
+        stand_in: the sample that the batch is made of, where all of its own were left out.
+    """
+
+    batch: Any
+    skipped: tuple[SkippedSample, ...] = ()
+    reports: tuple[Report, ...] = ()
+    stand_in: int | None = None
+
+    @property
+    def places_skipped(self) -> list[int]:
+        """The numbers of the samples that were left out."""
+        return [one.place for one in self.skipped]
+
+    def pin_memory(self) -> Answer:
+        """Pins the batch: what torch's DataLoader asks of batches that are no tensors."""
+        return replace(self, batch=pin_memory(self.batch))  # type: ignore[no-untyped-call]

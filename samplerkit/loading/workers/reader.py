@@ -1,0 +1,380 @@
+"""How the samples of a request are read: a base and steps around it, put together once for a dataset.
+
+The base reads a batch: sample by sample, together, together but for those that are missing, or parts of
+documents. Steps around it skip what is bad, name the samples in an error, or report the dataset's figures.
+Each is a function that takes a request as its last argument and gives an answer; `reader_of` chooses them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, is_dataclass, replace
+from functools import partial
+from itertools import count
+from operator import getitem
+from typing import Any, cast, final
+
+import torch.utils.data
+
+from samplerkit.batches.segments import Segments
+from samplerkit.errors import DatasetError
+from samplerkit.loading.collate.sample_fields import is_sequence
+from samplerkit.loading.generators import seed_generators, seed_worker
+from samplerkit.loading.workers.protocol import Answer, Foreseen, Report, Request, SkippedSample
+from samplerkit.order.dataset_protocol import gives_segments
+from samplerkit.order.draws import Draws
+from samplerkit.order.typing import Ids
+from samplerkit.storage.batch_readers import (
+    batch_reader,
+    copied_by_thread,
+    only_sample,
+    present_reader,
+    wanted,
+)
+
+Read = Callable[[Request], Answer]
+"""Reads the samples of a request."""
+
+
+@final
+@dataclass(frozen=True)
+class ReaderOptions:
+    """How a loader reads its samples.
+
+    Args:
+        seed: of the draws, and of the random state of workers.
+        rank: this process's rank.
+        skips: whether samples that cannot be read are left out.
+        seeds_draws: whether the process-wide generators are seeded before each sample. Then a dataset is read
+            one by one, unless it has `enters_draws`: it enters the draw of each sample by itself.
+        is_packed: whether requests are for parts of samples.
+    """
+
+    seed: int
+    rank: int = 0
+    skips: bool = False
+    seeds_draws: bool = False
+    is_packed: bool = False
+
+
+@final
+class SampleReader:
+    """Reads the samples of requests, and passes the epoch on to the dataset and the worker's random state.
+
+    Args:
+        dataset: a map-style dataset. If it has `set_epoch`, that is called before the first request of each
+            epoch, in each process that reads; if it has `expect`, that then gets an iterator over the int64
+            arrays of ids that this process will read. If it has `wants_passes` or `wants_epochs`, its
+            `__getitems__` and `read_present` are called with ids and these.
+        options: what the loader wants.
+        current: the run, from which `expect` gets what comes; None where it is not called.
+        reports: whether answers have the figures of the dataset.
+        number: under which they are reported; None for the process id.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        options: ReaderOptions,
+        current: Foreseen | None = None,
+        *,
+        reports: bool = False,
+        number: int | None = None,
+    ) -> None:
+        self.dataset = dataset
+        self.options = options
+        self.read = reader_of(dataset, options)
+        if reports:
+            self.read = partial(_reporting, self.read, dataset, number)
+        self._current = current if callable(getattr(dataset, "expect", None)) else None
+        self._last: Request | None = None
+
+    def for_thread(self, number: int, copies: ExitStack) -> SampleReader:
+        """Returns the reader of one of several threads: this one, or one with a copy of the dataset.
+
+        Args:
+            number: under which the figures of a copy are reported.
+            copies: closes them.
+        """
+        own = copied_by_thread(self.dataset, copies)
+        if own is self.dataset:
+            return self
+        # A dataset that copies parts of itself has the figures of the others, which all threads share.
+        reports = reports_stats(own) and callable(getattr(type(own), "copy_for_thread", None))
+        return SampleReader(own, self.options, reports=reports, number=number)
+
+    def sets_epoch(self, request: Request) -> bool:
+        """Returns whether `begin` calls `set_epoch` of the dataset."""
+        is_new = self._last is None or self._last.epoch != request.epoch
+        return is_new and callable(getattr(self.dataset, "set_epoch", None))
+
+    def begin(self, request: Request) -> None:
+        """Passes on to the dataset what begins with a request: its epoch, and which samples come next."""
+        last, self._last = self._last, request
+        if last is None or last.epoch != request.epoch:
+            self._begin_epoch(request.epoch)
+        if self._current is not None and not (last is not None and request.follows(last)):
+            self._current.follow(request.edits)
+            reading = self._current.reading(request.epoch, request.start)
+            self.dataset.expect(Upcoming(partial(request.upcoming, reading, self.dataset)))
+
+    def _begin_epoch(self, epoch: int) -> None:
+        worker = torch.utils.data.get_worker_info()
+        if worker is not None:
+            seed_worker(self.options.seed, epoch, self.options.rank, worker.id)
+        set_epoch = getattr(self.dataset, "set_epoch", None)
+        if callable(set_epoch):
+            set_epoch(epoch)
+
+
+def reports_stats(dataset: Any) -> bool:
+    """Returns whether the figures of a dataset can be added up over processes."""
+    stats = getattr(dataset, "stats", None)
+    return is_dataclass(stats) and hasattr(type(stats), "__add__")
+
+
+def reader_of(dataset: Any, options: ReaderOptions) -> Read:
+    """Chooses how the samples of a dataset are read."""
+    batches = batch_reader(dataset)
+    enters_draws = bool(getattr(batches, "enters_draws", False))
+    gives_parts = options.is_packed and gives_segments(dataset)
+    draws = partial(draws_of, options, enters_draws=enters_draws)
+
+    single: Read | None = None  # how one sample is read; None for `dataset[index]`
+    base: Read
+    if gives_parts:
+        base = single = partial(_parts, dataset)
+    else:
+        base = partial(_present if present_reader(dataset) else _together, dataset)
+        if wanted(dataset):  # its `__getitems__` takes more of each sample than the id
+            single = partial(_together, dataset)
+        if options.is_packed:
+            base, single = partial(_cut_all, base), partial(_cut_all, single or partial(_whole, dataset))
+
+    singly = partial(_one_by_one, dataset, single, draws, options.skips)
+    if (options.seeds_draws and not enters_draws) or not (gives_parts or batches is not None):
+        return singly
+    together = partial(_in_draws, base, draws)
+    return partial(_or_singly, together, singly) if options.skips else partial(_naming_samples, together)
+
+
+def draws_of(options: ReaderOptions, request: Request, *, enters_draws: bool = False) -> Draws:
+    """Returns the draws of a batch, at their beginning."""
+    begin = seed_generators if options.seeds_draws else None
+    return Draws(options.seed, request.epoch, request.positions, enters_alone=enters_draws, begin=begin)
+
+
+# Bases: they read all samples of a request.
+
+
+def _together(dataset: Any, request: Request) -> Answer:
+    return Answer(dataset.__getitems__(request.ids, *request.columns))
+
+
+def _whole(dataset: Any, request: Request) -> Answer:
+    return Answer([dataset[index] for index in request.ids.tolist()])
+
+
+def _present(dataset: Any, request: Request) -> Answer:
+    """Reads of a dataset that leaves samples out by itself.
+
+    `read_present` gives those that are there, as a list with `missing` (of each other one its place, its file
+    and what is wrong) and `stand_in` (the id of the only one, where all are missing; else None).
+    """
+    samples = dataset.read_present(request.ids, *request.columns)
+    skipped = tuple(
+        SkippedSample(int(request.ids[place]), request.epoch, place, text, file)
+        for place, file, text in samples.missing
+    )
+    # A list of its own class has more than its samples, and that is in the answer.
+    plain = list(samples) if isinstance(samples, list) else samples
+    return Answer(plain, skipped, stand_in=getattr(samples, "stand_in", None))
+
+
+def _parts(dataset: Any, request: Request) -> Answer:
+    """Reads parts by `__getsegments__`, which is given int64 (m, 3) of id, start and length.
+
+    Raises:
+        DatasetError: it gave more or fewer.
+    """
+    segments = cast("Segments", request.segments)
+    parts = dataset.__getsegments__(segments.table(request.ids), *request.columns)
+    if not hasattr(parts, "__len__") or len(parts) != request.ids.size:
+        raise DatasetError(
+            "__getsegments__",
+            f"must give one part for each of {request.ids.size} segments",
+            len(parts) if hasattr(parts, "__len__") else parts,
+            hint="give a list of them, in the order of the rows",
+        )
+    return Answer(list(parts))
+
+
+def _cut_all(base: Read, request: Request) -> Answer:
+    """Cuts parts out of whole samples; one that stands in is cut when its batch is made."""
+    answer = base(request)
+    if answer.stand_in is not None:
+        return answer
+    segments = cast("Segments", request.segments).without(answer.places_skipped)
+    return replace(answer, batch=cut(answer.batch, segments))
+
+
+def _one_by_one(
+    dataset: Any,
+    single: Read | None,
+    draws_of: Callable[[Request], Draws],
+    skips: bool,
+    request: Request,
+) -> Answer:
+    samples: list[Any] = []
+    skipped: list[SkippedSample] = []
+    draws = draws_of(request)
+    draws.enter_behind(samples, skipped)
+    read = partial(getitem, dataset)
+    if single is not None or draws.seeds:
+        read = partial(_read_next, dataset, single, request, draws, count())
+    with draws.being_read():
+        for index in request.ids.tolist():
+            try:
+                samples.append(read(index))
+            except Exception as error:
+                place = len(samples) + len(skipped)
+                if not skips:
+                    request.note_reading(error, place)
+                    raise
+                # A note says for instance in which part of a dataset it was.
+                text = "; ".join([str(error), *getattr(error, "__notes__", ())])
+                what, file = f"{type(error).__name__}: {text}", getattr(error, "absent_from", "")
+                skipped.append(SkippedSample(index, request.epoch, place, what, file))
+    return Answer(samples, tuple(skipped))
+
+
+def _read_next(
+    dataset: Any, single: Read | None, request: Request, draws: Draws, places: Iterator[int], index: int
+) -> Any:
+    """Reads the next sample of a request, within its draw."""
+    place = next(places)
+    draws.enter(place)
+    return (
+        dataset[index] if single is None else only_sample(single(request.at(slice(place, place + 1))).batch)
+    )
+
+
+# Steps around a base:
+
+
+def _in_draws(base: Read, draws_of: Callable[[Request], Draws], request: Request) -> Answer:
+    with draws_of(request).being_read():
+        return base(request)
+
+
+def _naming_samples(read: Read, request: Request) -> Answer:
+    try:
+        return read(request)
+    except Exception as error:
+        request.note_reading(error)
+        raise
+
+
+def _or_singly(read: Read, singly: Read, request: Request) -> Answer:
+    """Skips what is bad: only one by one shows which samples these are."""
+    with suppress(Exception):
+        return read(request)
+    return singly(request)
+
+
+def _reporting(read: Read, dataset: Any, number: int | None, request: Request) -> Answer:
+    answer = read(request)
+    return replace(answer, reports=(Report(number or os.getpid(), dataset.stats),))
+
+
+# Parts of samples, for packs.
+
+
+def cut(samples: Any, segments: Segments) -> list[Any]:
+    """Cuts parts out of whole samples.
+
+    The last part of a sample is cut to the sample's end, whatever its length was said to be: so no token is
+    lost without a word.
+
+    Args:
+        samples: one for each segment: sequences, or dicts or tuples of them; or a mapping of columns.
+        segments: which part of each.
+
+    Raises:
+        DatasetError: a sample holds no sequence that could be cut.
+
+    Example:
+        >>> import numpy as np
+        >>> nothing = np.zeros(2, dtype=np.int64)
+        >>> segments = Segments(np.array([2, 0]), np.array([2, 3]), nothing, np.array([False, True]))
+        >>> cut([[5, 6, 7, 8, 9], {"text": [1, 2, 3]}], segments)
+        [[7, 8], {'text': [1, 2, 3]}]
+    """
+    if isinstance(samples, Mapping):
+        samples = [{key: column[at] for key, column in samples.items()} for at in range(len(segments))]
+    begins, lengths, is_last = segments.starts.tolist(), segments.lengths.tolist(), segments.is_last.tolist()
+    return [
+        sample if begin == 0 and last else _part(sample, slice(begin, None if last else begin + length))
+        for sample, begin, length, last in zip(samples, begins, lengths, is_last, strict=True)
+    ]
+
+
+def _part(sample: Any, part: slice) -> Any:
+    if isinstance(sample, str | bytes):
+        return sample[part]
+    length = next(_lengths(sample), None)
+    if length is None:
+        raise DatasetError(
+            "samples",
+            "hold no sequence of which a part could be cut",
+            sample,
+            hint="give tokens as an array, or write __getsegments__(segments)",
+        )
+    return _cut(sample, part, length)
+
+
+def _lengths(item: Any) -> Iterator[int]:
+    """Returns the lengths of the sequences in a sample, the first one first."""
+    if is_sequence(item):
+        yield len(item)
+    elif isinstance(item, Mapping | tuple):
+        for below in item.values() if isinstance(item, Mapping) else item:
+            yield from _lengths(below)
+
+
+def _cut(item: Any, part: slice, length: int) -> Any:
+    """Cuts all sequences that are as long as the first one: tokens and their labels, for instance."""
+    if is_sequence(item):
+        return item[part] if len(item) == length else item
+    if isinstance(item, Mapping):
+        return {key: _cut(below, part, length) for key, below in item.items()}
+    if isinstance(item, tuple):
+        parts = [_cut(below, part, length) for below in item]
+        return item._make(parts) if hasattr(item, "_make") else tuple(parts)
+    return item
+
+
+@final
+class Upcoming:
+    """The ids of each batch that a process will read.
+
+    Args:
+        begin: gives them from the first one on. It is called again for each part of a dataset of several, for
+            one part may look far ahead of another one.
+    """
+
+    def __init__(self, begin: Callable[[], Iterator[Ids]]) -> None:
+        self._begin = begin
+        self._ids = begin()
+
+    def again(self) -> Upcoming:
+        """Returns the same from the first one on."""
+        return Upcoming(self._begin)
+
+    def __iter__(self) -> Iterator[Ids]:
+        return self
+
+    def __next__(self) -> Ids:
+        return next(self._ids)

@@ -1,0 +1,348 @@
+"""Workers that are threads of this process: they take requests in turn, and answer each at its place."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import Any, Final, NamedTuple, final
+
+from samplerkit.errors import StateError
+from samplerkit.loading.background_thread import loaders_read_for, not_an_end, read_for, start_thread
+from samplerkit.loading.interpreter_exit import end_at_exit, end_together
+from samplerkit.loading.workers.batch_maker import BatchMaker
+from samplerkit.loading.workers.protocol import Request
+from samplerkit.loading.workers.reader import SampleReader
+from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
+from samplerkit.loading.workers.workers import MakeRequests, Workers, timed_out
+
+_WHERE: Final = "a dataset or its collate function"  # who raised a StopIteration, in errors
+_CANCELLED: Final = object()
+_numbers = count(-1, -1)
+
+
+class _Raised(NamedTuple):
+    """What was raised in place of a batch."""
+
+    error: BaseException
+
+
+@final
+class Task:
+    """One batch among those under way.
+
+    A finalizer or a signal handler may use such a queue in the middle of another call of its; a lock would
+    wait for itself there.
+
+    Args:
+        request: of the batch.
+
+    Attributes:
+        is_submitted: whether a thread makes it.
+        is_cancelled: whether nobody waits for it any more.
+        result: where the batch is put, or what was raised.
+    """
+
+    __slots__ = ("is_cancelled", "is_submitted", "request", "result")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.is_submitted = self.is_cancelled = False
+        self.result: SimpleQueue[Any] = SimpleQueue()
+
+
+@final
+class ThreadPool(Workers):
+    """The threads of a loader. Only they take its locks: a signal handler may raise anywhere in the loop.
+
+    Args:
+        number: how many.
+        maker: makes batches; all threads share its dataset, unless that is copied for each.
+        schedule: how many make batches at once.
+        owner: ends the threads when it is garbage; nothing here refers to it.
+        loader: an object in place of the loader that they read for.
+        ahead: how many batches are under way at most.
+        start: is called in each thread, with its place, before it reads.
+        timeout: how many seconds a batch may take; None for no limit.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        maker: BatchMaker,
+        schedule: ThreadSchedule,
+        owner: object,
+        loader: object,
+        *,
+        ahead: int,
+        start: Callable[[int], None] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self.schedule: Final = schedule
+        self.ahead: Final = ahead
+        self.timeout: Final = timeout
+        self.process: Final = os.getpid()
+        self._maker: Final = maker
+        self._loaders: Final = loaders_read_for() | {loader}
+        self._start: Final = start
+        self._numbers: Final = [next(_numbers) for _ in range(number)]
+        self._iteration: ThreadBatches | None = None
+        self._is_stopped = self._has_copies = False
+        self._tasks: Final[SimpleQueue[Task | None]] = SimpleQueue()
+        self._begun: Task | None = None  # taken, and waits until no thread reads for the epoch before
+        self._at_work: Final[set[int]] = set()
+        self._parked: Final[SimpleQueue[None]] = SimpleQueue()
+        self._turn: Final = threading.Lock()
+        self._counting: Final = threading.Lock()
+        self._threads: Final = [
+            threading.Thread(target=self._run, args=(place,), name=f"samplerkit-worker-{place}", daemon=True)
+            for place in range(number)
+        ]
+        self._end_with_owner: Final = weakref.finalize(owner, self.stop)
+        self._end_with_owner.atexit = False
+        end_at_exit(self)
+        for thread in self._threads:
+            start_thread(thread)
+
+    @property
+    def can_be_reused(self) -> bool:  # type: ignore[override]
+        """Whether they read for this process, and were not ended: an error of the dataset ends none."""
+        return self.process == os.getpid() and not self._is_stopped
+
+    @property
+    def readers(self) -> list[int]:
+        """Under which numbers the figures of copies are reported; no process has such an id."""
+        return self._numbers
+
+    def open(self, requests: MakeRequests, *, in_the_loop: bool) -> ThreadBatches:
+        """Begins an iteration."""
+        # What several threads share, the loop may read as well.
+        loop_helps = in_the_loop and len(self._threads) > 1 and not (self._start or self.timeout)
+        self._iteration = ThreadBatches(self, requests(), loop_helps=loop_helps)
+        if self._is_stopped:  # meanwhile, by another thread that iterates over the same loader
+            self.cancel()
+        return self._iteration
+
+    @property
+    def loop_makes(self) -> bool:
+        """Whether the loop makes batches, where it may."""
+        return self.schedule.loop_makes and not self._has_copies
+
+    def submit(self, task: Task) -> None:
+        """Has a thread make a batch."""
+        task.is_submitted = True
+        self._tasks.put(task)
+
+    def made_here(self, request: Request) -> Any:
+        """Makes a batch in the thread that calls this, while no other one makes any."""
+        try:
+            return self._maker.__getitems__(request)
+        except StopIteration as error:
+            return _Raised(not_an_end(error, _WHERE))
+
+    def let_all_work(self) -> None:
+        """Lets all threads make batches: one takes far longer than before, and may wait for another one."""
+        self.schedule.give_up()
+        self._wake()
+
+    def cancel(self) -> None:
+        """Ends the iteration, and the wait for a batch; what waits is not read any more."""
+        if self._iteration is not None:
+            self._iteration.cancel()
+
+    def close(self) -> None:
+        """Ends the threads: they may finish what they read, and are waited for as long as processes are."""
+        end_together([self])
+
+    def stop(self) -> None:
+        """Ends the wait for a batch, and the threads when they are done with the batch that they are at."""
+        self._is_stopped = True
+        self.cancel()
+        self._tasks.put(None)
+        self._wake()
+        self._end_with_owner.detach()  # it would keep this alive
+
+    def join(self, deadline: float) -> None:
+        """Waits for the threads until a time of the monotonic clock; what reads on is left to itself."""
+        if self.process != os.getpid() or sys.is_finalizing():
+            return
+        for thread in self._threads:
+            if thread is not threading.current_thread() and thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _run(self, place: int) -> None:
+        """Runs in each thread."""
+        shared, reader = self._maker.reader, None
+        batch: Any = None
+        read_for(self._loaders)
+        with ExitStack() as copies:
+            while (task := self._take(place)) is not None:
+                trial, begun = self.schedule.trial, time.perf_counter()
+                try:
+                    if reader is None:
+                        reader = self._reader(place, copies)
+                    if reader is not shared:
+                        reader.begin(task.request)
+                    batch = self._maker.batch(task.request, reader)
+                except BaseException as error:  # whatever it is, it belongs into the loop
+                    batch = _Raised(not_an_end(error, _WHERE))
+                self._count(place, trial, time.perf_counter() - begun)
+                task.result.put(batch)
+                # A thread that waits for the next request holds nothing of this one.
+                del task
+                batch = None
+
+    def _reader(self, place: int, copies: ExitStack) -> SampleReader:
+        if self._start is not None:
+            self._start(place)
+        reader = self._maker.reader.for_thread(self._numbers[place], copies)
+        self._has_copies |= reader is not self._maker.reader
+        return reader
+
+    def _take(self, place: int) -> Task | None:
+        """Takes the next task when one more batch may be made; None at the end.
+
+        Where one thread at a time makes a batch, it makes the next one too, while the others are parked: to
+        pass it on to another, on another processor, takes as long as some of its samples.
+        """
+        while True:
+            with self._turn:
+                if self._is_stopped:
+                    return None
+                if len(self._at_work) < self.schedule.at_once and (task := self._next()) is not None:
+                    self._at_work.add(place)
+                    return task
+            self._parked.get()
+
+    def _next(self) -> Task | None:
+        """Takes the next task; what it begins, such as an epoch, begins in the order of the requests.
+
+        Returns:
+            None where it has to wait, since no thread may read for an epoch while another one is set in a
+            dataset that all share; or when the threads are ended.
+        """
+        reader = self._maker.reader
+        while (task := self._begun or self._tasks.get()) is not None and not self._is_stopped:
+            self._begun = task
+            if not task.is_cancelled:
+                sets_epoch = reader.sets_epoch(task.request)
+                if sets_epoch and self._at_work:
+                    return None
+                try:
+                    reader.begin(task.request)
+                except BaseException as error:  # as above
+                    task.result.put(_Raised(not_an_end(error, _WHERE)))
+                    task.is_cancelled = True
+                if sets_epoch:
+                    self._wake()  # those that waited for it
+            self._begun = None
+            if not task.is_cancelled:
+                return task
+        return None
+
+    def _count(self, place: int, trial: int, seconds: float) -> None:
+        """Counts a batch that was made."""
+        with self._counting:
+            has_changed = self.schedule.made(trial, seconds)
+            self._at_work.discard(place)
+        if has_changed:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Lets the threads that are parked look whether they may make a batch."""
+        for _ in self._numbers:
+            self._parked.put(None)
+
+
+@final
+class ThreadBatches(Iterator[Any]):
+    """One iteration over the batches of a thread pool, in order, a bounded number of them under way.
+
+    Args:
+        pool: the threads.
+        requests: of the batches, in order; iterated over in the thread that asks for batches.
+        loop_helps: whether the loop makes batches itself where that is quicker.
+    """
+
+    def __init__(self, pool: ThreadPool, requests: Iterator[Request], *, loop_helps: bool = False) -> None:
+        self._pool: Final = pool
+        self._requests: Iterator[Request] | None = requests
+        self._loop_helps: Final = loop_helps
+        self._received: float | None = None
+        # Few, and no deque: without the GIL another thread's `cancel` could not go through one that grows.
+        self._tasks: Final[list[Task]] = []
+        self._failure: Exception | None = None
+        self._is_over = False
+
+    def __next__(self) -> Any:
+        """Returns the next batch.
+
+        Raises:
+            StateError: it was ended, or another process began it.
+            WorkerError: the batch did not come in time.
+        """
+        if self._pool.process != os.getpid():
+            hint = "iterate again in this process"
+            raise StateError("iteration", "belongs to the process that began it", hint=hint)
+        asked = time.perf_counter()
+        self._ask()
+        if not self._tasks and not self._is_over:
+            raise self._failure or StopIteration
+        result = _CANCELLED if self._is_over else self._result(self._tasks[0])
+        if result is _CANCELLED or self._is_over:
+            raise StateError("iteration", "was ended by a newer one or by close()")
+        self._tasks.pop(0)
+        if isinstance(result, _Raised):
+            try:
+                raise result.error
+            finally:
+                # The error's traceback refers to this frame.
+                del result
+        self._ask()
+        before, self._received = self._received, time.perf_counter()
+        if before is not None and self._loop_helps:
+            self._pool.schedule.received(asked - before, self._received - asked)
+        return result
+
+    def _result(self, task: Task) -> Any:
+        if not task.is_submitted:
+            # All tasks of threads came before this one, and were received: no thread reads.
+            return self._pool.made_here(task.request)
+        left = self._pool.timeout or math.inf
+        while left > 0:
+            patience = min(left, self._pool.schedule.patience)
+            with suppress(Empty):
+                return task.result.get(timeout=patience)
+            self._pool.let_all_work()
+            left -= patience
+        raise timed_out("a thread", self._pool.timeout)
+
+    def _ask(self) -> None:
+        """Keeps as many batches under way as may be, and submits those that threads make."""
+        while self._requests is not None and len(self._tasks) < self._pool.ahead and not self._is_over:
+            try:
+                self._tasks.append(Task(next(self._requests)))
+            except StopIteration:
+                self._requests = None
+            except Exception as error:  # raised behind the batches before it
+                self._requests, self._failure = None, error
+        # A thread makes the first batch. When it is there, none reads for an iteration before this one.
+        if self._received is not None and self._loop_helps and self._pool.loop_makes:
+            return
+        for task in list(self._tasks):
+            if not task.is_submitted:
+                self._pool.submit(task)
+
+    def cancel(self) -> None:
+        """Ends the iteration, and the wait for a batch."""
+        self._is_over = True
+        for task in self._tasks.copy():
+            task.is_cancelled = True
+            task.result.put(_CANCELLED)

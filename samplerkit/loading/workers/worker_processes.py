@@ -1,0 +1,359 @@
+"""Worker processes: how they begin and end, and their batches; one that dies is an error, never a hang."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import multiprocessing.util
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping
+from queue import Empty, SimpleQueue
+from typing import Any, Final, final
+
+import torch.utils.data
+from torch.utils.data._utils import signal_handling
+
+from samplerkit.errors import WorkerError
+from samplerkit.loading.background_thread import start_thread
+from samplerkit.loading.interpreter_exit import end_at_exit, end_together
+from samplerkit.loading.workers.protocol import Answer, Request
+from samplerkit.loading.workers.transfer import (
+    SendingMaker,
+    received,
+    send_small_tensors,
+    sendable_errors,
+)
+from samplerkit.loading.workers.workers import MakeRequests, Workers, timed_out
+
+_FOLDER_OF = "samplerkit_tempdir_of"
+
+_PREFIX = "pymp-"
+_LONGEST_FOLDER = 107 - len("/listener-01234567")
+"""Bytes of a folder in which the sockets of `multiprocessing` can be: the path of one has 107 at most."""
+
+_LONGEST_BASE = _LONGEST_FOLDER - len(f"/{_PREFIX}01234567")
+
+_SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # each process makes a folder of its own there
+"""Where such a folder is made when that for temporary files has too long a name."""
+
+_GRACE_SECONDS = 0.5
+"""How long the batches that are finished may still arrive before the other workers are ended too."""
+
+
+def prepare_for_workers() -> None:
+    """Makes the folder for the sockets of this process and its workers, which share one that serves.
+
+    A worker's own would stay behind when the worker is killed. One that a process has from the one that
+    started it is not its own: the rest of the job still uses it.
+
+    Raises:
+        WorkerError: the temporary folder has too long a name for sockets, and there is no other one.
+    """
+    config = _process_config()
+    present = config.get("tempdir")
+    if present is None or len(os.fsencode(present)) > _LONGEST_FOLDER:
+        config["tempdir"] = _made_for_sockets()
+        config[_FOLDER_OF] = os.getpid()
+        multiprocessing.util.Finalize(None, _remove_folder, (config["tempdir"],), exitpriority=-100)
+
+
+def _made_for_sockets() -> str:
+    # Workers that meet a longer name end in the middle of a batch, and the loop waits for them.
+    wanted = tempfile.gettempdir()
+    for base in (wanted, *_SHORT_FOLDERS):
+        if len(os.fsencode(base)) <= _LONGEST_BASE:
+            with contextlib.suppress(OSError):
+                return tempfile.mkdtemp(prefix=_PREFIX, dir=base)
+    problem = f"is no folder for the sockets of workers, whose path may have {_LONGEST_BASE} bytes"
+    raise WorkerError("TMPDIR", problem, wanted, hint="set TMPDIR to a shorter one that can be written to")
+
+
+def _remove_folder(folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    _process_config()["tempdir"] = None
+
+
+def _process_config() -> dict[str, Any]:
+    """The configuration that processes inherit which this one starts by `multiprocessing`."""
+    config: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    return config
+
+
+def end_with_parent() -> None:
+    """Ends this worker process as soon as the process that started it is gone, however that ended.
+
+    torch's own check takes up to five seconds. And nothing else ends it: where a queue sends SIGTERM to all
+    processes of a job, as Slurm does, the workers continue, so that the loop can finish its step and save.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def leave_no_folder() -> None:
+        config = _process_config()
+        is_gone = bool(multiprocessing.connection.wait([parent.sentinel], 0))
+        if is_gone and config.get(_FOLDER_OF) == parent.pid:
+            shutil.rmtree(config["tempdir"], ignore_errors=True)
+
+    def wait() -> None:
+        multiprocessing.connection.wait([parent.sentinel])
+        leave_no_folder()
+        os._exit(1)
+
+    # torch's own loop may end the process while the thread is in the middle of it.
+    multiprocessing.util.Finalize(None, leave_no_folder, exitpriority=-100)
+
+    def end_if_parent_asks() -> None:
+        while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent.pid:
+            pass
+        os._exit(128 + signal.SIGTERM)
+
+    if hasattr(signal, "sigwaitinfo"):
+        # First of all: a thread that is there before would still be ended by the signal.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=end_if_parent_asks, name="samplerkit-sigterm", daemon=True).start()
+    threading.Thread(target=wait, name="samplerkit-parent", daemon=True).start()
+
+
+class _Requests:
+    """The batch sampler of torch's DataLoader: an iterator over it takes the requests that `make` makes."""
+
+    def __init__(self) -> None:
+        self.make: MakeRequests = lambda: iter(())
+
+    def __iter__(self) -> Iterator[Request]:
+        return self.make()
+
+
+class _WorkerStart:
+    """The `worker_init_fn` of torch: ours, then the user's."""
+
+    def __init__(self, then: Callable[[int], None] | None) -> None:
+        self._then = then
+
+    def __call__(self, worker: int) -> None:
+        end_with_parent()
+        send_small_tensors()
+        if self._then is not None:
+            with sendable_errors():
+                self._then(worker)
+
+
+def _as_made(batch: Any) -> Any:
+    """Stands for torch's collate function: the dataset makes whole batches."""
+    return batch
+
+
+@final
+class WorkerProcesses(Workers):
+    """The worker processes of a torch DataLoader; the death of one is a `WorkerError`.
+
+    By itself, torch waits for ever when a worker dies while it writes a batch, and raises its error anywhere
+    in the main thread when one dies at another time. So a thread waits for the end of the workers, and if one
+    ends while batches are still awaited, it ends the others. Then the pipe that the main process reads ends.
+
+    Args:
+        maker: makes batches.
+        number: of workers.
+        options: of the DataLoader.
+        loader_type: of torch's DataLoader, if not that.
+    """
+
+    def __init__(
+        self,
+        maker: SendingMaker,
+        number: int,
+        options: Mapping[str, Any],
+        loader_type: Callable[..., torch.utils.data.DataLoader[Any]] | None = None,
+    ) -> None:
+        self._requests = _Requests()
+        ours = {
+            "collate_fn": _as_made,
+            "batch_sampler": self._requests,
+            "num_workers": number,
+            "worker_init_fn": _WorkerStart(options.get("worker_init_fn")),
+            # Without one, torch draws the workers' base seed from the process-wide generator.
+            "generator": options.get("generator") or torch.Generator(),
+        }
+        self._dataloader: Final = (loader_type or torch.utils.data.DataLoader)(maker, **{**options, **ours})
+        self._batches: Any = None  # torch's iterator
+        self._workers: list[Any] = []
+        # Who died first, in the words of the thread that watches: it ends the others.
+        self._died: Final[list[int]] = []
+        self._is_over: Final[SimpleQueue[None]] = SimpleQueue()
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers."""
+        return [worker.pid for worker in self._workers]
+
+    def open(self, requests: MakeRequests, *, in_the_loop: bool) -> Iterator[Answer]:
+        """Begins an iteration, and the first one begins the workers."""
+        self._requests.make = requests
+        if self._batches is None:
+            prepare_for_workers()
+        self._batches = iter(self._dataloader)
+        if not self._workers:
+            self._workers = list(self._batches._workers)
+            end_at_exit(self)
+            _running.add(self)
+            self._take_over()
+            watched = (self._workers.copy(), self._died, self._is_over)
+            start_thread(threading.Thread(target=_watch, args=watched, name="samplerkit-watch", daemon=True))
+        return iter(self._next, None)
+
+    def _next(self) -> Answer | None:
+        """Returns the next batch; None at the end.
+
+        Raises:
+            WorkerError: a worker died, or the batch did not come in time; the cause is what torch said.
+        """
+        try:
+            return received(next(self._batches))
+        except StopIteration:
+            return None
+        except BaseException as error:
+            self.can_be_reused = False  # it is not known what would come next
+            # A message that breaks off is an OSError without a number.
+            breaks_off = isinstance(error, OSError) and error.errno is None
+            may_be_dying = breaks_off or isinstance(error, EOFError | ConnectionError)
+            if isinstance(error, Exception) and (dead := self._dead_workers(may_be_dying=may_be_dying)):
+                raise WorkerError(
+                    "worker",
+                    "a worker process died (exit codes by process id; -9 is SIGKILL)",
+                    dead,
+                    hint=_hint(dead.values()),
+                ) from error
+            if isinstance(error, RuntimeError) and str(error).startswith("DataLoader timed out"):
+                raise timed_out("a worker process", self._dataloader.timeout) from error
+            raise
+
+    def _dead_workers(self, *, may_be_dying: bool) -> dict[int, int | None]:
+        """The exit codes of the workers that died first, by process id."""
+        sentinels = {worker.sentinel: worker for worker in self._workers}
+        # A broken pipe can be seen a moment before its worker has ended, and so can its sentinel.
+        for ended in multiprocessing.connection.wait(sentinels, _GRACE_SECONDS if may_be_dying else 0):
+            sentinels[ended].join(_GRACE_SECONDS)
+        codes = {worker.pid: worker.exitcode for worker in self._workers}
+        # Looked at after the codes: whoever was killed by the watch has an entry before it there.
+        if self._died:
+            return {pid: codes[pid] for pid in self._died}
+        return {pid: code for pid, code in codes.items() if code is not None}
+
+    def close(self) -> None:
+        """Ends the workers."""
+        end_together([self])
+
+    def stop(self) -> None:
+        """Asks the workers to end, when they are done with the batch that they are at."""
+        self.can_be_reused = False
+        if not self._workers:
+            return
+        self._is_over.put(None)
+        if self._batches._shutdown:  # by torch, behind the last batch
+            return
+        self._batches._shutdown = True
+        if self._batches._pin_memory:
+            self._batches._pin_memory_thread_done_event.set()
+            with contextlib.suppress(RuntimeError):  # at the exit no thread can be started that would put it
+                self._batches._worker_result_queue.put((None, None))
+        if self._locks_are_free():
+            self._batches._workers_done_event.set()
+            for queue in self._batches._index_queues:
+                queue.put(None)
+        else:
+            for worker in self._workers:
+                worker.terminate()
+
+    def join(self, deadline: float) -> None:
+        """Waits for the workers until a time of the monotonic clock, and kills those that have not ended."""
+        for worker in self._workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
+            worker.kill()
+            worker.join()
+        if not self._workers:
+            return
+        queues = [*self._batches._index_queues]
+        if self._batches._pin_memory:
+            self._batches._pin_memory_thread.join(max(0.0, deadline - time.monotonic()))
+            queues.append(self._batches._worker_result_queue)
+        for lock in self._thread_locks():
+            lock.acquire(timeout=_GRACE_SECONDS)  # one that cannot be taken was left behind
+            lock.release()
+        for queue in queues:
+            queue.cancel_join_thread()
+            queue.close()
+        self._workers = []
+
+    def _locks_are_free(self) -> bool:
+        """Returns whether the locks can be taken that are needed to ask workers to end.
+
+        Nobody gives a lock back if a signal handler raised right after it was taken, or its owner was killed.
+        """
+        for lock in [*self._thread_locks(), self._batches._workers_done_event._cond]:
+            if not lock.acquire(timeout=_GRACE_SECONDS):
+                return False
+            lock.release()
+        return True
+
+    def _thread_locks(self) -> list[Any]:
+        """The locks of queues between the loop and torch's threads, which hold them for a moment only."""
+        locks = [queue._notempty for queue in self._batches._index_queues]
+        if self._batches._pin_memory:
+            locks.append(self._batches._data_queue.mutex)
+        return locks
+
+    def forget(self) -> None:
+        """Leaves the workers to the process that this one was forked from."""
+        self._batches._shutdown = True  # else torch tells them to stop when this copy is garbage
+        self._workers = []
+
+    def _take_over(self) -> None:
+        """Takes the workers out of torch's own watch, which would raise its error outside of the loop."""
+        with contextlib.suppress(AttributeError, OSError):
+            if self._batches._worker_pids_set:
+                signal_handling._remove_worker_pids(id(self._batches))  # type: ignore[attr-defined]
+                self._batches._worker_pids_set = False
+            if not self._batches._pin_memory:
+                # The main process never writes results, and while it could, it would not see the pipe's end.
+                self._batches._worker_result_queue._writer.close()
+
+
+_running: Final[weakref.WeakSet[WorkerProcesses]] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for workers in list(_running):
+        workers.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+def _watch(workers: list[Any], died: list[int], is_over: SimpleQueue[None]) -> None:
+    """Runs in a thread: where a worker dies before it is asked to end, the others are ended too."""
+    ended = multiprocessing.connection.wait([worker.sentinel for worker in workers])
+    if is_over.empty():
+        died += [worker.pid for worker in workers if worker.sentinel in ended]
+        with contextlib.suppress(Empty):
+            is_over.get(timeout=_GRACE_SECONDS)  # the batches that are finished may still arrive
+            return
+        for worker in workers:
+            worker.kill()
+
+
+def _hint(codes: Collection[int | None]) -> str:
+    """The hint, by the exit codes of those that died."""
+    if -signal.SIGKILL in codes:
+        return "look for a lack of memory: the system's log names what was killed"
+    if any(code is not None and code < 0 for code in codes):
+        return "look for a crash in the dataset, or in a library that it calls"
+    return "look for what ends the process in the dataset: a KeyboardInterrupt or sys.exit (0), or os._exit"

@@ -1,0 +1,85 @@
+"""Values that are computed once, or kept shortly, without a lock, for which a forked process would wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, TypeVar, final, overload
+
+_Value = TypeVar("_Value")
+
+
+@final
+class cached_property(Generic[_Value]):  # noqa: N801  # used as a decorator, like property
+    """Computes a property when it is first read, and keeps it in the object.
+
+    That of `functools` holds a lock up to Python 3.11, one for all objects of a class: a process forked while
+    another thread computes would wait for it for ever. Here two threads may both compute; the first value is
+    kept.
+
+    Args:
+        compute: the method that it decorates.
+
+    Example:
+        >>> class Shelf:
+        ...     @cached_property
+        ...     def books(self) -> list[str]:
+        ...         return ["Dune"]
+        >>> shelf = Shelf()
+        >>> shelf.books is shelf.books
+        True
+    """
+
+    def __init__(self, compute: Callable[[Any], _Value]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> cached_property[_Value]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> _Value: ...
+
+    def __get__(self, instance: object | None, owner: type) -> cached_property[_Value] | _Value:
+        if instance is None:
+            return self
+        value: _Value = instance.__dict__.setdefault(self._name, self._compute(instance))
+        return value
+
+
+@final
+class Latest(Generic[_Value]):
+    """Keeps the latest values, such as the orders of two epochs; a copy in another process has none.
+
+    Threads may ask at the same time: the table is replaced and not changed.
+
+    Args:
+        most: how many.
+
+    Example:
+        >>> squares = Latest[int](2)
+        >>> [squares.get(number, lambda: number**2) for number in (1, 2, 3, 2)], dict(squares.items())
+        ([1, 4, 9, 4], {2: 4, 3: 9})
+    """
+
+    def __init__(self, most: int = 1) -> None:
+        self._most = most
+        self._kept: dict[Hashable, _Value] = {}
+
+    def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
+        """Returns the value of a key, which is computed unless it is kept."""
+        kept = self._kept
+        if key in kept:
+            return kept[key]
+        made = make()
+        self._kept = dict([*kept.items(), (key, made)][-self._most :])
+        return made
+
+    def items(self) -> Iterable[tuple[Any, _Value]]:
+        """Returns the keys and values that are kept."""
+        return self._kept.items()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_most": self._most, "_kept": {}}

@@ -1,0 +1,103 @@
+"""What a dataset tells of itself besides its layout: a value for each sample, its content, parts it gives.
+
+And the number of a file that somebody names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from samplerkit.errors import ArgumentValueError
+from samplerkit.order.arguments import integer
+from samplerkit.order.layout import Layout
+
+
+def find_column(dataset: Any, *names: str) -> tuple[str, Any] | None:
+    """Finds what a dataset has for each sample: a column, as datasets of Hugging Face do, or an attribute.
+
+    Args:
+        dataset: any dataset.
+        names: what it may be called, the first choice first.
+
+    Returns:
+        (name, values) of the first one that is there; None where none is.
+
+    Example:
+        >>> class Pictures:
+        ...     targets = [3, 1]
+        >>> find_column(Pictures(), "label", "targets")
+        ('targets', [3, 1])
+    """
+    for name in names:
+        is_column = name in getattr(dataset, "column_names", ())
+        found = dataset[name] if is_column else getattr(dataset, name, None)
+        if found is not None and not callable(found):
+            return name, found
+    return None
+
+
+def find_fingerprint(dataset: Any) -> str | None:
+    """Finds what changes with the content of a dataset: `fingerprint`, or Hugging Face's `_fingerprint`.
+
+    Args:
+        dataset: any dataset.
+
+    Returns:
+        The first of them that is a string; None where none is.
+
+    Example:
+        >>> class Pictures:
+        ...     fingerprint = "of 3 May"
+        >>> find_fingerprint(Pictures())
+        'of 3 May'
+    """
+    found = (getattr(dataset, name, None) for name in ("fingerprint", "_fingerprint"))
+    return next((one for one in found if isinstance(one, str)), None)
+
+
+def fingerprint_of(*content: Any) -> str:
+    """Makes the fingerprint of a dataset of what tells its content.
+
+    Args:
+        content: plain values, as JSON has them.
+
+    Example:
+        >>> fingerprint_of("a", [1, 2]) == fingerprint_of("a", (1, 2)) != fingerprint_of("a", [2, 1])
+        True
+    """
+    data = json.dumps(content).encode()
+    return hashlib.blake2b(data, digest_size=16, person=b"samplerkit").hexdigest()
+
+
+def gives_segments(dataset: Any) -> bool:
+    """Returns whether a dataset gives parts of samples by itself, so that it need not read whole ones."""
+    # Of the class: a wrapper that passes on what it does not know would be passed by. A tree of datasets has
+    # it, and it is None where a part of it has none.
+    return hasattr(type(dataset), "__getsegments__") and dataset.__getsegments__ is not None
+
+
+def file_number(layout: Layout, file: Any) -> int:
+    """Returns the number of a file in a layout.
+
+    Args:
+        layout: with files.
+        file: the number itself, or the name of the file.
+
+    Raises:
+        ArgumentTypeError: neither.
+        ArgumentValueError: the layout has no file of that name.
+
+    Example:
+        >>> file_number(Layout([3, 4], ["code/a", "code/b"]), "code/b")
+        1
+    """
+    if not isinstance(file, str):
+        return integer("file", file)
+    names = layout.names or ()
+    if file not in names:
+        known = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        hint = f"known: {known}" if names else "give its number: the files have no names"
+        raise ArgumentValueError("file", "is no file of the layout", file, hint=hint)
+    return names.index(file)

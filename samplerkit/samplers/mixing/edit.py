@@ -1,0 +1,306 @@
+"""An edit of a run: what is said of the order from one position on, as a value, and digests of many."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from itertools import accumulate, pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit import names
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, NotSupportedError
+from samplerkit.order import arguments
+from samplerkit.order.arguments import LARGEST
+from samplerkit.order.caching import cached_property
+from samplerkit.order.typing import Ids
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.mixing.sources import require_source
+
+_DIGEST_BYTES = 8
+_NUMBERS = (int, float)
+_LARGEST_SHARE = 1e300
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Edit:
+    """What becomes different in a run from a position on. The order before that position stays as it was.
+
+    A position of a run counts samples: in epoch e of N samples, position p is e * N + p.
+
+    Args:
+        at: the position.
+        weights: the shares of the sources of a mixture from there on, by their names; all of them.
+        skip: so many positions leave, and the rest of each lane moves up. What is skipped counts as drawn.
+        without: the ids that are not read any more.
+        source: the name of a part of the dataset that the mixture reads too from there on; or parts by name,
+            each with the sampler that reads it, None for all of its samples. `weights` say how much.
+        global_batch: the samples of all ranks in each step that begins there or behind it.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentRangeError: a number is negative or too large, or a weight is no share.
+        ArgumentValueError: the edit says nothing, or `source` comes without weights.
+        CompositionError: a sampler of `source` is distributed, a ledger, or of an algorithm that replays
+            another package.
+        NotSupportedError: an argument of a sampler of `source` is no plain value.
+
+    Example:
+        >>> Edit(at=1000, skip=20)
+        Edit(at=1000, skip=20)
+        >>> Edit(at=1000, weights={"web": 1, "code": 3}) == Edit(at=1000, weights={"web": 1.0, "code": 3.0})
+        True
+    """
+
+    at: int
+    weights: Mapping[str, float] | None = None
+    skip: int | None = None
+    without: Sequence[int] | np.ndarray[Any, Any] | None = None
+    source: str | Mapping[str, Sampler | None] | None = None
+    global_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        checked: dict[str, Any] = {"at": arguments.at_least("at", self.at, 0)}
+        if checked["at"] > LARGEST:
+            raise ArgumentRangeError("at", "must be at most 2^62", self.at)
+        for name, check in _CHECKS.items():
+            given = getattr(self, name)
+            if given is not None:
+                checked[name] = check(given)
+        if len(checked) == 1:
+            hint = "say for instance skip=8192"
+            raise ArgumentValueError("edit", "says nothing but where", self.at, hint=hint)
+        if checked["at"] + checked.get("skip", 0) > LARGEST:
+            raise ArgumentRangeError("skip", "leads beyond the last position, 2^62", self.skip)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        for name in self.new_sources if self.source is not None else ():
+            if name not in checked.get("weights", {}):
+                hint = "say weights= too, of all sources"
+                raise ArgumentValueError("source", "comes without a share", name, hint=hint)
+
+    @property
+    def new_sources(self) -> dict[str, Sampler | None]:
+        """The parts that are read too, and the sampler of each; None for all of its samples."""
+        if self.source is None:
+            return {}
+        return {self.source: None} if isinstance(self.source, str) else dict(self.source)
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The arguments that are given, by name, as plain data: a line of JSON."""
+        return {name: plain(value, name) for name, value in self._given().items()}
+
+    def _given(self) -> dict[str, Any]:
+        given = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        pairs = ((name, value) for name, value in given.items() if value is not None)
+        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in pairs}
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits of what is said."""
+        return _digest(json.dumps(self.said, sort_keys=True))
+
+    def __eq__(self, other: object) -> bool:
+        return self.said == other.said if isinstance(other, Edit) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        said = self._given()
+        if isinstance(self.without, np.ndarray):
+            ids = self.without
+            said["without"] = f"<{ids.size} ids>" if ids.size > 6 else ids.tolist()
+        return f"Edit({', '.join(f'{name}={value}' for name, value in said.items())})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Edit, **self._given()), ()
+
+
+def checked_edits(edits: Any) -> tuple[Edit, ...]:
+    """Takes edits in the order of their positions.
+
+    Raises:
+        ArgumentTypeError: no list, or one of something else.
+        ArgumentValueError: an edit lies before the one that stands ahead of it.
+    """
+    if isinstance(edits, Edit | str | bytes | Mapping) or not hasattr(edits, "__iter__"):
+        raise ArgumentTypeError("edits", "must be a list of edits", edits)
+    listed = tuple(edits)
+    for number, edit in enumerate(listed):
+        if not isinstance(edit, Edit):
+            raise ArgumentTypeError(f"edits[{number}]", "must be an Edit", edit)
+    for number, (before, edit) in enumerate(pairwise(listed), 1):
+        if edit.at < before.at:
+            problem = f"lies before the edit ahead of it, at {before.at}"
+            hint = "edits stand in the order of their positions"
+            raise ArgumentValueError(f"edits[{number}].at", problem, edit.at, hint=hint)
+    return listed
+
+
+def chained(edits: Sequence[Edit]) -> list[str]:
+    """Gives the digests of the first 0, 1, 2 ... edits: each follows from the one before and one edit.
+
+    Example:
+        >>> first, second = Edit(at=5, skip=1), Edit(at=9, skip=1)
+        >>> chained([first, second])[:2] == chained([first]), chained([second])[1] == chained([first])[1]
+        (True, False)
+    """
+    return list(accumulate((edit.digest for edit in edits), _digest, initial=_digest("edits")))
+
+
+def lines_of(edits: Sequence[Edit]) -> str:
+    """Gives the text of a file of edits: JSON, one a line."""
+    return "".join(json.dumps(edit.said) + "\n" for edit in edits)
+
+
+def edit_of(said: dict[str, Any]) -> Edit:
+    """Makes an edit of what `Edit.said` gives.
+
+    Raises:
+        ArgumentValueError: a sampler in it is not samplerkit's own; and what the constructor raises.
+    """
+    return Edit(**{name: made_of(value) for name, value in said.items()})
+
+
+def edits_in(path: str | os.PathLike[str]) -> tuple[Edit, ...]:
+    """Reads a file of edits; one that is not there holds none.
+
+    Raises:
+        ArgumentValueError: it cannot be read, or a line is no edit.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        raise ArgumentValueError("edits_file", f"cannot be read ({error})", os.fspath(path)) from None
+    edits = []
+    for number, line in enumerate(lines, 1):
+        try:
+            edits.append(edit_of(json.loads(line)))
+        except (ValueError, TypeError, RuntimeError, AttributeError) as error:
+            problem = f"holds no edit in line {number} ({error})"
+            hint = "write one edit a line, as JSON, or take the line out if the run never made that edit"
+            raise ArgumentValueError("edits_file", problem, os.fspath(path), hint=hint) from None
+    return checked_edits(edits)
+
+
+def _digest(*texts: str) -> str:
+    state = hashlib.blake2b("\n".join(texts).encode(), digest_size=_DIGEST_BYTES, person=b"samplerkit")
+    return state.hexdigest()
+
+
+def _shares(weights: Any) -> Mapping[str, float]:
+    if not isinstance(weights, Mapping) or not all(isinstance(name, str) for name in weights):
+        raise ArgumentTypeError("weights", "must be shares by the names of sources", weights)
+    given = weights.values()
+    if any(given) and all(type(share) in _NUMBERS and 0 <= share < _LARGEST_SHARE for share in given):
+        # What nearly all edits say: to check an array of three takes longer than all the rest of an edit.
+        return MappingProxyType({name: float(share) for name, share in weights.items()})
+    checked = arguments.weights(list(weights.values())).tolist()
+    return MappingProxyType(dict(zip(weights, checked, strict=True)))
+
+
+def _ids(without: Any) -> Ids:
+    ids = np.unique(arguments.indices(without, "without"))
+    ids.flags.writeable = False
+    return ids
+
+
+def _source(given: Any) -> str | Mapping[str, Sampler | None]:
+    if not isinstance(given, Mapping):
+        return arguments.word("source", given)
+    if not given:
+        raise ArgumentValueError("source", "must not be empty", given)
+    for name, sampler in given.items():
+        place = f"source.{arguments.word('source', name)}"
+        require_source(place, sampler)
+        plain(sampler, place)
+    (first, sampler), *more = given.items()
+    return first if sampler is None and not more else MappingProxyType(dict(given))
+
+
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "weights": _shares,
+    "skip": partial(arguments.positive, "skip"),
+    "without": _ids,
+    "source": _source,
+    "global_batch": partial(arguments.positive, "global_batch"),
+}
+
+
+_CLASS, _CHILD = "class", "child"
+
+
+def plain(value: Any, place: str) -> Any:
+    """Gives a value as plain data: of a sampler, its class and arguments, and its child.
+
+    Args:
+        value: an argument of an edit, or of a sampler in it.
+        place: for errors.
+
+    Raises:
+        NotSupportedError: it is an object that JSON does not know.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> kept = plain(sk.SequentialSampler(start_index=3), "source")
+        >>> kept
+        {'class': 'SequentialSampler', 'start_index': 3, 'num_samples': None}
+        >>> made_of(kept)
+        SequentialSampler(start_index=3, num_samples=None)
+    """
+    if isinstance(value, Sampler):
+        child = value.get_child()
+        kept = {_CLASS: _named(type(value)), **plain(value.arguments(), place)}
+        return kept if child is None else {**kept, _CHILD: plain(child, place)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(one, f"{place}.{name}") for name, one in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, list | tuple | range):
+        return [plain(one, place) for one in value]
+    value = value.value if isinstance(value, Enum) else value
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    problem = "is an object of which no edit can keep what it says"
+    raise NotSupportedError(place, problem, value, hint="give a sampler whose arguments are plain values")
+
+
+def made_of(kept: Any) -> Any:
+    """Makes the value of which `plain` gives the data.
+
+    Raises:
+        ArgumentValueError: a sampler in it is of a class that is not samplerkit's own. Nothing is imported
+            by name.
+    """
+    if not isinstance(kept, dict):
+        return kept
+    made = {name: made_of(value) for name, value in kept.items()}
+    if not isinstance(kept.get(_CLASS), str):
+        return made
+    named, child = made.pop(_CLASS), made.pop(_CHILD, None)
+    found = names.PUBLIC.get(named, "")
+    if not found.startswith("samplers."):
+        hint = "give the edits from Python, or in a config"
+        raise ArgumentValueError(_CLASS, "is no sampler of samplerkit's own", named, hint=hint)
+    sampler = names.found(found, named)(**made)
+    sampler.add_child(child)
+    return sampler
+
+
+def _named(kind: type[Sampler]) -> str:
+    is_ours = names.PUBLIC.get(kind.__name__) == kind.__module__.removeprefix("samplerkit.")
+    return kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,144 @@
+"""The ledger: a run whose order is edited from a position on, while all before stays as it was."""
+
+from __future__ import annotations
+
+import bisect
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final, final
+
+from samplerkit.errors import ArgumentValueError, CompositionError
+from samplerkit.order.caching import Latest, cached_property
+from samplerkit.order.layout import Layout
+from samplerkit.order.mixing.streams import Part, Passes, Stream
+from samplerkit.order.order import Order
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.chain import Context, RunConstants
+from samplerkit.samplers.mixing.edit import Edit, chained, checked_edits, edit_of, edits_in
+from samplerkit.samplers.mixing.edited_stream import edited, require_removable, shares
+from samplerkit.samplers.mixing.mixture import Blend, MixtureSampler
+from samplerkit.samplers.mixing.sources import EpochOrders, require_undealt
+
+
+@final
+class Ledger(Sampler):
+    """Reads by another sampler, and lets the order be edited behind what was read, epoch after epoch.
+
+    An edit says what becomes different from a position on: see `Edit`. The run stays exactly-once, on any
+    number of ranks: what an edit takes out is never read, and all else comes once. A ledger without edits
+    reads what its sampler reads, and takes the states of its sampler.
+
+    Args:
+        sampler: the chain of samplers that is read; or it is added as a child.
+        edits: in the order of their positions.
+        edits_file: a file that keeps all edits, one a line, also those that `loader.edit` makes. One that is
+            there is read; `edits` must then be the first ones of it, or begin with all of it.
+
+    Raises:
+        ArgumentTypeError: `sampler` is no sampler, or `edits` no list of edits.
+        ArgumentValueError: an edit lies before the one that stands ahead of it; or `edits_file` cannot be
+            read, or holds other edits.
+        CompositionError: the chain holds a distributed sampler, or a ledger.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> ledger = sk.Ledger(sk.SequentialSampler(), edits=[sk.Edit(at=3, skip=2)])
+        >>> list(ledger.order(8)), list(ledger.order(8, epoch=1))
+        ([0, 1, 2, 5, 6, 7, 0, 1], [2, 3, 4, 5, 6, 7, 0, 1])
+    """
+
+    reads_below = True
+    reads_a_stream = True
+
+    def __init__(
+        self,
+        sampler: Sampler | None = None,
+        edits: Sequence[Edit] = (),
+        edits_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.edits_file: Final = edits_file
+        self.edits: tuple[Edit, ...] = checked_edits(edits)
+        if edits_file is not None:
+            self.edits = _joined(self.edits, edits_in(edits_file), edits_file)
+        self._made: Final = Latest[tuple[Stream, int, Any]]()
+        self.add_child(sampler)
+        if sampler is not None:
+            require_undealt("Ledger", sampler, "it")
+
+    def arguments(self) -> dict[str, Any]:
+        """Gives the constructor's arguments by name; the sampler is the child."""
+        return {"edits": list(self.edits), "edits_file": self.edits_file}
+
+    def edited(self, edit: Edit) -> Ledger:
+        """Gives the ledger with one more edit; this one stays as it is, and so does the file.
+
+        Raises:
+            ArgumentTypeError: no edit.
+            ArgumentValueError: it lies before the last one, or `edits_file` cannot keep a sampler in it.
+        """
+        made = Ledger(self.get_child())
+        edits = checked_edits((*self.edits, edit))
+        if self.edits_file is not None:
+            edit_of(edit.said)  # a file keeps only what can be read again
+        made.__dict__.update(edits=edits, edits_file=self.edits_file)
+        return made
+
+    @cached_property
+    def digests(self) -> list[str]:
+        """The chained digests of the first 0, 1, 2 ... edits."""
+        return chained(self.edits)
+
+    def past(self, position: int) -> int:
+        """Returns how many edits lie before a position of the run."""
+        return bisect.bisect_left(self.edits, position, key=lambda edit: edit.at)
+
+    @cached_property
+    def ramp(self) -> tuple[tuple[int, int], ...]:
+        """The positions of the run from which a step has another number of samples, and that number."""
+        return tuple((edit.at, edit.global_batch) for edit in self.edits if edit.global_batch is not None)
+
+    @cached_property
+    def new_sources(self) -> dict[str, Sampler | None]:
+        """The parts that edits add to the mixture, and the sampler of each."""
+        return {name: one for edit in self.edits for name, one in edit.new_sources.items()}
+
+    def draw(self, layout: Layout, context: Context) -> Order:
+        """Orders an epoch of the run, by the dataset's layout: the child is read beyond one epoch."""
+        # The dataset is kept with what was made of it, so that its number is no other one's.
+        key = (id(context.dataset), context.lanes)
+        stream, length, _ = self._made.get(key, lambda: (*self._stream(context), context.dataset))
+        return Part(stream, context.epoch * length, length)
+
+    def _stream(self, context: Context) -> tuple[Stream, int]:
+        """Gives what is read, epoch after epoch, as the edits make it, and the length of an epoch."""
+        child, layout = self.get_child(), Layout.of(context.dataset)
+        if child is None:
+            raise CompositionError("Ledger", "has no sampler to read by", hint="give it one")
+        require_undealt("Ledger", self, "it")
+        orders = EpochOrders(child, context.dataset, RunConstants(context.lanes))
+        length = len(orders(0))
+        if not length:
+            raise ArgumentValueError("dataset", "holds no samples to read", length)
+        require_removable(self.edits, child, context.dataset, self.new_sources)
+        stream: Stream | None = None
+        if isinstance(child, MixtureSampler) and child.get_child() is None:
+            begin = replace(context, epoch=0, depth=0, child=None)
+            blend = Blend(child, layout, begin, added=self.new_sources)
+            stream = None if blend.restarts else blend.mix
+        stream = Passes(orders, orders.woven, "sampler") if stream is None else stream
+        return edited(stream, self.edits, shares(self.edits, child, layout)), length
+
+
+def _joined(
+    given: tuple[Edit, ...], kept: tuple[Edit, ...], path: str | os.PathLike[str]
+) -> tuple[Edit, ...]:
+    """Joins the edits that are given to those that a file keeps: one begins with all of the other."""
+    shorter, longer = sorted((given, kept), key=len)
+    if longer[: len(shorter)] != shorter:
+        number = next(n for n, (one, other) in enumerate(zip(given, kept, strict=False)) if one != other)
+        problem = f"is another one in the file {os.fspath(path)}, which says {kept[number]}"
+        hint = "leave the edits out: the file has all of them"
+        raise ArgumentValueError(f"edits[{number}]", problem, given[number], hint=hint)
+    return longer

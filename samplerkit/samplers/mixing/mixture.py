@@ -1,0 +1,299 @@
+"""Several datasets mixed by weights, or in proportion to their sizes: a recipe, and its place in a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final, Literal, final, get_args
+
+import numpy as np
+
+from samplerkit.errors import (
+    ArgumentRangeError,
+    ArgumentValueError,
+    DatasetError,
+    NotSupportedError,
+)
+from samplerkit.order import arguments
+from samplerkit.order.algebra import limited
+from samplerkit.order.arguments import LARGEST
+from samplerkit.order.caching import cached_property
+from samplerkit.order.keys import ALGORITHM, Key, path_number
+from samplerkit.order.layout import Layout
+from samplerkit.order.mixing.once_each import OnceEach
+from samplerkit.order.mixing.source_counts import SourceCounts
+from samplerkit.order.mixing.source_draws import SourceDraws
+from samplerkit.order.mixing.streams import Mix, Part, Passes
+from samplerkit.order.mixing.weights import thresholds
+from samplerkit.order.order import PASS_BITS, Order
+from samplerkit.order.typing import Ids
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.chain import Context, RunConstants, checked_algorithm
+from samplerkit.samplers.mixing.sources import (
+    EpochOrders,
+    checked_sources,
+    checked_weights,
+    mixed_parts,
+    parts_of,
+    require_source,
+)
+from samplerkit.samplers.shuffled import RandomSampler
+from samplerkit.samplers.subset import SequentialSampler
+
+PassesOver = Literal["run_on", "restart"]
+"""What becomes of sources at the end of an epoch: they continue, or begin again."""
+
+Stop = Literal["first", "all", "once"]
+"""When an epoch ends: before a source would begin again, or once each was read to its end, or all once."""
+
+_EPOCHS = 1 << PASS_BITS
+"""Where passes restart, pass t of epoch e is the source's epoch e + t * 2^40, which no other pass is."""
+
+
+@final
+class MixtureSampler(Sampler):
+    """Mixes several datasets by weights: the parts of a tree, each read by a sampler of its own.
+
+    Each position draws its source at random by the weights: any ranks and any batches read a source at least
+    as evenly as by independent draws, and each lane stays within a few samples of its share for ever. A
+    source that was read to its end begins again, in another order. In place of `sources`, a list of weights
+    mixes the files of a layout.
+
+    Args:
+        sources: a sampler for each part, by name, mixtures among them; None for all of its samples. Parts
+            that are not named are not read. Or a list, tuple or array of weights, one for each file.
+        num_samples: how many samples an epoch has; None and 0 mean until `stop`.
+        weights: the share of each source, by name; any real numbers. None means in proportion to the sizes.
+        shuffle: whether sources given as None are read in a random order.
+        passes: `run_on`: sources continue where the epoch before left them; `restart`: each epoch begins
+            them again, so that samples which a fixed order has last may never come.
+        stop: `first` ends before a source would begin again; `all` once each was read to its end, in the
+            first epoch, whose length the others have. `once` reads each sample once an epoch, in proportion
+            to the sizes.
+        lanes: into how many lanes the mixture is woven, and the sources with it; None for the number of
+            shards at the first start, so that each reads its own files.
+        seed: the seed of the order, in [0, 2^64).
+        algorithm: the id of the algorithm.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: `num_samples` or `seed` is negative; `passes`, `stop` or `algorithm` is not known;
+            weights are not those of the sources, or do not go with `stop`.
+        ArgumentRangeError: `weights` is empty, all zero, or holds a negative, NaN or infinite one; or, when
+            the order is asked for, the mixture is longer than 2^62.
+        CompositionError: a source is distributed, a ledger, or of an algorithm that replays another package.
+        DatasetError: when the order is asked for: the dataset has no such parts, others than weights, an
+            empty one of positive weight, or a source whose passes differ in length.
+
+    Example:
+        >>> corpus = Layout.tree({"web": Layout([5000, 7000]), "code": 3000})
+        >>> mix = MixtureSampler({"web": None, "code": None}, weights={"web": 0.75, "code": 0.25}, seed=7)
+        >>> ids = mix.order(corpus)[:4096]
+        >>> (ids < 12000).mean()
+        np.float64(0.75)
+        >>> layout = Layout([6000, 6000])
+        >>> np.bincount(layout.file_of(MixtureSampler([0.75, 0.25]).order(layout)[:4096]))
+        array([3072, 1024])
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, Sampler | None] | Sequence[float] | np.ndarray[Any, Any] | None = None,
+        num_samples: int | None = None,
+        *,
+        weights: Mapping[str, float] | Sequence[float] | np.ndarray[Any, Any] | None = None,
+        shuffle: bool = True,
+        passes: str = "run_on",
+        stop: str = "first",
+        lanes: int | None = None,
+        seed: int = 0,
+        algorithm: str = ALGORITHM,
+    ) -> None:
+        super().__init__(num_samples)
+        self.sources: Final = checked_sources(sources)
+        listed = sources if self.sources is None else None
+        if listed is not None and weights is not None:
+            raise ArgumentValueError("weights", "are given twice", weights, hint="give them once")
+        self.weights: Final = checked_weights(self.sources, weights if listed is None else listed)
+        self.shuffle: Final = arguments.boolean("shuffle", shuffle)
+        self.passes: Final = arguments.choice("passes", passes, get_args(PassesOver))
+        self.stop: Final = arguments.choice("stop", stop, get_args(Stop))
+        self.lanes: Final = arguments.lanes(lanes)
+        self.seed: Final = arguments.seed(seed)
+        self.algorithm: Final = checked_algorithm(algorithm, self)
+        if self.algorithm != ALGORITHM:
+            raise NotSupportedError("algorithm", "knows no mixtures", algorithm, hint=f"use {ALGORITHM}")
+        if self.stop == "once" and self.weights is not None:
+            hint = "leave weights out: the sizes are the weights"
+            problem = "reads each sample once, whatever weights say"
+            raise ArgumentValueError("stop", problem, "once", hint=hint)
+
+    def branches(self) -> dict[str, Sampler]:
+        """Gives the samplers of the sources, by name and sorted."""
+        given = self.sources or {}
+        return {name: sampler for name in sorted(given) if (sampler := given[name]) is not None}
+
+    def arguments(self) -> dict[str, Any]:
+        """Gives the constructor's arguments by name, as they were understood."""
+        given = super().arguments()
+        if self.sources is None:
+            del given["sources"]
+        return given
+
+    def lane_count(self, layout: Layout, run_lanes: int) -> int:
+        return run_lanes if self.lanes is None else self.lanes
+
+    def looks_at(self, dataset: Any) -> dict[str, Any]:
+        """Gives what samplers of sources look at in their parts."""
+        return {
+            f"{name}/{looked}": value
+            for name, branch in self.branches().items()
+            for link in branch._links()
+            for looked, value in link.looks_at(parts_of(dataset)[name]).items()
+        }
+
+    def draw(self, layout: Layout, context: Context) -> Order:
+        """Orders the samples of a layout."""
+        return Blend(self, layout, context).order()
+
+
+@final
+class Blend:
+    """A mixture at its place in a tree, in one epoch.
+
+    Args:
+        mixture: the sampler.
+        layout: what it mixes: the parts of a tree, or, where sources have no names, the files.
+        context: its place and the epoch.
+        restarts: whether a mixture above it begins it again in each epoch.
+        added: further parts, of weight 0, and the sampler of each.
+
+    Raises:
+        DatasetError: there are no parts, or no such ones, or no samples.
+    """
+
+    def __init__(
+        self,
+        mixture: MixtureSampler,
+        layout: Layout,
+        context: Context,
+        *,
+        restarts: bool = False,
+        added: Mapping[str, Sampler | None] = MappingProxyType({}),
+    ) -> None:
+        self._mixture = mixture
+        self._layout = layout
+        self._context = context
+        self._given_restarts = restarts
+        self.restarts = restarts or mixture.passes == "restart" or mixture.stop == "once"
+        self.lanes = mixture.lane_count(layout, context.lanes)
+        # What reads each sample once has no further passes, which would be those of other epochs.
+        if self.restarts and mixture.stop != "once" and context.epoch >= _EPOCHS:
+            problem = "must be below 2^40 where sources begin again in each epoch"
+            raise ArgumentRangeError("epoch", problem, context.epoch)
+        self._epoch = context.epoch if self.restarts else 0
+        self._key = Key(mixture.seed, self._epoch, context.depth, "dice")
+        parts = mixed_parts(mixture.sources, layout, context.dataset)
+        given = mixture.sources
+        samplers = {**(given or {}), **added}
+        self.sources = [self._source(name, part, samplers.get(name)) for name, part in parts.items()]
+        self._is_read = [given is None or name in given for name in parts]
+        self._names = list(parts)
+        self._starts: Ids = np.cumsum([0, *(len(Layout.of(part)) for part in parts.values())], dtype=np.int64)
+
+    def _source(self, name: str, part: Any, sampler: Sampler | None) -> Passes | Blend:
+        """Gives a source: a mixture that continues from pass to pass as a stream of its own, or passes."""
+        path = (*self._context.path, name)
+        if sampler is None:
+            # By a seed of its own, that of its place.
+            seed = int(Key(self._mixture.seed, 0, 0, "source").words(1, path_number(path))[0])
+            sampler = RandomSampler(seed=seed) if self._mixture.shuffle else SequentialSampler()
+        else:
+            require_source(f"source {'.'.join(path)}", sampler)
+        if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
+            continues = self.restarts or sampler.passes != "restart"
+            if continues and "once" not in (sampler.stop, self._mixture.stop):
+                context = Context(self._epoch, 0, self.lanes, part, path=path)
+                return Blend(sampler, Layout.of(part), context, restarts=self.restarts)
+        constants, step = RunConstants(self.lanes, path=path), _EPOCHS if self.restarts else 1
+        orders = EpochOrders(sampler, part, constants, self._epoch, step)
+        return Passes(orders, self.lanes, f"source {'.'.join(path)}", woven=orders.woven)
+
+    @cached_property
+    def weights(self) -> list[float]:
+        """The weight of each part, in the order of ids; 0 for one that is no source."""
+        given = self._mixture.weights
+        if isinstance(given, Mapping):
+            weights = [given.get(name, 0) for name in self._names]
+        elif given is None:
+            pairs = zip(self.sources, self._is_read, strict=True)
+            weights = [source.length if is_read else 0 for source, is_read in pairs]
+        elif given.size != len(self._names):
+            problem = f"must be one for each of the {len(self._names)} sources"
+            raise DatasetError("weights", problem, given.size)
+        else:
+            weights = given.tolist()
+        if not any(weights):
+            raise DatasetError("dataset", "holds no samples to mix", self._layout)
+        for name, weight, source in zip(self._names, weights, self.sources, strict=True):
+            if weight and not source.length:
+                raise DatasetError("weights", "give a share to an empty source", name)
+        return weights
+
+    @cached_property
+    def mix(self) -> Mix:
+        """The stream of the mixture."""
+        turns = SourceCounts(self._draws, thresholds(self.weights)[None])
+        streams = [source.mix if isinstance(source, Blend) else source for source in self.sources]
+        return Mix(turns, self.lanes, streams, self._starts)
+
+    @cached_property
+    def length(self) -> int:
+        """How many positions an epoch has: what is asked for, or as many as `stop` says of epoch 0."""
+        if self._mixture.num_samples:
+            return self._mixture.num_samples
+        if self.restarts and self._context.epoch:
+            context = replace(self._context, epoch=0)
+            return Blend(self._mixture, self._layout, context, restarts=self._given_restarts).length
+        sizes = np.array([source.length for source in self.sources])
+        read, lane = (part.reshape(-1) for part in np.indices((sizes.size, self.lanes)))
+        is_first = self._mixture.stop == "first"
+        is_read = (np.array(self.weights) > 0)[read] & (is_first | (lane < sizes[read]))
+        read, lane = read[is_read], lane[is_read]
+        # The turn of each lane that begins a source again, or the last one of its first pass.
+        last = sizes[read] - lane + (self.lanes - 1 if is_first else -1)
+        ends = self.mix.turns.ends[0]
+        rows = self._draws.position(lane, np.maximum(0, last // self.lanes), ends[read], ends[read + 1])
+        # Python's integers: a large source of a small weight ends beyond 64 bits.
+        found: list[int] = [
+            row * self.lanes + mine for row, mine in zip(rows.tolist(), lane.tolist(), strict=True)
+        ]
+        return min(found) if is_first else max(found) + 1
+
+    def order(self) -> Order:
+        """Gives the order of the epoch."""
+        if self._mixture.stop != "once":
+            if self.length > LARGEST:
+                problem = f"is left out, and an epoch with stop={self._mixture.stop!r} would end beyond 2^62"
+                hint = "say num_samples, or give the source of a tiny weight more"
+                raise ArgumentRangeError("num_samples", problem, self._mixture.num_samples, hint=hint)
+            begin = 0 if self.restarts else self._context.epoch * self.length
+            if begin + self.length > LARGEST:
+                problem = "ends beyond position 2^62 of the run, which is the last"
+                raise ArgumentRangeError("epoch", problem, self._context.epoch)
+            return Part(self.mix, begin, self.length, runs_on=not self.restarts)
+        pairs = zip(self.sources, self._is_read, strict=True)
+        passes = [(one, is_read) for one, is_read in pairs if isinstance(one, Passes)]
+        orders = [limited(one.order(0), None if is_read else 0) for one, is_read in passes]
+        sizes = [len(order) for order in orders]
+        if not any(sizes):
+            raise DatasetError("dataset", "holds no samples to mix", self._layout)
+        turns = SourceCounts(self._draws, thresholds(sizes)[None])
+        key = replace(self._key, role="dice-left")
+        whole = OnceEach(turns, self.lanes, orders, self._starts, key, path_number(self._context.path))
+        return limited(whole, self._mixture.num_samples or None)
+
+    @property
+    def _draws(self) -> SourceDraws:
+        return SourceDraws(self._key, path_number(self._context.path))

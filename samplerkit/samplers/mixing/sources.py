@@ -1,0 +1,202 @@
+"""What a mixture mixes: the parts of a tree by name, or files, and the checks of its sources and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, DatasetError
+from samplerkit.order import arguments
+from samplerkit.order.caching import cached_property
+from samplerkit.order.keys import ALGORITHM
+from samplerkit.order.layout import Layout
+from samplerkit.order.order import Order
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.chain import Chain, Link, RunConstants
+
+
+def parts_of(dataset: Any) -> dict[str, Any]:
+    """Gives the parts of a tree by name: datasets where these are known, else their layouts."""
+    known, given = Layout.of(dataset).parts, getattr(dataset, "parts", None)
+    found = given if isinstance(given, Mapping) else {}
+    return {name: found.get(name, part) for name, part in known.items()}
+
+
+def mixed_parts(sources: Mapping[str, Any] | None, layout: Layout, dataset: Any) -> dict[str, Any]:
+    """Gives what is mixed, by name in the order of ids: the parts of a tree, or files.
+
+    Raises:
+        DatasetError: there are no parts, or no such ones.
+    """
+    if sources is None:
+        if not layout.has_files:
+            raise DatasetError("dataset", "has no parts to mix", layout, hint="give a ConcatDataset")
+        return {str(number): Layout(size) for number, size in enumerate(layout.sizes.tolist())}
+    parts = parts_of(dataset) if layout.parts else {}
+    if not parts:
+        hint = "give a TreeDataset, or Layout.tree({name: ...})"
+        raise DatasetError("dataset", "has no parts with names", layout, hint=hint)
+    for name in sources:
+        if name not in parts:
+            hint = f"parts: {', '.join(parts)}"
+            raise DatasetError("sources", "name no part of the dataset", name, hint=hint)
+    return parts
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EpochOrders:
+    """The orders of a sampler, epoch after epoch: the passes over a source.
+
+    Args:
+        sampler: the outermost link of its chain.
+        dataset: what it reads.
+        constants: the lanes, and where in a tree of mixtures it stands.
+        first: the epoch of pass 0.
+        step: how many epochs later each further pass is.
+    """
+
+    sampler: Sampler
+    dataset: Any
+    constants: RunConstants
+    first: int = 0
+    step: int = 1
+
+    def __call__(self, number: int) -> Order:
+        epoch = arguments.epoch(self.first + number * self.step)
+        return self._chain.undealt(self.dataset, epoch, self.constants)
+
+    @property
+    def woven(self) -> int:
+        """Into how many lanes each order is woven."""
+        return self._chain.woven_lanes(self.dataset, self.constants)
+
+    @cached_property
+    def _chain(self) -> Chain:
+        # Of many short passes, finding it again would be a good part of the time.
+        return self.sampler._chain()
+
+    @property
+    def _said(self) -> tuple[object, ...]:
+        return self.constants, self.first, self.step
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EpochOrders) or self._said != other._said:
+            return False
+        return read_alike(self.sampler, self.dataset, other.sampler, other.dataset)
+
+    def __hash__(self) -> int:
+        return hash(self._said)
+
+
+def require_undealt(place: str, sampler: Sampler, reader: str) -> None:
+    """Refuses what is dealt by itself, where something reads what all ranks read together.
+
+    Raises:
+        CompositionError: a distributed sampler is in the chain.
+    """
+    if sampler.is_distributed:
+        problem = f"holds a distributed sampler, and {reader} reads what all ranks read together"
+        hint = "put it above, or leave it out: a loader deals to the ranks by itself"
+        raise CompositionError(place, problem, sampler, hint=hint)
+
+
+def require_source(place: str, sampler: Any) -> None:
+    """Refuses what cannot be a source of a mixture; None stands for all samples of a part.
+
+    Raises:
+        ArgumentTypeError: it is no sampler.
+        CompositionError: it is dealt by itself, read by a ledger of its own, or of another algorithm.
+    """
+    if sampler is None:
+        return
+    if not isinstance(sampler, Sampler):
+        raise ArgumentTypeError(place, "must be a sampler or None", sampler)
+    require_undealt(place, sampler, "a mixture")
+    if any(link.reads_a_stream for link in sampler._tree()):
+        hint = "put a ledger above the whole mixture"
+        raise CompositionError(place, "is a ledger, and that is the outermost sampler", sampler, hint=hint)
+    if sampler.chain_algorithm != ALGORITHM:
+        problem = f"has another algorithm than a mixture, {ALGORITHM}"
+        raise CompositionError(place, problem, sampler.chain_algorithm)
+
+
+def require_shares(place: str, shares: Collection[str], sources: Collection[str]) -> None:
+    """Refuses weights that are not those of the sources.
+
+    Raises:
+        ArgumentValueError: they name no source, or lack one.
+    """
+    for name in shares:
+        if name not in sources:
+            hint = f"sources: {', '.join(sources)}"
+            raise ArgumentValueError(place, "name no source of the mixture", name, hint=hint)
+    for name in sources:
+        if name not in shares:
+            raise ArgumentValueError(place, "lack a source", name, hint="say 0 to leave it out")
+
+
+def checked_sources(given: Any) -> dict[str, Sampler | None] | None:
+    """Takes sources by name; None where there are none, or a list of weights."""
+    if not isinstance(given, Mapping):
+        return None
+    if not given:
+        raise ArgumentValueError("sources", "must not be empty", given)
+    for name, sampler in given.items():
+        require_source(f"sources.{arguments.text('sources', name)}", sampler)
+    return dict(given)
+
+
+def checked_weights(sources: Any, given: Any) -> Any:
+    """Takes weights: by name for sources by name, else an array."""
+    if given is None:
+        return None
+    if sources is None:
+        return arguments.weights(given)
+    if not isinstance(given, Mapping):
+        raise ArgumentTypeError("weights", "must be a mapping of names, as sources are", given)
+    require_shares("weights", given, sources)
+    return dict(zip(given, arguments.weights(list(given.values())).tolist(), strict=True))
+
+
+def read_alike(one: Any, dataset: Any, other: Any, others_dataset: Any) -> bool:
+    """Returns whether two samplers, or None for both, are known to read two datasets in the same order."""
+    if dataset is not others_dataset:
+        if Layout.of(dataset) != Layout.of(others_dataset):
+            return False
+        looked, others = (
+            [] if root is None else [link.looks_at(of) for link in root._links()]
+            for root, of in ((one, dataset), (other, others_dataset))
+        )
+        if not say_the_same(looked, others):
+            return False
+    return say_the_same(one, other)
+
+
+def say_the_same(one: Any, other: Any) -> bool:
+    """Returns whether two chains, or values in them, are known to say the same.
+
+    The class of a user's may hold what its arguments do not say, so that it is like itself alone.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> say_the_same(sk.RandomSampler(seed=1), sk.RandomSampler(seed=1))
+        True
+        >>> say_the_same(sk.RandomSampler(seed=1), sk.RandomSampler(seed=2))
+        False
+    """
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Link):
+        is_ours = type(one).__module__.startswith("samplerkit.")
+        return is_ours and say_the_same([one.arguments(), one._child], [other.arguments(), other._child])
+    if isinstance(one, Mapping):
+        return say_the_same([*one.items()], [*other.items()])
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(say_the_same, one, other))
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)

@@ -1,0 +1,210 @@
+"""The samplers with a shuffle mode: all samples in a random order, and those of one shard."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final, final
+
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ShuffleModeError
+from samplerkit.order import arguments
+from samplerkit.order.algebra import limited
+from samplerkit.order.caching import cached_property
+from samplerkit.order.deal import MOST_SHARDS, Deal
+from samplerkit.order.keys import ALGORITHM
+from samplerkit.order.layout import Layout
+from samplerkit.order.modes import DEFAULT_ADAPTIVE_THRESHOLD, DEFAULT_PARTIAL_SIZE, Mode, Shuffle
+from samplerkit.order.order import Order
+from samplerkit.order.sequences import DrawsWithReplacement, Range
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.chain import Context, checked_algorithm
+
+
+class ModedSampler(Sampler):
+    """A sampler with a shuffle mode.
+
+    Attributes:
+        mode: the arguments of the mode together; each is an attribute of its own as well.
+        seed: of the order.
+    """
+
+    def __init__(
+        self,
+        num_samples: Any,
+        seed: Any,
+        shuffle: Any,
+        partial_size: Any,
+        pools: Any,
+        adaptive_threshold: Any,
+        lanes: Any,
+    ) -> None:
+        super().__init__(num_samples)
+        self.pools: Final = arguments.integer("pools", pools)
+        if self.pools not in {1, 2}:
+            raise ArgumentRangeError("pools", "must be 1 or 2", self.pools)
+        self.adaptive_threshold: Final = arguments.at_least("adaptive_threshold", adaptive_threshold, 0)
+        self.shuffle: Final = Shuffle.parse(shuffle)
+        self.partial_size: Final = arguments.positive("partial_size", partial_size)
+        self.lanes: Final = arguments.lanes(lanes)
+        owner = type(self).__name__
+        sizes = self.partial_size, self.adaptive_threshold
+        self.mode: Final = Mode(self.shuffle, *sizes, self.lanes, self.pools, owner)
+        self.seed: Final = arguments.seed(seed)
+
+    def get_shuffle_mode(self) -> Shuffle:
+        """Gives the shuffle mode."""
+        return self.shuffle
+
+    def lane_count(self, layout: Layout, run_lanes: int) -> int:
+        return self.mode.lane_count(layout, run_lanes)
+
+    def _in_mode(self, layout: Layout, context: Context) -> Order:
+        """Orders the samples of a layout by the mode."""
+        return self.mode.order(layout, partial(context.key, self.seed), context.lanes)
+
+
+@final
+class RandomSampler(ModedSampler):
+    """Reads samples in a random order, another one each epoch.
+
+    Args:
+        replacement: draw each time from all samples, so that a sample may come twice.
+        num_samples: how many samples, at most those that there are; None and 0 mean all. With
+            `replacement`, a dataset of files may be asked for more than it has, as in MindSpore.
+        shuffle: the shuffle mode, any but FALSE; only GLOBAL and ADAPTIVE with `replacement`.
+        seed: the seed of the order, in [0, 2^64).
+        partial_size: samples in a block of PARTIAL.
+        pools: 1, or 2 for samples that cross the borders of blocks: PARTIAL then shuffles blocks of twice
+            `partial_size`, and a second time those that begin half a block later.
+        adaptive_threshold: the largest number of samples that ADAPTIVE shuffles GLOBAL.
+        lanes: into how many lanes the order is woven; None for the number of shards at the first start in
+            the file-aware modes, and 1 in the others.
+        algorithm: the id of the algorithm.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: `num_samples` or `seed` is negative, or `algorithm` is not known.
+        ArgumentRangeError: `partial_size` or `lanes` is not positive, or `pools` neither 1 nor 2.
+        ShuffleModeError: `replacement` with a mode that it does not go with; or, when the order is asked
+            for, FILES or INFILE over a dataset without files.
+
+    Source: `mindspore.dataset.RandomSampler`.
+
+    Example:
+        >>> sampler = RandomSampler(seed=7)
+        >>> sorted(sampler.order(5, epoch=0)), list(sampler.order(5, 0)) == list(sampler.order(5, 1))
+        ([0, 1, 2, 3, 4], False)
+    """
+
+    def __init__(
+        self,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        shuffle: Shuffle | str | bool = Shuffle.GLOBAL,
+        *,
+        seed: int = 0,
+        partial_size: int = DEFAULT_PARTIAL_SIZE,
+        pools: int = 1,
+        adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD,
+        lanes: int | None = None,
+        algorithm: str = ALGORITHM,
+    ) -> None:
+        super().__init__(num_samples, seed, shuffle, partial_size, pools, adaptive_threshold, lanes)
+        self.replacement: Final = arguments.boolean("replacement", replacement)
+        self.algorithm: Final = checked_algorithm(algorithm, self)
+        if self.shuffle is Shuffle.FALSE:
+            hint = "use SequentialSampler"
+            raise ArgumentTypeError("shuffle", "must be a mode that shuffles", shuffle, hint=hint)
+        if self.replacement and self.shuffle not in (Shuffle.GLOBAL, Shuffle.ADAPTIVE):
+            problem = "does not go with replacement=True, which draws from all samples"
+            raise ShuffleModeError("shuffle", problem, self.shuffle.value, hint="use GLOBAL")
+
+    def draw(self, layout: Layout, context: Context) -> Order:
+        """Orders the samples of a layout."""
+        size = len(layout)
+        if not self.replacement:
+            order = self._in_mode(layout, context)
+            return limited(order, self.num_samples or None)
+        if size == 0:
+            return Range(0, 0)
+        wanted = self.num_samples or size
+        count = wanted if layout.has_files else min(wanted, size)
+        return DrawsWithReplacement(count, context.key(self.seed, "replacement"), population=size)
+
+
+@final
+class DistributedSampler(ModedSampler):
+    """Deals samples to shards: all shards share one order, and each reads its own part of it.
+
+    Args:
+        num_shards: the number of shards. None asks the running job when the order is first wanted: an
+            initialised process group, then RANK and WORLD_SIZE, then MPI, then SLURM, else one shard.
+        shard_id: the shard of this process, in [0, num_shards). None asks the running job.
+        shuffle: the shuffle mode; True means GLOBAL and False means FALSE.
+        num_samples: how many samples a shard reads at most; None and 0 mean all.
+        offset: -1 gives every shard the same number of samples, wrapping around to the first ones. o >= 0
+            gives each what there is and repeats nothing, the first sample to shard o.
+        seed: the seed of the order, in [0, 2^64); the same on every shard.
+        partial_size: samples in a block of PARTIAL.
+        pools: 1, or 2 for samples that cross the borders of blocks: PARTIAL then shuffles blocks of twice
+            `partial_size`, and a second time those that begin half a block later.
+        adaptive_threshold: the largest number of samples that ADAPTIVE shuffles GLOBAL.
+        lanes: into how many lanes the order is woven; None for the number of shards at the first start in
+            the file-aware modes, so that each shard reads its own files, and 1 in the others.
+        algorithm: the id of the algorithm.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: `num_samples` or `seed` is negative, or `algorithm` is not known.
+        ArgumentRangeError: `num_shards` is not positive, `shard_id` or `offset` is out of range, or
+            `partial_size` or `lanes` is not positive, or `pools` is neither 1 nor 2.
+        ShuffleModeError: when the order is asked for: FILES or INFILE over a dataset without files.
+
+    Source: `mindspore.dataset.DistributedSampler`; the lanes are what MosaicML streaming calls canonical
+    nodes.
+
+    Example:
+        >>> shards = [DistributedSampler(3, shard, seed=7).order(9) for shard in range(3)]
+        >>> sorted(id for shard in shards for id in shard)
+        [0, 1, 2, 3, 4, 5, 6, 7, 8]
+    """
+
+    def __init__(
+        self,
+        num_shards: int | None = None,
+        shard_id: int | None = None,
+        shuffle: Shuffle | str | bool = True,
+        num_samples: int | None = None,
+        offset: int = -1,
+        *,
+        seed: int = 0,
+        partial_size: int = DEFAULT_PARTIAL_SIZE,
+        pools: int = 1,
+        adaptive_threshold: int = DEFAULT_ADAPTIVE_THRESHOLD,
+        lanes: int | None = None,
+        algorithm: str = ALGORITHM,
+    ) -> None:
+        super().__init__(num_samples, seed, shuffle, partial_size, pools, adaptive_threshold, lanes)
+        self.num_shards: Final = arguments.optional_integer("num_shards", num_shards)
+        self.shard_id: Final = arguments.optional_integer("shard_id", shard_id)
+        self.offset: Final = arguments.integer("offset", offset)
+        self.algorithm: Final = checked_algorithm(algorithm, self)
+        self._check_ranges()
+
+    def _check_ranges(self) -> None:
+        shards, shard, offset = self.num_shards, self.shard_id, self.offset
+        if shards is not None:
+            arguments.positive("num_shards", shards, MOST_SHARDS)
+        end, largest = ("num_shards", MOST_SHARDS) if shards is None else (shards, shards)
+        if shard is not None and not 0 <= shard < largest:
+            raise ArgumentRangeError("shard_id", f"must be in [0, {end})", shard)
+        if not -1 <= offset <= largest:
+            raise ArgumentRangeError("offset", f"must be in [-1, {end}]", offset)
+
+    @cached_property
+    def deal(self) -> Deal:
+        """What this sampler says of shards."""
+        return Deal(self.num_shards, self.shard_id, self.offset, self.num_samples)
+
+    def draw(self, layout: Layout, context: Context) -> Order:
+        """Orders the samples of a layout, undealt."""
+        return self._in_mode(layout, context)

@@ -1,0 +1,246 @@
+"""What is at hand, within the limits, what of it goes, and who waits for room: nothing but bookkeeping."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, final
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.ahead.uses import NEVER, Uses
+
+
+class Cacheable(Protocol):
+    """What a cache can keep."""
+
+    @property
+    def path(self) -> str:
+        """Its name, for errors."""
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes that count for the limit."""
+
+
+Content = TypeVar("Content", bound=Cacheable)
+
+
+@dataclass(frozen=True)
+class CacheLimits:
+    """What a cache of files may hold and do.
+
+    Args:
+        max_files: files in memory, those being read included.
+        max_bytes: bytes in memory; None for no limit.
+        read_ahead: files that are read before they are wanted.
+        threads: readers ahead.
+        keeps_unneeded: whether a file stays, where there is room, when its next use is not known.
+        called: the argument by which a user says `max_files`.
+    """
+
+    max_files: int
+    max_bytes: int | None
+    read_ahead: int
+    threads: int
+    keeps_unneeded: bool = True
+    called: str = "max_files"
+
+
+@final
+class CacheEntries(Generic[Content]):
+    """The files in memory, and the places that are kept for those being read.
+
+    Attributes:
+        contents: the files by number, the least recently used first.
+        loading: the files for which a place is kept.
+        num_bytes: the memory that the contents take.
+    """
+
+    def __init__(self, limits: CacheLimits) -> None:
+        self._limits = limits
+        self.contents: dict[int, Content] = {}
+        self.loading: set[int] = set()
+        self.num_bytes = 0
+        self._largest = 0
+
+    def __contains__(self, file: int) -> bool:
+        return file in self.contents or file in self.loading
+
+    @property
+    def num_files(self) -> int:
+        """The number of files, those being read included."""
+        return len(self.contents) + len(self.loading)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no place for one more file."""
+        if self.num_files >= self._limits.max_files:
+            return True
+        if self._limits.max_bytes is None or not self.num_files:
+            return False
+        # The size of a file is known when it is read; before, the largest so far stands for it.
+        return self.num_bytes + (len(self.loading) + 1) * self._largest > self._limits.max_bytes
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether there are more bytes than there may be."""
+        return self._limits.max_bytes is not None and self.num_bytes > self._limits.max_bytes
+
+    def put(self, file: int, content: Content) -> None:
+        """Takes a file that was read.
+
+        Raises:
+            DatasetError: it alone is larger than all may be.
+        """
+        most, size = self._limits.max_bytes, content.num_bytes
+        if most is not None and size > most:
+            raise DatasetError(
+                content.path,
+                f"takes {size} bytes in memory, more than max_bytes={most}",
+                hint="allow more bytes, or split the file",
+            )
+        self._largest = max(self._largest, size)
+        self.contents[file] = content
+        self.num_bytes += size
+
+    def touch(self, file: int) -> None:
+        """Makes a file the most recently used one, if it is there."""
+        if file in self.contents:
+            self.contents[file] = self.contents.pop(file)
+
+    def drop(self, file: int) -> None:
+        """Lets a file go."""
+        self.num_bytes -= self.contents.pop(file).num_bytes
+
+    def clear(self) -> None:
+        """Lets all files go."""
+        self.contents.clear()
+        self.num_bytes = 0
+
+    def furthest(self, next_use: Callable[[int], float], kept: Container[int]) -> int | None:
+        """Returns the file whose next use is furthest away; of several, the least recently used.
+
+        Args:
+            next_use: of a file.
+            kept: files that are not given.
+        """
+        return max((file for file in self.contents if file not in kept), key=next_use, default=None)
+
+
+@final
+class EvictionPolicy(Generic[Content]):
+    """Chooses between the files at hand, without threads.
+
+    Where it is known what is read next, the file goes whose next use lies furthest in the future (Belady
+    1966), and those come that are used next. Elsewhere the file goes that was used least recently, and the
+    next ones come while files are read one after another.
+
+    Args:
+        entries: the files at hand.
+        num_files: the number of files.
+        read_ahead: how many may come before they are wanted.
+
+    Attributes:
+        uses: what is read next; None where nobody told.
+        held: how many threads read from each file now: none of these goes.
+    """
+
+    def __init__(self, entries: CacheEntries[Content], num_files: int, read_ahead: int) -> None:
+        self._entries = entries
+        self._num_files = num_files
+        self._read_ahead = read_ahead
+        self.uses: Uses | None = None
+        self.held: dict[int, int] = {}
+        self._last: int | None = None
+        self._is_sequential = False
+
+    def turn_to(self, file: int) -> bool:
+        """Notes that a file is wanted now; returns whether what came ahead was a wrong guess."""
+        moves = 0 if self._last is None else file - self._last
+        self._last = file
+        if moves:
+            self._is_sequential = moves == 1
+        return bool(moves) and self.uses is None and not self._is_sequential
+
+    def hold(self, file: int) -> None:
+        """Notes that a thread reads from a file from now on."""
+        self.held[file] = self.held.get(file, 0) + 1
+
+    def let_go(self, file: int) -> None:
+        """Notes that a thread reads from a file no more."""
+        left = self.held.pop(file, 0) - 1
+        if left > 0:
+            self.held[file] = left
+
+    def next_use(self, file: int) -> float:
+        """Returns the number of the next batch that uses a file, `NEVER` if none is known.
+
+        Where nobody told, the file that was used last is taken to be used next.
+        """
+        if self.uses is None:
+            return 0 if file == self._last else NEVER
+        return self.uses.next_use(file)
+
+    def unneeded(self) -> list[int]:
+        """Returns the files that are not used again, as far as is known."""
+        files = self._entries.contents
+        return [file for file in files if self.next_use(file) == NEVER and file not in self.held]
+
+    def victim(self) -> int | None:
+        """Returns the file whose next use is furthest away; of several, the least recently used."""
+        return self._entries.furthest(self.next_use, self.held)
+
+    def victim_for(self, file: int) -> int | None:
+        """Returns the file that would have to go for another one when that is used, if it can go already."""
+        uses = self.uses
+        if uses is None:
+            found = self.victim()
+            return None if found == self._last else found
+        batch = uses.next_use(file)
+        files = [*self._entries.contents, *self._entries.loading]
+        found = max(files, key=lambda file: (uses.next_use(file, batch), uses.next_use(file) > batch))
+        can_go = found in self._entries.contents and found not in self.held
+        return found if can_go and uses.next_use(found) > batch else None
+
+    def wanted_next(self, number: int, failed: Container[int]) -> list[int]:
+        """Returns the files that are wanted next and are not here, the first first.
+
+        Args:
+            number: how many of them.
+            failed: files that are not tried again before they are wanted.
+        """
+
+        def missing(files: Iterable[tuple[int, int]]) -> Iterator[Any]:
+            return (entry for entry in files if entry[1] not in self._entries and entry[1] not in failed)
+
+        if self.uses is not None:
+            upcoming = self.uses.upcoming_files(self._entries.contents.keys())
+            return [file for _, file in heapq.nsmallest(number, missing(upcoming))] if upcoming else []
+        if self._last is None or not self._is_sequential:
+            return []
+        end = min(self._num_files, self._last + 1 + self._read_ahead)
+        following = ((file, file) for file in range(self._last + 1, end))
+        return [file for _, file in missing(following)][:number]
+
+
+@final
+class WaitingLine:
+    """The threads that wait for room, the first one first; it is true while there are any."""
+
+    def __init__(self) -> None:
+        self._threads: dict[int, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._threads)
+
+    def is_first(self) -> bool:
+        """Returns whether it is this thread's turn; it stands in the line from now on."""
+        me = threading.get_ident()
+        self._threads.setdefault(me)
+        return next(iter(self._threads)) == me
+
+    def leave(self) -> None:
+        """Lets this thread leave, if it stands in the line."""
+        self._threads.pop(threading.get_ident(), None)

@@ -1,0 +1,250 @@
+"""The file of a catalogue: written as a whole, and believed in nothing that can be looked at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, TypeVar, get_args
+
+import numpy as np
+
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.order.arguments import LARGEST
+from samplerkit.order.typing import Ids
+from samplerkit.storage.arrays import (
+    Array,
+    Column,
+    UnreadableFileError,
+    narrow,
+    on_disk,
+    read_arrays,
+    write_arrays,
+)
+from samplerkit.storage.catalogue.file_catalogue import AGAIN, DIGEST_BYTES, FileCatalogue, Kind, Texts
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.small_files import ON_DISK, in_bucket
+from samplerkit.storage.urls import is_remote, local_path, shown
+
+Result = TypeVar("Result")
+
+SUFFIX: Final = ".skcat"
+"""A catalogue has a name that ends so: by that a dataset knows it from data."""
+
+VERSION: Final = 1
+
+_KINDS: Final[Mapping[str, str]] = {
+    "tar": "tar shards, for a TarDataset",
+    "parquet": "Parquet files, for a ParquetDataset",
+    "files": "files with a reader, for a FileDataset",
+}
+
+
+def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | None = None) -> None:
+    """Writes a catalogue, all or nothing.
+
+    Where all files lie beside it, or in folders below, it does not say where that is: the folder may be moved
+    with it, as long as files keep their times.
+
+    Args:
+        catalogue: what is known.
+        out: a path or a URL that ends in `.skcat`.
+        remote: how a URL is reached.
+
+    Raises:
+        DatasetError: it cannot be written.
+    """
+    folder = catalogue.folder
+    if not is_remote(out) and not catalogue.is_remote:
+        own = os.path.abspath(os.path.dirname(out))  # noqa: PTH100, PTH120  # links stay what they are
+        if f"{folder}/".startswith(own.rstrip("/") + "/"):
+            folder = os.path.relpath(folder or "/", own)
+    names, versions = catalogue.names.packed(), catalogue.versions.packed()
+    meta = {
+        "catalogue": VERSION,
+        "kind": catalogue.kind,
+        "folder": folder,
+        "name_bytes": len(catalogue.names.data),
+        "version_bytes": len(catalogue.versions.data),
+        "columns": catalogue.columns,
+    }
+    numbers = {"size": catalogue.sizes, "samples": catalogue.samples}
+    if (catalogue.chunks != 1).any():
+        numbers["chunks"] = catalogue.chunks
+    arrays: dict[str, Array] = {"names": names, "versions": versions}
+    arrays |= {name: array.astype(narrow(int(array.max(initial=0)))) for name, array in numbers.items()}
+    if catalogue.kind == "parquet":
+        arrays["footer"] = catalogue.footers.astype(narrow(int(catalogue.footers.max(initial=0))))
+        arrays["digest"] = np.frombuffer(catalogue.digests, dtype=np.uint8)
+    options = remote or RemoteOptions()
+    with TemporaryDirectory(prefix="samplerkit-") as scratch, closing(RemoteStorage(options)) as storage:
+        path = Path(scratch) / "catalogue"
+        write_arrays(path, meta, {name: Column.of(array) for name, array in arrays.items()})
+        place = in_bucket(storage, options) if is_remote(out) else ON_DISK
+        place.write(out, path.read_bytes())
+
+
+def read_catalogue(path: str, remote: RemoteOptions | None = None) -> FileCatalogue | None:
+    """Reads a catalogue, at a URL by one request; None if there is none.
+
+    Args:
+        path: or URL.
+        remote: how a URL is reached.
+
+    Raises:
+        DatasetError: it is damaged, was cut, is of another version, or says what cannot be.
+    """
+    options = remote or RemoteOptions()
+    place = shown(path)
+    with closing(RemoteStorage(options)) as storage:
+        data = (in_bucket(storage, options) if is_remote(path) else ON_DISK).read(path)
+    if data is None:
+        return None
+    try:
+        with on_disk(data) as file:
+            meta, arrays = read_arrays(file)
+    except UnreadableFileError as error:
+        raise DatasetError(place, f"is no catalogue, or was damaged ({error})", hint=AGAIN) from error
+    except DatasetError as error:
+        raise DatasetError(place, error.problem, error.value, hint=AGAIN) from error
+    return _understood(path, meta, arrays)
+
+
+def opened_catalogue(files: Any, kind: Kind, remote: RemoteOptions | None) -> FileCatalogue | None:
+    """Returns the catalogue that a user named in place of files; None where something else was named.
+
+    Raises:
+        DatasetError: there is none, it cannot be read, or it is of other files than the dataset reads.
+    """
+    if not isinstance(files, str | os.PathLike) or not isinstance(os.fspath(files), str):
+        return None
+    path = local_path(os.fspath(files))
+    if not shown(path).endswith(SUFFIX):
+        return None
+    found = read_catalogue(path, remote)
+    if found is None:
+        raise DatasetError(shown(path), "there is no such catalogue", hint="check the path")
+    if found.kind != kind:
+        problem = f"is a catalogue of {_KINDS[found.kind]}, and not of {_KINDS[kind].partition(',')[0]}"
+        raise DatasetError(shown(path), problem, hint="give the catalogue to that, or name these files")
+    return found
+
+
+def _understood(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> FileCatalogue:
+    place = shown(path)
+    if type(meta.get("catalogue")) is not int:
+        raise DatasetError(place, "is an index of samplerkit's, and no catalogue", hint=AGAIN)
+    if meta["catalogue"] != VERSION:
+        problem = f"is of another version of the format than {VERSION}"
+        raise DatasetError(
+            place, problem, meta["catalogue"], hint="read it with the samplerkit that wrote it"
+        )
+    kinds: dict[str, Any] = {
+        "kind": str,
+        "folder": str,
+        "name_bytes": int,
+        "version_bytes": int,
+        "columns": list,
+    }
+    for name, kind in kinds.items():
+        if type(meta.get(name)) is not kind:
+            raise _wrong(place, f"{name} cannot be what it says", meta.get(name))
+    columns = meta["columns"]
+    if meta["kind"] not in get_args(Kind) or any(not _is_column(column) for column in columns):
+        raise _wrong(place, "kind and columns cannot be what they say", (meta["kind"], columns))
+    sizes = _numbers(place, arrays, "size", None)
+    number = sizes.size
+    names = _texts(place, arrays, "names", meta["name_bytes"], number)
+    found = names.as_bytes()
+    if number == 0 or any(one >= other for one, other in pairwise(found)):
+        raise _wrong(place, "its names are not sorted, or there is none", number)
+    chunks = (
+        _numbers(place, arrays, "chunks", number) if "chunks" in arrays else np.ones(number, dtype=np.int64)
+    )
+    if int(chunks.max()) > LARGEST // number or int(chunks.sum()) != arrays.get("samples", sizes).size:
+        raise _wrong(place, "its chunks are not those of its files", int(chunks.max()))
+    samples = _numbers(place, arrays, "samples", None)
+    if int(samples.max(initial=0)) > LARGEST // max(1, samples.size):
+        raise _wrong(place, "it has more samples than can be", int(samples.max()))
+    is_parquet = meta["kind"] == "parquet"
+    footers = _numbers(place, arrays, "footer", number) if is_parquet else np.zeros(0, dtype=np.int64)
+    digests = arrays.get("digest", np.zeros(0, dtype=np.uint8))
+    if is_parquet and (digests.size != DIGEST_BYTES * number or (footers + 12 > sizes).any()):
+        raise _wrong(place, "its footers cannot be in its files", number)
+    return FileCatalogue(
+        meta["kind"],
+        _folder(path, meta["folder"]),
+        names,
+        sizes,
+        _texts(place, arrays, "versions", meta["version_bytes"], number),
+        chunks,
+        samples,
+        tuple((name, kind) for name, kind in columns),
+        footers,
+        digests.tobytes(),
+    )
+
+
+def _folder(path: str, folder: str) -> str:
+    """Returns the folder of the files: as it is written there, or relative to the catalogue's own."""
+    if not folder or is_remote(f"{folder}/") or folder.startswith("/"):
+        return folder.rstrip("/") if folder == "/" else folder
+    if is_remote(path):
+        problem = "was made of files on a disk, and is remote itself"
+        raise DatasetError(shown(path), problem, folder, hint="make it of the URLs of the files")
+    own = os.path.abspath(os.path.dirname(path))  # noqa: PTH100, PTH120  # links stay what they are
+    return os.path.normpath(f"{own}/{folder}").rstrip("/")
+
+
+def _is_column(column: Any) -> bool:
+    return isinstance(column, list) and len(column) == 2 and all(isinstance(text, str) for text in column)
+
+
+def _numbers(place: str, arrays: Mapping[str, Array], name: str, number: int | None) -> Ids:
+    if name not in arrays or (number is not None and arrays[name].size != number):
+        raise _wrong(place, f"{name} is missing, or not as long as it has files", number)
+    found = arrays[name].astype(np.int64)
+    if found.size and int(found.min()) < 0:
+        raise _wrong(place, f"{name} holds a negative number", int(found.min()))
+    return found
+
+
+def _texts(place: str, arrays: Mapping[str, Array], name: str, size: int, number: int) -> Texts:
+    packed = arrays.get(name)
+    if packed is None or packed.dtype != np.uint8:
+        raise _wrong(place, "an array is missing", name)
+    try:
+        texts = Texts.unpacked(packed, size)
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise _wrong(place, f"{name} cannot be read", str(error)) from error
+    if len(texts) != number:
+        raise _wrong(place, f"{name} are not as many as its files, {number}", len(texts))
+    return texts
+
+
+def _wrong(place: str, problem: str, value: Any) -> DatasetError:
+    return DatasetError(place, f"is no catalogue that samplerkit wrote: {problem}", value, hint=AGAIN)
+
+
+def refuse_lengths(lengths: Any) -> None:
+    """Refuses lengths beside a catalogue, which tells them.
+
+    Raises:
+        ArgumentValueError: there are some.
+    """
+    if lengths is not None:
+        raise ArgumentValueError(
+            "lengths", "go with files, and a catalogue tells them", hint="leave them out"
+        )
+
+
+def read_known(
+    catalogue: FileCatalogue, storage: RemoteStorage | None, read: Callable[[int], Result], number: int
+) -> Result:
+    """Reads a file of a catalogue, by its number, if it is the one that the catalogue tells."""
+    catalogue.require(number, storage)
+    return read(number)

@@ -1,0 +1,333 @@
+"""What is known of files before one is opened: a row for each, and all of them in arrays."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Literal, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.order.caching import cached_property
+from samplerkit.order.typing import Ids
+from samplerkit.storage.arrays import Array
+from samplerkit.storage.missing_file import unopened
+from samplerkit.storage.remote.attempt import Version
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.urls import is_remote, shown
+
+_END: Final = b"\0"
+
+
+@final
+class Texts:
+    """Texts without zero bytes, one behind another; a text is made when it is asked for.
+
+    A million Python strings take 90 MB and more; here each takes its own bytes, and 9 more.
+
+    Args:
+        data: the texts in UTF-8, with a zero byte behind each.
+
+    Example:
+        >>> names = Texts.of([b"a.tar", b"b.tar"])
+        >>> len(names), names[1], list(names)
+        (2, 'b.tar', ['a.tar', 'b.tar'])
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data: Final = data
+        self._ends: Final = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == 0)
+
+    @classmethod
+    def of(cls, texts: Iterable[bytes]) -> Texts:
+        """Takes texts, none of which has a zero byte."""
+        return cls(b"".join(text + _END for text in texts))
+
+    @classmethod
+    def unpacked(cls, packed: Array, size: int) -> Texts:
+        """Takes what `packed` gave.
+
+        Args:
+            packed: bytes.
+            size: how many bytes they must become: more are never made.
+
+        Raises:
+            ValueError: they become others.
+        """
+        inflating = zlib.decompressobj()
+        try:
+            data = inflating.decompress(packed.tobytes(), size + 1)
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
+        if len(data) != size or not inflating.eof or (data and data[-1:] != _END):
+            raise ValueError(f"they are not {size} bytes of texts")
+        return cls(data)
+
+    def packed(self) -> Array:
+        """Returns the texts deflated: names and times that are alike take a few bytes each."""
+        return np.frombuffer(zlib.compress(self.data), dtype=np.uint8)
+
+    def as_bytes(self) -> list[bytes]:
+        """Returns all of them."""
+        return self.data.split(_END)[:-1]
+
+    def __len__(self) -> int:
+        return self._ends.size
+
+    def __getitem__(self, number: int) -> str:
+        start = int(self._ends[number - 1]) + 1 if number else 0
+        return decoded(self.data[start : int(self._ends[number])])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(decoded(self.data).split("\0")[:-1])
+
+
+def decoded(text: bytes) -> str:
+    """Returns the text that bytes are, as names of files are read."""
+    return text.decode("utf-8", "surrogateescape")
+
+
+def encoded(text: str) -> bytes:
+    """Returns the bytes of a text, as names of files are written."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+Kind = Literal["tar", "parquet", "files"]
+"""What files are: tar shards, Parquet files, or files with a reader."""
+
+DIGEST_BYTES: Final = 16
+"""Of the footer of a Parquet file."""
+
+AGAIN: Final = "make the catalogue again with `samplerkit catalogue`"
+
+
+@final
+@dataclass(frozen=True)
+class KnownFile:
+    """What is known of one file.
+
+    Args:
+        path: absolute, or a URL.
+        size: in bytes.
+        version: what changes with the content: here the time of the last change in nanoseconds, elsewhere the
+            tag that the server tells, or "".
+        samples: of each chunk: a row group of Parquet, else the whole file.
+        columns: of Parquet, the names and types.
+        footer: of Parquet, the bytes of the footer.
+        digest: of Parquet, that of the footer.
+    """
+
+    path: str
+    size: int
+    version: str
+    samples: tuple[int, ...]
+    columns: tuple[tuple[str, str], ...] = ()
+    footer: int = 0
+    digest: bytes = b""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FileCatalogue:
+    """What is known of many files, sorted by the bytes of their paths.
+
+    Args:
+        kind: what they are.
+        folder: what all paths begin with, up to a slash.
+        names: the rest of each path.
+        sizes: bytes of each, shape (files,).
+        versions: as in `KnownFile`.
+        chunks: how many chunks each file has, shape (files,).
+        samples: of each chunk of each file, shape (chunks,).
+        columns: of Parquet.
+        footers: of Parquet, shape (files,); else (0,).
+        digests: of Parquet, one behind another.
+
+    Example:
+        >>> rows = [KnownFile(f"/data/{name}.tar", 10240, "1700000000", (n,)) for n, name in enumerate("ba")]
+        >>> known = FileCatalogue.of("tar", rows)
+        >>> known.files, known.folder, known.lengths
+        (('/data/a.tar', '/data/b.tar'), '/data', array([1, 0]))
+    """
+
+    kind: Kind
+    folder: str
+    names: Texts
+    sizes: Ids
+    versions: Texts
+    chunks: Ids
+    samples: Ids
+    columns: tuple[tuple[str, str], ...]
+    footers: Ids
+    digests: bytes
+
+    @classmethod
+    def of(cls, kind: Kind, files: Sequence[KnownFile]) -> FileCatalogue:
+        """Makes the catalogue of some files, in whatever order they come.
+
+        Raises:
+            ArgumentValueError: there is none, or one is named twice, or they lie here and elsewhere, or a URL
+                holds what is private.
+            DatasetError: of Parquet, one has other columns.
+        """
+        if not files:
+            raise ArgumentValueError("files", "must not be empty", [])
+        for file in files:
+            _require_row(file)
+            _require_alike(files[0].path, files[0].columns, file.path, file.columns)
+        paths = [encoded(file.path) for file in files]
+        folder = _folder(sorted(paths))
+        given = cls(
+            kind,
+            decoded(folder),
+            Texts.of(path[len(folder) + 1 :] for path in paths),
+            np.array([file.size for file in files], dtype=np.int64),
+            Texts.of(encoded(file.version) for file in files),
+            np.array([len(file.samples) for file in files], dtype=np.int64),
+            np.array([number for file in files for number in file.samples], dtype=np.int64),
+            files[0].columns,
+            np.array([file.footer for file in files] if kind == "parquet" else [], dtype=np.int64),
+            b"".join(file.digest for file in files),
+        )
+        return joined([given])
+
+    @property
+    def num_files(self) -> int:
+        """The number of files."""
+        return self.sizes.size
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether they are remote."""
+        return is_remote(self.path(0))
+
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """The path or URL of each file."""
+        before = f"{self.folder}/"
+        return tuple(before + name for name in self.names)
+
+    @property
+    def starts(self) -> Ids:
+        """Where the chunks of each file begin among all, and their number: shape (files + 1,)."""
+        return _starts(self.chunks)
+
+    @property
+    def lengths(self) -> Ids:
+        """The samples of each file, shape (files,)."""
+        return np.diff(_starts(self.samples)[self.starts])
+
+    def path(self, number: int) -> str:
+        """Returns the path or URL of a file."""
+        return f"{self.folder}/{self.names[number]}"
+
+    def require(self, number: int, storage: RemoteStorage | None) -> None:
+        """Sees to it that a file is read as it was.
+
+        A local one is looked at; of a remote one the storage receives the version.
+
+        Args:
+            number: of the file.
+            storage: what fetches; None where nothing does.
+
+        Raises:
+            DatasetError: a local file is gone, or is another one.
+        """
+        path, size = self.path(number), int(self.sizes[number])
+        if is_remote(path):
+            if storage is not None:
+                storage.know(path, Version(size, self.versions[number]))
+            return
+        try:
+            status = os.stat(path)  # noqa: PTH116  # Path's own is slow
+        except OSError as error:
+            raise unopened(path, "cannot be read", error) from error
+        if (status.st_size, str(status.st_mtime_ns)) != (size, self.versions[number]):
+            problem = f"is not the file of the catalogue, which had {size} bytes: it was changed since"
+            raise DatasetError(path, problem, f"{status.st_size} bytes", hint=AGAIN)
+
+
+def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
+    """Joins catalogues of one kind.
+
+    Raises:
+        ArgumentValueError: they are none or of several kinds, or a file is named twice, or some lie here and
+            others elsewhere.
+        DatasetError: of Parquet, two have other columns.
+    """
+    if not parts:
+        raise ArgumentValueError("files", "must not be empty", [])
+    for part in parts:
+        if part.kind != parts[0].kind:
+            raise ArgumentValueError("files", f"are of several kinds: {parts[0].kind} and", part.kind)
+        _require_alike(parts[0].path(0), parts[0].columns, part.path(0), part.columns)
+    paths = [path for part in parts for path in _paths(part)]
+    order = np.array(sorted(range(len(paths)), key=paths.__getitem__), dtype=np.int64)
+    in_order = [paths[number] for number in order.tolist()]
+    folder = _folder(in_order)
+    for one, other in pairwise(in_order):
+        if one == other:
+            raise ArgumentValueError("files", "must not name a file twice", decoded(one))
+    versions = [version for part in parts for version in part.versions.as_bytes()]
+    digests = np.frombuffer(b"".join(part.digests for part in parts), dtype=np.uint8)
+    chunks, samples = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("chunks", "samples")
+    )
+    starts, sorted_chunks = _starts(chunks), chunks[order]
+    # The chunks of each file, wherever they stood before.
+    places = np.arange(samples.size) + np.repeat(starts[order] - _starts(sorted_chunks)[:-1], sorted_chunks)
+    footers = np.concatenate([part.footers for part in parts])
+    return FileCatalogue(
+        parts[0].kind,
+        decoded(folder),
+        Texts.of(path[len(folder) + 1 :] for path in in_order),
+        np.concatenate([part.sizes for part in parts])[order],
+        Texts.of(versions[number] for number in order.tolist()),
+        sorted_chunks,
+        samples[places],
+        parts[0].columns,
+        footers[order] if footers.size else footers,
+        digests.reshape(-1, DIGEST_BYTES)[order].tobytes() if digests.size else b"",
+    )
+
+
+def _require_row(file: KnownFile) -> None:
+    if shown(file.path) != file.path:
+        problem = "has a query or credentials, which a catalogue would give away"
+        hint = "name it without them"
+        raise ArgumentValueError("files", problem, shown(file.path), hint=hint)
+    if "\0" in file.path + file.version or "/" not in file.path:
+        raise ArgumentValueError("files", "must have absolute paths", file.path)
+
+
+def _require_alike(
+    first: str, first_columns: tuple[tuple[str, str], ...], path: str, columns: tuple[tuple[str, str], ...]
+) -> None:
+    if is_remote(path) != is_remote(first):
+        raise ArgumentValueError("files", "lie in part here and in part elsewhere", shown(path))
+    if columns != first_columns:
+        problem = f"has other columns than {shown(first)}, {list(first_columns)}"
+        raise DatasetError(shown(path), problem, list(columns))
+
+
+def _paths(part: FileCatalogue) -> Iterable[bytes]:
+    before = encoded(part.folder) + b"/"
+    return (before + name for name in part.names.as_bytes())
+
+
+def _folder(paths: Sequence[bytes]) -> bytes:
+    # Of sorted paths, what the first and the last share, all share; `commonpath` knows no URLs.
+    first, last = paths[0], paths[-1]
+    pairs = zip(first, last, strict=False)
+    same = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(first), len(last)))
+    return first[:same].rpartition(b"/")[0]
+
+
+def _starts(counts: Ids) -> Ids:
+    starts = np.zeros(counts.size + 1, dtype=np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts

@@ -1,0 +1,293 @@
+"""Catalogues made in parts, each by itself and on whatever machine, and joined to one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.storage.catalogue.catalogue_file import SUFFIX, read_catalogue, write_catalogue
+from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, KnownFile, encoded, joined
+from samplerkit.storage.files.reader import FileReader, file_reader
+from samplerkit.storage.files.remote import RemoteReader
+from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.formats.parquet_file import ParquetFile
+from samplerkit.storage.progress import Progress, all_in_threads, silence
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.tar.archive_names import archive_names
+from samplerkit.storage.tar.index.archive import Cache
+from samplerkit.storage.tar.read.shards import Shards, TarOptions
+from samplerkit.storage.urls import is_remote, shown
+
+_TAR = (".tar", ".tar.gz", ".tgz")
+_PARQUET = (".parquet", ".pq")
+
+
+def kind_of(path: str, reader: Any) -> Kind:
+    """Returns what a file is: by the reader that was given, or by its name.
+
+    Raises:
+        ArgumentValueError: neither says so.
+
+    Example:
+        >>> kind_of("s3://bucket/0.tar", None), kind_of("/data/0.npz", "npz")
+        ('tar', 'files')
+    """
+    if reader is not None:
+        return "files"
+    name = shown(path).lower()
+    if name.endswith(_TAR):
+        return "tar"
+    if name.endswith(_PARQUET):
+        return "parquet"
+    hint = "say which reader reads such files"
+    raise ArgumentValueError("files", "are neither tar shards nor Parquet", shown(path), hint=hint)
+
+
+def look(path: str, reader: Any = None, *, storage: RemoteStorage | None = None) -> KnownFile:
+    r"""Looks at one file: of Parquet at its footer, of a tar shard at its index, else it is counted.
+
+    An index that lies beside a shard or in the user's cache is used; else the shard is gone through, fetched
+    for it if need be, and its index kept in the cache.
+
+    Args:
+        path: of the file, or its URL.
+        reader: of files that are neither tar shards nor Parquet, as for a `FileDataset`.
+        storage: fetches; None for one with the defaults, for this file alone.
+
+    Raises:
+        ArgumentTypeError: the reader is none.
+        ArgumentValueError: nothing says what the file is.
+        DatasetError: it cannot be read, or has a flaw.
+
+    Example:
+        >>> import tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "a.txt")
+        >>> with open(path, "w") as file:
+        ...     _ = file.write("one\ntwo\n")
+        >>> look(path, "text").samples
+        (2,)
+    """
+    if storage is None:
+        with RemoteStorage(RemoteOptions()) as own:
+            return look(path, reader, storage=own)
+    if not is_remote(path):
+        path = os.path.abspath(path)  # noqa: PTH100  # links stay what they are
+    kind = kind_of(path, reader)
+    if kind == "tar":
+        return _shard(path, storage)
+    if kind == "parquet":
+        return _parquet(path, storage)
+    return _counted(path, RemoteReader(file_reader(reader), storage), storage)
+
+
+def _shard(path: str, storage: RemoteStorage) -> KnownFile:
+    stored = Stored.of(path, storage)
+    options = TarOptions("raise", None, False, Cache.of(None, storage.options), "shards", 1, 0)
+    shards = Shards((path,), (shown(path),), storage, options)
+    index = shards.known_index(0)
+    if index is None:
+        shard = shards.open_shard(0, refuses_stale=False)
+        index = shard.index
+        if shard.copy is not None:
+            shard.copy.close()
+    return KnownFile(path, stored.size, _version(stored, storage), (index.num_samples,))
+
+
+def _parquet(path: str, storage: RemoteStorage) -> KnownFile:
+    file, footer = ParquetFile.of(path, storage)
+    columns = file.chosen(footer, None, None, storage).columns
+    version = _version(file.stored, storage)
+    return KnownFile(path, file.stored.size, version, file.rows, columns, file.footer[1], file.digest)
+
+
+def _counted(path: str, reader: FileReader, storage: RemoteStorage) -> KnownFile:
+    stored = Stored.of(path, storage)
+    number = reader.count(path)
+    if not is_remote(path):
+        stored.require_same()
+    return KnownFile(path, stored.size, _version(stored, storage), (number,))
+
+
+def _version(stored: Stored, storage: RemoteStorage) -> str:
+    return storage.version(stored.path).tag if is_remote(stored.path) else str(stored.changed_ns)
+
+
+PART_FILES: Final = 1024
+"""Files of a part, unless said otherwise: what is done again at most after a kill, in each process."""
+
+THREADS: Final = 16
+"""Files that are looked at at a time."""
+
+
+def parts_of(files: Any, size: int = PART_FILES, *, remote: RemoteOptions | None = None) -> list[list[str]]:
+    """Lists files, and cuts the list into parts.
+
+    Args:
+        files: paths or URLs, or patterns of them, with braces or stars.
+        size: files of a part at most.
+        remote: how patterns of URLs are expanded.
+
+    Raises:
+        DatasetError: nothing matches.
+
+    Example:
+        >>> parts_of([f"s3://bucket/{number}.parquet" for number in range(5)], 2)[-1]
+        ['s3://bucket/4.parquet']
+    """
+    listed = archive_names(files, remote)
+    names = [name if is_remote(name) else os.path.abspath(name) for name in listed]  # noqa: PTH100  # links stay
+    return [names[start : start + size] for start in range(0, len(names), size)]
+
+
+def make_part(
+    files: Sequence[str],
+    folder: str,
+    reader: Any = None,
+    *,
+    threads: int = THREADS,
+    remote: RemoteOptions | None = None,
+    tell: Callable[[int], object] | None = None,
+) -> str:
+    """Makes the catalogue of some files, unless it is there: the task that an engine runs, and may run again.
+
+    Its name is made of those of the files, so two tasks of the same files write the same file, each as a
+    whole.
+
+    Args:
+        files: their paths or URLs: one of the parts of `parts_of`.
+        folder: where it goes, a path or a URL that all machines reach.
+        reader: of files that are neither tar shards nor Parquet, as for a `FileDataset`.
+        threads: files that are looked at at a time.
+        remote: how URLs are reached.
+        tell: is called with the number of files done.
+
+    Returns:
+        The path or URL of the part, for `join_parts`.
+
+    Raises:
+        ArgumentValueError: nothing says what the files are.
+        DatasetError: one cannot be read, or the part cannot be written.
+    """
+    name = hashlib.blake2b(b"\0".join(map(encoded, files)), digest_size=10, person=b"catalogue")
+    out = f"{folder.rstrip('/')}/{name.hexdigest()}{SUFFIX}"
+    kind = kind_of(files[0], reader)
+    found = _there(out, remote)
+    if found is not None and found.kind == kind:
+        return out
+    told = None if tell is None else lambda done, _: tell(done)
+    with closing(RemoteStorage(remote or RemoteOptions())) as storage:
+
+        def work(number: int) -> KnownFile:
+            return look(files[number], reader, storage=storage)
+
+        known = all_in_threads(work, len(files), threads, "samplerkit-catalogue", told)
+    write_catalogue(FileCatalogue.of(kind, known), out, remote)
+    return out
+
+
+def join_parts(parts: Iterable[str], out: str, *, remote: RemoteOptions | None = None) -> FileCatalogue:
+    """Joins catalogues to one, and writes it.
+
+    Args:
+        parts: their paths or URLs, in whatever order.
+        out: a path or URL that ends in `.skcat`.
+        remote: how URLs are reached.
+
+    Raises:
+        ArgumentValueError: a file is in two of them, or they are of several kinds, or `out` ends otherwise.
+        DatasetError: one is not there or damaged, or two tell different columns, or it cannot be written.
+    """
+    require_suffix(out)
+    read = []
+    for part in parts:
+        found = read_catalogue(part, remote)
+        if found is None:
+            raise DatasetError(shown(part), "there is no such catalogue", hint="make this part first")
+        read.append(found)
+    whole = joined(read)
+    write_catalogue(whole, out, remote)
+    return whole
+
+
+def make_catalogue(
+    files: Any,
+    out: str,
+    reader: Any = None,
+    *,
+    part_files: int = PART_FILES,
+    threads: int = THREADS,
+    remote: RemoteOptions | None = None,
+    progress: Progress = silence,
+) -> FileCatalogue:
+    r"""Makes the catalogue of files on this machine; who was stopped continues where it was.
+
+    Args:
+        files: paths or URLs, or patterns of them; or catalogues, which are joined.
+        out: a path that ends in `.skcat`. Until all is done, parts lie in a folder beside it.
+        reader: of files that are neither tar shards nor Parquet, as for a `FileDataset`.
+        part_files: files of a part at most: what is done again after a kill.
+        threads: files that are looked at at a time.
+        remote: how URLs are reached.
+        progress: receives how many files are done.
+
+    Raises:
+        ArgumentTypeError: the reader is none.
+        ArgumentValueError: `out` is a URL or ends otherwise, or nothing says what the files are, or a file is
+            named twice.
+        DatasetError: nothing matches, or a file cannot be read, or has a flaw.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> for name in "ab":
+        ...     with open(os.path.join(folder, f"{name}.txt"), "w") as file:
+        ...         _ = file.write("one\ntwo\n")
+        >>> known = make_catalogue(os.path.join(folder, "*.txt"), os.path.join(folder, "all.skcat"), "text")
+        >>> known.num_files, known.lengths
+        (2, array([2, 2]))
+    """
+    require_suffix(out)
+    if is_remote(out):
+        hint = "write it to a local file, and upload that"
+        raise ArgumentValueError("out", "must be local", shown(out), hint=hint)
+    listed = parts_of(files, part_files, remote=remote)
+    total = sum(map(len, listed))
+    if all(name.endswith(SUFFIX) for part in listed for name in part):
+        return join_parts([name for part in listed for name in part], out, remote=remote)
+    folder, done, made = f"{out}.parts", 0, []
+    for files_of_part in listed:
+
+        def tell(number: int, before: int = done) -> None:
+            progress("looking at file", before + number, total)
+
+        made.append(make_part(files_of_part, folder, reader, threads=threads, remote=remote, tell=tell))
+        done += len(files_of_part)
+        tell(len(files_of_part))
+    whole = join_parts(made, out, remote=remote)
+    shutil.rmtree(folder)
+    return whole
+
+
+def require_suffix(out: str) -> None:
+    """Refuses a name by which nobody would know a catalogue.
+
+    Raises:
+        ArgumentValueError: it ends otherwise.
+    """
+    if not shown(out).endswith(SUFFIX):
+        raise ArgumentValueError(
+            "out", f"must end in {SUFFIX}", shown(out), hint="by that it is told from data"
+        )
+
+
+def _there(path: str, remote: RemoteOptions | None) -> FileCatalogue | None:
+    try:
+        return read_catalogue(path, remote)
+    except DatasetError:  # it is made again
+        return None

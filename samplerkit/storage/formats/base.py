@@ -1,0 +1,267 @@
+"""What the formats share that are read by chunk: their files, their columns, and samples made of rows.
+
+A format finds its chunks (of a file: looks at one), reads one, and makes a sample of a row of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar, Final, Protocol, TypeVar, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.order import arguments
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks, DatasetOfFiles
+from samplerkit.storage.files.content import Content, FileContent, MadeSamples, gathered_samples
+from samplerkit.storage.files.remote import storage_for
+from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.lengths import COUNTING_THREADS
+from samplerkit.storage.progress import all_in_threads
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.urls import beside, is_remote, local_path, shown
+
+INDEX: Final = "index.json"
+
+DecodeSample = Callable[[Any], Any]
+
+
+class ChunkFile(Protocol):
+    """A file of chunks, as it was when it was looked at."""
+
+    @property
+    def stored(self) -> Stored:
+        """The file."""
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """What all files of a dataset have alike; empty where files have no columns."""
+
+    @property
+    def digest(self) -> bytes:
+        """Changes with what was looked at."""
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """How many samples each chunk has."""
+
+
+Item_co = TypeVar("Item_co", covariant=True)
+
+
+class Items(Protocol[Item_co]):
+    """Values by number: all of them in memory, or each made when it is needed."""
+
+    def __getitem__(self, number: int, /) -> Item_co: ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FilesOfChunks:
+    """Files that were looked at, and where each of their chunks that has samples is.
+
+    Args:
+        files: the files, each a `ChunkFile`.
+        starts: the number of the first chunk of each file, among all, and how many there are.
+        numbers: of the chunks that have samples, among all.
+    """
+
+    files: Items[Any]
+    starts: Ids
+    numbers: Ids
+
+    def __getitem__(self, number: int) -> tuple[int, int]:
+        among_all = int(self.numbers[number])
+        file = int(np.searchsorted(self.starts, among_all, side="right")) - 1
+        return file, among_all - int(self.starts[file])
+
+    def names(self, files: Sequence[str]) -> list[str]:
+        """Gives a name to each chunk, made of that of its file."""
+        file = np.searchsorted(self.starts, self.numbers, side="right") - 1
+        pairs = zip(file.tolist(), (self.numbers - self.starts[file]).tolist(), strict=True)
+        return [f"{files[at]}:{chunk}" for at, chunk in pairs]
+
+    def read(self, read: Callable[[Any, int], Content], number: int) -> Content:
+        """Reads a chunk, by a function of its file and of its number there."""
+        file, chunk = self[number]
+        return read(self.files[file], chunk)
+
+
+class FormatOfFiles(DatasetOfFiles):
+    """A dataset over files that have several chunks each."""
+
+    _looking: ClassVar[str] = "headers read:"
+
+    @abstractmethod
+    def _look(self, number: int) -> Any:
+        """Looks at a file, by its number, from several threads: gives a `ChunkFile`."""
+
+    @abstractmethod
+    def _reader(self, columns: tuple[Any, ...]) -> Callable[[Any, int], Content]:
+        """Gives what reads a chunk of a file that has these columns; it must not hold the dataset."""
+
+    def _find(self) -> Chunks:
+        report = partial(self._progress, self._looking)
+        files = all_in_threads(self._look, len(self.files), COUNTING_THREADS, "samplerkit-look", report)
+        columns = files[0].columns if files else ()
+        for file in files:
+            if file.columns != columns:
+                problem = f"has other columns than {self._names[0]}, {list(columns)}"
+                hint = "name those that all files have"
+                raise DatasetError(file.stored.name, problem, list(file.columns), hint=hint)
+        starts = np.cumsum([0, *(len(file.sizes) for file in files)])
+        sizes = np.fromiter(chain.from_iterable(file.sizes for file in files), np.int64, int(starts[-1]))
+        found = FilesOfChunks(files, starts, np.flatnonzero(sizes))
+        return self._chunks_of(found, sizes[found.numbers], columns, b"".join(file.digest for file in files))
+
+    def _chunks_of(
+        self, found: FilesOfChunks, sizes: Ids, columns: tuple[Any, ...], digests: bytes
+    ) -> Chunks:
+        layout = Layout(sizes, found.names(self._names))
+        return Chunks(layout, partial(found.read, self._reader(columns)), digest_of(digests))
+
+
+class FolderDataset(ChunkedDataset):
+    """Samples in the files of a folder that has an index, local or at a URL.
+
+    Args:
+        folder: as the user gave it.
+        columns: the columns to hand out; None for all.
+        decode: makes a sample of what was read; None for this itself.
+        max_chunks: chunks in memory at most, those that are read ahead included.
+        max_bytes: bytes in memory at most; None for no limit.
+        read_ahead: how many chunks are read before they are needed.
+        threads: how many of them at a time.
+        remote: how URLs are read, as the user gave it.
+
+    Attributes:
+        folder: the path or URL.
+        is_remote: whether it is remote.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        columns: Sequence[str] | None = None,
+        *,
+        decode: Callable[[Any], Any] | None = None,
+        max_chunks: int = 4,
+        max_bytes: int | None = None,
+        read_ahead: int | None = None,
+        threads: int | None = None,
+        remote: RemoteOptions | Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(folder, str | os.PathLike):
+            raise ArgumentTypeError("folder", "must be a path or a URL", folder)
+        self.folder: Final = local_path(os.fspath(folder))
+        self.is_remote = is_remote(self.folder)
+        self._columns: Final = names_of(columns)
+        self._decode: Final = checked_decode(decode)
+        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
+        super().__init__(
+            limits, gathered_samples, storage_for(self.is_remote, None, RemoteOptions.of(remote))
+        )
+
+    def _read_index(self) -> tuple[Stored, bytes]:
+        """Reads the index, whole."""
+        index = Stored.of(self._inside(INDEX), self._storage)
+        return index, index.read([(0, index.size)], self._storage)[0]
+
+    def _inside(self, name: str) -> str:
+        if not self.is_remote:
+            return os.fspath(Path(self.folder, name))
+        return beside(self.folder, name if self.folder.endswith("/") else f"/{name}")
+
+    def _stored(self, name: str, size: int) -> Stored:
+        """Gives a file that the index names; no request is made for a remote one: there may be very many."""
+        path = self._inside(name)
+        return Stored(path, size, 0) if self.is_remote else Stored.of(path, None)
+
+    def __repr__(self) -> str:
+        place = shown(self.folder) if self.is_remote else self.folder
+        return f"{type(self).__name__}({place!r}, {self._shown_size})"
+
+
+def require_inside(name: str) -> None:
+    """Requires that a file of an index is in the folder.
+
+    Raises:
+        ValueError: it leads out.
+    """
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(f"a shard outside of the folder, {name!r}")
+
+
+def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
+    """Takes the columns that a user names; None for all.
+
+    Args:
+        columns: what was given.
+        called: the name of the argument.
+
+    Raises:
+        ArgumentTypeError: no list of names.
+        ArgumentValueError: there is none, or one is empty.
+    """
+    if columns is None:
+        return None
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise ArgumentTypeError(called, "must be a list of names", columns)
+    if not columns:
+        raise ArgumentValueError(called, "must not be empty", columns, hint="leave it out for all there are")
+    return tuple(arguments.word(f"{called}[{number}]", name) for number, name in enumerate(columns))
+
+
+def checked_decode(decode: Any, of: str = "a sample") -> DecodeSample | None:
+    """Takes the function by which a user decodes samples; None for none.
+
+    Raises:
+        ArgumentTypeError: it cannot be called.
+    """
+    if decode is not None and not callable(decode):
+        raise ArgumentTypeError("decode", f"must be a function of {of}", decode)
+    checked: DecodeSample | None = decode
+    return checked
+
+
+def require_columns(place: str, columns: Sequence[str], wanted: Sequence[str]) -> None:
+    """Requires columns that a file holds, each once.
+
+    Raises:
+        DatasetError: one is missing, or there are several of its name.
+    """
+    for name in wanted:
+        if columns.count(name) != 1:
+            found = f"{columns.count(name)} columns" if name in columns else "no column"
+            raise DatasetError(place, f"holds {found} {name!r}, but only", list(columns))
+
+
+def content_of(
+    place: str, rows: Sequence[Any], size: int, make: Callable[[Any], Any], decode: DecodeSample | None
+) -> FileContent:
+    """Gives a chunk in memory, of which a sample is made when it is asked for.
+
+    Args:
+        place: what errors call it.
+        rows: what samples are made of.
+        size: the memory that they take.
+        make: makes a sample of one of them.
+        decode: what the user makes of that; None for the same.
+    """
+    made = make if decode is None else lambda row: decode(make(row))
+    return FileContent(place, MadeSamples(rows, made, size), len(rows), size)
+
+
+def digest_of(data: bytes) -> str:
+    """Gives a digest of what was looked at, for a fingerprint."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

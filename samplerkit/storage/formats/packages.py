@@ -1,0 +1,60 @@
+"""The packages that parse formats: each an extra, imported when it is needed, and its errors made ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar
+
+from samplerkit.errors import DatasetError, SamplerkitError
+from samplerkit.storage.files.stored import REWRITE
+
+Result = TypeVar("Result")
+
+
+def extra(module: str, name: str) -> Any:
+    """Imports a module of a package that is not needed by all.
+
+    Args:
+        module: its full name.
+        name: the extra that brings the package.
+
+    Raises:
+        DatasetError: it is not installed.
+
+    Example:
+        >>> extra("json", "json").dumps([1])
+        '[1]'
+        >>> extra("no_such_package", "nothing")
+        Traceback (most recent call last):
+        samplerkit.errors.DatasetError: nothing: needs no_such_package, which is not installed; \
+install it with: pip install "samplerkit[nothing]"
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.split(".", maxsplit=1)[0]
+        hint = f'install it with: pip install "samplerkit[{name}]"'
+        raise DatasetError(name, f"needs {package}, which is not installed", hint=hint) from error
+
+
+def guarded(place: str, what: str, call: Callable[[], Result], hint: str = REWRITE) -> Result:
+    """Calls a package that parses; whatever it raises becomes an error that names the place.
+
+    Args:
+        place: the file, and where in it.
+        what: is done, as in "cannot be read".
+        call: the package.
+        hint: what helps.
+
+    Raises:
+        DatasetError: it has failed.
+    """
+    try:
+        return call()
+    except (SamplerkitError, MemoryError):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        problem = f"cannot be {what} ({type(error).__name__}: {said})"
+        raise DatasetError(place, problem, hint=hint) from error

@@ -1,0 +1,117 @@
+"""What is packed by gzip, unpacked within limits: more than these is made to fill memory or disks."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+
+RATIO = 200
+"""How many times as large as what is packed may be what it unpacks to, unless a limit is said,"""
+
+FLOOR = 1 << 30
+"""and the bytes that it may be in any case: zeros alone shrink a thousandfold, and no data do."""
+
+
+def most_unpacked(packed: int, said: int | None = None, floor: int = FLOOR) -> int:
+    """Returns the bytes that something may unpack to.
+
+    Args:
+        packed: its bytes.
+        said: a limit that the user says.
+        floor: what it may be in any case.
+
+    Example:
+        >>> most_unpacked(1000), most_unpacked(10_000_000), most_unpacked(10_000_000, 5)
+        (1073741824, 2000000000, 5)
+    """
+    return max(floor, RATIO * packed) if said is None else said
+
+
+_PIECE = 1 << 20
+
+_FIELD_FLOOR = 1 << 28
+
+
+class GzipError(Exception):
+    """A gzip stream is damaged or ends early.
+
+    Args:
+        offset: the byte at which that was found.
+        problem: what is wrong there.
+        ends_early: whether nothing is wrong but that there is no more.
+    """
+
+    def __init__(self, offset: int, problem: str, *, ends_early: bool = False) -> None:
+        super().__init__(problem)
+        self.offset = offset
+        self.ends_early = ends_early
+
+
+class TooLargeError(Exception):
+    """A gzip stream unpacks to more than it may.
+
+    Args:
+        limit: the most bytes that it may.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"unpacks to more than {limit} bytes")
+        self.limit = limit
+
+
+def most_in_memory(packed: int) -> int:
+    """Returns the bytes that a field of a sample may unpack to: it is unpacked into memory.
+
+    Example:
+        >>> most_in_memory(1000), most_in_memory(10_000_000)
+        (268435456, 2000000000)
+    """
+    return most_unpacked(packed, floor=_FIELD_FLOOR)
+
+
+def inflated(read: Callable[[int], bytes], most: int | None = None) -> Iterator[bytes]:
+    """Unpacks all gzip members of a stream; zlib compares the CRC and the length of each.
+
+    Args:
+        read: gives some bytes of the stream, at most so many, and none at its end.
+        most: the bytes that it may unpack to; None for 200 times what is read, or 1 GiB if that is more.
+
+    Yields:
+        The content, in pieces of at most 1 MiB, none of them empty.
+
+    Raises:
+        GzipError: the stream is damaged or ends early.
+        TooLargeError: it unpacks to more than it may.
+
+    Example:
+        >>> import gzip, io
+        >>> b"".join(inflated(io.BytesIO(gzip.compress(b"one ") + gzip.compress(b"two")).read))
+        b'one two'
+    """
+    unpacker = zlib.decompressobj(wbits=31)
+    offset, unpacked, pending = 0, 0, b""
+    while piece := pending or read(_PIECE):
+        pending = b""
+        if unpacker.eof:
+            # Padding of zeros is usual on tapes; anything else is the next member.
+            whole, piece = len(piece), piece.lstrip(b"\0")
+            offset += whole - len(piece)
+            if not piece:
+                continue
+            unpacker = zlib.decompressobj(wbits=31)
+        while piece:
+            try:
+                data = unpacker.decompress(piece, _PIECE)
+            except zlib.error as error:
+                raise GzipError(offset, str(error)) from error
+            offset += len(piece) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
+            piece = unpacker.unconsumed_tail
+            unpacked += len(data)
+            limit = most_unpacked(offset, most)
+            if unpacked > limit:
+                raise TooLargeError(limit)
+            if data:
+                yield data
+        pending = unpacker.unused_data
+    if not unpacker.eof:
+        raise GzipError(offset, "the compressed data end early", ends_early=True)

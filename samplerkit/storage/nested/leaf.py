@@ -1,0 +1,210 @@
+"""The datasets at the leaves of a tree: how each reads its share of a batch, and which ids it will read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import tee
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError, note_once
+from samplerkit.order.dataset_protocol import find_column, find_fingerprint
+from samplerkit.order.draws import entered_draws, in_draws
+from samplerkit.order.typing import Ids
+from samplerkit.storage.batch_readers import batch_reader, only_sample, present_reader, wanted
+from samplerkit.storage.nested.batch import BORDERS
+
+MOST_GLANCED = 1 << 14
+"""Ids of all parts that are searched for one of them before a thread that reads ahead may pause."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A dataset in a tree.
+
+    Args:
+        name: the names that lead there, with slashes between.
+        dataset: a map-style dataset.
+    """
+
+    name: str
+    dataset: Any
+
+    @property
+    def place(self) -> str:
+        """What errors call it."""
+        return f"part {self.name!r}"
+
+    @property
+    def fingerprint(self) -> str | None:
+        """A text that changes with the content of the dataset, if it has one."""
+        return find_fingerprint(self.dataset)
+
+    @property
+    def has_borders(self) -> bool:
+        """Whether its batches have `cu_seqlens`: positions in the flattened batch, not one row a sample."""
+        return BORDERS in (getattr(batch_reader(self.dataset), "outputs", None) or ())
+
+    @property
+    def lengths(self) -> Any:
+        """The length of each sample, if the dataset has an attribute or a column of that name."""
+        found = find_column(self.dataset, "lengths", "length")
+        return found and found[1]
+
+    def read_one(self, id: int) -> Any:
+        """Reads one sample; what the dataset raises has a note."""
+        with self._noting_errors():
+            return self.dataset[id]
+
+    @contextmanager
+    def _noting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            note_once(error, f"samplerkit: in {self.place} of a tree of datasets")
+            raise
+
+    def read(self, ids: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> Any:
+        """Reads its share of a batch in one go, each sample in its draw.
+
+        Args:
+            ids: in the dataset.
+            about: of each, by name: in which pass over its source it is, and in which epoch of that.
+            places: of the samples in the batch.
+            size: the samples of the whole batch.
+
+        Returns:
+            What the dataset gives: a list of samples, one with `missing`, or a mapping of columns. Rows of an
+            array are samples.
+
+        Raises:
+            DatasetError: it is none of these, or of another length. What the dataset raises has a note.
+        """
+        with self._noting_errors():
+            samples = self._read(ids, about, places, size)
+        if isinstance(samples, np.ndarray):
+            samples = {BORDERS: samples} if self.has_borders else list(samples)
+        if not isinstance(samples, list | tuple | Mapping):
+            raise DatasetError(self.place, "gives neither a list of samples nor columns", samples)
+        missing = len(getattr(samples, "missing", ()))
+        if not isinstance(samples, Mapping) and not missing and len(samples) != ids.size:
+            raise DatasetError(
+                self.place, f"gives other than {ids.size} samples for as many ids", len(samples)
+            )
+        return samples
+
+    def read_segments(self, segments: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> list[Any]:
+        """Reads parts of samples, of a dataset that gives them, in one go, each in its draw.
+
+        Args:
+            segments: for each the id in the dataset, the first token in it, and how many; shape (m, 3).
+            about: as for `read`.
+            places: of the parts in the batch.
+            size: the parts of the whole batch.
+
+        Raises:
+            DatasetError: it gives more or fewer. What the dataset raises has a note.
+        """
+        with self._noting_errors():
+            parts = self._read_segments(segments, about, places, size)
+        if not hasattr(parts, "__len__") or len(parts) != len(segments):
+            number = len(parts) if hasattr(parts, "__len__") else parts
+            problem = f"gives other than {len(segments)} parts for as many segments"
+            raise DatasetError(self.place, problem, number)
+        return list(parts)
+
+    def _read_segments(self, segments: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> Any:
+        read = self.dataset.__getsegments__
+
+        def one(given: tuple[Any, ...]) -> Any:
+            return read(*(values[None] for values in given))[0]
+
+        return self._called(read, one, self._given(segments, about), places, size)
+
+    def _read(self, ids: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> Any:
+        dataset = self.dataset
+        in_batches = batch_reader(dataset) is not None
+        read = (present_reader(dataset) or dataset.__getitems__) if in_batches else None
+        return self._called(read, self._one, self._given(ids, about), places, size)
+
+    def _given(self, what: Ids, about: Mapping[str, Ids]) -> tuple[Ids, ...]:
+        """The arguments of the dataset; it knows the epoch from `set_epoch` already."""
+        first = {"passes": np.zeros(len(what), dtype=np.int64), **about}
+        return (what, *(first[name] for name in wanted(self.dataset) if name in first))
+
+    def _called(
+        self,
+        read: Callable[..., Any] | None,
+        one: Callable[[Any], Any],
+        given: tuple[Ids, ...],
+        places: Ids,
+        size: int,
+    ) -> Any:
+        """Reads all in one go; one by one where it cannot, or does not enter draws that are seeded."""
+        draws = entered_draws(size)
+        enters_alone = bool(getattr(batch_reader(self.dataset), "enters_draws", False))
+        if read is None or (draws is not None and draws.seeds and not enters_alone):
+            return in_draws(one, zip(*given, strict=True), places.tolist(), size)
+        if draws is None:
+            return read(*given)
+        with draws.of(places, enters_alone=enters_alone).being_read():
+            return read(*given)
+
+    def _one(self, given: tuple[np.int64, ...]) -> Any:
+        if len(given) == 1:
+            return self.dataset[int(given[0])]
+        return only_sample(self.dataset.__getitems__(*(np.array([number]) for number in given)))
+
+
+@final
+class Share(Iterator[Ids]):
+    """The ids of one part in each upcoming batch that has some of it; no empty arrays.
+
+    Args:
+        upcoming: the ids of each batch.
+        begin: the first id of the part.
+        end: the id after its last one.
+
+    Example:
+        >>> share = Share(iter([np.array([7, 2]), np.array([1]), np.array([6, 5])]), 5, 8)
+        >>> [ids.tolist() for ids in share]
+        [[2], [1, 0]]
+    """
+
+    def __init__(self, upcoming: Iterator[Any], begin: int, end: int) -> None:
+        self._upcoming = upcoming
+        self._begin, self._end = begin, end
+        self._glanced = 0
+
+    def glance(self) -> Ids | None:
+        """Gives what `next` does; or None now and then, where other parts have nearly all samples.
+
+        Raises:
+            StopIteration: the end is reached.
+        """
+        while self._glanced < MOST_GLANCED:
+            ids = np.asarray(next(self._upcoming), dtype=np.int64)
+            self._glanced += max(1, ids.size)
+            mine = ids[(ids >= self._begin) & (ids < self._end)]
+            if mine.size:
+                return mine - self._begin
+        self._glanced = 0
+        return None
+
+    def __next__(self) -> Ids:
+        while (ids := self.glance()) is None:
+            pass
+        return ids
+
+
+def copies(upcoming: Iterable[Any], number: int) -> Iterable[Iterator[Any]]:
+    """Gives iterators over the same batches, each of which may be far ahead of the others."""
+    again = getattr(upcoming, "again", None)
+    if callable(again):
+        return [again() for _ in range(number)]
+    # What is no iterator starts again by itself; else the batches between two copies are in memory.
+    return tee(upcoming, number) if iter(upcoming) is upcoming else [iter(upcoming) for _ in range(number)]

@@ -1,0 +1,268 @@
+"""The files of the cache: their names, which of a folder are ours, their locks and what these say."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import stat
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import final
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage import locks
+from samplerkit.storage.remote.attempt import Version
+from samplerkit.storage.threads import Stop
+
+FOLDER_LOCK = "samplerkit-remote.lock"
+
+_NAME = re.compile(r"samplerkit-([0-9a-f]{32}-[0-9a-f]{16})\.(file|part|lock)")
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """A version of a file in the cache: the whole of it, or the part that has arrived, and a lock file.
+
+    Args:
+        folder: of the cache.
+        key: digests of its identity and of the version.
+    """
+
+    folder: Path
+    key: str
+
+    @property
+    def file(self) -> Path:
+        """The whole file, once it is there."""
+        return self.folder / f"samplerkit-{self.key}.file"
+
+    @property
+    def part(self) -> Path:
+        """What is being written."""
+        return self.folder / f"samplerkit-{self.key}.part"
+
+    @property
+    def lock(self) -> Path:
+        """Locked by whom writes or deletes it; shared by those who use it; it holds a `Record`."""
+        return self.folder / f"samplerkit-{self.key}.lock"
+
+    @property
+    def address(self) -> str:
+        """The half of the key that all versions of a file share."""
+        return self.key.partition("-")[0]
+
+
+def entry_of(folder: Path, identity: str, version: Version, digest: str | None) -> Entry:
+    """Gives the place of a version of a file; one that was held against a digest is another one.
+
+    Args:
+        folder: of the cache.
+        identity: of the file: what tells it from all others, without what is private.
+        version: of it.
+        digest: that it was held against, or None.
+
+    Example:
+        >>> first, second = (Version(9, tag) for tag in ('"1"', '"2"'))
+        >>> url = "https://host/a.tar"
+        >>> one, other = (entry_of(Path("/cache"), url, each, None) for each in (first, second))
+        >>> one.address == other.address, one.key == other.key
+        (True, False)
+    """
+    told = f"{version.size} {version.tag} {digest or ''}"
+    return Entry(folder, f"{_digest(identity, 16)}-{_digest(told, 8)}")
+
+
+@final
+@dataclass(frozen=True)
+class Kept:
+    """An entry that lies in the folder.
+
+    Args:
+        entry: which.
+        size: in bytes, of the file and of the part: for that, what it will have at its end.
+        on_disk: the bytes that it takes there now.
+        used: when it was used last, in nanoseconds.
+        is_part: there is no whole file: it is being written, or its owner died.
+    """
+
+    entry: Entry
+    size: int
+    on_disk: int
+    used: int
+    is_part: bool
+
+
+def kept_in(folder: Path) -> Iterator[Kept]:
+    """Goes through the entries of a folder; all other files, and links, are passed over."""
+    found: dict[str, dict[str, os.stat_result]] = {}
+    with os.scandir(folder) as listing:
+        for item in listing:
+            match = _NAME.fullmatch(item.name)
+            if match is None:
+                continue
+            try:
+                about = item.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(about.st_mode):
+                found.setdefault(match[1], {})[match[2]] = about
+    for key, files in found.items():
+        if "lock" not in files:  # without it nobody can tell whether it is ours, nor whether it is in use
+            continue
+        parts = [about for kind, about in files.items() if kind != "lock"]
+        # Who uses it touches the lock: the times of the file tell whether anything was written to it.
+        used = files["lock"].st_mtime_ns
+        size, blocks = sum(about.st_size for about in parts), sum(about.st_blocks for about in parts)
+        yield Kept(Entry(folder, key), size, 512 * blocks, used, "file" not in files)
+
+
+def _digest(text: str, size: int) -> str:
+    data = text.encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(data, digest_size=size, person=b"samplerkit").hexdigest()
+
+
+MARKER = b"samplerkit remote cache 1\n"
+"""A lock file of ours begins so."""
+
+_CRC = "crc32 "
+_PIECE = 1 << 20
+_LONGEST = 512
+_SETTLED_NS = 10**8
+"""A file that was written less than this ago may be written again without another time: clocks tick."""
+
+
+@final
+@dataclass(frozen=True)
+class Record:
+    """What a lock file of ours says, one line each.
+
+    Args:
+        crc: the CRC-32 of the file, as it was taken while it was written; None while it is being written.
+        state: in which state, as `_state_of` gives it, the file was last held against that.
+        name: for whom it was written, as it may be shown; it is for people who look.
+    """
+
+    crc: int | None = None
+    state: str = ""
+    name: str = ""
+
+    @classmethod
+    def read(cls, descriptor: int) -> Record | None:
+        """Reads a lock file; None if it is not ours."""
+        data = os.pread(descriptor, _LONGEST, 0)
+        if not data.startswith(MARKER):
+            return None
+        crc, state, *rest = [*data[len(MARKER) :].decode("utf-8", "replace").split("\n"), "", ""]
+        if not crc.startswith(_CRC):
+            return cls()
+        try:
+            return cls(int(crc.removeprefix(_CRC), 16), state, rest[0])
+        except ValueError:
+            return cls()
+
+    def write(self, descriptor: int) -> None:
+        """Writes a lock file; those who share it may do so at the same time, for only the state differs."""
+        crc = "being written" if self.crc is None else f"{_CRC}{self.crc:08x}"
+        text = f"{crc}\n{self.state:120}\n{self.name[:200]}\n"
+        data = MARKER + text.encode("utf-8", "backslashreplace")
+        os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
+
+
+def is_intact(path: Path, descriptor: int) -> bool:
+    """Whether a file holds what was written, as far as its lock file tells.
+
+    It is read and held against its CRC-32 unless that was done since the machine was started, and nothing has
+    written to the file since then: a loss of power leaves zeros in its place without any trace.
+
+    Args:
+        path: of the file.
+        descriptor: of its lock file, locked in whichever way.
+    """
+    record = Record.read(descriptor)
+    if record is None or record.crc is None:
+        return False
+    crc = 0
+    try:
+        with path.open("rb", buffering=0) as file:
+            status, now = os.fstat(file.fileno()), time.time_ns()
+            state = _state_of(status)
+            if state == record.state.strip():
+                return True
+            while data := file.read(_PIECE):
+                crc = zlib.crc32(data, crc)
+    except OSError:
+        return False
+    if crc != record.crc:
+        return False
+    if now - status.st_ctime_ns > _SETTLED_NS:
+        replace(record, state=state).write(descriptor)
+    return True
+
+
+def _state_of(status: os.stat_result) -> str:
+    """Gives what is another one after a start of the machine, and after whatever was written to a file."""
+    times = f"{status.st_mtime_ns:x} {status.st_ctime_ns:x}"
+    return f"{_start()} {status.st_ino:x} {status.st_size:x} {times}"
+
+
+@cache
+def _start() -> str:
+    """Gives what tells one start of the machine from another; where that is not told, a process."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", "")
+    except OSError:
+        return secrets.token_hex(16)
+
+
+_PAUSE = 0.005
+
+
+def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | None:
+    """Locks a lock file of the cache if that can be done at once: see `samplerkit.storage.locks.locked`.
+
+    Raises:
+        DatasetError: the folder cannot be written to, or does not know such locks.
+    """
+    try:
+        return locks.locked(path, is_exclusive=is_exclusive, may_make=may_make)
+    except locks.NoLocksError as error:
+        problem = f"is on a filesystem without locks ({error.strerror}), so it cannot be shared"
+        hint = "say cache=FOLDER, on a disk of this machine"
+        raise DatasetError("cache", problem, str(path.parent), hint=hint) from error
+    except OSError as error:
+        raise unwritable(path.parent, error) from error
+
+
+@contextmanager
+def held(path: Path, stop: Stop) -> Iterator[None]:
+    """Waits for an exclusive lock, for as long as it is wanted. It is for what takes a moment only.
+
+    Raises:
+        DatasetError: as `locked`.
+        Stopped: it is not wanted any more.
+    """
+    while (descriptor := locked(path, is_exclusive=True)) is None:
+        stop.sleep(_PAUSE)
+    try:
+        yield
+    finally:
+        locks.unlock(descriptor)
+
+
+def unwritable(folder: Path, error: OSError) -> DatasetError:
+    """Gives the error for a cache folder that cannot be written to."""
+    if isinstance(error, FileNotFoundError):
+        hint = "leave it alone while it is in use, and start again"
+        return DatasetError("cache", "was emptied while it was in use", str(folder), hint=hint)
+    return DatasetError(
+        "cache", f"cannot be written to ({error.strerror})", str(folder), hint="say cache=FOLDER"
+    )

@@ -1,0 +1,247 @@
+"""Remote files through fsspec: S3, Google's and Azure's stores, HDFS, and what a user registers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Callable, Coroutine
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, TypeVar, final
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.globs import may_match_folders
+from samplerkit.storage.remote.attempt import (
+    UNKNOWN_SIZE,
+    Refused,
+    Transient,
+    Version,
+    changed,
+    in_other_words,
+)
+from samplerkit.storage.remote.clients.filesystem_kinds import (
+    is_changed,
+    is_s3,
+    names_version,
+    plain_fault,
+    s3_defaults,
+    s3_part,
+)
+from samplerkit.storage.remote.clients.object_stores import is_forked_from_user
+from samplerkit.storage.remote.clients.store_options import OF_HTTP
+from samplerkit.storage.remote.counts import Counts
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.threads import Stop, Stopped, bounded
+from samplerkit.storage.urls import shown
+
+_MIB = 1 << 20
+
+_TAGS = (
+    "ETag", "generation", "etag", "md5Hash", "md5", "content_md5", "checksum", "crc32c",
+    "mtime", "LastModified", "last_modified", "modified", "updated", "modificationTime", "created",
+)  # fmt: skip
+"""What tells versions apart, by the names that filesystems have for it; the best first."""
+
+Result = TypeVar("Result")
+
+_opened: list[Any] = []
+"""All filesystems that this process, and those that it was forked from, have opened; fsspec keeps them too.
+
+In a child they must not become garbage: their connections would be taken off the event loop of the parent,
+which shares its descriptors with the child, so that the parent would wait for answers that have come.
+"""
+
+
+@final
+class Filesystems:
+    """The filesystems of one process, each method one attempt.
+
+    They are made in the process that uses them: connections and event loops do not survive a fork.
+
+    Args:
+        options: how they are made.
+        counts: of the requests and bytes.
+    """
+
+    def __init__(self, options: RemoteOptions, counts: Counts) -> None:
+        self._options = options
+        self._counts = counts
+        self._lock = threading.Lock()
+        self._made: dict[str, Any] = {}
+        self.without_ranges: set[str] = set()
+
+    def version(self, url: str, stop: Stop) -> Version:
+        """Asks for the size and the tag by `info`, past the listings that fsspec keeps."""
+        filesystem, path = self._opened(url)
+
+        def ask() -> Any:
+            filesystem.invalidate_cache(path)
+            return filesystem.info(path)
+
+        info = self._called(ask, 0, stop)
+        if info.get("type") == "directory":
+            raise Refused("is a folder", "give its files")
+        size = info.get("size")
+        # Azure's tag has quotes or none, depending on what is asked.
+        tag = next((f"{name} {info[name]}" for name in _TAGS if info.get(name)), "").replace(
+            'etag "', "etag "
+        )
+        tag = tag.rstrip('"') if tag.startswith("etag ") else tag
+        return Version(UNKNOWN_SIZE if size is None else int(size), tag)
+
+    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
+        """Reads a part of a file, of at least one byte; except on S3, of whatever version there is."""
+        filesystem, path = self._opened(url)
+
+        def ask() -> bytes:
+            if is_s3(filesystem):
+                reading = s3_part(filesystem, path, version.tag, offset, length)
+                return _awaited(filesystem, reading, self._seconds(length))
+            return bytes(filesystem.cat_file(path, start=offset, end=offset + length))
+
+        data = self._called(ask, length, stop)
+        self._counts.add(bytes=len(data))
+        if len(data) != length:
+            raise Transient(f"{len(data)} bytes came in place of {length}")
+        return data
+
+    def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
+        """Reads a whole small file, after asking for its version."""
+        version = self.version(url, stop)
+        if version.size > most:
+            raise Refused(f"has {version.size} bytes, but {most} are the most that are read at once")
+        data = self.part(url, version, 0, version.size, stop) if version.size else b""
+        self.confirm(url, version, stop)
+        return data, version
+
+    def put(self, url: str, data: bytes, stop: Stop) -> None:
+        """Writes a small file as a whole."""
+        filesystem, path = self._opened(url)
+        self._called(lambda: filesystem.pipe_file(path, data), len(data), stop)
+
+    def confirm(self, url: str, version: Version, stop: Stop) -> None:
+        """Asks for the version again; except on S3, where each part was asked for by its version."""
+        filesystem, _ = self._opened(url)
+        if not (is_s3(filesystem) and version.tag.startswith("ETag")) and self.version(url, stop) != version:
+            raise changed()
+
+    def may_resume(self, version: Version) -> bool:
+        """Tells whether a broken download may go on where it broke."""
+        return bool(version.tag)
+
+    def matches(self, pattern: str, stop: Stop) -> tuple[str, ...]:
+        """Lists the files that a pattern means, as URLs sorted by bytes."""
+        filesystem, path = self._opened(pattern)
+
+        def ask() -> Any:
+            filesystem.invalidate_cache()
+            return filesystem.glob(path, detail=True)
+
+        found = self._called(ask, 100 * _MIB, stop)
+        folders = {name for name, info in found.items() if info.get("type") == "directory"}
+        if folders and not may_match_folders(path):
+            problem = f"matches a folder, {min(folders)!r}"
+            raise Refused(problem, "name the files in it too, or use a pattern that only files match")
+        paths = [name for name in found if name not in folders]
+        # What stands before the path, such as the host of `ftp://host/path`, is not in what is listed.
+        before = pattern[: -len(path)] if pattern.endswith(path) else None
+        urls = [filesystem.unstrip_protocol(name) if before is None else before + name for name in paths]
+        return tuple(sorted(urls, key=lambda url: url.encode("utf-8", "surrogateescape")))
+
+    def close(self) -> None:
+        """Lets go of the filesystems; fsspec closes their connections when they are garbage."""
+        with self._lock:
+            self._made = {}
+
+    def _opened(self, url: str) -> tuple[Any, str]:
+        """Gives the filesystem of a URL, and the path in it."""
+        scheme, _, rest = url.partition("://")
+        key = url if "::" in url else f"{scheme}://{rest.partition('/')[0]}"
+        key += "?" * names_version(url)  # other options
+        with self._lock:
+            made = self._made.get(key)
+            if made is None:
+                made = self._made[key] = opened_filesystem(url, self._options)
+        filesystem, path = made
+        return filesystem, path if "::" in url else str(filesystem._strip_protocol(url))
+
+    def _seconds(self, length: int) -> float:
+        """Gives the time that a call may take: as with HTTP, so long for each MiB, and once for its head."""
+        return self._options.timeout * (1 + math.ceil(length / _MIB))
+
+    def _called(self, call: Callable[[], Result], length: int, stop: Stop) -> Result:
+        """Calls a filesystem; its exceptions, which may hold what is private, become ours."""
+        seconds = self._seconds(length)
+        self._counts.add(requests=1)
+
+        def said(error: Exception) -> Exception:
+            if isinstance(error, Stopped):
+                return error
+            if isinstance(error, TimeoutError):
+                return Transient(f"no answer in time, which is {seconds:g} s at most")
+            return changed() if is_changed(error) else plain_fault(error)
+
+        # Filesystems of all kinds raise errors of all kinds.
+        return in_other_words(lambda: bounded(call, seconds, stop), Exception, said)
+
+
+@cache
+def _has_package(scheme: str) -> bool:
+    """Whether fsspec, and its package for a scheme, are installed."""
+    try:
+        known: dict[str, Any] = import_module("fsspec.registry").known_implementations
+    except ImportError:
+        return False
+    package = str(known.get(scheme, {}).get("class", "fsspec.")).partition(".")[0]
+    return find_spec(package) is not None
+
+
+def has_filesystem(url: str) -> bool:
+    """Whether fsspec's package for the scheme of a URL is installed."""
+    return _has_package(url.partition("://")[0].lower())
+
+
+def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
+    """Makes the filesystem of a URL.
+
+    Returns:
+        The filesystem, and the path in it.
+
+    Raises:
+        DatasetError: fsspec, or its package for the scheme, is not there; or there is no such scheme.
+    """
+    try:
+        # An extra: only URLs other than those of HTTP need it.
+        core = import_module("fsspec.core")
+    except ImportError as error:
+        hint = 'install it with: pip install "samplerkit[remote]"'
+        raise DatasetError("remote", "needs fsspec, which is not installed", hint=hint) from error
+    given = {key: value for key, value in options.storage_options.items() if key not in OF_HTTP}
+    try:
+        filesystem, path = core.url_to_fs(url, **s3_defaults(url, given, options.timeout))
+    except ImportError as missing:
+        needs = f" ({missing.name})" if missing.name else ""
+        hint = "install fsspec's package for its scheme"
+        if is_forked_from_user():
+            hint += ", or start workers by multiprocessing_context='forkserver'"
+        failed = f"needs a package that is not installed{needs}", hint
+    except Exception as other:  # filesystems of all kinds raise errors of all kinds
+        failed = (
+            f"its filesystem cannot be made ({type(other).__name__})",
+            "check its scheme and storage_options",
+        )
+    else:
+        if not any(filesystem is known for known in _opened):
+            _opened.append(filesystem)
+        if is_s3(filesystem):
+            filesystem.retries = 1  # trying again is our business, so that attempts are counted
+        return filesystem, str(path)
+    raise DatasetError(shown(url), failed[0], hint=failed[1])
+
+
+def _awaited(filesystem: Any, reading: Coroutine[Any, Any, bytes], seconds: float) -> bytes:
+    """Runs a coroutine in the event loop of a filesystem; what takes too long is ended there."""
+    limited = asyncio.wait_for(reading, seconds)
+    return asyncio.run_coroutine_threadsafe(limited, filesystem.loop).result()

@@ -1,0 +1,229 @@
+"""What obstore has to know of a bucket, from the options that fsspec's filesystems have for it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from typing import Any, final
+
+from samplerkit.storage.remote.attempt import Refused
+from samplerkit.storage.remote.options import RemoteOptions
+
+OF_HTTP = {"headers", "auth", "verify", "cert"}
+"""The storage options that are for HTTP alone."""
+
+_KINDS = {
+    "s3": "S3Store", "s3a": "S3Store", "gs": "GCSStore", "gcs": "GCSStore",
+    "az": "AzureStore", "abfs": "AzureStore", "abfss": "AzureStore",
+}  # fmt: skip
+
+_AWS = "https://s3.amazonaws.com"
+
+_KEY = re.compile(r"(?!.*(^|/)\.{0,2}(/|$))[\w\-.=+@:,!()' /]+", re.ASCII)
+"""Keys that obstore takes as they are; it would escape or shorten others."""
+
+_NAMES: dict[str, dict[str, str]] = {
+    "S3Store": {
+        "key": "access_key_id", "secret": "secret_access_key", "token": "session_token",
+        "anon": "skip_signature", "endpoint_url": "endpoint", "requester_pays": "request_payer",
+        "region_name": "region",
+        "aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key",
+        "aws_session_token": "session_token",
+    },
+    "GCSStore": {"endpoint_url": "base_url"},
+    "AzureStore": {
+        "account_name": "account_name", "account_key": "account_key", "tenant_id": "tenant_id",
+        "client_id": "client_id", "client_secret": "client_secret",
+    },
+}  # fmt: skip
+"""The options that obstore has too, by the names that s3fs, gcsfs and adlfs have for them.
+
+Not `sas_token` of Azure: it stands in the query, and so would go along in the `Referer` of a redirect.
+"""
+
+_OF_NO_USE = {
+    *OF_HTTP, "asynchronous", "cache_regions", "default_block_size", "default_cache_type",
+    "default_fill_cache", "listings_expiry_time", "max_paths", "project",
+    "skip_instance_cache", "use_listings_cache", "use_ssl", "version_aware",
+}  # fmt: skip
+"""Options about listings, caches and open files, which are not used here."""
+
+
+@final
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket, or a container, and how obstore reaches it.
+
+    Args:
+        name: with the scheme, such as `s3://bucket`.
+        kind: the name of obstore's class.
+        container: its name at the store.
+        config: for obstore.
+        credentials: gives those of a profile or a role, again when they expire; None where obstore has them.
+    """
+
+    name: str
+    kind: str
+    container: str
+    config: Mapping[str, Any] = field(repr=False)
+    credentials: Callable[[], Any] | None = field(default=None, repr=False)
+
+    @property
+    def allows_http(self) -> bool:
+        """Whether its endpoint is named without TLS."""
+        named = [self.config.get(name) for name in ("endpoint", "base_url")]
+        return any(str(each).lower().startswith("http://") for each in named)
+
+    def has(self, url: str) -> bool:
+        """Whether a key can be given to obstore."""
+        return _KEY.fullmatch(self.path(url)) is not None
+
+    def path(self, url: str) -> str:
+        """Gives the key of a URL."""
+        return url.removeprefix(self.name + "/").partition("?versionId=")[0]
+
+    def store(self, **options: Any) -> Any:
+        """Makes obstore's store."""
+        made: Any = getattr(import_module("obstore.store"), self.kind)
+        if self.credentials is not None:
+            options["credential_provider"] = self.credentials
+        return made(self.container, **self.config, **options)
+
+    def tag(self, meta: Any) -> str:
+        """Gives the tag of a version as it is in `Version`, of the same form as through fsspec."""
+        if self.kind == "GCSStore":
+            return f"generation {meta['version']}" if meta["version"] else ""
+        tag = meta["e_tag"] or ""
+        if not tag:
+            return ""
+        return f"ETag {tag}" if self.kind == "S3Store" else f"etag {tag.strip(chr(34))}"
+
+
+def bucket_of(url: str, options: RemoteOptions) -> Bucket | None:
+    """Gives the bucket of a URL; None if obstore does not know its scheme, or not all of the options.
+
+    Raises:
+        Refused: nothing has credentials for it, and `anon` was not given.
+    """
+    scheme, _, rest = url.partition("://")
+    name = f"{scheme}://{rest.partition('/')[0]}"
+    container, account_mark, account = rest.partition("/")[0].partition("@")
+    kind = _KINDS.get(scheme.lower(), "")
+    if "::" in url or not kind or not container or (account_mark and kind != "AzureStore"):
+        return None
+    given = {key: value for key, value in options.storage_options.items() if key not in _OF_NO_USE}
+    if account_mark:
+        given.setdefault("account_name", account.partition(".")[0])
+    read = {"S3Store": _of_s3, "GCSStore": _of_google, "AzureStore": _of_azure}[kind]
+    config = read(given, container)
+    if config is None:
+        return None
+    return Bucket(name, kind, container, config, config.pop("credentials", None))
+
+
+def _translated(kind: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    names = _NAMES[kind]
+    if not set(given) <= set(names):
+        return None
+    return {names[key]: value for key, value in given.items() if value is not None}
+
+
+def _of_s3(given: dict[str, Any], bucket: str) -> dict[str, Any] | None:
+    profile = given.pop("profile", None)
+    config = _translated("S3Store", {**(given.pop("client_kwargs", None) or {}), **given})
+    if config is None:
+        return None
+    session = _session(profile)
+    if session is None and (profile or os.environ.get("AWS_PROFILE")):
+        return None
+    if session is not None and {"endpoint_url", "services"} & set(session.get_scoped_config()):
+        return None  # endpoints of a profile are found by botocore alone
+    if session is not None and not config.get("skip_signature") and "access_key_id" not in config:
+        config["credentials"] = _Credentials.of(session)
+    endpoints = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    endpoint = config.get("endpoint") or next(
+        (os.environ[each] for each in endpoints if each in os.environ), None
+    )
+    if endpoint:
+        config["endpoint"] = endpoint
+    if session is not None and "region" not in config and (region := session.get_config_variable("region")):
+        config["region"] = region
+    if not endpoint and (region := _region_of(bucket)):
+        config["region"] = region
+    config.setdefault("region", "us-east-1")
+    return config
+
+
+def _session(profile: str | None) -> Any:
+    """Gives botocore's session, which finds what the tools of AWS find; None where it is not installed."""
+    try:
+        session: Any = import_module("botocore.session").Session(profile=profile)
+    except ImportError:
+        return None
+    return session
+
+
+def _region_of(bucket: str) -> str | None:
+    """Asks in which region a bucket is, as botocore does when it is another one than was said."""
+    urllib3: Any = import_module("urllib3")
+    with suppress(urllib3.exceptions.HTTPError):
+        url = f"{_AWS}/{bucket}"
+        answer = urllib3.request("HEAD", url, redirect=False, retries=1, timeout=5.0)
+        found: str | None = answer.headers.get("x-amz-bucket-region")
+        return found
+    return None
+
+
+@final
+@dataclass(frozen=True)
+class _Credentials:
+    """Gives the credentials of a session of botocore, which renews them when that is due."""
+
+    session: Any = field(repr=False)
+
+    @classmethod
+    def of(cls, session: Any) -> _Credentials:
+        if session.get_credentials() is None:
+            hint = (
+                "say key and secret, profile, or anon in storage_options, or set them up as for the AWS CLI"
+            )
+            raise Refused("has no credentials: none were found", hint)
+        return cls(session)
+
+    def __call__(self) -> dict[str, Any]:
+        found = self.session.get_credentials().get_frozen_credentials()
+        return {
+            "access_key_id": found.access_key,
+            "secret_access_key": found.secret_key,
+            "token": found.token,
+            "expires_at": datetime.now(UTC) + timedelta(minutes=10),
+        }
+
+
+def _of_google(given: dict[str, Any], _: str) -> dict[str, Any] | None:
+    token = given.pop("token", None)
+    config = _translated("GCSStore", given)
+    if config is None or not (token is None or isinstance(token, str)):
+        return None
+    if token == "anon":  # noqa: S105  # what gcsfs calls it
+        config["skip_signature"] = True
+    elif token not in {None, "google_default"}:
+        if not os.path.isfile(token):  # noqa: PTH113  # a word may be no path
+            return None
+        config["application_credentials"] = token
+    return config
+
+
+def _of_azure(given: dict[str, Any], _: str) -> dict[str, Any] | None:
+    is_open = given.pop("anon", None)
+    config = _translated("AzureStore", given)
+    if config is None or not (config.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")):
+        return None
+    if is_open:
+        config["skip_signature"] = True
+    return config

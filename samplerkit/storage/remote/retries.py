@@ -1,0 +1,111 @@
+"""Trying again, within a budget, and the error when that does not help."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.remote.attempt import Absent, Refused, Transient, in_other_words
+from samplerkit.storage.remote.counts import Counts
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.threads import Stop, Stopped
+from samplerkit.storage.urls import shown
+
+_LOG = logging.getLogger(__name__)
+_FIRST_WAIT = 0.5
+_LONGEST_WAIT = 30.0
+
+Result = TypeVar("Result")
+
+
+def retried(
+    url: str, attempt: Callable[[], Result], options: RemoteOptions, counts: Counts, stop: Stop
+) -> Result:
+    """Makes a request until it goes well, or until attempts or time are used up.
+
+    Before attempt k + 1 it waits for a time drawn from [0, d * 2^(k - 1)): "full jitter", so that the ranks
+    of a job do not come back at the same moment. A server that names a time is waited for as long as it says.
+
+    Source: Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+
+    Args:
+        url: what errors and logs name, without what is private in it.
+        attempt: raises `Transient` for what may pass, `Refused` for what will not.
+        options: how often and how long.
+        counts: of the retries.
+        stop: ends it.
+
+    Raises:
+        DatasetError: it did not go well; with the attempts, the seconds, and the last reason.
+        Refused: as it was raised: the caller knows more of it.
+    """
+    begun, waited = time.monotonic(), 0.0
+    # A small budget is shared out among the attempts, so that the first waits do not use it up.
+    first = min(_FIRST_WAIT, options.retry_seconds / 2 ** min(options.attempts + 1, 9))
+    for number in range(1, options.attempts + 1):
+        try:
+            return attempt()
+        except Transient as fault:
+            reason, asked = fault.reason, fault.wait
+        except Stopped:
+            break
+        left = options.retry_seconds - waited
+        is_spent = left <= 0.0 < options.retry_seconds
+        if number == options.attempts or is_spent or (asked or 0.0) > left:
+            if asked and asked > left:
+                reason += f", and asks to wait {asked:.0f} s, of {left:.0f} s that are left for that"
+            seconds = time.monotonic() - begun
+            times = "once" if number == 1 else f"{number} times"
+            problem = f"could not be read, tried {times} in {seconds:.1f} s: {reason}"
+            hint = "see whether the server works, or raise attempts, retry_seconds and timeout"
+            # Here no exception is being handled, so none is chained to it.
+            raise DatasetError(shown(url), problem, hint=hint)
+        longest = min(first * 2 ** min(number - 1, 32), _LONGEST_WAIT)
+        wait = min(_between(longest), left) if asked is None else asked
+        _LOG.warning(
+            "%s: attempt %d of %d failed: %s; the next one in %.2f s",
+            shown(url),
+            number,
+            options.attempts,
+            reason,
+            wait,
+        )
+        try:
+            stop.sleep(wait)
+        except Stopped:
+            break
+        waited += wait
+        counts.add(retries=1)
+    raise given_up(url)
+
+
+def plainly(url: str, call: Callable[[], Result]) -> Result:
+    """Calls, and makes a `DatasetError` without a chain of what is refused.
+
+    Raises:
+        AbsentError: there is no such file, or it may not be read.
+        DatasetError: it was refused.
+    """
+
+    def said(fault: Exception) -> DatasetError:
+        if not isinstance(fault, Refused):
+            return given_up(url)
+        kind = AbsentError if isinstance(fault, Absent) else DatasetError
+        return kind(shown(url), fault.problem, hint=fault.hint)
+
+    return in_other_words(call, (Refused, Stopped), said)
+
+
+def given_up(url: str) -> DatasetError:
+    """Gives the error for what was on its way when the storage was closed."""
+    return DatasetError(shown(url), "was given up, since it is not wanted any more")
+
+
+def _between(most: float) -> float:
+    # The system's generator: a seeded one would let forked workers wait for equal times.
+    return secrets.randbelow(1 << 30) / (1 << 30) * most

@@ -1,0 +1,227 @@
+"""What an epoch over remote shards costs, and which way of reading is the cheaper one: pure functions."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+
+GOOD_PART = 0.5
+"""The part of the shards that would be fetched which must be wanted for that to be worth while."""
+
+REQUEST_BYTES = 1 << 20
+"""The bytes that could be fetched in the time of one request: 20 to 50 ms of a few hundred Mbit/s."""
+
+SEVERAL = 4
+"""So many samples of each shard in one stretch are no chance: GLOBAL meets few shards twice in one."""
+
+COSTLY = 2.0
+"""From so many times the cost of fetching on, reading single samples is advised against."""
+
+MOST_SAMPLES = 1 << 20
+"""Samples of a process that are looked at to choose."""
+
+_LEAST_WINDOW = 16
+
+
+@dataclass(frozen=True)
+class FetchCosts:
+    """What is asked of a server.
+
+    Args:
+        requests: how many requests.
+        bytes: how many bytes arrive.
+    """
+
+    requests: int
+    bytes: int
+
+    @property
+    def cost(self) -> int:
+        """The bytes, and for each request those that could be fetched in its time."""
+        return self.bytes + self.requests * REQUEST_BYTES
+
+
+@dataclass(frozen=True)
+class EpochCosts:
+    """What an epoch costs in the two ways of reading.
+
+    Args:
+        shards: when whole shards are fetched.
+        ranges: when single samples are read.
+    """
+
+    shards: FetchCosts
+    ranges: FetchCosts
+
+    @property
+    def ratio(self) -> float:
+        """How many times the cost of fetching shards reading single samples has."""
+        return self.ranges.cost / max(1, self.shards.cost)
+
+    def advice(self, *, is_local: bool = False) -> str:
+        """Says in a sentence what to do where single samples cost more than `COSTLY` times as much; else "".
+
+        Args:
+            is_local: whether the order stays in few shards for a while, of each of which other ranks read a
+                part as well.
+
+        Example:
+            >>> EpochCosts(FetchCosts(64, 10**9), FetchCosts(100_000, 10**9)).advice()[:68]
+            'reading single samples takes about 100,000 requests and 1.00 GB an e'
+        """
+        if self.ratio <= COSTLY:
+            return ""
+        hint = "read PARTIAL in blocks of a few shards, or with room for all in the cache say fetch='shards'"
+        if is_local:
+            hint = "several ranks read each shard, so say lanes, as many as ranks, or fetch='shards'"
+        return (
+            f"reading single samples takes about {_described(self.ranges)} an epoch, and fetching each shard "
+            f"once {_described(self.shards)}: {hint}"
+        )
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What is wanted next, in short.
+
+    Args:
+        is_whole: whether whole shards are fetched for it.
+        is_local: whether it stays in few shards for a while.
+        is_short: whether the epoch ends before that can be told.
+    """
+
+    is_whole: bool
+    is_local: bool
+    is_short: bool = False
+
+
+def stretch_of(
+    upcoming: Iterable[Ids],
+    lengths: Ids,
+    most_shards: int,
+    sharers: int = 1,
+    shard_bytes: int | None = None,
+) -> Stretch:
+    """Looks at what is read next: whether whole shards are fetched for it, rather than single samples read.
+
+    It looks at what is read next, through windows as long as half of a mean shard, one, two, four shards and
+    so on, up to what the cache on disk can hold. Whole shards are fetched if there is a window that
+
+    - wants at least `GOOD_PART` of all samples of the shards that it touches, or `SEVERAL` of each, if
+      fetching these shards costs no more than reading its samples; and
+    - touches at most half of the dataset's shards: else the order goes all over the dataset, which only looks
+      local because the dataset is small.
+
+    Samples stand for bytes: all shards are taken to be of one size, and so are all samples. So orders that
+    stay in few shards for a while (FALSE, FILES, INFILE, PARTIAL) fetch shards, also where several ranks read
+    parts of the same shards, and GLOBAL reads samples.
+
+    Args:
+        upcoming: the shards of the samples that this process reads next, batch by batch; looked at as far as
+            needed, and never further than `MOST_SAMPLES`.
+        lengths: the samples of each shard.
+        most_shards: how many shards the cache on disk can hold.
+        sharers: how many processes read an order together and fetch each shard once for all of them: the
+            workers of a loader.
+        shard_bytes: the size of a shard; None where that is not known: then only the part counts.
+
+    Example:
+        >>> lengths = np.full(100, 50)
+        >>> in_order = np.repeat(np.arange(100), 50)
+        >>> everywhere = np.random.default_rng(0).permutation(in_order)
+        >>> stretch_of([in_order], lengths, 100).is_whole, stretch_of([everywhere], lengths, 100).is_whole
+        (True, False)
+    """
+    if lengths.size <= 1:
+        return Stretch(is_whole=True, is_local=True)
+    total = int(lengths.sum())
+    batches = iter(upcoming)
+    seen = np.zeros(0, dtype=np.int64)
+    length = total / lengths.size / 2
+    is_local = is_over = False
+    while not is_over and length <= most_shards * total / lengths.size:
+        own = max(_LEAST_WINDOW, int(length / sharers))
+        while seen.size < own and not is_over:
+            batch = next(batches, None)
+            is_over = batch is None
+            seen = seen if batch is None else np.concatenate([seen, batch])
+        window = seen[:own]
+        touched = np.unique(window)
+        if not window.size or own > MOST_SAMPLES:
+            break
+        if 2 * touched.size > lengths.size:
+            return Stretch(is_whole=False, is_local=is_local)
+        wanted = min(window.size * sharers, total)
+        is_local = is_local or wanted >= SEVERAL * touched.size
+        if wanted >= GOOD_PART * lengths[touched].sum():
+            return Stretch(is_whole=True, is_local=True)
+        if shard_bytes is not None and wanted >= SEVERAL * touched.size:
+            of_samples = round(wanted * shard_bytes * lengths.size / max(1, total))
+            whole, single = touched.size * shard_bytes, of_samples
+            if FetchCosts(touched.size, whole).cost <= FetchCosts(wanted, single).cost:
+                return Stretch(is_whole=True, is_local=True)
+        length *= 2
+    is_short = is_over and (not is_local or 2 * seen.size * sharers * lengths.size < total)
+    return Stretch(is_whole=False, is_local=is_local, is_short=is_short)
+
+
+def epoch_costs(
+    layout: Layout,
+    batches: Iterable[Ids],
+    *,
+    shard_bytes: Ids | None = None,
+    cached_shards: int | None = None,
+) -> EpochCosts:
+    """Counts what an epoch of one process asks of a server, in both ways of reading.
+
+    Shards are fetched when they are needed, and the least recently used one leaves a full cache. A request
+    for samples brings those of a batch that lie side by side.
+
+    Args:
+        layout: how many samples lie in which shard.
+        batches: the ids of each batch, int64 arrays.
+        shard_bytes: the size of each shard, shape (shards,); None counts no bytes.
+        cached_shards: how many shards the cache on disk holds; None for all.
+
+    Example:
+        >>> costs = epoch_costs(Layout([4, 4]), [np.array([0, 1, 2, 3]), np.array([5, 7])])
+        >>> costs.shards.requests, costs.ranges.requests
+        (2, 3)
+    """
+    sizes = np.zeros(layout.num_files, dtype=np.int64) if shard_bytes is None else np.asarray(shard_bytes)
+    of_a_sample = sizes / np.maximum(1, layout.sizes)
+    held: OrderedDict[int, None] = OrderedDict()
+    fetched = fetched_bytes = requests = 0
+    read_bytes = 0.0
+    for batch in batches:
+        ids = np.unique(batch)
+        files = layout.file_of(ids)
+        if ids.size:
+            requests += 1 + int(((np.diff(ids) != 1) | (np.diff(files) != 0)).sum())
+            read_bytes += float(of_a_sample[files].sum())
+        for shard in np.unique(files).tolist():
+            if shard in held:
+                held.move_to_end(shard)
+                continue
+            held[shard] = None
+            fetched += 1
+            fetched_bytes += int(sizes[shard])
+            if cached_shards is not None and len(held) > cached_shards:
+                held.popitem(last=False)
+    return EpochCosts(FetchCosts(fetched, fetched_bytes), FetchCosts(requests, round(read_bytes)))
+
+
+def _described(costs: FetchCosts) -> str:
+    noun = "request" if costs.requests == 1 else "requests"
+    if not costs.bytes:
+        return f"{costs.requests:,} {noun}"
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if costs.bytes >= size:
+            return f"{costs.requests:,} {noun} and {costs.bytes / size:.2f} {unit}"
+    return f"{costs.requests:,} {noun} and {costs.bytes / 1000:.1f} kB"

@@ -1,0 +1,196 @@
+"""What a view reads from, and how: archives on disk under one index, or shards one by one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, cast, final
+
+import numpy as np
+
+from samplerkit.order.caching import cached_property
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.progress import Progress, silence
+from samplerkit.storage.tar.format.flaws import Skipped
+from samplerkit.storage.tar.index.archive import Archive
+from samplerkit.storage.tar.index.index import Catalogue
+from samplerkit.storage.tar.index.joining import open_catalogue
+from samplerkit.storage.tar.read.reader import Reader
+from samplerkit.storage.tar.read.shards import TarOptions
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class ArchiveSource(Protocol):
+    """Samples in archives, at any id."""
+
+    names: tuple[str, ...]
+    options: TarOptions
+    progress: Progress
+    logged: set[str]
+    """The shards of which it was logged that something of them is missing."""
+
+    @property
+    def layout(self) -> Layout:
+        """How many samples lie in which archive."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the samples."""
+
+    @property
+    def skipped(self) -> Skipped:
+        """What was skipped: nothing, unless flaws are skipped."""
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether all archives are on disk under one index: nothing is fetched, nothing is missing."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether some archives are remote."""
+
+    @property
+    def is_layout_known(self) -> bool:
+        """Whether the layout is known without requests for remote shards."""
+
+    @property
+    def stats(self) -> FileStats | None:
+        """What was fetched and waited for, where that is counted."""
+
+    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+        """Receives what reports the figures of the workers of a loader."""
+
+    def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
+        """Receives what is read next, batch by batch, and how many samples an epoch has."""
+
+    def read(self, ids: Ids) -> list[dict[str, Any]]:
+        """Reads samples; where flaws are skipped, an `AbsentError` stands in place of one that is missing."""
+
+    def read_one(self, id: int) -> dict[str, Any]:
+        """Reads one sample: what `read` gives for it."""
+
+    def keys(self, ids: Ids) -> list[str]:
+        """Returns the keys of samples; "" for one that is missing."""
+
+    def is_large(self, ids: Ids) -> bool:
+        """Whether samples are so large that they are better read one at a time."""
+
+    def shard_bytes(self) -> Ids:
+        """Returns the size of each archive."""
+
+    def local_path(self, name: str) -> str | None:
+        """Where an archive lies on a disk of this machine; None if it does not."""
+
+    def close(self) -> None:
+        """Lets go of what is open."""
+
+
+def warn_of_skipped(skipped: Skipped, name: str) -> None:
+    """Logs what was skipped."""
+    if len(skipped):
+        counts = ", ".join(f"{count} {reason}" for reason, count in skipped.counts.items())
+        _LOGGER.warning("skipped in %s and the other archives: %s", name, counts)
+
+
+def sizes_of(archives: Iterable[Archive]) -> Ids:
+    """Returns the size of each archive."""
+    return np.array([archive.size for archive in archives], dtype=np.int64)
+
+
+BYTES_AT_ONCE = 4 << 20
+"""Bytes up to which several samples on disk are read together."""
+
+
+@final
+class IndexedSource(ArchiveSource):
+    """Archives on disk, indexed at first use."""
+
+    is_indexed = True
+    is_remote = False
+    is_layout_known = True
+    stats = None
+
+    def __init__(self, names: tuple[str, ...], options: TarOptions, progress: Progress) -> None:
+        self.names = names
+        self.options = options
+        self.progress = progress
+        self.logged: set[str] = set()
+        self._made: tuple[Any, ...] | None = None
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """Where all samples lie; made at first use.
+
+        Raises:
+            DatasetError: an archive cannot be read, or has a flaw and flaws are errors; or another process
+                made it, and it is not in the cache any more.
+        """
+        if self._made is not None:
+            make, arguments = self._made
+            return cast(Catalogue, make(*arguments))
+        archives, options = tuple(Archive.of(name) for name in self.names), self.options
+        found = open_catalogue(archives, options.cache, checksums=options.checksums, progress=self.progress)
+        if not options.skips and len(found.skipped):
+            raise found.skipped.places[0].error()
+        warn_of_skipped(found.skipped, self.names[0])
+        return found
+
+    @cached_property
+    def reader(self) -> Reader:
+        """Reads samples."""
+        return Reader(self.catalogue, self.options.cache, self.options.max_handles)
+
+    @property
+    def layout(self) -> Layout:
+        return self.catalogue.layout
+
+    @property
+    def fingerprint(self) -> str:
+        fingerprint: str = self.catalogue.meta["fingerprint"]
+        return fingerprint
+
+    @property
+    def skipped(self) -> Skipped:
+        return self.catalogue.skipped
+
+    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+        pass
+
+    def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
+        pass
+
+    def read(self, ids: Ids) -> list[dict[str, Any]]:
+        return self.reader.read(ids)
+
+    def read_one(self, id: int) -> dict[str, Any]:
+        return self.reader.read_one(id)
+
+    def keys(self, ids: Ids) -> list[str]:
+        return self.reader.keys(ids)
+
+    def is_large(self, ids: Ids) -> bool:
+        # Large ones gain nothing from company, and one at a time they stay in the processor's cache.
+        return bool(self.reader.lengths(ids).sum() > BYTES_AT_ONCE)
+
+    def shard_bytes(self) -> Ids:
+        return sizes_of(self.catalogue.archives)
+
+    def local_path(self, name: str) -> str | None:
+        return name
+
+    def close(self) -> None:
+        # Without reading what would have to be indexed for it first.
+        reader = self.__dict__.get("reader")
+        if reader is not None:
+            reader.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What shows the progress belongs to this process. The catalogue is mapped at its first use: an error
+        # of unpickling ends a spawned worker before it can say anything.
+        state = {**self.__dict__, "progress": silence}
+        state.pop("reader", None)
+        made = state.pop("catalogue", None)
+        return state if made is None else {**state, "_made": made.__reduce__()}

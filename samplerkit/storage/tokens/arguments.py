@@ -1,0 +1,203 @@
+"""What a user says of token files: corpora, windows, and splits as Megatron has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, Literal, final, get_args
+
+import numpy as np
+
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.order import arguments
+from samplerkit.order.layout import Layout, named_parts
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.paths import distinct_names, file_paths
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.tokens.formats import Dtype, TokenPaths, token_dtype
+
+SplitPart = Literal["train", "valid", "test"]
+PARTS: Final[tuple[SplitPart, ...]] = get_args(SplitPart)
+
+Extent = tuple[float, float]
+"""Where a part begins and ends, as shares of the whole."""
+
+
+def shares_of(split: Any) -> tuple[Extent | None, Extent | None, Extent | None]:
+    """Returns the shares that the three parts have; None for a part that does not exist.
+
+    Args:
+        split: up to three numbers in a text, which are divided by their sum.
+
+    Raises:
+        ArgumentTypeError: no text.
+        ArgumentValueError: no numbers, more than three, or only zeros.
+
+    Example:
+        >>> shares_of("3,1")
+        ((0, 0.75), (0.75, 1.0), None)
+
+    Source: Megatron-LM's `--split`.
+    """
+    if not isinstance(split, str):
+        raise ArgumentTypeError("split", "must be a text such as '969,30,1'", split)
+    try:
+        numbers = [float(number) for number in re.findall(r"[.0-9]+", split)]
+    except ValueError:
+        numbers = []
+    if not 1 <= len(numbers) <= len(PARTS) or not sum(numbers) > 0 or not np.isfinite(sum(numbers)):
+        raise ArgumentValueError("split", "must be up to three numbers", split, hint="as in '969,30,1'")
+    numbers += [0.0] * (len(PARTS) - len(numbers))
+    weights = (np.array(numbers) / np.sum(numbers)).tolist()
+    # The first border is the integer 0, as Megatron adds them up.
+    borders: list[float] = [0]
+    for weight in weights:
+        borders.append(borders[-1] + weight)
+    train, valid, test = ((begin, end) if end > begin else None for begin, end in pairwise(borders))
+    return train, valid, test
+
+
+def range_of(share: Extent | None, count: int) -> tuple[int, int]:
+    """Returns the first and the last but one of `count` things, sequences or tokens, that a share holds.
+
+    Example:
+        >>> range_of((0.969, 0.999), 400), range_of((0.999, 1.0), 400)
+        ((388, 400), (400, 400))
+    """
+    if share is None:
+        return 0, 0
+    # Halves go to the even number.
+    return round(share[0] * count), min(count, round(share[1] * count))
+
+
+Documents = Literal["idx"] | int | None
+"""What says where documents begin."""
+
+
+@final
+@dataclass(frozen=True)
+class WantedWindows:
+    """Arguments of `TokenDataset` of these names, checked."""
+
+    seq_len: int
+    block_len: int
+    dtype: Dtype | None
+    phase: bool
+    seed: int
+    split: str | None
+    part: str
+    documents: Documents
+
+    @classmethod
+    def of(
+        cls,
+        seq_len: Any,
+        block_len: Any,
+        dtype: Any,
+        phase: Any,
+        seed: Any,
+        split: Any,
+        part: Any,
+        documents: Any,
+    ) -> WantedWindows:
+        """Checks what was said.
+
+        Raises:
+            ArgumentTypeError: an argument has the wrong type.
+            ArgumentValueError: `block_len` is no multiple of `seq_len`, or a name is not known.
+            ArgumentRangeError: a length is not positive.
+        """
+        length = arguments.positive("seq_len", seq_len)
+        wanted = cls(
+            length,
+            length if block_len is None else arguments.positive("block_len", block_len),
+            None if dtype is None else token_dtype("dtype", dtype),
+            arguments.boolean("phase", phase),
+            arguments.seed(seed),
+            split,
+            arguments.choice("part", part, PARTS),
+            _documents(documents),
+        )
+        if split is not None:
+            shares_of(split)
+        if wanted.block_len % length:
+            hint = f"say a multiple, such as {-(-wanted.block_len // length) * length}"
+            raise ArgumentValueError(
+                "block_len", f"must be a multiple of seq_len={length}", block_len, hint=hint
+            )
+        if not wanted.phase and wanted.block_len != length:
+            raise ArgumentValueError(
+                "block_len",
+                "goes with a phase: without one there are no blocks",
+                block_len,
+                hint="leave it out",
+            )
+        return wanted
+
+
+def _documents(value: Any) -> Documents:
+    if value is None:
+        return None
+    if isinstance(value, str) and value == "idx":
+        return "idx"
+    if isinstance(value, str):
+        raise ArgumentValueError("documents", "is not known", value, hint="say 'idx', a token, or None")
+    return arguments.integer("documents", value)
+
+
+@final
+@dataclass(frozen=True)
+class Corpus:
+    """Files of tokens that belong together.
+
+    Args:
+        path: the names that lead there in a tree; none where there is one corpus only.
+        names: of the files.
+        files: where they lie.
+    """
+
+    path: tuple[str, ...]
+    names: tuple[str, ...]
+    files: tuple[TokenPaths, ...]
+
+
+def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -> Iterator[Corpus]:
+    """Takes what a user names: a path, a prefix, a pattern or a list of these; or a mapping of them by name.
+
+    Raises:
+        ArgumentTypeError: neither paths nor a mapping.
+        ArgumentValueError: no file, one that is named twice, or an empty name.
+        DatasetError: nothing matches a pattern.
+    """
+    if not isinstance(files, Mapping):
+        paths = file_paths(files, options)
+        read = tuple(map(TokenPaths.of, paths))
+        # A prefix and its `.idx` are one file by two names.
+        distinct_names(tuple(each.data for each in read))
+        yield Corpus(path, distinct_names(paths), read)
+        return
+    for name, part in files.items():
+        named_parts({name: None})
+        yield from corpora_of(part, options, (*path, name))
+    if not files:
+        named_parts(files)
+
+
+def layout_of(corpora: Sequence[Corpus], sizes: Ids) -> Layout:
+    """Returns the layout, a tree where corpora have names."""
+    ends = np.cumsum([len(corpus.files) for corpus in corpora])[:-1]
+    shares = np.split(sizes, ends)
+    return _tree(
+        [(corpus.path, Layout(share, corpus.names)) for corpus, share in zip(corpora, shares, strict=True)]
+    )
+
+
+def _tree(leaves: Sequence[tuple[tuple[str, ...], Layout]]) -> Layout:
+    if not leaves[0][0]:
+        return leaves[0][1]
+    parts: dict[str, list[tuple[tuple[str, ...], Layout]]] = {}
+    for path, leaf in leaves:
+        parts.setdefault(path[0], []).append((path[1:], leaf))
+    return Layout.tree({name: _tree(inner) for name, inner in parts.items()})

@@ -1,0 +1,1 @@
+"""Random runs with batches: any recipe, sampler, tail and lengths; cut, resized and sent to other epochs."""

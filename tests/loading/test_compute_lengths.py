@@ -1,0 +1,212 @@
+"""Lengths that are computed once: killed and resumed, in workers, over damaged files; and what is refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.cli.lengths import FieldLength
+from samplerkit.storage.locks import locked
+from tests.waiting import wait_until
+
+TEXTS = ["a" * (number * 7919 % 301) for number in range(1500)]
+LENGTHS = [len(text) for text in TEXTS]
+
+JOB = """
+import sys, time
+import samplerkit as sk
+
+class Texts:
+    def __len__(self):
+        return 1500
+    def __getitem__(self, id):
+        time.sleep(600 * (id == 1000))  # until it is killed
+        return "a" * (id * 7919 % 301)
+
+sk.compute_lengths(Texts(), len, sys.argv[1])
+"""
+
+
+def test_a_killed_computation_resumes_where_it_was_and_gives_the_same_bytes(tmp_path):
+    whole, killed = tmp_path / "whole.npy", tmp_path / "killed.npy"
+    part = Path(f"{killed}.part")
+    process = subprocess.Popen([sys.executable, "-c", JOB, str(killed)])
+    try:
+        wait_until(lambda: part.exists() and part.stat().st_size >= 2000)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+    assert not killed.exists()
+    left = part.read_bytes()
+    assert len(left) >= 2000
+    # As if it had been killed in the middle of writing a record.
+    part.write_bytes(left[:-3])
+    texts = Counted()
+    sk.compute_lengths(texts, len, killed)
+    assert 0 < len(texts.read) < 1500
+    assert sk.compute_lengths(TEXTS, len, whole, num_workers=2).tolist() == LENGTHS
+    assert np.load(whole).dtype == np.dtype("int32")
+    assert killed.read_bytes() == whole.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["killed.npy", "whole.npy"]
+
+
+class Counted:
+    """Texts that count how often they are read."""
+
+    def __init__(self, stop=None):
+        self.read = []
+        self._stop = stop
+
+    def __len__(self):
+        return len(TEXTS)
+
+    def __getitem__(self, id):
+        if id == self._stop:
+            raise KeyError("gone")
+        self.read.append(id)
+        return TEXTS[id]
+
+
+def stopped(out):
+    """Leaves a part of 1,024 samples behind."""
+    with pytest.raises(KeyError):
+        sk.compute_lengths(Counted(stop=1100), len, out)
+    return Path(f"{out}.part")
+
+
+def test_what_was_done_is_not_read_again(tmp_path):
+    out = tmp_path / "lengths.npy"
+    stopped(out)
+    told, texts = [], Counted()
+    found = sk.compute_lengths(texts, len, out, progress=lambda *seen: told.append(seen))
+    assert texts.read == list(range(1024, 1500))
+    assert found.tolist() == LENGTHS
+    assert [seen[1:] for seen in (told[0], told[-1])] == [(1024, 1500), (1500, 1500)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "first"),
+    [
+        (lambda data: data[:-1], 768),
+        (lambda data: data + b"\0" * 40, 1024),
+        (lambda data: data[:1500] + bytes([data[1500] ^ 1]) + data[1501:], 256),
+        (lambda data: data + data[-300:], 1024),
+        (lambda data: b"", 0),
+        (lambda data: b"\xff" * len(data), 0),
+        (lambda data: b"[]\n" + data, 0),
+        (lambda data: data[:20], 0),
+    ],
+    ids=["cut", "zeros behind", "a flipped bit", "a piece twice", "empty", "noise", "no header", "half"],
+)
+def test_what_is_damaged_is_computed_again(tmp_path, damage, first):
+    out = tmp_path / "lengths.npy"
+    part = stopped(out)
+    part.write_bytes(damage(part.read_bytes()))
+    texts = Counted()
+    assert sk.compute_lengths(texts, len, out).tolist() == LENGTHS
+    assert texts.read == list(range(first, 1500))
+
+
+def test_pairs_are_computed_too_and_an_empty_dataset_has_no_lengths(tmp_path):
+    texts, out = [("ab", "c"), ("", "de")], tmp_path / "p.npy"
+    pairs = sk.compute_lengths(texts, lambda one: (len(one[0]), len(one[1])), out)
+    assert pairs.tolist() == [[2, 1], [0, 2]]
+    assert sk.compute_lengths([], len, tmp_path / "e.npy").tolist() == []
+
+
+def test_columns_of_files_are_measured_row_by_row(tmp_path):
+    np.savez(tmp_path / "0.npz", x=np.zeros((3, 5)), n=np.array([4, 2, 9]))
+    for as_columns in (False, True):
+        dataset = sk.FileDataset([tmp_path / "0.npz"], "npz", as_columns=as_columns)
+        name = f"{as_columns}.npy"
+        assert sk.compute_lengths(dataset, FieldLength("n"), tmp_path / f"n{name}").tolist() == [4, 2, 9]
+        assert sk.compute_lengths(dataset, FieldLength("x"), tmp_path / f"x{name}").tolist() == [5, 5, 5]
+
+
+def test_two_processes_do_not_compute_one_file(tmp_path):
+    descriptor = locked(tmp_path / "l.npy.part", is_exclusive=True)
+    try:
+        with pytest.raises(sk.ArgumentValueError, match="by another process"):
+            sk.compute_lengths(TEXTS, len, tmp_path / "l.npy")
+    finally:
+        os.close(descriptor)
+
+
+def test_what_was_left_by_another_function_or_dataset_is_refused(tmp_path):
+    out = tmp_path / "lengths.npy"
+    stopped(out)
+    with pytest.raises(sk.StateError, match="function: is of other lengths"):
+        sk.compute_lengths(TEXTS, hash, out)
+    with pytest.raises(sk.StateError, match="dataset: is of other lengths"):
+        sk.compute_lengths(TEXTS[:-1], len, out)
+
+
+def broken(_):
+    raise LookupError("no tokenizer")
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "match"),
+    [
+        (7, sk.ArgumentTypeError, "function: must be a function"),
+        (lambda text: 1.5, sk.ArgumentTypeError, r"lengths\[0\]: must be an integer, got 1.5; .*millisec"),
+        (lambda text: True, sk.ArgumentTypeError, r"lengths\[0\]: must be an integer"),
+        (lambda text: -1, sk.ArgumentRangeError, r"lengths\[0\]: must be in"),
+        (lambda text: 1 << 31, sk.ArgumentRangeError, r"lengths\[0\]: must be in"),
+        (lambda text: (1, 2, 3), sk.ArgumentTypeError, r"lengths\[0\]"),
+        (lambda text: (1, 2) if text else 1, sk.ArgumentTypeError, "a number for each sample"),
+        (broken, sk.DatasetError, r"sample 0: cannot be measured \(LookupError: no tokenizer"),
+        (FieldLength("txt"), sk.DatasetError, "field: is none of the sample, got 'txt'; name no field"),
+    ],
+)
+def test_a_function_that_gives_no_lengths_is_refused(tmp_path, function, error, match):
+    with pytest.raises(error, match=match):
+        sk.compute_lengths(TEXTS[:3], function, tmp_path / "lengths.npy")
+    assert not (tmp_path / "lengths.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("sample", "field", "hint"),
+    [
+        ({"a": 1}, "b", "there are a"),
+        ({"a": 1}, None, "there are a"),
+        ({"a": 1.5}, "a", "there are a"),
+        ((1, 2), "a", "say a place"),
+        ((1, 2), "2", "say a place"),
+        ({"a": None}, "a", "has no length"),
+    ],
+)
+def test_a_field_that_has_no_length_is_refused_and_says_which_there_are(sample, field, hint):
+    with pytest.raises(sk.DatasetError, match=hint):
+        FieldLength(field)(sample)
+
+
+@pytest.mark.parametrize(
+    ("out", "match"),
+    [("l.txt", "must end in .npy"), ("there.npy", "is there already"), ("no/l.npy", "cannot be written")],
+)
+def test_a_path_that_cannot_be_written_is_refused(tmp_path, out, match):
+    (tmp_path / "there.npy").touch()
+    with pytest.raises(sk.ArgumentValueError, match=match):
+        sk.compute_lengths(TEXTS, len, tmp_path / out)
+
+
+def test_a_dataset_that_wants_passes_is_measured_in_its_first_ones(tmp_path):
+    class Told:
+        wants_passes = True
+
+        def __len__(self):
+            return 5
+
+        def __getitems__(self, ids, passes):
+            assert not passes.any()
+            return ["x" * (id + 1) for id in ids.tolist()]
+
+    assert sk.compute_lengths(Told(), len, tmp_path / "lengths.npy").tolist() == [1, 2, 3, 4, 5]

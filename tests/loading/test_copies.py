@@ -1,0 +1,111 @@
+"""A loader that was iterated can be deep-copied and pickled: the copy stands where it stands, by itself."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+import samplerkit as sk
+from tests.loading.worker_kinds import THREADS
+
+IDS = list(range(23))
+
+
+def pickled(loader):
+    return pickle.loads(pickle.dumps(loader))  # noqa: S301  # ours
+
+
+def plain(**options):
+    return sk.Loader(IDS, sk.RandomSampler(seed=3), batch_size=4, **options)
+
+
+def packed():
+    recipe = sk.PackBatches(12, lengths=[3, 5, 1, 9, 2] * 4)
+    return sk.Loader(IDS[:20], sk.RandomSampler(seed=3), batches=recipe, tail="split", collate_fn=list)
+
+
+def of_tensors():
+    return sk.TensorLoader(torch.arange(23), sk.RandomSampler(seed=3), batch_size=4)
+
+
+def on_device(loader, **options):
+    return sk.DeviceLoader(loader, "cpu", **options)
+
+
+def by_torch():
+    return torch.utils.data.DataLoader(
+        IDS, batch_sampler=sk.TorchBatchSampler(sk.TorchSampler(sk.RandomSampler(seed=3), IDS), 4)
+    )
+
+
+LOADERS = {
+    "plain": plain,
+    "goes on": lambda: plain(after_break="continue"),
+    "processes": lambda: plain(num_workers=2),
+    "workers that live on": lambda: plain(num_workers=1, persistent_workers=True),
+    "threads": lambda: plain(**THREADS),
+    "device": lambda: plain(device="cpu"),
+    "run ahead": lambda: plain(num_workers=1, run_ahead=True),
+    "packs": packed,
+    "tensors": of_tensors,
+    "device loader": lambda: on_device(plain(), run_ahead=True),
+    "device loader of torch's": lambda: on_device(by_torch()),
+}
+
+
+def read(batches):
+    return [torch.as_tensor(batch).tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+@pytest.mark.parametrize("name", LOADERS)
+def test_a_copy_stands_where_the_loader_stands_and_neither_moves_the_other(name, copied):
+    loader = LOADERS[name]()
+    with_close = getattr(loader, "close", lambda: None)
+    try:
+        not_begun = copied(loader)
+        assert not_begun.state_dict() == loader.state_dict()
+        batches = iter(loader)
+        received = read(next(batches) for _ in range(2))
+        under_way = copied(loader)
+        assert under_way.state_dict() == loader.state_dict()
+        under_way.load_state_dict(loader.state_dict())  # no iteration of its own is under way
+        rest = read(under_way)
+        assert read(batches) == rest
+        assert read(not_begun) == received + rest
+        assert sorted(sum(received + rest, [])) == IDS[: len(sum(received + rest, []))]
+        assert under_way.state_dict() == loader.state_dict()
+
+        for _ in loader:
+            break
+        after_break = copied(loader)
+        assert after_break.state_dict() == loader.state_dict()
+        assert read(after_break) == read(loader)
+
+        at_the_end = copied(loader)
+        assert at_the_end.state_dict() == loader.state_dict()
+        assert read(at_the_end) == read(loader)
+    finally:
+        with_close()
+
+
+class Gone:
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        if index == 1:
+            raise OSError("damaged")
+        return index
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+def test_a_copy_knows_what_was_skipped(copied):
+    loader = sk.Loader(Gone(), sk.SequentialSampler(), batch_size=3, bad_samples="skip")
+    next(iter(loader))
+    copy_of_it = copied(loader)
+    assert copy_of_it.skipped == loader.skipped != ()
+    assert copy_of_it.ids(0).tolist() == loader.ids(0).tolist() == [0, 2]

@@ -1,0 +1,172 @@
+"""A loop that keeps its own epoch in the checkpoint, stopped at every step around two ends of an epoch."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from itertools import count
+
+import numpy as np
+import pytest
+import torch
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import samplerkit as sk
+from samplerkit.compat.torch import DistributedSampler, distributed
+from tests.compat.partially_shuffle_files import make_dataset, make_sampler
+from tests.loading.saved_states import as_list, taken
+
+SIZE = 12
+EPOCHS = 3
+RANKS = 2
+WORLDS = [sk.World(RANKS, rank) for rank in range(RANKS)]
+
+
+def numbers_loader(world, _, **options):
+    options = {"batch_size": 2, "world": world, "collate_fn": as_list, **options}
+    return sk.Loader(range(SIZE), sk.RandomSampler(seed=3), **options)
+
+
+def sampler(world):
+    return sk.TorchSampler(sk.RandomSampler(seed=3), range(SIZE), world)
+
+
+def stateful(made, **options):
+    """A torchdata loader, whose loop sets the epoch of the sampler."""
+    loader = StatefulDataLoader(range(SIZE), collate_fn=as_list, **options)
+    loader.set_epoch = made.set_epoch
+    return loader
+
+
+def below_torchdata(world, _, **options):
+    made = sampler(world)
+    return stateful(made, batch_size=2, sampler=made, **options)
+
+
+def batches_below_torchdata(world, _, **options):
+    made = sk.TorchBatchSampler(sampler(world), 2)
+    return stateful(made, batch_sampler=made, **options)
+
+
+def torchs_below_torchdata(world, _):
+    made = DistributedSampler(range(SIZE), world.num_shards, world.shard_id)
+    return stateful(made, batch_size=2, sampler=made)
+
+
+def any_below_torchdata(world, _):
+    made = distributed(torch.utils.data.RandomSampler(range(SIZE)), world.num_shards, world.shard_id)
+    return stateful(made, batch_size=2, sampler=made)
+
+
+def wrapped(world, _):
+    alone = sk.TorchSampler(sk.RandomSampler(seed=3), range(SIZE), world)
+    inner = torch.utils.data.DataLoader(range(SIZE), 2, sampler=alone, collate_fn=as_list)
+    return sk.DeviceLoader(inner, "cpu")
+
+
+READERS = {
+    "Loader": numbers_loader,
+    "Loader with workers": lambda world, files: numbers_loader(
+        world, files, num_workers=1, workers="threads"
+    ),
+    "Loader that runs ahead": lambda world, files: numbers_loader(world, files, run_ahead=True),
+    "Loader that drops": lambda world, files: numbers_loader(world, files, tail="drop"),
+    "Loader that is ragged": lambda world, files: numbers_loader(world, files, tail="ragged"),
+    "Loader by batches": lambda world, files: sk.Loader(
+        range(SIZE),
+        sk.RandomSampler(seed=3),
+        batches=sk.TokenBatches(2, lengths=[1] * SIZE),
+        world=world,
+        collate_fn=as_list,
+    ),
+    "Loader by windows of batches": lambda world, files: sk.Loader(
+        range(SIZE),
+        sk.SequentialSampler(),
+        batches=sk.TokenBatches(2, lengths=[1] * SIZE, window=4),
+        world=world,
+        collate_fn=as_list,
+    ),
+    "DeviceLoader": lambda world, files: sk.DeviceLoader(numbers_loader(world, files), "cpu"),
+    "DeviceLoader over a DataLoader": wrapped,
+    "DeviceLoader over torchdata": lambda world, files: sk.DeviceLoader(below_torchdata(world, files), "cpu"),
+    "TensorLoader": lambda world, _: sk.TensorLoader(
+        torch.arange(SIZE), sk.RandomSampler(seed=3), batch_size=2, world=world
+    ),
+    "TorchSampler": lambda world, _: sampler(world),
+    "TorchBatchSampler": lambda world, _: sk.TorchBatchSampler(sampler(world), 2),
+    "TorchSampler below torchdata": below_torchdata,
+    "TorchSampler below torchdata with a worker": lambda world, files: below_torchdata(
+        world, files, num_workers=1
+    ),
+    "TorchBatchSampler below torchdata": batches_below_torchdata,
+    "torch's DistributedSampler": lambda world, _: DistributedSampler(
+        range(SIZE), world.num_shards, world.shard_id
+    ),
+    "torch's DistributedSampler below torchdata": torchs_below_torchdata,
+    "any torch sampler below torchdata": any_below_torchdata,
+    "PartiallyShuffle": lambda world, files: make_sampler(
+        files, world.num_shards, world.shard_id, shuffle_buffer=4, batch_size=2
+    ),
+}
+
+
+def run_until(make, stop=None, checkpoint=None):
+    """One rank of a job: gives the ids of each epoch, and the checkpoint after so many steps in all."""
+    reader = make()
+    epoch, steps = 0, 0
+    if checkpoint is not None:
+        saved = json.loads(checkpoint)
+        epoch, steps = saved["epoch"], saved["steps"]
+        reader.load_state_dict(saved["data"])
+    read = [[] for _ in range(EPOCHS)]
+    try:
+        for number in range(epoch, EPOCHS):
+            reader.set_epoch(number)
+            for item in reader:
+                read[number] += np.ravel(taken(item)).tolist()
+                steps += 1
+                if steps == stop:
+                    return read, json.dumps({"epoch": number, "steps": steps, "data": reader.state_dict()})
+    finally:
+        getattr(reader, "close", lambda: None)()
+    return read, None
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_loop_with_its_own_epoch_stopped_anywhere_reads_each_sample_once_an_epoch(name, tmp_path):
+    files = make_dataset(tmp_path, [5, SIZE - 5])
+    makes = [partial(READERS[name], world, files) for world in WORLDS]
+    whole = [run_until(make)[0] for make in makes]
+    for epoch in range(EPOCHS):
+        assert sorted(id for rank in whole for id in rank[epoch]) == [*range(SIZE)]
+    for make, expected in zip(makes, whole, strict=True):
+        ends = 0
+        for stop in count(1):
+            before, checkpoint = run_until(make, stop)
+            if checkpoint is None:
+                break
+            ends += before[json.loads(checkpoint)["epoch"]] in expected
+            after, _ = run_until(make, checkpoint=checkpoint)
+            assert [a + b for a, b in zip(before, after, strict=True)] == expected, stop
+        assert ends == EPOCHS, "each epoch was stopped exactly at its end"
+
+
+def test_of_an_epoch_that_ended_before_a_load_the_steps_are_none_and_its_length_stays():
+    loader = numbers_loader(WORLDS[0], None)
+    resumed = numbers_loader(WORLDS[0], None)
+    resumed.load_state_dict(loader.state_dict(step=3))
+    resumed.set_epoch(0)
+    assert (len(resumed), resumed.steps_left, resumed.remaining, resumed.epoch_step) == (3, 0, 0, 3)
+    assert resumed.state_dict() == loader.state_dict(step=3)
+
+
+def test_a_set_epoch_before_that_of_the_loaded_state_is_logged(caplog):
+    loader = numbers_loader(WORLDS[0], None)
+    loader.set_epoch(5)
+    state = loader.state_dict(step=1)
+    for epoch, warned in [(5, False), (6, False), (2, True)]:
+        resumed = numbers_loader(WORLDS[0], None)
+        resumed.load_state_dict(state)
+        caplog.clear()
+        resumed.set_epoch(epoch)
+        assert ("epoch 2 is set and read again: the loaded state is at epoch 5" in caplog.text) == warned

@@ -1,0 +1,258 @@
+"""What users of other loaders have reported, tried on this one: docs/reliability.md has the list.
+
+Each test is written from the description of a report; none of its code is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import samplerkit as sk
+from samplerkit.compat import megatron
+from tests.loading.numbers import Numbers, ids_of, numbers_loader
+from tests.loading.worker_kinds import beside
+
+
+def ranks_of(num_shards, size=34, **options):
+    """The loaders of all ranks of a job, in one process."""
+    return [numbers_loader(size, world=sk.World(num_shards, rank), **options) for rank in range(num_shards)]
+
+
+def read(loader):
+    """The ids of an epoch, one after another."""
+    return sum(ids_of(loader), [])
+
+
+def whole(size, epoch):
+    """The ids of an epoch as the sampler of these loaders orders them."""
+    return [int(id) for id in sk.RandomSampler(seed=3).order(size, epoch)]
+
+
+def random_states():
+    """The states of the generators of this process."""
+    numpy_state = np.random.get_state()[1].tolist()  # noqa: NPY002  # what other people's code draws from
+    return torch.get_rng_state().tolist(), random.getstate(), numpy_state
+
+
+def test_a_state_that_is_loaded_where_an_epoch_ended_counts_no_epoch_twice():
+    """torchdata: two epochs, a state, two epochs more were three or five."""
+    state, read_epochs = None, []
+    for _ in range(3):
+        loader = numbers_loader(12)
+        if state is not None:
+            loader.load_state_dict(state)
+            assert loader.state_dict() == state
+        read_epochs += [read(loader) for _ in range(2)]
+        state = loader.state_dict()
+    assert read_epochs == [whole(12, epoch) for epoch in range(6)]
+
+
+@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
+def test_reading_another_loader_changes_neither_the_order_nor_the_random_states(workers):
+    """torch: a validation epoch changed in which order the training set was read next."""
+    train, validation = (
+        numbers_loader(20),
+        numbers_loader(9, sampler=sk.SequentialSampler(), **beside(workers)),
+    )
+    before = random_states()
+    with validation:
+        for epoch in range(2):
+            assert read(train) == whole(20, epoch)
+            assert read(validation) == list(range(9))
+    assert random_states() == before
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_a_resume_in_the_middle_of_a_row_group_loses_no_row(tmp_path, step):
+    """datasets: a chunk of rows counted as read once its first row was."""
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"n": range(24)}), path, row_group_size=10)
+
+    def made():
+        dataset = sk.ParquetDataset(path)
+        return sk.Loader(dataset, sk.RandomSampler(shuffle="infile", seed=1), batch_size=3)
+
+    first, second = made(), made()
+    batches = iter(first)
+    seen = [row for _ in range(step) for row in next(batches)["n"].tolist()]
+    second.load_state_dict(first.state_dict())
+    seen += [row for batch in second for row in batch["n"].tolist()]
+    assert sorted(seen) == list(range(24))
+    first.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2, 3, "2 threads"])
+@pytest.mark.parametrize(("size", "batch_size"), [(34, 16), (46, 8), (3, 8), (32, 16)])
+@pytest.mark.parametrize("tail", ["ragged", "drop"])
+def test_with_any_workers_batches_are_those_of_one_process_and_as_many_as_len_says(
+    workers, size, batch_size, tail
+):
+    """Grain: each worker had a last batch of its own and lost rows of it. detectron2: len() was too much."""
+    with numbers_loader(size, batch_size=batch_size, tail=tail, **beside(workers)) as loader:
+        batches = ids_of(loader)
+        whole_batches, rest = divmod(size, batch_size)
+        expected = [batch_size] * whole_batches + ([rest] if rest and tail == "ragged" else [])
+        assert [len(batch) for batch in batches] == expected
+        assert len(loader) == len(batches)
+        assert sum(batches, []) == whole(size, 0)[: sum(expected)]
+
+
+def test_shards_of_unequal_length_share_no_sample_but_the_pads_that_are_told():
+    """DALI: the last batch of a rank held the first samples of the next rank's shard."""
+    seen, pads = [], 0
+    for loader in ranks_of(4, 10, sampler=sk.SequentialSampler()):
+        for step, batch in enumerate(loader):
+            told = loader.pads(step)
+            seen += [index for (index, _), is_pad in zip(batch, told, strict=True) if not is_pad]
+            pads += int(told.sum())
+    assert (sorted(seen), pads) == (list(range(10)), 2)
+    ragged = [read(loader) for loader in ranks_of(4, 10, sampler=sk.SequentialSampler(), tail="ragged")]
+    assert sorted(sum(ragged, [])) == list(range(10))
+
+
+@pytest.mark.parametrize("shuffle", ["global", "files", "infile", "partial"])
+def test_no_batch_but_the_last_is_short_and_all_ranks_have_as_many(shuffle):
+    """Ray Data: a shuffle buffer handed out short batches in mid-epoch, and ranks differed in steps."""
+    sampler = sk.RandomSampler(shuffle=shuffle, partial_size=7, seed=2)
+    sizes = []
+    for rank in range(3):
+        loader = sk.Loader(sk.Layout([13, 5, 40, 1, 8]), sampler, batch_size=4, world=sk.World(3, rank))
+        sizes.append([len(ids) for ids in (loader.ids(step) for step in range(len(loader)))])
+    assert {tuple(size) for size in sizes} == {(4, 4, 4, 4, 4, 3)}
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_epochs_with_more_workers_than_batches_end(persistent):
+    """MosaicML Streaming: the second epoch hung, while some workers were done with the first."""
+    with numbers_loader(7, num_workers=5, persistent_workers=persistent, timeout=60) as loader:
+        assert [read(loader)[:7] for _ in range(4)] == [whole(7, epoch) for epoch in range(4)]
+
+
+@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
+@pytest.mark.parametrize("step", [1, 3])
+def test_after_a_resume_only_the_first_epoch_is_shorter(workers, step):
+    """litData, Accelerate and Megatron-Bridge: each later epoch left out what the first had skipped."""
+    first = numbers_loader(12)
+    batches = iter(first)
+    for _ in range(step):
+        next(batches)
+    with numbers_loader(12, **beside(workers)) as resumed:
+        resumed.load_state_dict(first.state_dict())
+        assert read(resumed) == whole(12, 0)[3 * step :]
+        assert [read(resumed) for _ in range(3)] == [whole(12, epoch) for epoch in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    "kind", [megatron.MegatronPretrainingSampler, megatron.MegatronPretrainingRandomSampler]
+)
+def test_consumed_samples_of_megatron_shorten_the_first_epoch_only(kind):
+    """Megatron-Bridge, by the replays of Megatron's own samplers."""
+    loader = numbers_loader(16, sampler=kind(2, 1, consumed_samples=6), batch_size=2)
+    first, *later = (read(loader) for _ in range(3))
+    assert len(set(first)) == len(first) == 10
+    assert [sorted(epoch) for epoch in later] == [list(range(16))] * 2
+
+
+def test_a_run_that_stopped_in_its_third_epoch_goes_on_in_the_order_of_that_epoch():
+    """Accelerate: it went on in the order of the first epoch, at the place of the third."""
+    first = numbers_loader(12)
+    for _ in range(2):
+        read(first)
+    next(iter(first))
+    resumed = numbers_loader(12)
+    resumed.load_state_dict(first.state_dict())
+    assert read(resumed) == whole(12, 2)[3:]
+
+
+@pytest.mark.parametrize("shuffle", ["files", "global"])
+def test_one_shard_serves_ranks_and_workers_with_equal_steps(tmp_path, shuffle):
+    """webdataset: with one shard, a rank without one made no step, and all others waited for it."""
+    with sk.TarWriter(f"{tmp_path}/one-%03d.tar", samples_per_shard=30) as writer:
+        for number in range(30):
+            writer.write({"__key__": f"{number:03}", "cls": number})
+    seen, steps = Counter(), set()
+    for rank in range(4):
+        dataset = sk.TarDataset(f"{tmp_path}/one-000.tar").decode().to_tuple("cls")
+        sampler = sk.RandomSampler(shuffle=shuffle, seed=1)
+        with sk.Loader(dataset, sampler, batch_size=2, num_workers=2, world=sk.World(4, rank)) as loader:
+            batches = [batch[0].tolist() for batch in loader]
+            for step, batch in enumerate(batches):
+                seen.update(np.array(batch)[~loader.pads(step)].tolist())
+            steps.add(len(batches))
+    assert (seen, steps) == (Counter(range(30)), {4})
+
+
+class Draws(Numbers):
+    """Samples that tell what numpy, Python and torch draw, and in which process."""
+
+    def __getitem__(self, index):
+        drawn = np.random.randint(2**31), random.randrange(2**31), int(torch.randint(2**31, ()))  # noqa: NPY002
+        return index, (drawn, os.getpid())
+
+
+def test_every_worker_has_a_share_of_few_files_and_draws_numbers_of_its_own():
+    """datasets: with few files, one worker read all. torch: workers augmented by the same random numbers."""
+    drawn = []
+    dataset = Draws(48)
+    options = {"num_workers": 4, "collate_fn": list, "persistent_workers": True}
+    with sk.Loader(dataset, sk.RandomSampler(seed=3), batch_size=3, **options) as loader:
+        for _ in range(2):
+            epoch = [sample for batch in loader for _, sample in batch]
+            assert len({pid for _, pid in epoch}) == 4
+            drawn += [one for one, _ in epoch]
+    for numbers in zip(*drawn, strict=True):
+        assert len(set(numbers)) == 96
+
+
+def test_each_epoch_has_an_iterator_of_its_own():
+    """TorchRec: a pipeline knows a new epoch by a new iterator, and persistent workers kept the old one."""
+    with numbers_loader(12, num_workers=2, persistent_workers=True) as loader:
+        epochs = [iter(loader)]
+        for epoch in range(3):
+            assert sum(([index for index, _ in batch] for batch in epochs[-1]), []) == whole(12, epoch)
+            assert next(epochs[-1], None) is None
+            epochs.append(iter(loader))
+        assert len({id(one) for one in epochs}) == 4
+
+
+class Counted(Numbers):
+    """Notes what is read."""
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.read = []
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        return index
+
+
+def test_a_resume_reads_nothing_that_was_read_before():
+    """transformers: a resume read through all batches that it skipped, for hours."""
+    first, dataset = sk.Loader(Counted(3000), sk.RandomSampler(seed=3), batch_size=3), Counted(3000)
+    resumed = sk.Loader(dataset, sk.RandomSampler(seed=3), batch_size=3)
+    resumed.load_state_dict(first.state_dict(step=990))
+    assert sum((batch.tolist() for batch in resumed), []) == whole(3000, 0)[2970:]
+    assert dataset.read == whole(3000, 0)[2970:]
+
+
+@pytest.mark.parametrize("workers", [2, "2 threads"])
+def test_workers_that_live_already_follow_a_state_that_is_loaded(workers):
+    """TorchEasyRec: workers that were started before a state was loaded read from the beginning."""
+    first = numbers_loader(30)
+    batches = iter(first)
+    for _ in range(7):
+        next(batches)
+    with numbers_loader(30, **beside(workers), persistent_workers=True) as resumed:
+        assert read(resumed) == whole(30, 0)
+        resumed.load_state_dict(first.state_dict())
+        assert read(resumed) == whole(30, 0)[21:]
+        assert read(resumed) == whole(30, 1)

@@ -1,0 +1,280 @@
+"""Batches that cannot travel from a worker process: an error at its place that names samples, or a skip."""
+
+from __future__ import annotations
+
+import io
+import logging
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import samplerkit as sk
+from tests.loading.numbers import as_lists
+from tests.loading.worker_kinds import beside
+
+
+@pytest.fixture(autouse=True)
+def no_longer(no_longer_than):
+    no_longer_than(60)
+
+
+class Unpicklable:
+    def __init__(self, index):
+        self.index = index
+
+    def __reduce__(self):
+        raise OSError(f"image file {self.index} is truncated")
+
+
+def refuse(index):
+    raise ValueError(f"value {index} cannot be made again")
+
+
+class Unloadable:
+    """Can be pickled, and not be unpickled."""
+
+    def __init__(self, index):
+        self.index = index
+
+    def __reduce__(self):
+        return refuse, (self.index,)
+
+
+class Some:
+    """Sample i is i; some are of another kind."""
+
+    layout = sk.Layout([6, 6, 6, 6])
+
+    def __init__(self, *bad, kind=Unpicklable):
+        self.bad, self.kind = bad, kind
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        return self.kind(index) if index in self.bad else index
+
+
+def with_lock(_):
+    return {"lock": threading.Lock()}
+
+
+def as_stream(index):
+    return (number for number in range(index))
+
+
+WAYS = [{"num_workers": 1}, {"num_workers": 2}, {"num_workers": 2, "device": "cpu"}]
+AFFINE = {"num_workers": 2, "file_affinity": True}
+
+
+def loader_of(dataset, **options):
+    options = {"collate_fn": as_lists, "batch_size": 3} | options
+    return sk.Loader(dataset, sk.SequentialSampler(), **options)
+
+
+@pytest.mark.parametrize("way", [*WAYS, {"num_workers": 2, "persistent_workers": True}])
+@pytest.mark.parametrize("kind", [Unpicklable, with_lock, as_stream])
+def test_samples_that_cannot_be_pickled_are_an_error_at_their_place_that_names_them(kind, way):
+    received = []
+    with loader_of(Some(10, 11, kind=kind), **way) as loader:
+        with pytest.raises(sk.DatasetError, match=r"cannot be sent from a worker .*\[10, 11\]") as caught:
+            for batch in loader:
+                received += batch
+        assert received == [*range(9)]
+        assert loader.state_dict()["position"] == 9
+    assert "the samples [9, 10, 11] of the batch in step 3 of epoch 0" in str(caught.value)
+
+
+@pytest.mark.parametrize("way", [*WAYS, AFFINE])
+def test_samples_that_cannot_be_pickled_are_skipped_and_the_steps_stay(way, caplog):
+    loader = loader_of(Some(4, 6, 7), bad_samples="skip", **way)
+    with loader, caplog.at_level(logging.WARNING, "samplerkit"):
+        batches = []
+        for batch in loader:
+            batches.append(batch)
+            assert batch == loader.ids(loader.step - 1).tolist()
+    assert len(batches) == len(loader) == 8
+    assert sum(batches, []) == [index for index in range(24) if index not in (4, 6, 7)]
+    assert [(skip.id, skip.epoch, skip.place) for skip in loader.skipped] == [(4, 0, 1), (6, 0, 0), (7, 0, 1)]
+    assert "sample 6 of epoch 0 was skipped" in caplog.text
+    assert "OSError: image file 6 is truncated" in caplog.text
+
+
+class Torn(Some):
+    """Sample 3 cannot be read, and 4 cannot be sent."""
+
+    def __getitem__(self, index):
+        if index == 3:
+            raise OSError("damaged")
+        return super().__getitem__(index)
+
+
+def test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together():
+    with loader_of(Torn(4, 7), bad_samples="skip", num_workers=1) as loader:
+        assert [*loader][1:3] == [[5], [6, 8]]
+        assert [(skip.id, skip.place) for skip in loader.skipped] == [(3, 0), (4, 1), (7, 1)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_batch_of_which_nothing_can_be_sent_is_an_error(way):
+    with (
+        loader_of(Some(6, 7, 8), bad_samples="skip", **way) as loader,
+        pytest.raises(sk.DatasetError, match=r"none of the samples of a batch .*\[6, 7, 8\]"),
+    ):
+        list(loader)
+
+
+def unsent(batch):
+    return [*batch, threading.Lock()] if 7 in batch else batch
+
+
+@pytest.mark.parametrize("bad_samples", ["raise", "skip"])
+def test_a_collate_function_whose_batch_cannot_be_pickled_is_an_error_with_all_ids(bad_samples):
+    received = []
+    with (
+        loader_of(Some(), collate_fn=unsent, bad_samples=bad_samples, num_workers=2) as loader,
+        pytest.raises(sk.DatasetError, match=r"cannot be sent from a worker .*\[6, 7, 8\]"),
+    ):
+        for batch in loader:
+            received += batch
+    assert received == [*range(6)]
+
+
+@pytest.mark.parametrize("way", [*WAYS, {"num_workers": 3, "prefetch_factor": 4}])
+def test_a_batch_that_cannot_be_unpickled_is_an_error_at_its_place_that_names_its_ids(way):
+    received = []
+    with (
+        loader_of(Some(17, kind=Unloadable), **way) as loader,
+        pytest.raises(ValueError, match="value 17 cannot be made again") as caught,
+    ):
+        for batch in loader:
+            received += batch
+    assert received == [*range(15)]
+    assert "the samples [15, 16, 17] of the batch in step 5 of epoch 0" in "".join(caught.value.__notes__)
+
+
+class Raising(Some):
+    def __getitem__(self, index):
+        class LocalError(Exception):
+            """Cannot be pickled, for nobody finds it by its name."""
+
+        if index == 7:
+            raise LocalError("no sample 7")
+        return index
+
+
+def start_in_vain(_):
+    class LocalError(Exception):
+        """Likewise."""
+
+    raise LocalError("no start")
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "before"),
+    [({}, "LocalError: no sample 7", 6), ({"worker_init_fn": start_in_vain}, "LocalError: no start", 0)],
+)
+def test_an_exception_whose_class_cannot_be_pickled_hangs_nothing(options, said, before):
+    received = []
+    with (
+        loader_of(Raising(), num_workers=2, **options) as loader,
+        pytest.raises(sk.DatasetError, match=said),
+    ):
+        for batch in loader:
+            received += batch
+    assert received == [*range(before)]
+
+
+def test_a_truncated_picture_that_was_opened_lazily_is_named_or_skipped(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    content = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    image.fromarray(noise).save(content, "jpeg")
+    for name in range(4):
+        whole = content.getvalue()
+        (tmp_path / f"{name}.jpg").write_bytes(whole[: len(whole) // 2] if name == 2 else whole)
+    files = [tmp_path / f"{name}.jpg" for name in range(4)]
+    with (
+        loader_of(Pictures(image, files), batch_size=2, num_workers=1) as loader,
+        pytest.raises(sk.DatasetError, match=r"OSError.*truncated.*\[2\]"),
+    ):
+        list(loader)
+    skipping = loader_of(Pictures(image, files), batch_size=2, num_workers=1, bad_samples="skip")
+    with skipping as loader:
+        assert [len(batch) for batch in loader] == [2, 1]
+        assert [skip.id for skip in loader.skipped] == [2]
+
+
+class Pictures:
+    def __init__(self, image, files):
+        self.image, self.files = image, files
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, index):
+        return self.image.open(self.files[index])
+
+
+def fails_at_seven(batch):
+    if 7 in batch:
+        raise ZeroDivisionError("in a collate function")
+    return torch.tensor(batch)
+
+
+@pytest.mark.parametrize("way", [*map(beside, (0, 1, "2 threads")), AFFINE, {"device": "cpu"}])
+def test_an_error_of_a_collate_function_names_the_samples(way):
+    with (
+        loader_of(Some(), collate_fn=fails_at_seven, **way) as loader,
+        pytest.raises(ZeroDivisionError) as caught,
+    ):
+        list(loader)
+    told = "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    assert "collating the samples [6, 7, 8] of the batch in step 2 of epoch 0" in told
+
+
+class InBatches(Some):
+    def __getitems__(self, ids):
+        raise OSError("the file is damaged")
+
+
+@pytest.mark.parametrize("workers", [0, 1, "2 threads"])
+def test_an_error_of_a_dataset_that_reads_batches_names_their_samples(workers):
+    with (
+        loader_of(InBatches(), **beside(workers)) as loader,
+        pytest.raises(OSError, match="damaged") as caught,
+    ):
+        list(loader)
+    told = "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    assert "reading one of the samples [0, 1, 2] of the batch in step 0 of epoch 0" in told
+
+
+class CountsDescriptors:
+    """A sample says how many descriptors its worker has open; each fourth cannot be pickled."""
+
+    def __len__(self):
+        return 800
+
+    def __getitem__(self, index):
+        other = threading.Lock() if index % 4 == 3 else None
+        return len([*Path("/proc/self/fd").iterdir()]), torch.zeros(100_000), other
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted in /proc")
+def test_what_was_shared_for_a_batch_that_cannot_be_sent_is_closed():
+    loader = sk.Loader(
+        CountsDescriptors(),
+        sk.SequentialSampler(),
+        batch_size=4,
+        num_workers=1,
+        bad_samples="skip",
+        collate_fn=as_lists,
+    )
+    with loader:
+        open_ones = [sample[0] for batch in loader for sample in batch]
+        assert len(loader.skipped) == 200
+    assert len(open_ones) == 600
+    assert max(open_ones) < 200  # it was eight more with each batch

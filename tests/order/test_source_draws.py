@@ -1,0 +1,312 @@
+"""Draws of sources: checked against counting, their inverse, their bounds, lanes and segments."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from samplerkit.order.algebra import Shard
+from samplerkit.order.keys import Key
+from samplerkit.order.mixing.source_counts import SourceCounts
+from samplerkit.order.mixing.source_draws import SourceDraws
+from samplerkit.order.mixing.streams import Mix, Part, Passes
+from samplerkit.order.mixing.weights import WHOLE, thresholds
+from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
+from tests.order.throwing import die
+
+weights_lists = st.lists(
+    st.one_of(st.integers(0, 9), st.floats(0, 1e3), st.sampled_from([1e-30, math.pi, 1e300])),
+    min_size=1,
+    max_size=9,
+).filter(any)
+
+
+def mixtures_of(size: int) -> st.SearchStrategy[list[float]]:
+    """The weights of a mixture of so many sources."""
+    weight = st.integers(0, 9) | st.floats(0, 1e3) | st.sampled_from([0, 5e-324, 1e-9, 0.1, 1e300])
+    return st.lists(weight, min_size=size, max_size=size).filter(any)
+
+
+keys = st.builds(Key, st.integers(0, 2**64 - 1), st.integers(0, 5), st.just(0), st.just("dice"))
+farthest = (1 << 62) - 1
+NINE = [
+    [1, 1],
+    [3, 1],
+    [0.7, 0.2, 0.1],
+    [0.5, 0.3, 0.15, 0.05],
+    [0.9, 0.09, 0.01],
+    [0.613, 0.287, 0.1],
+    [1 / rank for rank in range(1, 11)],
+    [math.sqrt(2), 1, math.pi],
+    [1] * 64,
+]
+
+
+def draws_of(seed: int, epoch: int = 0, index: int = 0) -> SourceDraws:
+    """The draws of a mixture with this seed."""
+    return SourceDraws(Key(seed, epoch, 0, "dice"), index)
+
+
+def counted(source: np.ndarray) -> np.ndarray:
+    """How often each entry came before."""
+    turn = np.zeros_like(source)
+    for number in np.unique(source):
+        at = np.flatnonzero(source == number)
+        turn[at] = np.arange(at.size)
+    return turn
+
+
+@pytest.mark.parametrize("lane", [0, 1, 2**24 - 1])
+def test_draws_are_as_defined(lane):
+    key = Key(7, 3, 0, "dice")
+    rows = [*range(40), 255, 256, 4095, 4096, 10**9, (1 << 62) // (lane + 1) - 1]
+    assert SourceDraws(key, 5).values(np.full(len(rows), lane), np.array(rows)).tolist() == [
+        die(key, lane, row, 5) for row in rows
+    ]
+
+
+@given(keys, weights_lists, st.integers(0, 1000), st.integers(1, 700), st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_the_schedule_is_what_counting_says_and_leads_back(key, weights, lane, length, seed):
+    draws, ends = SourceDraws(key), thresholds(weights)
+    lanes, rows = np.full(length, lane), np.arange(length)
+    source = np.searchsorted(ends, draws.values(lanes, rows), side="right") - 1
+    turn = counted(source)
+    turns = SourceCounts(draws, ends[None])
+    some = np.random.default_rng(seed).permutation(length)[:40]
+    for at in (slice(None), some, some[:1]):
+        read = turns.read(lanes[at], rows[at])
+        assert [part.tolist() for part in read] == [source[at].tolist(), turn[at].tolist()]
+    low, high = ends[source], ends[source + 1]
+    assert (draws.position(lane, turn, low, high) == rows).all()
+    assert (np.array(weights)[source] > 0).all()
+
+
+@given(keys, st.integers(0, farthest), st.integers(0, WHOLE), st.integers(0, 2**24 - 1))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_any_row_is_counted_from_its_neighbour_and_found_again(key, row, alpha, lane):
+    draws = SourceDraws(key)
+    before, after = draws.before(lane, np.array([row, row + 1]), alpha).tolist()
+    is_below = int(draws.values(np.array([lane]), np.array([row]))[0]) < alpha
+    assert after - before == is_below
+    low, high, turn = (0, alpha, before) if is_below else (alpha, WHOLE, row - before)
+    assert draws.position(lane, turn, low, high) == row
+    assert abs(before - row * alpha // WHOLE) <= 2 * 4.52 * 16
+
+
+@pytest.mark.parametrize(
+    ("weights", "ends"),
+    [
+        ([3, 1], [0, 0.75, 1]),
+        ([0, 2, 0, 2, 0], [0, 0, 0.5, 0.5, 1, 1]),
+        ([1], [0, 1]),
+        ([5e-324, 1.7e308], [0, 2.0**-60, 1]),
+    ],
+)
+def test_thresholds_are_the_shares_added_up_and_a_positive_one_has_a_die(weights, ends):
+    assert thresholds(weights).tolist() == [int(end * WHOLE) for end in ends]
+
+
+@given(weights_lists)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_thresholds_are_exact_to_a_die_a_source(weights):
+    widths = np.diff(thresholds(weights))
+    assert widths.sum() == WHOLE
+    assert ((widths > 0) == (np.array(weights) > 0)).all()
+    total = math.fsum(weight / 2**64 for weight in weights)
+    shares = np.array([weight / 2**64 / total * WHOLE for weight in weights])
+    assert np.abs(widths - shares).max() <= len(weights) + WHOLE * 1e-15
+
+
+@pytest.mark.parametrize("weights", NINE, ids=str)
+def test_aligned_rows_are_within_two_of_their_shares_and_prefixes_within_the_bound(weights):
+    ends, shares = thresholds(weights), np.array(weights) / sum(weights)
+    draws, lanes = draws_of(1), np.arange(200)[:, None]
+    for power in range(1, 6):
+        size = 16**power
+        begin = size * 12_345
+        counts = np.diff(
+            draws.before(lanes[..., None], np.array([begin, begin + size])[:, None], ends), axis=1
+        )
+        off = np.abs(np.diff(counts[:, 0], axis=1) - size * shares)
+        assert off.max() <= 2 + 1e-6
+        if all((size * share) % 1 == 0 for share in shares.tolist()):
+            assert off.max() == 0
+    for length in (10, 1000, 10**6, 10**9, 10**15):
+        off = np.abs(np.diff(draws.before(lanes, length, ends), axis=1) - length * shares)
+        assert off.max() <= 2 * 4.52 * math.ceil(math.log(length, 16)) + length * 1e-15
+
+
+@pytest.mark.parametrize(
+    "spread", [Shard(Range(0, 10**6), 8, 3, padded=True), Permuted(10**6, Key(3, 0, 0, "test"))]
+)
+def test_any_positions_read_a_source_at_most_as_unevenly_as_independent_draws(spread):
+    rows = spread[:32]
+    for weights in ([3, 1], [0.9, 0.09, 0.01]):
+        ends, shares = thresholds(weights), np.array(weights) / sum(weights)
+        counts = []
+        for seed in range(1500):
+            source = draws_of(seed).sources(np.zeros_like(rows), rows, ends)
+            counts.append(np.bincount(source, minlength=len(weights)))
+        variance = np.var(counts, axis=0) / (32 * shares * (1 - shares))
+        # The spread of a variance of 1,500 draws is 1/sqrt(750) of it, and more for rare sources.
+        assert variance.max() < 1 + 5 / math.sqrt(750)
+        assert np.abs(np.mean(counts, axis=0) - 32 * shares).max() < 5 * math.sqrt(8 / 1500)
+
+
+def streams_of(lanes: int) -> tuple[list, np.ndarray]:
+    def shuffled(number: int) -> Permuted:
+        return Permuted(7, Key(1, number, 0, "global"))
+
+    def large(number: int) -> Permuted:
+        return Permuted(5000, Key(2, number, 0, "global"))
+
+    def drawn(number: int) -> DrawsWithReplacement:
+        return DrawsWithReplacement(9, Key(3, number, 0, "draws"), population=4)
+
+    return [Passes(make, lanes) for make in (shuffled, large, drawn)], np.array([0, 7, 5007, 5011])
+
+
+@given(keys, st.integers(1, 9), st.integers(0, 400), st.integers(1, 500), st.integers(0, 10**6))
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_a_mixture_is_the_weave_of_mixtures_of_lanes_and_leads_back(key, lanes, begin, length, seed):
+    streams, starts = streams_of(lanes)
+    draws = SourceDraws(key)
+    mix = Mix(SourceCounts(draws, thresholds([3, 2, 1])[None]), lanes, streams, starts)
+    part = Part(mix, begin, length)
+    expected = []
+    counts = np.zeros((lanes, 3), dtype=int)
+    row, lane_of = np.divmod(np.arange(begin + length), lanes)
+    sources = np.searchsorted(thresholds([3, 2, 1]), draws.values(lane_of, row), side="right") - 1
+    for lane, source in zip(lane_of.tolist(), sources.tolist(), strict=True):
+        inner = counts[lane, source] * lanes + lane
+        counts[lane, source] += 1
+        number, place = divmod(int(inner), streams[source].length)
+        expected.append(int(streams[source].order(number)[place] + starts[source]))
+    assert part[:].tolist() == expected[begin:]
+    some = np.random.default_rng(seed).integers(0, length, 20)
+    assert part[some].tolist() == [expected[begin + position] for position in some]
+    which, positions = part.positions_of(np.arange(-1, 5013))
+    assert sorted(positions.tolist()) == list(range(length))
+    assert (part[positions] == which - 1).all()
+
+
+@given(
+    keys,
+    st.integers(1, 5),
+    st.lists(st.tuples(st.integers(0, 60), weights_lists), max_size=5),
+    st.integers(0, 10**6),
+)
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_when_weights_change_each_source_goes_on_where_its_lane_stood(key, lanes, changes, seed):
+    draws, random = SourceDraws(key), np.random.default_rng(seed)
+    weights = [[3, 2, 1], *([*given, 1, 1][:3] for _, given in changes)]
+    firsts = np.cumsum([[step + random.integers(0, 3) for _ in range(lanes)] for step, _ in changes], axis=0)
+    firsts = firsts.reshape(-1, lanes).astype(np.int64)
+    streams, starts = streams_of(lanes)
+    mix = Mix(SourceCounts(draws, thresholds(weights[0])[None]), lanes, streams, starts)
+    mix = mix.reweighed(weights[1:], lambda lane: firsts[:, lane]) if changes else mix
+    for lane in range(lanes):
+        rows = np.arange(400)
+        segment = np.searchsorted(firsts[:, lane], rows, side="right")
+        values = draws.values(np.full(400, lane), rows)
+        read = [np.searchsorted(thresholds(given), values, side="right") - 1 for given in weights]
+        source = np.stack(read)[segment, rows]
+        turn = counted(source)
+        for at in (rows, random.integers(0, 400, 5)):
+            read = mix.turns.read(np.full(at.size, lane), at)
+            assert [part.tolist() for part in read] == [source[at].tolist(), turn[at].tolist()]
+        for number in range(3):
+            mine = np.flatnonzero(source == number)
+            found = mix.turns.row(number, np.full(mine.size, lane), turn[mine])
+            assert found.tolist() == mine.tolist()
+    part = Part(mix, 17, 300)
+    which, positions = part.positions_of(np.arange(5011))
+    assert sorted(positions.tolist()) == list(range(300))
+    assert (part[positions] == which).all()
+
+
+def test_all_lanes_and_digits_have_draws_of_their_own():
+    draws = draws_of(7)
+    lanes, rows = (part.reshape(-1) for part in np.meshgrid(np.arange(64), np.arange(64)))
+    values = draws.values(lanes, rows)
+    assert np.unique(values).size == values.size
+    other = [
+        draws_of(7, 1),
+        draws_of(8),
+        draws_of(7, 0, 1),
+    ]
+    for one, two in itertools.combinations([draws, *other], 2):
+        assert not np.intersect1d(one.values(lanes, rows), two.values(lanes, rows)).size
+
+
+def test_what_is_read_in_a_row_is_what_is_read_anywhere():
+    streams, starts = streams_of(4)
+    mix = Mix(SourceCounts(draws_of(5), thresholds([3, 2, 1])[None]), 4, streams, starts)
+    part, length = Part(mix, 1000, 90_000), 90_000
+    expected = mix.ids_at(np.arange(1000, 91_000))
+    for step, size, gap in ((1, 7, 0), (4, 256, 0), (4, 256, 3), (3, 5000, 0), (8, 100, 20)):
+        for begin in range(0, length - size * step, size * step * (1 + gap)):
+            assert (
+                part[begin : begin + size * step : step] == expected[begin : begin + size * step : step]
+            ).all()
+    tail = part[length - 3 :]
+    tail[:] = 0
+    assert (part[length - 3 :] == expected[-3:]).all()
+
+
+@pytest.mark.parametrize("far", [0, 10**6, 1 << 61])
+def test_few_positions_of_many_sources_are_read_as_many_are(far):
+    """Of few, the passes of all sources are told apart at once; those of a source of one sample are many."""
+    lengths = [1, 2, 1, 3, 5, 7000]
+    streams = [Passes(lambda number, size=size: Range(0, size)) for size in lengths]
+    starts = np.cumsum([0, *lengths])
+    nested = Mix(
+        SourceCounts(draws_of(6), thresholds([2, 0, 1])[None]),
+        1,
+        streams[:3],
+        starts[:4],
+    )
+    ends, outer = (
+        thresholds([0, 2, 1, 4, 3])[None],
+        [Passes(lambda number: Range(0, 0)), *streams[3:], nested],
+    )
+    mix = Mix(SourceCounts(draws_of(5), ends), 1, outer, np.array([0, 0, 3, 8, 7008, 7012]))
+    positions = far + np.arange(4000)
+    many, few = mix.ids_at(positions), [mix.ids_at(some) for some in np.split(positions, 400)]
+    assert many.tolist() == np.concatenate(few).tolist()
+    passes = np.concatenate([mix.passes_at(some) for some in np.split(positions, 400)])
+    assert passes.tolist() == mix.passes_at(positions).tolist()
+    assert {*many.tolist()} - {*range(8, 7008)} == {*range(8), 7008, 7011}
+
+
+def test_rows_near_one_another_are_read_as_each_is_alone():
+    """Whole blocks, a few rows of each, and rows far apart are counted in three ways."""
+    cases, rng = 40, np.random.default_rng(1)
+    for number in range(cases):
+        sources, segments = int(rng.integers(1, 8)), int(rng.integers(1, 5)) if number % 2 else 1
+        shares = rng.integers(0, 5, (segments, sources)) * rng.random((segments, sources))
+        shares[:, rng.integers(sources)] += 0.3
+        lanes, start = int(rng.integers(1, 4)), int(rng.choice([0, 10**6, 2**45]))
+        firsts = np.sort(rng.integers(0, 900, segments - 1)) + start
+        turns = SourceCounts(
+            draws_of(number),
+            np.stack([thresholds(weights.tolist()) for weights in shares]),
+            lambda lane, firsts=firsts: firsts + lane,
+        )
+        stride = int(rng.integers(1, 40)) * lanes if number % 3 else int(rng.integers(1, 40))
+        positions = start * lanes + np.arange(rng.integers(9), rng.integers(30, 3000), stride)
+        positions = rng.permutation(positions) if number % 5 == 0 else positions
+        rows, lane = np.divmod(positions, lanes)
+        source, turn = turns.read(lane, rows)
+        some = np.arange(0, rows.size, max(1, rows.size // 5))
+        alone = [turns.read(lane[[at]], rows[[at]]) for at in some]
+        assert source[some].tolist() == [one.item() for one, _ in alone], number
+        assert turn[some].tolist() == [one.item() for _, one in alone], number
+        assert turn.tolist() == turns.drawn(source, lane, rows).tolist(), number
+    print(f"{cases} cases")

@@ -1,0 +1,395 @@
+"""Mixtures over trees and files: checked against a walk, their inverse, once, passes, seeds, and refusals."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import ConcatDataset
+
+import samplerkit as sk
+from samplerkit.loading.state.identity import describe_chain, seeds_of
+from samplerkit.order.keys import Key, path_number
+from samplerkit.order.mixing.source_draws import SourceDraws
+from samplerkit.order.mixing.weights import thresholds
+
+CORPUS = sk.Layout.tree(
+    {
+        "web": sk.Layout([50, 70, 30]),
+        "code": 40,
+        "books": sk.Layout.tree({"old": sk.Layout([9, 11]), "new": 20}),
+    }
+)
+NAMES = ("web", "code", "books")
+
+
+def of(names: tuple[str, ...], samplers: Any = None, **arguments: Any) -> sk.MixtureSampler:
+    """A mixture of the parts with these names; those without a sampler are read whole."""
+    return sk.MixtureSampler({**dict.fromkeys(names), **(samplers or {})}, **arguments)
+
+
+def walked(mixture: sk.MixtureSampler, layout: sk.Layout, end: int, lanes: int) -> list[int]:
+    """The first ids of a run over a mixture, position after position, as MIXTURES says them."""
+    made: dict[tuple[str, ...], Any] = {}
+
+    def read(sampler: sk.MixtureSampler, tree: sk.Layout, path: tuple[str, ...], position: int) -> int:
+        """The id at one position of a mixture's stream, by counting from row 0 of its lane."""
+        width = lanes if sampler.lanes is None else sampler.lanes
+        if path not in made:
+            names = list(tree.parts)
+            weights = [sampler.weights.get(name, 0) for name in names]
+            made[path] = (
+                SourceDraws(Key(sampler.seed, 0, 0, "dice"), path_number(path)),
+                thresholds(weights),
+                {},
+            )
+        draws, ends, counts = made[path]
+        row, lane = divmod(position, width)
+        for before in range(counts.get((lane, "rows"), 0), row + 1):
+            value = draws.values(np.array([lane]), np.array([before]))
+            source = int(np.searchsorted(ends, value, side="right")[0]) - 1
+            turn = counts.get((lane, source), 0)
+            counts[lane, source], counts[lane, "rows"] = turn + 1, before + 1
+            counts[lane, "at", before] = source, turn
+        source, turn = counts[lane, "at", row]
+        name = list(tree.parts)[source]
+        part, inner = tree.parts[name], turn * width + lane
+        shift = int(tree.part_starts[source])
+        child = sampler.sources[name]
+        if isinstance(child, sk.MixtureSampler):
+            return shift + read(child, part, (*path, name), inner)
+        if child is None:
+            number = Key(sampler.seed, 0, 0, "source").words(1, path_number((*path, name)))[0]
+            child = sk.RandomSampler(seed=int(number))
+        constants = sk.RunConstants(width)
+        size = len(child.undealt_order(part, constants=constants))
+        return shift + child.undealt_order(part, inner // size, constants=constants)[inner % size]
+
+    return [read(mixture, layout, (), position) for position in range(end)]
+
+
+samplers_of_web = st.sampled_from(
+    [
+        None,
+        sk.RandomSampler(shuffle="partial", partial_size=7, seed=3),
+        sk.RandomSampler(shuffle="files", seed=4),
+        sk.SequentialSampler(20, 100),
+        sk.SubsetSampler([3, 1, 149, 3]),
+        sk.WeightedRandomSampler([1, 2, 3], 50),
+    ]
+)
+shares = st.one_of(st.integers(1, 5), st.floats(0.01, 3))
+
+
+@st.composite
+def trees(draw: st.DrawFn, **fixed: Any) -> sk.MixtureSampler:
+    """A mixture over the corpus, with a mixture in it."""
+    books: Any = None
+    if draw(st.booleans()):
+        books = of(
+            ("old", "new"),
+            weights={"old": draw(shares), "new": draw(shares)},
+            seed=draw(st.integers(0, 3)),
+            lanes=draw(st.sampled_from([None, None, 2])),
+        )
+    return of(
+        NAMES,
+        {"web": draw(samplers_of_web), "books": books},
+        weights={name: draw(shares) for name in NAMES},
+        seed=draw(st.integers(0, 2**64 - 1)),
+        **fixed,
+    )
+
+
+@given(trees(), st.integers(1, 5), st.integers(1, 60), st.integers(0, 3))
+@settings(max_examples=8, deadline=None, derandomize=True)
+def test_a_mixture_over_a_tree_is_what_a_walk_reads(mixture, lanes, length, epoch):
+    given = {**mixture.arguments(), "num_samples": length, "lanes": lanes}
+    mixture = sk.MixtureSampler(**given)
+    expected = walked(mixture, CORPUS, (epoch + 1) * length, lanes)[epoch * length :]
+    assert mixture.order(CORPUS, epoch)[:].tolist() == expected
+
+
+@given(trees(num_samples=500), st.integers(1, 9), st.integers(0, 5), st.sampled_from(["run_on", "restart"]))
+@settings(max_examples=12, deadline=None, derandomize=True)
+def test_positions_lead_back_and_no_two_of_an_id_are_in_one_pass(mixture, lanes, epoch, passes):
+    mixture = sk.MixtureSampler(**{**mixture.arguments(), "lanes": lanes, "passes": passes})
+    order = mixture.order(CORPUS, epoch)
+    ids = order[:]
+    which, positions = order.positions_of(np.arange(-1, len(CORPUS) + 1))
+    assert sorted(positions.tolist()) == list(range(500))
+    assert (ids[positions] == which - 1).all()
+    told = order.passes_at(np.arange(500))
+    assert told.max() < order.num_passes
+    repeats_inside = isinstance(mixture.sources["web"], sk.WeightedRandomSampler | sk.SubsetSampler)
+    if not repeats_inside:
+        assert len({*zip(ids.tolist(), told.tolist(), strict=True)}) == 500
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 8, 64, 500])
+@pytest.mark.parametrize("sizes", [[150, 40, 37], [1, 400], [5, 0, 3]])
+def test_once_is_a_bijection_in_proportion_to_the_sizes(lanes, sizes):
+    layout = sk.Layout.tree({str(number): size for number, size in enumerate(sizes)})
+    mixture = of(tuple(layout.parts), stop="once", lanes=lanes, seed=5)
+    orders = [mixture.order(layout, epoch) for epoch in range(3)]
+    for order in orders:
+        ids = order[:]
+        assert sorted(ids.tolist()) == list(range(sum(sizes)))
+        assert order[order.positions_of(np.arange(sum(sizes)))[1]].tolist() == list(range(sum(sizes)))
+        assert not order.passes_at(np.arange(len(order))).any()
+    assert sum(sizes) < 10 or len({tuple(order[:].tolist()) for order in orders}) == 3
+
+
+def test_once_keeps_lanes_but_for_a_few_samples():
+    layout = sk.Layout.tree({"a": 10_000, "b": 3_333, "c": 77})
+    order = of(("a", "b", "c"), {name: sk.SequentialSampler() for name in "abc"}, stop="once", lanes=8).order(
+        layout
+    )
+    within = order[:] - layout.part_starts[np.searchsorted(layout.part_starts, order[:], side="right") - 1]
+    assert np.count_nonzero(within % 8 != np.arange(len(order)) % 8) <= 3 * 8
+
+
+def test_first_ends_before_a_source_begins_anew_and_all_when_each_was_read():
+    for lanes in (1, 3, 8):
+        given = {"weights": {"web": 5, "code": 2, "books": 1}, "lanes": lanes, "seed": 2}
+        first, every = (of(NAMES, stop=stop, **given).order(CORPUS) for stop in ("first", "all"))
+        longer = of(NAMES, num_samples=10**4, **given).order(CORPUS)[:]
+        assert np.unique(first[:]).size == len(first)
+        assert longer[: len(every)].tolist() == every[:].tolist()
+        known = set(longer[: len(first)].tolist())
+        assert longer[len(first)] in known or lanes > 1
+        assert {*range(len(CORPUS))} == {*every[:].tolist()} != {*longer[: len(every) - 1].tolist()}
+
+
+def test_sources_run_on_over_epochs_or_begin_anew():
+    layout = sk.Layout.tree({"a": 1000, "b": 1000})
+    given = {"weights": {"a": 1, "b": 1}, "num_samples": 600, "lanes": 1}
+    running, anew = (of(("a", "b"), passes=passes, **given) for passes in ("run_on", "restart"))
+    once, again = (
+        np.unique(np.concatenate([sampler.order(layout, epoch)[:] for epoch in range(3)])).size
+        for sampler in (running, anew)
+    )
+    assert once == 1800
+    assert again < 1700
+    assert running.order(layout, 0) == running.order(layout, 0) != running.order(layout, 1)
+    in_order = {name: sk.SequentialSampler() for name in ("a", "b")}
+    plain = of(("a", "b"), in_order, passes="restart", **given)
+    assert max((plain.order(layout, epoch)[:] % 1000).max() for epoch in range(5)) < 400
+    assert plain.order(layout, 4)[:].tolist() != plain.order(layout, 5)[:].tolist()
+
+
+def test_lanes_are_kept_through_every_depth():
+    inner = sk.Layout.tree({"old": sk.Layout([400] * 8), "new": sk.Layout([100] * 4)})
+    layout = sk.Layout.tree({"web": sk.Layout([500] * 16), "code": sk.Layout([300] * 8), "books": inner})
+    by_files = sk.RandomSampler(shuffle="partial", partial_size=50)
+    books = of(("old", "new"), {"old": by_files, "new": by_files}, weights={"old": 3, "new": 1})
+    chosen = {"web": by_files, "code": by_files, "books": books}
+    mixture = sk.MixtureSampler(chosen, weights={"web": 4, "code": 2, "books": 2}, num_samples=8000)
+    assert mixture.woven_lanes(layout, sk.RunConstants(4)) == 4
+    order = mixture.undealt_order(layout, constants=sk.RunConstants(4))
+    for rank in range(4):
+        met = layout.file_of(order[rank::4])
+        for begin, end in [(0, 16), (16, 24), (24, 32), (32, 36)]:
+            assert np.unique(met[(met >= begin) & (met < end)]).size <= -(-(end - begin) // 4) + 1
+
+
+def test_a_source_without_a_sampler_has_a_seed_by_its_name_and_place():
+    same = sk.Layout.tree({"a": 500, "b": 500, "c": sk.Layout.tree({"a": 500})})
+    inner = of(("a",), weights={"a": 1})
+    mixture = of(("a", "b", "c"), {"c": inner}, weights=dict.fromkeys("abc", 1), num_samples=900)
+    ids = mixture.order(same)[:]
+    orders = [ids[(ids >= begin) & (ids < begin + 500)] - begin for begin in (0, 500, 1000)]
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        together = min(orders[one].size, orders[other].size)
+        assert np.count_nonzero(orders[one][:together] == orders[other][:together]) < 10
+
+    def read(name: str) -> np.ndarray[Any, Any]:
+        halves = of(("b", name), weights={"b": 1, name: 1}, num_samples=600)
+        return halves.order(sk.Layout.tree({name: 500, "b": 500}))[:]
+
+    renamed, before = read("z"), read("a")
+    assert renamed[renamed >= 500].tolist() == before[before >= 500].tolist()
+    assert renamed[renamed < 500].tolist() != before[before < 500].tolist()
+
+
+@pytest.mark.parametrize("weights", [[3, 1], None])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"num_samples": 500},
+        {"stop": "first"},
+        {"stop": "all", "lanes": 3},
+        {"num_samples": 500, "passes": "restart", "lanes": 2},
+        {"stop": "once"},
+        {"num_samples": 500, "shuffle": False},
+    ],
+    ids=repr,
+)
+def test_a_list_of_weights_mixes_files_as_sources_with_their_numbers_for_names(weights, arguments):
+    files, tree = sk.Layout([300, 100]), sk.Layout.tree({"0": 300, "1": 100})
+    if weights is not None and arguments.get("stop") == "once":
+        with pytest.raises(sk.ArgumentValueError, match="leave weights out"):
+            sk.MixtureSampler(weights, **arguments)
+        return
+    by_name = None if weights is None else dict(zip("01", weights, strict=True))
+    mixture = of(("0", "1"), weights=by_name, seed=1, **arguments)
+    listed = sk.MixtureSampler(weights, seed=1, **arguments)
+    for epoch in (0, 1):
+        expected = mixture.order(tree, epoch)[:].tolist()
+        assert listed.order(files, epoch)[:].tolist() == expected
+        assert listed.order(ConcatDataset([range(300), range(100)]), epoch)[:].tolist() == expected
+
+
+def name_of(sampler: sk.Sampler) -> str:
+    described = describe_chain(sampler)
+    return f"{sampler.chain_algorithm} {seeds_of(sampler)} {described}"
+
+
+def edits_of(sampler: Any) -> list[Any]:
+    """Recipes that differ from a tree in one place each, at every place of it."""
+    found: list[Any] = []
+    if sampler is None:
+        return [sk.RandomSampler(), sk.SequentialSampler()]
+    kept, below = sampler.arguments(), sampler.get_child()
+    mode = "infile" if below is None else True
+    other = {"seed": kept.get("seed", 0) + 1, "num_samples": 17, "lanes": 5, "shuffle": mode, "stop": "all"}
+    if isinstance(sampler, sk.MixtureSampler):
+        other |= {"shuffle": not sampler.shuffle, "passes": "restart"}
+        found += [
+            sk.MixtureSampler(**{**kept, "sources": {**sampler.sources, name: edited}})
+            for name, child in sampler.sources.items()
+            for edited in edits_of(child)
+        ]
+        for name in sampler.weights:
+            weights = {**sampler.weights, name: sampler.weights[name] * (1 + 2**-50)}
+            found.append(sk.MixtureSampler(**{**kept, "weights": weights}))
+        first, second = list(sampler.sources)[:2]
+        swapped = {**sampler.sources, first: sampler.sources[second], second: sampler.sources[first]}
+        found.append(sk.MixtureSampler(**{**kept, "sources": swapped}))
+    found += [type(sampler)(**{**kept, name: value}) for name, value in other.items() if name in kept]
+    for made in found:
+        if below is not None:
+            made.add_child(copy.deepcopy(below))
+    for edited in [] if below is None else edits_of(below):
+        made = copy.copy(type(sampler)(**kept))
+        made.add_child(edited)
+        found.append(made)
+    return found
+
+
+@given(st.integers(0, 2**63), st.integers(0, 9), st.booleans())
+@settings(max_examples=3, deadline=None, derandomize=True)
+def test_no_two_recipes_have_one_fingerprint(seed, inner, is_deep):
+    chain = sk.SubsetRandomSampler([3, 1, 2], seed=inner)
+    chain.add_child(sk.RandomSampler(seed=inner))
+    books: Any = of(("old", "new"), {"old": chain}, weights={"old": 1, "new": 2}, seed=inner)
+    if is_deep:
+        books = of(("x", "y"), {"x": books}, weights={"x": 1, "y": 1})
+    web = sk.RandomSampler(shuffle="partial", seed=inner)
+    tree = of(NAMES, {"web": web, "books": books}, weights=dict.fromkeys(NAMES, 1), seed=seed)
+    dealt = sk.DistributedSampler(shuffle=False)
+    dealt.add_child(tree)
+    recipes = [dealt, *edits_of(dealt), tree, *edits_of(tree)]
+    # Recipes that hold the same words are one, whichever way they came about.
+    distinct = {repr(recipe): name_of(recipe) for recipe in recipes}
+    assert len(distinct) > 60
+    assert len({*distinct.values()}) == len(distinct)
+    again = of(NAMES[::-1], {"books": books, "web": web}, weights=dict.fromkeys(NAMES[::-1], 1), seed=seed)
+    assert name_of(again) == name_of(tree)
+
+
+def test_a_state_of_a_hundred_sources_stays_small():
+    names = tuple(f"source {number}" for number in range(100))
+    seeded = {name: sk.RandomSampler(seed=2**64 - 1 - number) for number, name in enumerate(names)}
+    mixture = of(names, seeded, num_samples=1000)
+    assert len(str(seeds_of(mixture))) + len(describe_chain(mixture)) < 2200
+
+
+def distributed_later() -> sk.MixtureSampler:
+    web = sk.RandomSampler()
+    mixture = of(NAMES, {"web": web}, num_samples=10)
+    web.add_child(sk.DistributedSampler(2, 0))
+    return mixture
+
+
+REFUSED: list[tuple[Any, type[Exception], str]] = [
+    (lambda: of(NAMES, {"web": sk.DistributedSampler()}), sk.CompositionError, "sources.web"),
+    (lambda: distributed_later().order(CORPUS)[:], sk.CompositionError, "source web"),
+    (
+        lambda: of(NAMES, {"web": sk.RandomSampler(algorithm="mindspore-2.10")}),
+        sk.CompositionError,
+        "sources.web",
+    ),
+    (lambda: of(NAMES, weights={"web": 1, "code": 1}), sk.ArgumentValueError, "lack a source, got 'books'"),
+    (lambda: of(NAMES, weights={"web": 1, "cod": 1}), sk.ArgumentValueError, "of the mixture, got 'cod'"),
+    (lambda: of(NAMES, weights=[1, 2, 3]), sk.ArgumentTypeError, "weights"),
+    (lambda: of(NAMES, weights=dict.fromkeys(NAMES, 0)), sk.ArgumentRangeError, "weights"),
+    (lambda: of(NAMES, weights=dict.fromkeys(NAMES, 1), stop="once"), sk.ArgumentValueError, "stop"),
+    (lambda: sk.MixtureSampler({}), sk.ArgumentValueError, "sources"),
+    (lambda: sk.MixtureSampler({"web": 5}), sk.ArgumentTypeError, "sources.web"),
+    (lambda: sk.MixtureSampler({5: None}), sk.ArgumentTypeError, "sources"),
+    (lambda: sk.MixtureSampler([1, 2], weights=[1, 2]), sk.ArgumentValueError, "given twice"),
+    (lambda: sk.MixtureSampler(algorithm="mindspore-2.10"), sk.NotSupportedError, "knows no mixtures"),
+    (lambda: sk.MixtureSampler([1, 1], stop="never"), sk.ArgumentValueError, "stop"),
+    (lambda: sk.MixtureSampler([1, 1], stop=True), sk.ArgumentTypeError, "stop"),
+    (lambda: sk.MixtureSampler([1, float("nan")]), sk.ArgumentRangeError, "NaN"),
+    (lambda: sk.MixtureSampler([]), sk.ArgumentRangeError, "empty"),
+    (lambda: sk.MixtureSampler([1, 2]).order(10), sk.DatasetError, "no parts"),
+    (lambda: sk.MixtureSampler([1, 2]).order(sk.Layout([5])), sk.DatasetError, "each of the 1 sources"),
+    (lambda: sk.MixtureSampler([1, 2]).order(sk.Layout([5, 0])), sk.DatasetError, "empty source"),
+    (lambda: sk.MixtureSampler().order(sk.Layout([0, 0])), sk.DatasetError, "no samples"),
+    (lambda: of(NAMES, passes="on"), sk.ArgumentValueError, "passes"),
+    (lambda: of(("web", "cod")).order(CORPUS), sk.DatasetError, "parts: web, code, books"),
+    (lambda: of(("web",)).order(100), sk.DatasetError, "no parts with names"),
+    (lambda: of(("web",)).order(sk.Layout([1, 2])), sk.DatasetError, "no parts with names"),
+    (lambda: of(("a", "b")).order(sk.Layout.tree({"a": 0, "b": 0})), sk.DatasetError, "no samples"),
+    (
+        lambda: of(("a", "b"), weights={"a": 1, "b": 1}).order(sk.Layout.tree({"a": 0, "b": 5})),
+        sk.DatasetError,
+        "empty source",
+    ),
+    (lambda: of(NAMES, passes="restart", num_samples=9).order(CORPUS, 2**40), sk.ArgumentRangeError, "epoch"),
+    (lambda: of(NAMES, num_samples=2**40).order(CORPUS, 2**40), sk.ArgumentRangeError, "epoch"),
+    (lambda: of(NAMES, {"web": sk.Ledger(sk.RandomSampler())}), sk.CompositionError, "is a ledger"),
+    (lambda: of(("web",), {"web": of(("x",), {"x": sk.Ledger()})}), sk.CompositionError, "is a ledger"),
+]
+
+
+@pytest.mark.parametrize(("make", "error", "text"), REFUSED)
+def test_what_cannot_be_mixed_is_refused_by_name(make, error, text):
+    with pytest.raises(error) as refused:
+        make()
+    assert text in str(refused.value)
+
+
+class Shrinking(sk.Sampler):
+    """A source whose passes differ in length."""
+
+    def draw(self, layout: sk.Layout, context: sk.Context) -> np.ndarray[Any, Any]:
+        return np.arange(max(1, len(layout) - context.epoch))
+
+
+def test_a_source_whose_passes_differ_in_length_is_named():
+    with pytest.raises(sk.DatasetError, match=r"source web: .* in pass 1 than in the first, 150"):
+        _ = of(NAMES, {"web": Shrinking()}, num_samples=1000).order(CORPUS)[:]
+
+
+def test_a_mixture_resumes_on_other_ranks_after_a_source_has_ended():
+    dataset = ConcatDataset([range(5), range(100, 140)])
+    recipe = sk.MixtureSampler([1, 1], stop="all", seed=2)
+    runs = [sk.Loader(dataset, recipe, batch_size=4, world=sk.World(2, rank)) for rank in range(2)]
+    whole = recipe.undealt_order(dataset, constants=recipe.run_constants(sk.World(2, 0)))[:].tolist()
+    received = []
+    for step in range(6):  # the source of five samples began again in the second step
+        received += [run.ids(step).tolist() for run in runs]
+    state = runs[0].state_dict(step=6)
+    for rank in range(3):
+        run = sk.Loader(dataset, recipe, batch_size=3, world=sk.World(3, rank))
+        run.load_state_dict(state)
+        received += [run.ids(step)[~run.pads(step)].tolist() for step in range(run.steps_left)]
+    assert Counter(sum(received, [])) == Counter(whole)

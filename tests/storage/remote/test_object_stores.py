@@ -1,0 +1,273 @@
+"""Stores that lie, that are slow and that redirect, by both clients; and the options that both understand."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.attempt import Refused
+from samplerkit.storage.remote.clients.store_options import bucket_of
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import Span
+from tests.jobs import ended
+from tests.own_seconds import OwnSeconds
+from tests.storage.remote import faults
+from tests.storage.remote.contents import content
+from tests.storage.remote.faults import CASES
+from tests.storage.remote.server import MODIFIED, Resource, served
+
+pytest.importorskip("s3fs", reason="s3fs is not installed")
+pytest.importorskip("obstore", reason="obstore is not installed")
+
+SIZE, TIMES = 5000, 4
+LIES = [case for case in CASES if case.method == "GET"]
+
+
+def put(server, number, data):
+    """Puts an object where S3 has it, with the time of its last change, which S3 always says."""
+    server.put(f"/shards/{number}.bin", data)
+    server.resources[f"/shards/{number}.bin"].modified = MODIFIED
+    return f"s3://shards/{number}.bin"
+
+
+@pytest.mark.parametrize("case", LIES, ids=[case.name for case in LIES])
+@pytest.mark.parametrize("lasts", [False, True], ids=["passes", "stays"])
+@pytest.mark.parametrize(
+    "way", ["obstore alone", pytest.param("fsspec", marks=pytest.mark.campaign)], indirect=True
+)
+@pytest.mark.usefixtures("way")
+def test_no_lie_of_a_store_gives_a_wrong_byte(case, lasts, server, storage):
+    draw = random.Random(case.name)
+    timeout = 0.4 if case.says == "stalled" else 30.0
+    options = {"key": "secret-key", "secret": "secret-secret", "endpoint_url": server.url}
+    reader = storage(timeout=timeout, threads=TIMES, attempts=3, storage_options=options)
+    urls = [put(server, number, draw.randbytes(SIZE)) for number in range(TIMES)]
+    for number, url in enumerate(urls):
+        reader.version(url)
+        if lasts:
+            server.always["GET", f"/shards/{number}.bin"] = case.fault
+        else:
+            server.faults["GET", f"/shards/{number}.bin"] = [case.fault]
+
+    def one(number):
+        data, url = server.resources[f"/shards/{number}.bin"].data, urls[number]
+        first = draw.randrange(SIZE - 200)
+        try:
+            if number % 2:
+                return reader.read([Span(url, first, 150)])[0] == data[first : first + 150]
+            with reader.fetch(url) as local:
+                return Path(local.path).read_bytes() == data
+        except DatasetError as error:
+            return str(error)
+
+    with OwnSeconds() as own, ThreadPoolExecutor(TIMES) as threads:
+        outcomes = list(threads.map(one, range(TIMES)))
+    assert own.seconds < 20
+    assert False not in outcomes
+    errors = [outcome for outcome in outcomes if outcome is not True]
+    assert not any("secret" in error for error in errors)
+    assert all(error.startswith("s3://shards/") for error in errors)
+    if not lasts and case.outcome == "retried":
+        assert errors == []
+
+
+@pytest.mark.parametrize("way", ["both", "obstore alone"], indirect=True)
+@pytest.mark.usefixtures("way")
+def test_a_store_that_changes_or_hides_its_tag_is_noticed(server, storage):
+    url = put(server, 0, b"a" * SIZE)
+    reader = storage(storage_options={"anon": True, "endpoint_url": server.url})
+    assert reader.read([Span(url, 5, 7)]) == [b"a" * 7]
+    etag = server.resources["/shards/0.bin"].etag
+    assert server.asked("GET")[-1].headers["if-match"] == etag
+    for changed in (
+        Resource.of(b"b" * SIZE),
+        Resource(b"a" * (SIZE + 1), etag),
+    ):
+        server.resources["/shards/0.bin"] = changed
+        with pytest.raises(DatasetError, match="was changed while it was in use"):
+            reader.read([Span(url, 5, 7)])
+    server.resources["/shards/0.bin"] = Resource(b"a" * SIZE)
+    with pytest.raises(DatasetError, match="without the tag that was given before"):
+        reader.read([Span(url, 5, 7)])
+
+
+@pytest.mark.parametrize("way", ["obstore alone"], indirect=True)
+@pytest.mark.usefixtures("way")
+def test_a_store_is_given_up_when_the_storage_is_closed(server, storage):
+    url = put(server, 0, b"a" * SIZE)
+    reader = storage(timeout=60.0, storage_options={"anon": True, "endpoint_url": server.url})
+    reader.version(url)
+    server.always["GET", "/shards/0.bin"] = faults.stalls_before_the_head
+    with ThreadPoolExecutor(2) as threads:
+        running = [threads.submit(reader.read, [Span(url, 0, 10)]), threads.submit(reader.fetch, url)]
+        while len(server.asked("GET")) < 2:
+            pass
+        with OwnSeconds() as own:
+            reader.close()
+            for each in running:
+                with pytest.raises(DatasetError, match="was given up"):
+                    each.result(60)
+        assert own.seconds < 10
+        server.released.set()
+
+
+@pytest.mark.parametrize("way", ["obstore alone"], indirect=True)
+@pytest.mark.usefixtures("way")
+def test_the_signature_does_not_follow_a_redirect_to_another_host(server, storage):
+    with served() as other:
+        url = put(server, 0, b"a" * SIZE)
+        put(other, 0, b"a" * SIZE)
+        server.always["GET", "/shards/0.bin"] = lambda handler, _: handler.say(
+            307, Location=f"{other.url}/shards/0.bin"
+        )
+        options = {"key": "K", "secret": "secret", "endpoint_url": server.url}
+        assert storage(storage_options=options).read([Span(url, 0, 3)]) == [b"aaa"]
+        assert all("authorization" in request.headers for request in server.asked("GET"))
+        assert not any("authorization" in request.headers for request in other.requests)
+
+
+def generations(handler, resource):
+    """Answers as the stores of Google and Azure do."""
+    status, data, headers = handler.served(resource)
+    handler.head(status, **headers, x_goog_generation=len(resource.data), x_ms_version="2023-11-03")
+    handler.body(data)
+
+
+GOOGLE = {"token": "anon"}, "gs://shards/a", "/shards/a"
+AZURE = {"account_name": "me", "anon": True}, "az://shards/a", "/shards/a"
+
+
+@pytest.mark.parametrize(("options", "url", "path"), [GOOGLE, AZURE], ids=["Google", "Azure"])
+@pytest.mark.parametrize("way", ["obstore alone"], indirect=True)
+@pytest.mark.usefixtures("way")
+def test_the_other_stores_are_read_and_their_changes_noticed(
+    options, url, path, server, storage, monkeypatch
+):
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", server.url)
+    monkeypatch.setenv("GOOGLE_BASE_URL", server.url)
+    named = {"endpoint_url": server.url} if url.startswith("gs") else {}
+    monkeypatch.setattr("samplerkit.storage.remote.clients.store_options.Bucket.allows_http", True)
+    server.put(path, b"a" * SIZE)
+    server.resources[path].modified = MODIFIED
+    server.always["GET", path] = server.always["HEAD", path] = generations
+    reader = storage(storage_options={**options, **named})
+    assert reader.read([Span(url, 3, 4)]) == [b"aaaa"]
+    assert reader.version(url).tag.startswith("generation 5000" if named else "etag ")
+    assert content(reader.fetch(url)) == b"a" * SIZE
+    assert reader.read_small(url) == b"a" * SIZE
+    server.put(path, b"b" * (SIZE + 1))
+    server.resources[path].modified = MODIFIED
+    with pytest.raises(DatasetError, match="was changed while it was in use"):
+        reader.read([Span(url, 0, 10)])
+
+
+S3_ENDPOINT = {"endpoint_url": "http://127.0.0.1:9"}
+TRANSLATED = [
+    ("s3://b/k", {"key": "K", "secret": "S", "token": "T", **S3_ENDPOINT},
+     {"access_key_id": "K", "secret_access_key": "S", "session_token": "T"}),
+    ("s3a://b/k", {"anon": True, **S3_ENDPOINT}, {"skip_signature": True}),
+    ("s3://b/k", {"anon": True, "client_kwargs": {"region_name": "eu-west-1", **S3_ENDPOINT}},
+     {"region": "eu-west-1", "endpoint": "http://127.0.0.1:9"}),
+    ("s3://b/k", {"anon": True, "headers": {"X": "1"}, "use_listings_cache": False, **S3_ENDPOINT}, {}),
+    ("gs://b/k", {"token": "anon"}, {"skip_signature": True}),
+    ("gcs://b/k", {"token": __file__, "project": "p"}, {"application_credentials": __file__}),
+    ("az://c/k", {"account_name": "me", "account_key": "K"}, {"account_key": "K"}),
+    ("abfs://c@me.dfs.core.windows.net/k", {"tenant_id": "T"}, {"account_name": "me", "tenant_id": "T"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "expected"), TRANSLATED, ids=[str(each[:2]) for each in TRANSLATED]
+)
+def test_options_of_fsspec_are_translated(url, options, expected):
+    bucket = bucket_of(url, RemoteOptions(storage_options=options))
+    assert bucket is not None
+    assert bucket.has(url)
+    assert bucket.path(url) == "k"
+    assert expected.items() <= bucket.config.items()
+    assert "config" not in repr(bucket)
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("s3://b/k", {"anon": True, "config_kwargs": {"signature_version": "s3"}, **S3_ENDPOINT}),
+        ("s3://b/k", {"anon": True, "client_kwargs": {"verify": "ca.pem"}, **S3_ENDPOINT}),
+        ("s3://KEY:secret@b/k", {**S3_ENDPOINT}),
+        ("gs://b/k", {"token": {"type": "authorized_user"}}),
+        ("gs://b/k", {"requester_pays": True}),
+        ("az://c/k", {"account_name": "me", "sas_token": "sig"}),
+        ("az://c/k", {"connection_string": "AccountName=me"}),
+        ("hdfs://host/k", {}),
+        ("zip://a::s3://b/k", {}),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_translated_is_left_to_fsspec(url, options, monkeypatch):
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    assert bucket_of(url, RemoteOptions(storage_options=options)) is None
+
+
+@pytest.mark.parametrize("key", ["a//b", "/a", "a/", "a/../b", "ä", "a%20b", "a#b", "a?b", "a\\b", "."])
+def test_a_key_that_obstore_would_change_is_left_to_fsspec(key):
+    bucket = bucket_of("s3://b/k", RemoteOptions(storage_options={"anon": True, **S3_ENDPOINT}))
+    assert not bucket.has(f"s3://b/{key}")
+
+
+def test_credentials_of_a_profile_are_found_as_by_the_tools_of_aws(tmp_path, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    (tmp_path / "config").write_text("[profile other]\nregion = eu-north-1\n")
+    (tmp_path / "credentials").write_text("[other]\naws_access_key_id = K\naws_secret_access_key = secret\n")
+    bucket = bucket_of("s3://b/k", RemoteOptions(storage_options={"profile": "other", **S3_ENDPOINT}))
+    assert bucket.config["region"] == "eu-north-1"
+    assert (bucket.credentials()["access_key_id"], bucket.credentials()["secret_access_key"]) == (
+        "K",
+        "secret",
+    )
+    assert "secret" not in repr(bucket)
+    with pytest.raises(Refused, match="no credentials"):
+        bucket_of("s3://b/k", RemoteOptions(storage_options=S3_ENDPOINT))
+
+
+def test_the_region_of_a_bucket_is_asked_where_no_endpoint_is_named(server, monkeypatch):
+    def answer(handler, _):
+        handler.say(301, **{"x-amz-bucket-region": "eu-west-3"})
+
+    server.put("/b", b"")
+    server.always["HEAD", "/b"] = answer
+    monkeypatch.setattr("samplerkit.storage.remote.clients.store_options._AWS", server.url)
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    bucket = bucket_of("s3://b/k", RemoteOptions(storage_options={"anon": True}))
+    assert bucket.config["region"] == "eu-west-3"
+
+
+ENDS = """
+import sys, threading, time
+from samplerkit.storage.remote import resources
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage, Span
+resources.has_filesystem = lambda url: False
+store = {"anon": True, "endpoint_url": sys.argv[1]}
+reader = RemoteStorage(RemoteOptions(timeout=300.0, storage_options=store))
+reader.version("s3://shards/0.bin")
+threading.Thread(target=reader.read, args=([Span("s3://shards/0.bin", 0, 10)],), daemon=True).start()
+time.sleep(0.5)
+assert "obstore" in sys.modules
+print("ends")
+"""
+
+
+def test_an_interpreter_ends_while_obstore_waits_for_an_answer(server):
+    put(server, 0, b"a" * SIZE)
+    server.always["GET", "/shards/0.bin"] = faults.stalls_before_the_head
+    code, printed, _ = ended("-c", ENDS, server.url, seconds=120)
+    assert (code, printed) == (0, "ends\n")

@@ -1,0 +1,31 @@
+"""A run of the tests that leaves something in the temporary folder fails, and names it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(("made", "code"), [("mkdtemp", 1), ("TemporaryDirectory", 0)])
+def test_what_a_test_leaves_in_the_temporary_folder_fails_the_run(tmp_path, made, code):
+    test = tmp_path / "test_one.py"
+    test.write_text(f"import tempfile\n\n\ndef test_one():\n    tempfile.{made}(prefix='left-here-')\n")
+    options = ["-p", "tests.conftest", "-c", os.devnull, "--rootdir", tmp_path, "-n", "1"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, test],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == code, ended.stdout
+    assert "1 passed" in ended.stdout
+    assert ("left-here-" in ended.stdout) == bool(code)
+    assert not any(tmp_path.glob("tests-*"))
