@@ -17,6 +17,7 @@ from samplerkit.storage.files.stored import REWRITE, ByteSpan, Stored
 from samplerkit.storage.formats.base import require_columns
 from samplerkit.storage.formats.packages import extra, guarded
 from samplerkit.storage.formats.parquet_filter import RowFilter, ranges_of
+from samplerkit.storage.remote.spans import NEAR
 from samplerkit.storage.remote.storage import RemoteStorage
 
 Metadata = Any
@@ -26,9 +27,6 @@ _GUESS = 1 << 16
 """The end of a file that is read at once: most footers fit."""
 
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
-
-_GAP = 1 << 20
-"""Columns that are closer are read as one part."""
 
 
 @final
@@ -212,7 +210,7 @@ class ParquetFile:
         guarded(f"{self.stored.name}, row group {group}", "read", planned)
         joined: list[ByteSpan] = []
         for start, end in sorted(asked):
-            if joined and start - joined[-1][1] <= _GAP:
+            if joined and start - joined[-1][1] <= NEAR:
                 joined[-1] = joined[-1][0], max(joined[-1][1], end)
             else:
                 joined.append((start, end))

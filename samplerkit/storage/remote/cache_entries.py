@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import secrets
@@ -88,14 +89,12 @@ class Kept:
     Args:
         entry: which.
         size: in bytes, of the file and of the part: for that, what it will have at its end.
-        on_disk: the bytes that it takes there now.
         used: when it was used last, in nanoseconds.
         is_part: there is no whole file: it is being written, or its owner died.
     """
 
     entry: Entry
     size: int
-    on_disk: int
     used: int
     is_part: bool
 
@@ -117,11 +116,12 @@ def kept_in(folder: Path) -> Iterator[Kept]:
     for key, files in found.items():
         if "lock" not in files:  # without it nobody can tell whether it is ours, nor whether it is in use
             continue
-        parts = [about for kind, about in files.items() if kind != "lock"]
         # Who uses it touches the lock: the times of the file tell whether anything was written to it.
-        used = files["lock"].st_mtime_ns
-        size, blocks = sum(about.st_size for about in parts), sum(about.st_blocks for about in parts)
-        yield Kept(Entry(folder, key), size, 512 * blocks, used, "file" not in files)
+        size, used = (
+            sum(about.st_size for kind, about in files.items() if kind != "lock"),
+            files["lock"].st_mtime_ns,
+        )
+        yield Kept(Entry(folder, key), size, used, "file" not in files)
 
 
 def _digest(text: str, size: int) -> str:
@@ -132,9 +132,8 @@ def _digest(text: str, size: int) -> str:
 MARKER = b"samplerkit remote cache 1\n"
 """A lock file of ours begins so."""
 
-_CRC = "crc32 "
 _PIECE = 1 << 20
-_LONGEST = 512
+_LONGEST = 4096
 _SETTLED_NS = 10**8
 """A file that was written less than this ago may be written again without another time: clocks tick."""
 
@@ -142,7 +141,7 @@ _SETTLED_NS = 10**8
 @final
 @dataclass(frozen=True)
 class Record:
-    """What a lock file of ours says, one line each.
+    """What a lock file of ours says, as JSON.
 
     Args:
         crc: the CRC-32 of the file, as it was taken while it was written; None while it is being written.
@@ -160,19 +159,15 @@ class Record:
         data = os.pread(descriptor, _LONGEST, 0)
         if not data.startswith(MARKER):
             return None
-        crc, state, *rest = [*data[len(MARKER) :].decode("utf-8", "replace").split("\n"), "", ""]
-        if not crc.startswith(_CRC):
-            return cls()
         try:
-            return cls(int(crc.removeprefix(_CRC), 16), state, rest[0])
-        except ValueError:
+            return cls(**json.loads(data[len(MARKER) :]))
+        except (ValueError, TypeError):  # its writer was killed
             return cls()
 
     def write(self, descriptor: int) -> None:
         """Writes a lock file; those who share it may do so at the same time, for only the state differs."""
-        crc = "being written" if self.crc is None else f"{_CRC}{self.crc:08x}"
-        text = f"{crc}\n{self.state:120}\n{self.name[:200]}\n"
-        data = MARKER + text.encode("utf-8", "backslashreplace")
+        said = {"crc": self.crc, "state": f"{self.state:120}", "name": self.name[:200]}
+        data = MARKER + json.dumps(said).encode()
         os.pwrite(descriptor, data, 0)
         os.ftruncate(descriptor, len(data))
 

@@ -6,7 +6,7 @@ import errno
 import os
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -26,6 +26,8 @@ from samplerkit.storage.remote.cache_entries import (
     unwritable,
 )
 from samplerkit.storage.threads import TICK, Stop
+
+_HINT = "raise max_cache_bytes, or say cache=FOLDER on a larger disk"
 
 
 @final
@@ -50,17 +52,18 @@ class DiskSpace:
     patience: float
     stop: Stop
 
-    @property
-    def bound(self) -> int:
-        """The bytes that the folder may hold now."""
-        return self._bound(kept_in(self.folder))
+    def bound(self, kept: Iterable[Kept]) -> int:
+        """Gives the bytes that the folder may hold, with these entries in it."""
+        if self.most is not None:
+            return self.most
+        return (_free_on(self.folder) + sum(each.size for each in kept)) // 2
 
     def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
-        """Makes room for a file, and gives its part that size, so that others count it.
+        """Makes room for a file, and takes it on the disk, so that writing it finds none missing.
 
         Args:
             entry: of the file; its lock is held by the caller.
-            descriptor: of its part.
+            descriptor: of its part, which has that size then, so that others count it.
             size: that it will have.
 
         Raises:
@@ -70,14 +73,19 @@ class DiskSpace:
         while True:
             with held(self.folder / FOLDER_LOCK, self.stop):
                 kept = list(kept_in(self.folder))
-                bound = self._bound(kept)
-                others = [each for each in kept if each.entry != entry]
-                used = self._evicted(others, size - bound)
+                bound = self.bound(kept)
+                others = _in_order(each for each in kept if each.entry != entry)
+                used = evicted(others, size - bound)
                 if used + size <= bound:
-                    os.ftruncate(descriptor, size)
+                    self._allocate(descriptor, size, others)
                     return
             if size > bound or time.monotonic() > end:
-                raise self._does_not_fit(size, bound, used)
+                where = "max_cache_bytes" if self.most is not None else "half of what is free on its disk"
+                taken = f"it may hold {bound} ({where})"
+                if size <= bound:
+                    taken = f"{used} of {bound} ({where}) are in use"
+                problem = f"does not fit into the cache: {size} bytes, and {taken}"
+                raise DatasetError(self.place, problem, str(self.folder), hint=_HINT)
             self.stop.sleep(TICK)
 
     def name(self, entry: Entry) -> None:
@@ -89,46 +97,46 @@ class DiskSpace:
         with held(self.folder / FOLDER_LOCK, self.stop):
             entry.part.rename(entry.file)
 
-    def free(self, entry: Entry, size: int, *, is_quota: bool) -> int:
-        """Evicts until so much is free on the disk, or in the user's quota; gives how many bytes are missing.
+    def _allocate(self, descriptor: int, size: int, others: Sequence[Kept]) -> None:
+        """Takes the blocks of a file; while the disk, or the user's quota, is too full, others go."""
+        going = iter(others)
+        while True:
+            try:
+                _take_blocks(descriptor, size)
+            except OSError as error:
+                if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                    raise unwritable(self.folder, error) from error
+                # Nobody says what is free in a quota.
+                free = 0 if error.errno == errno.EDQUOT else _free_on(self.folder)
+                reason = error.strerror
+            else:
+                return
+            if not any(_evict(each.entry) for each in going):
+                missing = max(1, size - free - 512 * os.fstat(descriptor).st_blocks)
+                problem = (
+                    f"does not fit on the disk of the cache ({reason}): {missing} of {size} bytes are missing"
+                )
+                hint = "free some space, lower max_cache_bytes, or say cache=FOLDER on a larger disk"
+                raise DatasetError(self.place, problem, str(self.folder), hint=hint)
 
-        Args:
-            entry: that is being written, and stays.
-            size: that is to be free.
-            is_quota: the user's quota is used up, and nobody tells what is free in it.
-        """
-        with held(self.folder / FOLDER_LOCK, self.stop):
-            missing = size if is_quota else size - _free_on(self.folder)
-            for each in _in_order(each for each in kept_in(self.folder) if each.entry != entry):
-                if missing <= 0:
-                    break
-                if _evict(each.entry):
-                    missing -= each.on_disk
-            return max(0, missing)
 
-    def _bound(self, kept: Iterable[Kept]) -> int:
-        if self.most is not None:
-            return self.most
-        return (_free_on(self.folder) + sum(each.on_disk for each in kept)) // 2
+def evicted(others: Sequence[Kept], excess: int) -> int:
+    """Evicts until no more than `-excess` bytes are left, if that can be.
 
-    def _evicted(self, others: list[Kept], excess: int) -> int:
-        """Evicts until no more than `-excess` bytes are left, if that can be; gives how many are."""
-        used = sum(each.size for each in others)
-        for each in _in_order(others):
-            # What a dead process left goes in any case.
-            is_wanted_away = used + excess > 0
-            if (each.is_part or is_wanted_away) and _evict(each.entry, may_be_whole=is_wanted_away):
-                used -= each.size
-        return used
+    Args:
+        others: entries, those that go first before the others.
+        excess: the bytes that are to come, less those that there may be.
 
-    def _does_not_fit(self, size: int, bound: int, used: int) -> DatasetError:
-        where = "max_cache_bytes" if self.most is not None else "half of what is free on its disk"
-        if size > bound:
-            problem = f"does not fit into the cache: {size} bytes, and it may hold {bound} ({where})"
-        else:
-            problem = f"does not fit into the cache: {size} bytes, and {used} of {bound} ({where}) are in use"
-        hint = "raise max_cache_bytes, or say cache=FOLDER on a larger disk"
-        return DatasetError(self.place, problem, str(self.folder), hint=hint)
+    Returns:
+        The bytes that are left.
+    """
+    used = sum(each.size for each in others)
+    for each in others:
+        # What a dead process left goes in any case.
+        is_wanted_away = used + excess > 0
+        if (each.is_part or is_wanted_away) and _evict(each.entry, may_be_whole=is_wanted_away):
+            used -= each.size
+    return used
 
 
 def _in_order(kept: Iterable[Kept]) -> list[Kept]:
@@ -157,9 +165,8 @@ def _evict(entry: Entry, *, may_be_whole: bool = True) -> bool:
         # An empty one is of a process that died before it wrote the marker, or the machine lost power then.
         is_ours = os.fstat(descriptor).st_size == 0 or Record.read(descriptor) is not None
         if is_ours:
-            entry.file.unlink(missing_ok=True)
-            entry.part.unlink(missing_ok=True)
-            entry.lock.unlink(missing_ok=True)
+            for path in (entry.file, entry.part, entry.lock):
+                path.unlink(missing_ok=True)
         return is_ours
     finally:
         unlock(descriptor)
@@ -170,11 +177,20 @@ def _free_on(folder: Path) -> int:
     return about.f_bavail * about.f_frsize
 
 
+def _take_blocks(descriptor: int, size: int) -> None:
+    """Lengthens a file, with blocks on the disk for all of it."""
+    if hasattr(os, "posix_fallocate"):
+        if size:
+            os.posix_fallocate(descriptor, 0, size)
+        return
+    for at in range(os.fstat(descriptor).st_size, size, _PIECE):  # macOS
+        os.pwrite(descriptor, bytes(min(_PIECE, size - at)), at)
+
+
+_PIECE = 1 << 20
+
 _STEP = 64 << 20
 """Bytes for which room is made at a time where a size is not told; less in a small cache."""
-
-_MOST_FILLS = 5
-"""How often the disk may be full at one place of a file, though there seemed to be room."""
 
 
 @final
@@ -189,10 +205,8 @@ class PartFile:
 
     def __init__(self, entry: Entry, size: int, room: DiskSpace) -> None:
         self._entry: Final = entry
-        self._size: Final = size
         self._room: Final = room
         self._reserved = 0
-        self._full_at = self._fills = 0
         self.written = self._crc = 0
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -213,22 +227,17 @@ class PartFile:
             DatasetError: the disk is full, also after files that are not in use were evicted.
         """
         if self.written + len(data) > self._reserved:
-            step = min(_STEP, (self._room.bound - self.written) // 8)
+            step = min(_STEP, (self._room.bound(kept_in(self._entry.folder)) - self.written) // 8)
             self._reserve(self.written + max(len(data), step))
+        self._crc = zlib.crc32(data, self._crc)
         rest = memoryview(data)
         while rest:
             try:
                 count = os.pwrite(self._descriptor, rest, self.written)
             except OSError as error:
-                number = error.errno or 0
-                if number not in {errno.ENOSPC, errno.EDQUOT}:
-                    raise unwritable(self._entry.folder, error) from error
-            else:
-                self._crc = zlib.crc32(rest[:count], self._crc)
-                self.written += count
-                rest = rest[count:]
-                continue
-            self._make_free(len(rest), number)
+                raise unwritable(self._entry.folder, error) from error
+            self.written += count
+            rest = rest[count:]
 
     def restart(self) -> None:
         """Forgets what has arrived."""
@@ -261,22 +270,6 @@ class PartFile:
     def _reserve(self, size: int) -> None:
         self._room.reserve(self._entry, self._descriptor, size)
         self._reserved = size
-
-    def _make_free(self, at_least: int, number: int) -> None:
-        """Evicts until the rest of the file fits on the disk."""
-        rest = max(at_least, self._size - self.written)
-        missing = self._room.free(self._entry, rest, is_quota=number == errno.EDQUOT)
-        # Others write too: what was made free may be gone again, but not time after time.
-        self._fills = self._fills + 1 if self._full_at == self.written else 1
-        self._full_at = self.written
-        if missing or self._fills > _MOST_FILLS:
-            known = "a size that is not told" if self._size == UNKNOWN_SIZE else f"{self._size} bytes"
-            problem = (
-                f"does not fit on the disk of the cache ({os.strerror(number)}): {missing or rest} bytes are "
-                f"missing for a file of {known}"
-            )
-            hint = "free some space, lower max_cache_bytes, or say cache=FOLDER on a larger disk"
-            raise DatasetError(self._room.place, problem, str(self._entry.folder), hint=hint)
 
     def _close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

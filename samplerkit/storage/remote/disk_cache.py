@@ -20,7 +20,6 @@ from samplerkit.storage.remote.cache_entries import Entry, Record, entry_of, is_
 from samplerkit.storage.remote.cache_eviction import DiskSpace, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
-from samplerkit.storage.urls import identity, shown
 from samplerkit.storage.user_cache import user_cache_folder
 
 _LOG = logging.getLogger(__name__)
@@ -46,13 +45,6 @@ class Wanted:
     version: Version
     digest: str | None
     write: Callable[[PartFile], None]
-
-    @classmethod
-    def of_url(
-        cls, url: str, version: Version, digest: str | None, write: Callable[[PartFile], None]
-    ) -> Wanted:
-        """A remote file as it is."""
-        return cls(shown(url), identity(url), version, digest, write)
 
 
 @final
@@ -92,18 +84,20 @@ class DiskCache:
             DatasetError: it does not fit, or the folder cannot be used; or as the writing raises.
             Stopped: it is not wanted any more.
         """
-        self._make_folder()
-        entry = self._entry(wanted)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+        entry, is_damaged = self._entry(wanted), False
         begun = warned = time.monotonic()
         pause = _FIRST_PAUSE
-        is_damaged = False
         while True:
-            if not is_damaged and (descriptor := self._shared(entry, wanted)) is not None:
-                if is_intact(entry.file, descriptor):
-                    return self._local(entry, descriptor), False
-                unlock(descriptor)
-                is_damaged = True
-                _LOG.warning("%s: its copy in the cache is damaged, and is made anew", wanted.place)
+            if not is_damaged:
+                local, is_damaged = self._pinned(entry, wanted)
+                if local is not None:
+                    return local, False
+                if is_damaged:
+                    _LOG.warning("%s: its copy in the cache is damaged, and is made again", wanted.place)
             descriptor = locked(entry.lock, is_exclusive=True)
             if descriptor is not None:
                 is_made = self._made(entry, descriptor, wanted)
@@ -122,23 +116,10 @@ class DiskCache:
 
     def find(self, wanted: Wanted) -> LocalFile | None:
         """Gives a file that is there, pinned; None if it is not, is damaged, or somebody is at work on it."""
-        entry = self._entry(wanted)
-        descriptor = self._shared(entry, wanted)
-        if descriptor is None:
-            return None
-        if is_intact(entry.file, descriptor):
-            return self._local(entry, descriptor)
-        unlock(descriptor)
-        return None
+        return self._pinned(self._entry(wanted), wanted)[0]
 
     def _entry(self, wanted: Wanted) -> Entry:
         return entry_of(self.folder, wanted.identity, wanted.version, wanted.digest)
-
-    def _make_folder(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise unwritable(self.folder, error) from error
 
     def _is_there(self, entry: Entry, size: int) -> bool:
         try:
@@ -147,15 +128,18 @@ class DiskCache:
             return False
         return stat.S_ISREG(about.st_mode) and size in {UNKNOWN_SIZE, about.st_size}
 
-    def _shared(self, entry: Entry, wanted: Wanted) -> int | None:
-        """Shares the lock of a file that is there; None if it is not, or somebody is at work on it."""
+    def _pinned(self, entry: Entry, wanted: Wanted) -> tuple[LocalFile | None, bool]:
+        """Gives a file that is there and that nobody is at work on; and whether it is damaged instead."""
         if not self._is_there(entry, wanted.version.size):
-            return None
+            return None, False
         descriptor = locked(entry.lock, is_exclusive=False)
-        if descriptor is None or self._is_there(entry, wanted.version.size):
-            return descriptor
+        if descriptor is None:
+            return None, False
+        is_there = self._is_there(entry, wanted.version.size)
+        if is_there and is_intact(entry.file, descriptor):
+            return self._local(entry, descriptor), False
         unlock(descriptor)
-        return None
+        return None, is_there
 
     def _made(self, entry: Entry, descriptor: int, wanted: Wanted) -> bool:
         """Writes a file whose lock is held, unless it has come; lets go of the lock if that fails."""

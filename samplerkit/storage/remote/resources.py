@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.attempt import Access
@@ -15,9 +16,12 @@ from samplerkit.storage.remote.clients.object_stores import ObjectStores
 from samplerkit.storage.remote.counts import Counts, RemoteStats
 from samplerkit.storage.remote.disk_cache import DiskCache
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.retries import retried
 from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import is_web
 from samplerkit.storage.workers import is_worker
+
+Result = TypeVar("Result")
 
 _QUESTIONS, _QUESTIONS_A_FILE, _SAMPLES_BYTES = 64, 8, 64 << 20
 """A process that has asked, or read, more than this reads data for training."""
@@ -69,6 +73,18 @@ class RemoteResources:
             self.filesystems = self.filesystems or Filesystems(self._options, self.counts)
         is_fast = (is_data and self._reads_much) or not has_filesystem(url)
         return self.stores if is_fast and self.stores.serves(url) else self.filesystems
+
+    def tried(
+        self, url: str, attempt: Callable[[Access], Result], stop: Stop, *, is_data: bool = False
+    ) -> Result:
+        """Makes a request by the way to its URL, until it goes well.
+
+        Raises:
+            DatasetError: it does not; `AbsentError` where there is no such file, or it may not be read.
+        """
+        return retried(
+            url, lambda: attempt(self.access(url, is_data=is_data)), self._options, self.counts, stop
+        )
 
     def notice(self, files: int) -> None:
         """Finds out, before data are read, whether this process does so much that obstore is worth it.

@@ -42,18 +42,24 @@ def retried(
 
     Raises:
         DatasetError: it did not go well; with the attempts, the seconds, and the last reason.
-        Refused: as it was raised: the caller knows more of it.
+        AbsentError: there is no such file, or it may not be read.
     """
+    return plainly(url, lambda: _tried(url, attempt, options, counts, stop))
+
+
+def _tried(
+    url: str, attempt: Callable[[], Result], options: RemoteOptions, counts: Counts, stop: Stop
+) -> Result:
     begun, waited = time.monotonic(), 0.0
     # A small budget is shared out among the attempts, so that the first waits do not use it up.
     first = min(_FIRST_WAIT, options.retry_seconds / 2 ** min(options.attempts + 1, 9))
-    for number in range(1, options.attempts + 1):
+    number = 0
+    while True:
+        number += 1
         try:
             return attempt()
         except Transient as fault:
             reason, asked = fault.reason, fault.wait
-        except Stopped:
-            break
         left = options.retry_seconds - waited
         is_spent = left <= 0.0 < options.retry_seconds
         if number == options.attempts or is_spent or (asked or 0.0) > left:
@@ -75,13 +81,9 @@ def retried(
             reason,
             wait,
         )
-        try:
-            stop.sleep(wait)
-        except Stopped:
-            break
+        stop.sleep(wait)
         waited += wait
         counts.add(retries=1)
-    raise given_up(url)
 
 
 def plainly(url: str, call: Callable[[], Result]) -> Result:
@@ -91,19 +93,15 @@ def plainly(url: str, call: Callable[[], Result]) -> Result:
         AbsentError: there is no such file, or it may not be read.
         DatasetError: it was refused.
     """
-
-    def said(fault: Exception) -> DatasetError:
-        if not isinstance(fault, Refused):
-            return given_up(url)
-        kind = AbsentError if isinstance(fault, Absent) else DatasetError
-        return kind(shown(url), fault.problem, hint=fault.hint)
-
-    return in_other_words(call, (Refused, Stopped), said)
+    return in_other_words(call, (Refused, Stopped), lambda fault: refusal(url, fault))
 
 
-def given_up(url: str) -> DatasetError:
-    """Gives the error for what was on its way when the storage was closed."""
-    return DatasetError(shown(url), "was given up, since it is not wanted any more")
+def refusal(url: str, fault: Exception) -> DatasetError:
+    """Gives the error for what was refused, or was on its way when the storage was closed."""
+    if not isinstance(fault, Refused):
+        return DatasetError(shown(url), "was given up, since it is not wanted any more")
+    kind = AbsentError if isinstance(fault, Absent) else DatasetError
+    return kind(shown(url), fault.problem, hint=fault.hint)
 
 
 def _between(most: float) -> float:

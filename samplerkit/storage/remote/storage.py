@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Absent, Span, Version, changed
-from samplerkit.storage.remote.cache_eviction import PartFile
+from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Access, Span, Version, changed
 from samplerkit.storage.remote.counts import RemoteStats
 from samplerkit.storage.remote.disk_cache import LocalFile, Wanted
-from samplerkit.storage.remote.download import Download, digest_of
+from samplerkit.storage.remote.download import digest_of, download
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.resources import RemoteResources
-from samplerkit.storage.remote.retries import plainly, retried
+from samplerkit.storage.remote.retries import plainly, refusal
 from samplerkit.storage.remote.spans import Requests
 from samplerkit.storage.threads import Stop
-from samplerkit.storage.urls import shown
+from samplerkit.storage.urls import identity, shown
 
 __all__ = ["LocalFile", "RemoteStorage", "Span", "Version"]
 
@@ -69,7 +70,7 @@ class RemoteStorage(Closing):
             DatasetError: there is no such file, it may not be read, or the server does not answer.
         """
         resources = self._resources()
-        return plainly(url, lambda: self._version(resources, url, resources.stop))
+        return self._version(resources, url, resources.stop)
 
     def know(self, url: str, version: Version) -> None:
         """Receives the version of a file, so that it is not asked: all that is read is checked against it.
@@ -77,12 +78,8 @@ class RemoteStorage(Closing):
         Raises:
             DatasetError: another version was met before.
         """
-
-        def compare() -> None:
-            if self._versions.setdefault(url, version) != version:
-                raise changed()
-
-        plainly(url, compare)
+        if self._versions.setdefault(url, version) != version:
+            raise refusal(url, changed())
 
     def exists(self, url: str) -> bool:
         """Returns whether there is a file that may be read: "not found" and "forbidden" are no.
@@ -90,16 +87,11 @@ class RemoteStorage(Closing):
         Raises:
             DatasetError: the server does not answer.
         """
-        resources = self._resources()
-
-        def ask() -> bool:
-            try:
-                self._version(resources, url, resources.stop)
-            except Absent:
-                return False
-            return True
-
-        return plainly(url, ask)
+        try:
+            self.version(url)
+        except AbsentError:
+            return False
+        return True
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Reads parts of files, `threads` requests at a time.
@@ -118,17 +110,15 @@ class RemoteStorage(Closing):
         resources.notice(len(self._versions))
         with resources.counts.waiting():
             urls = list(dict.fromkeys(span.url for span in wanted))
-            unknown = [url for url in urls if url not in self._versions]
-            self._on_the_way(resources, self._version, unknown, str)
+            self._together(resources, self._version, [url for url in urls if url not in self._versions])
             for span in wanted:
                 _check(span, self._versions[span.url].size)
             whole = {url for url in urls if self._has_no_ranges(resources, url)}
             parts = {span for span in wanted if span.url not in whole and span.length}
             requests = Requests.of(parts)
-            answers = self._on_the_way(resources, self._part, requests.spans, _url)
+            answers = self._together(resources, self._part, requests.spans)
             found = {span: requests.taken(span, answers) for span in parts}
-            read = [url for url in urls if url not in whole]
-            self._on_the_way(resources, self._confirm, read, str)
+            self._together(resources, self._confirm, [url for url in urls if url not in whole])
             for url in whole:
                 mine = [span for span in wanted if span.url == url]
                 found.update(zip(mine, self._parts_of_whole(resources, url, mine), strict=True))
@@ -144,21 +134,15 @@ class RemoteStorage(Closing):
             DatasetError: the server does not answer, or the file is larger than `most_bytes`.
         """
         resources = self._resources()
-
-        def ask() -> bytes | None:
-            access = resources.access(url)
-            try:
-                data, version = self._tried(
-                    resources, url, resources.stop, lambda: access.small(url, most_bytes, resources.stop)
-                )
-            except Absent:
-                return None
-            if self._versions.setdefault(url, version) != version:
-                raise changed()
-            return data
-
         with resources.counts.waiting():
-            return plainly(url, ask)
+            try:
+                data, version = resources.tried(
+                    url, lambda access: access.small(url, most_bytes, resources.stop), resources.stop
+                )
+            except AbsentError:
+                return None
+            self.know(url, version)
+            return data
 
     def fetch(self, url: str) -> LocalFile:
         """Brings a whole file into the cache of this machine, unless it lies there.
@@ -174,7 +158,7 @@ class RemoteStorage(Closing):
         """
         resources = self._resources()
         with resources.counts.waiting():
-            return plainly(url, lambda: self._fetched(resources, url))
+            return self._fetched(resources, url)
 
     def cached(self, url: str) -> LocalFile | None:
         """Gives a whole file if it lies in the cache of this machine; nothing is downloaded.
@@ -186,10 +170,7 @@ class RemoteStorage(Closing):
             DatasetError: its version is not known yet, and the server does not tell it.
         """
         resources = self._resources()
-        version = self.version(url)
-        return resources.cache.find(
-            Wanted.of_url(url, version, digest_of(self.options.digests, url), _nothing)
-        )
+        return resources.cache.find(self._wanted(resources, url, self.version(url)))
 
     def close(self) -> None:
         """Ends threads and connections; what is on its way in other threads fails. It can be used again."""
@@ -222,74 +203,57 @@ class RemoteStorage(Closing):
         resources.finalizer = weakref.finalize(self, resources.end)
         return resources
 
-    def _tried(
-        self, resources: RemoteResources, url: str, stop: Stop, attempt: Callable[[], Result]
-    ) -> Result:
-        return retried(url, attempt, self.options, resources.counts, stop)
-
     def _version(self, resources: RemoteResources, url: str, stop: Stop) -> Version:
         known = self._versions.get(url)
         if known is not None:
             return known
-        access = resources.access(url)
-        found = self._tried(resources, url, stop, lambda: access.version(url, stop))
+        found = resources.tried(url, lambda access: access.version(url, stop), stop)
         return self._versions.setdefault(url, found)
 
     def _part(self, resources: RemoteResources, span: Span, stop: Stop) -> bytes:
         url, version = span.url, self._versions[span.url]
-        access = resources.access(url, is_data=True)
-        return self._tried(
-            resources, url, stop, lambda: access.part(url, version, span.offset, span.length, stop)
-        )
+
+        def attempt(access: Access) -> bytes:
+            return access.part(url, version, span.offset, span.length, stop)
+
+        return resources.tried(url, attempt, stop, is_data=True)
 
     def _confirm(self, resources: RemoteResources, url: str, stop: Stop) -> None:
-        access, version = resources.access(url, is_data=True), self._versions[url]
-        self._tried(resources, url, stop, lambda: access.confirm(url, version, stop))
+        version = self._versions[url]
+        resources.tried(url, lambda access: access.confirm(url, version, stop), stop, is_data=True)
 
-    def _on_the_way(
+    def _together(
         self,
         resources: RemoteResources,
         call: Callable[[RemoteResources, Any, Stop], Result],
         items: Sequence[Any],
-        url: Callable[[Any], str],
     ) -> list[Result]:
-        """Makes requests at the same time."""
-
-        def one(item: Any, stop: Stop) -> Result:
-            return plainly(url(item), lambda: call(resources, item, stop))
-
-        return plainly(url(items[0]), lambda: resources.pool.map(one, items)) if items else []
+        """Makes requests for files or parts of them at the same time."""
+        if not items:
+            return []
+        place = items[0] if isinstance(items[0], str) else items[0].url
+        return plainly(place, lambda: resources.pool.map(partial(call, resources), items))
 
     def _has_no_ranges(self, resources: RemoteResources, url: str) -> bool:
         return self._versions[url].size == UNKNOWN_SIZE or url in resources.access(url).without_ranges
 
     def _parts_of_whole(self, resources: RemoteResources, url: str, spans: Sequence[Span]) -> list[bytes]:
-        with (
-            plainly(url, lambda: self._fetched(resources, url)) as local,
-            Path(local.path).open("rb") as file,
-        ):
+        with self._fetched(resources, url) as local, Path(local.path).open("rb") as file:
             for span in spans:
                 _check(span, local.size)
             return [os.pread(file.fileno(), span.length, span.offset) for span in spans]
 
     def _fetched(self, resources: RemoteResources, url: str) -> LocalFile:
         version = self._version(resources, url, resources.stop)
-        digest = digest_of(self.options.digests, url)
         resources.notice(len(self._versions))
-        access = resources.access(url, is_data=True)
-        download = Download(access, self.options, resources.counts, resources.pool, resources.stop)
-        wanted = Wanted.of_url(url, version, digest, lambda part: download.into(part, url, version, digest))
-        local, is_made = resources.cache.get(wanted)
+        local, is_made = plainly(url, lambda: resources.cache.get(self._wanted(resources, url, version)))
         resources.counts.add(**{"downloads" if is_made else "cache_hits": 1})
         return local
 
-
-def _nothing(part: PartFile) -> None:
-    """Downloads nothing."""
-
-
-def _url(span: Span) -> str:
-    return span.url
+    def _wanted(self, resources: RemoteResources, url: str, version: Version) -> Wanted:
+        digest = digest_of(self.options.digests, url)
+        write = partial(download, resources, url, version, digest)
+        return Wanted(shown(url), identity(url), version, digest, write)
 
 
 def _check(span: Span, size: int) -> None:

@@ -9,7 +9,7 @@ from samplerkit.storage.remote.attempt import in_other_words
 from samplerkit.storage.remote.clients.filesystem import Filesystems
 from samplerkit.storage.remote.counts import Counts
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import plainly, retried
+from samplerkit.storage.remote.retries import retried
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import has_pattern, is_web, shown
 
@@ -33,10 +33,7 @@ def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
         raise DatasetError(shown(pattern), "is a pattern in a chain of URLs", hint="name each URL")
     counts, stop = Counts(), Stop()
     filesystems = Filesystems(options, counts)
-    urls = plainly(
-        pattern,
-        lambda: retried(pattern, lambda: filesystems.matches(pattern, stop), options, counts, stop),
-    )
+    urls = retried(pattern, lambda: filesystems.matches(pattern, stop), options, counts, stop)
     if not urls:
         raise DatasetError(shown(pattern), "no file matches", hint="check folder and pattern")
     return urls
@@ -75,7 +72,7 @@ class Uploads:
             self._filesystems.put(url, data, self._stop)
 
         in_other_words(
-            lambda: plainly(url, lambda: retried(url, attempt, self._options, self._counts, self._stop)),
+            lambda: retried(url, attempt, self._options, self._counts, self._stop),
             DatasetError,
             lambda error: DatasetError(shown(url), f"cannot be written: {error.problem}", hint=error.hint),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import samplerkit as sk
 from samplerkit.storage.files.stored import Stored
 from samplerkit.testing import DatasetContract
 from tests.storage.formats.damage import outcomes
+from tests.storage.remote.server import right, served
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet here")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no Parquet here")
@@ -329,3 +331,20 @@ def test_a_snapshot_in_the_cache_of_the_hub_is_read_where_it_lies(tmp_path):
     with sk.ParquetDataset(str(snapshot / "train-*.parquet"), ["id"]) as dataset:
         assert dataset.layout.names[0] == "train-00000-of-00002.parquet:0"
         assert [int(sample["id"]) for sample in dataset.__getitems__(range(9))] == list(range(9))
+
+
+def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_path):
+    columns = {name: np.arange(20_000) for name in "abcde"}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", use_dictionary=False, compression="none")
+    all_there = Barrier(3)
+
+    def waits(handler, resource):
+        all_there.wait(60)
+        right(handler, resource)
+
+    with served() as server:
+        url = server.put("/a.parquet", (tmp_path / "a.parquet").read_bytes())
+        with sk.ParquetDataset(url, ["a", "c", "e"], remote={"cache": tmp_path}) as dataset:
+            assert len(dataset) == 20_000
+            server.always["GET", "/a.parquet"] = waits
+            assert plain(dataset[77]) == {"a": 77, "c": 77, "e": 77}

@@ -15,7 +15,7 @@ import pytest
 
 from samplerkit.errors import DatasetError, NotSupportedError
 from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, held, kept_in
-from samplerkit.storage.remote.cache_eviction import DiskSpace
+from samplerkit.storage.remote.cache_eviction import evicted
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.index.archive import Cache
@@ -211,10 +211,10 @@ def test_what_arrives_while_a_folder_is_looked_through_is_not_taken_for_dead(ser
     assert [each.is_part for each in found] == [True]
     server.released.set()
     child.result()
-    assert DiskSpace("", folder, None, 1.0, Stop())._evicted(found, -(10**9)) == 2_000_000
+    assert evicted(found, -(10**9)) == 2_000_000
     assert kept(folder) == [2_000_000]
     # For want of room it goes all the same.
-    assert DiskSpace("", folder, None, 1.0, Stop())._evicted(found, 0) == 0
+    assert evicted(found, 0) == 0
     assert kept(folder) == []
 
 

@@ -28,7 +28,7 @@ def test_a_disk_that_is_full_of_other_things_is_an_error_that_tells_what_is_miss
     reader = storage(cache=small_disk, max_cache_bytes=1 << 40)
     with pytest.raises(
         DatasetError,
-        match=r"\(No space left on device\): \d+ bytes are missing for a file of 3000000 bytes.*cache=",
+        match=r"\(No space left on device\): \d+ of 3000000 bytes are missing.*cache=",
     ):
         reader.fetch(server.put("/a", DATA[:3_000_000]))
     assert leftovers(small_disk) == ["precious"]

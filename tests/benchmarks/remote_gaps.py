@@ -1,0 +1,75 @@
+"""Up to which gap two parts of a remote file are read faster by one request than by two.
+
+Run it with `python -m tests.benchmarks.remote_gaps`, with nginx installed. Pairs of parts of 16 KiB are read
+both ways by turns, 64 of them at a time by 16 threads, so that both ways meet the same noise. It prints
+Markdown.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import statistics
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from samplerkit.storage.remote import spans
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage, Span
+from tests.benchmarks.remote import nginx
+from tests.benchmarks.remote_clients import BATCH, OBJECT, OBJECTS
+
+PART = 16 << 10
+GAPS = [size << 10 for size in (0, 4, 16, 64, 256)]
+TURNS = 60
+
+
+def pairs(base: str, gap: int) -> list[Span]:
+    """The parts of a batch, two of each place."""
+    places = [(random.randrange(OBJECTS), random.randrange(OBJECT - 2 * PART - gap)) for _ in range(BATCH)]
+    return [Span(f"{base}/{n}.bin", at + add, PART) for n, at in places for add in (0, PART + gap)]
+
+
+def used() -> tuple[float, float]:
+    """The time now, and the processor time of this process."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return time.perf_counter(), own.ru_utime + own.ru_stime
+
+
+def measured(storage: RemoteStorage, base: str, gap: int) -> tuple[float, float]:
+    """The medians of what two requests take, in what one takes: wall clock, and processor time."""
+    ratios = []
+    for _ in range(TURNS):
+        wanted, seconds = pairs(base, gap), []
+        for near in (gap, -1):
+            spans.NEAR = near
+            begun = used()
+            storage.read(wanted)
+            seconds.append([after - before for before, after in zip(begun, used(), strict=True)])
+        ratios.append([two / one for one, two in zip(*seconds, strict=True)])
+    wall, own = zip(*ratios, strict=True)
+    return statistics.median(wall), statistics.median(own)
+
+
+def main() -> None:
+    """Measures each gap by each way."""
+    with TemporaryDirectory() as name, nginx(Path(name)) as url:
+        bucket = Path(name, "bucket")
+        bucket.mkdir()
+        for number in range(OBJECTS):
+            (bucket / f"{number}.bin").write_bytes(random.randbytes(OBJECT))
+        print("| gap | http, time | http, processor | s3, time | s3, processor |\n|---|---|---|---|---|")
+        ways = [(f"{url}/bucket", {}), ("s3://bucket", {"anon": True, "endpoint_url": url})]
+        stores = [(base, RemoteStorage(RemoteOptions(storage_options=given))) for base, given in ways]
+        for base, storage in stores:
+            for _ in range(20):  # so much that obstore reads
+                storage.read(pairs(base, 0))
+        for gap in GAPS:
+            found = [measured(storage, base, gap) for base, storage in stores]
+            cells = " | ".join(f"{ratio:.2f}" for each in found for ratio in each)
+            print(f"| {gap >> 10} KiB | {cells} |")
+
+
+if __name__ == "__main__":
+    main()
