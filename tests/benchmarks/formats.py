@@ -15,7 +15,8 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -38,7 +39,6 @@ from tests.benchmarks.formats_of_others import (
     write,
     write_lit,
 )
-from tests.benchmarks.remote_latency import serving
 
 REPEATS = 3
 
@@ -73,6 +73,19 @@ def serve(latency: float, channel: Connection) -> None:
     channel.send(f"http://{host}:{port}")
     channel.recv()
     server.stop()
+
+
+@contextmanager
+def serving(latency: float) -> Iterator[str]:
+    """Serves from a process of its own, until it is told to end; gives the address."""
+    ours, theirs = get_context("spawn").Pipe()
+    process = get_context("spawn").Process(target=serve, args=(latency, theirs), daemon=True)
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        ours.send(None)
+        process.join()
 
 
 def ours(urls: Any, options: dict[str, Any], mode: str, workers: int, **ahead: int) -> tuple[int, int]:
@@ -155,7 +168,7 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=REPEATS)
     given = parser.parse_args()
-    with serving(serve, given.latency) as address:
+    with serving(given.latency) as address:
         active_children()[0].name = "store"
         options = {**SECRET, "endpoint_url": address}
         filesystem = import_module("s3fs").S3FileSystem(**options, skip_instance_cache=True)

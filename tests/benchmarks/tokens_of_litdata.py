@@ -19,8 +19,7 @@ import numpy as np
 import torch
 
 import samplerkit as sk
-from tests.benchmarks.tokens import dense
-from tests.benchmarks.tokens_peers import peak, written_by_litdata
+from tests.benchmarks.tokens_peers import dense, peak, written_by_litdata
 
 WINDOWS, SEQ_LEN, BATCH = 4096, 64, 8
 """Of the small corpus, in which each token is another one; a batch of each rank."""

@@ -33,15 +33,41 @@ import torch
 from torch.utils.data import default_collate
 
 import samplerkit as sk
-from tests.benchmarks.tokens import DOCUMENTS, EACH, OUTPUTS, dense, sparse_pair
+from samplerkit.storage.tokens.formats import HEADER, MAGIC
 
-FOUR = OUTPUTS["four outputs"]
-BORDERS = OUTPUTS["cu_seqlens and positions"]
+DOCUMENTS, EACH = 10_000_000, 1000
+FOUR = ("tokens", "labels", "loss_mask", "position_ids")
+BORDERS = ("tokens", "position_ids", "cu_seqlens")
 TURN = 0.4
 """CPU seconds of a contestant in a round."""
 
 Reader = Callable[[], int]
 """Reads a batch, and gives the number of its tokens."""
+
+
+def sparse_pair(folder: Path) -> Path:
+    """Writes an index of 10 million documents of 1,000 tokens, and 20 GB of tokens that take no room."""
+    prefix = folder / "sparse"
+    with prefix.with_suffix(".idx").open("wb") as file:
+        file.write(HEADER.pack(MAGIC, 1, 8, DOCUMENTS, DOCUMENTS + 1))
+        file.write(np.full(DOCUMENTS, EACH, "<i4").tobytes())
+        file.write((np.arange(DOCUMENTS, dtype="<i8") * (2 * EACH)).tobytes())
+        file.write(np.arange(DOCUMENTS + 1, dtype="<i8").tobytes())
+    with prefix.with_suffix(".bin").open("wb") as file:
+        file.truncate(2 * EACH * DOCUMENTS)
+    return prefix
+
+
+def dense(folder: Path, tokens: int = 1 << 26) -> Path:
+    """Writes 128 MiB of tokens in documents of 1,000, of which the last is 0."""
+    prefix = folder / "dense"
+    rng = np.random.default_rng(0)
+    with sk.TokenWriter(prefix, "uint16") as writer:
+        for _ in range(tokens // EACH):
+            document = rng.integers(1, 50_000, EACH, dtype=np.uint16)
+            document[-1] = 0
+            writer.write(document)
+    return prefix
 
 
 def megatron(

@@ -160,7 +160,7 @@ PROGRAMS = {
     "it writes two archives": ("pipe:cat {shard} {shard}", "data after the end at byte"),
     "it says nothing any more": (
         "pipe:sh -c 'head -c 2100 \"$0\"; sleep 600' {shard}",
-        "has sent nothing for 3 s, after 2048 bytes",
+        "has sent nothing for 3 s, after 2100 bytes",
     ),
     "it does not end": (
         "pipe:sh -c 'cat \"$0\"; exec 1>&-; sleep 600' {shard}",

@@ -51,7 +51,7 @@ def test_a_loader_repeats_and_ends_as_webdatasets_does(tmp_path):
         len(loader.unlisted())
     assert len(loader.unlisted().with_length(3)) == 3
     assert len(wds.WebLoader(range(10), batch_size=4)) == 3
-    assert repr(loader.unlisted()) == "WebLoader().unbatched()"
+    assert repr(loader.unlisted()) == "WebLoader().unlisted()"
     with pytest.raises(sk.ArgumentValueError, match="no index"):
         loader.select(bool, by="key")
 

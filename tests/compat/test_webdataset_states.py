@@ -94,7 +94,7 @@ def test_what_cannot_be_resumed_says_why_when_it_is(tmp_path):
     urls = write(tmp_path, 1, 10)
     for dataset, text in (
         (numbers(urls, tmp_path).compose(iter), r"of \.compose"),
-        (numbers(urls, tmp_path).listed(3).unlisted(), r"of \.unbatched"),
+        (numbers(urls, tmp_path).listed(3).unlisted(), r"of \.unlisted"),
         (WebDataset(f"pipe:cat {urls}", allow_commands=True).decode().map(number_of), "commands"),
     ):
         state = dataset.state_dict()

@@ -13,14 +13,8 @@ import samplerkit as sk
 from samplerkit.compat.webdataset.stream import samples_of
 
 
-class InMemory:
-    """A stream that was read before."""
-
-    def __init__(self, data):
-        self.read = io.BytesIO(data).read
-
-    def require_success(self):
-        pass
+def in_pieces(data):
+    return iter(data[start : start + 1000] for start in range(0, len(data), 1000))
 
 
 def archive(*members, kind=tarfile.PAX_FORMAT):
@@ -54,7 +48,7 @@ def test_a_stream_gives_what_a_file_gives(tmp_path, kind, is_compressed):
     data = gzip.compress(data) if is_compressed else data
     path = tmp_path / ("a.tar.gz" if is_compressed else "a.tar")
     path.write_bytes(data)
-    samples = list(samples_of(InMemory(data), str(path)))
+    samples = list(samples_of(in_pieces(data), str(path)))
     assert len(samples) == 6
     assert samples == list(sk.TarDataset(path, cache=tmp_path))
 
@@ -87,7 +81,7 @@ FLAWS = {
 @pytest.mark.parametrize(("data", "text"), FLAWS.values(), ids=FLAWS.keys())
 def test_a_stream_is_read_as_strictly_as_a_file(data, text):
     with pytest.raises(sk.DatasetError, match=text):
-        list(samples_of(InMemory(data), "pipe:x"))
+        list(samples_of(in_pieces(data), "pipe:x"))
 
 
 @pytest.mark.parametrize("size", [1 << 33, 1 << 45, 1 << 62, 1 << 80])
@@ -96,18 +90,18 @@ def test_a_size_that_no_stream_has_takes_no_memory(size):
     member.size = size
     data = member.tobuf(tarfile.GNU_FORMAT) + b"few bytes"
     with pytest.raises(sk.DatasetError, match=r"truncated at byte 0: the archive ends in 'a\.txt'"):
-        list(samples_of(InMemory(data), "pipe:x"))
+        list(samples_of(in_pieces(data), "pipe:x"))
 
 
 def test_a_member_of_many_megabytes_is_read_whole():
     content = os.urandom(40 << 20)
-    (sample,) = samples_of(InMemory(archive(("a.bin", content), ("a.cls", b"1"))), "pipe:x")
+    (sample,) = samples_of(in_pieces(archive(("a.bin", content), ("a.cls", b"1"))), "pipe:x")
     assert (sample["bin"] == content, sample["cls"]) == (True, b"1")
 
 
 def test_no_cut_of_a_stream_is_a_shorter_epoch():
     data = archive(*((f"{number}.txt", b"x" * 700) for number in range(4)))[: 4 * 1536 + 1024]
-    assert len(list(samples_of(InMemory(data), "pipe:x"))) == 4
+    assert len(list(samples_of(in_pieces(data), "pipe:x"))) == 4
     for end in range(0, len(data), 37):
         with pytest.raises(sk.DatasetError, match="truncated"):
-            list(samples_of(InMemory(data[:end]), "pipe:x"))
+            list(samples_of(in_pieces(data[:end]), "pipe:x"))

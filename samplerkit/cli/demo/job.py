@@ -53,7 +53,7 @@ def run_job(num_ranks: int, scratch: Path, train: Callable[..., None], *argument
             while not events.empty():
                 yield events.get()
     except ProcessException as error:
-        log = _log(scratch, error.error_index).read_text(encoding="utf-8", errors="replace")
+        log = (scratch / f"rank-{error.error_index}.log").read_text(encoding="utf-8", errors="replace")
         report = "\n".join([*log.splitlines()[-_LOG_LINES:], error.msg])
         problem = "failed; its traceback is above"
         raise LaunchError(f"rank {error.error_index}", problem, report=report) from None
@@ -62,10 +62,6 @@ def run_job(num_ranks: int, scratch: Path, train: Callable[..., None], *argument
             process.kill()
             process.join()
             Path(file).unlink(missing_ok=True)
-
-
-def _log(scratch: Path, rank: int) -> Path:
-    return scratch / f"rank-{rank}.log"
 
 
 def _rank(
@@ -78,22 +74,16 @@ def _rank(
 ) -> None:
     """Does the work of one rank."""
     # What libraries print is not to stand in what the command prints.
-    log = os.open(_log(scratch, rank), os.O_WRONLY | os.O_CREAT)
+    log = os.open(scratch / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT)
     for stream in (1, 2):
         os.dup2(log, stream)
     tempfile.tempdir = str(scratch)  # what libraries leave goes with the rest
     torch.set_num_threads(1)  # the ranks share the machine
     gpus = torch.cuda.device_count()
-    backend, device = "gloo", torch.device("cuda", 0) if gpus else torch.device("cpu")
-    if gpus >= num_ranks:  # a GPU for each rank; nccl refuses one for all
-        torch.cuda.set_device(rank)
-        backend, device = "nccl", torch.device("cuda", rank)
+    device = torch.device("cuda", rank % gpus) if gpus else torch.device("cpu")
     # On loopback, which works without a network and a host name that resolves.
     os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if os.uname().sysname == "Darwin" else "lo"
     meeting = f"file://{scratch / 'store'}"
-    torch.distributed.init_process_group(backend, meeting, rank=rank, world_size=num_ranks)
-    train(events.put if rank == 0 else _no_report, device, *arguments)
+    torch.distributed.init_process_group("gloo", meeting, rank=rank, world_size=num_ranks)
+    train(events.put if rank == 0 else lambda _: None, device, *arguments)
     torch.distributed.destroy_process_group()
-
-
-def _no_report(_event: dict[str, Any]) -> None: ...

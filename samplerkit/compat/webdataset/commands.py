@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import io
 import os
+import re
 import select
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any
 
 from samplerkit.compat.webdataset import supervisor
 from samplerkit.errors import ArgumentValueError, DatasetError
@@ -32,7 +33,9 @@ _OPERATORS = {
     "$": "a variable or a command in its place",
     "`": "a command in its place",
 }
-_IN_QUOTES = "$`"
+_TOKEN = re.compile(r"""\\.|'[^']*'?|"(?:\\.|[^"\\])*"?|.""", re.DOTALL)
+"""A letter of a command that a backslash protects, a quoted part, or any other letter."""
+_IN_QUOTES = re.compile(r"\\.|[$`]", re.DOTALL)
 """What a shell would replace within double quotes, too."""
 
 
@@ -105,30 +108,16 @@ def _shown(arguments: list[str]) -> list[str]:
 
 def _require_no_shell(text: str) -> None:
     """Refuses what a shell would act upon: outside of quotes, and for `$` and backticks, in double quotes."""
-    quote, is_escaped = "", False
-    for letter in text:
-        if is_escaped:
-            is_escaped = False
-        elif letter == "\\" and quote != "'":
-            is_escaped = True
-        elif quote:
-            if letter == quote:
-                quote = ""
-            elif quote == '"' and letter in _IN_QUOTES:
-                raise _refused(letter)
-        elif letter in "'\"":
-            quote = letter
-        elif letter in _OPERATORS:
-            raise _refused(letter)
-
-
-def _refused(letter: str) -> ArgumentValueError:
-    return ArgumentValueError(
-        "urls",
-        f"has what only a shell could do, {_OPERATORS[letter]}",
-        letter,
-        hint="put it into a script, or in single quotes if it is part of an argument",
-    )
+    for token in _TOKEN.findall(text):
+        letters = [token] if token[0] != '"' else _IN_QUOTES.findall(token)
+        for letter in letters:
+            if letter in _OPERATORS:
+                raise ArgumentValueError(
+                    "urls",
+                    f"has what only a shell could do, {_OPERATORS[letter]}",
+                    letter,
+                    hint="put it into a script, or in single quotes if it is part of an argument",
+                )
 
 
 _BUFFER = 1 << 20
@@ -139,104 +128,70 @@ _LONGEST_POLL = 2**31 - 1
 """Milliseconds: the system waits no longer than 24 days."""
 
 
-@final
-class Running:
-    """A command that runs until its output is read or `close` is called.
+def output(command: Command, timeout: float) -> Generator[bytes, None, None]:
+    """Runs a command and yields what it writes, as it comes; closing the generator ends the command.
 
     Args:
         command: what to run.
-        timeout: how long to wait for the next byte, in seconds.
+        timeout: how long to wait for the next byte, and for its end, in seconds.
 
     Raises:
-        DatasetError: there is no such program.
+        DatasetError: there is no such program, it fails, or it sends nothing for `timeout` seconds.
     """
+    place, received = f"pipe:{command.shown}", 0
 
-    def __init__(self, command: Command, timeout: float) -> None:
-        self._command = command
-        self._timeout = timeout
-        if shutil.which(command.arguments[0]) is None:
-            problem = f"there is no program {command.arguments[0]!r}"
-            raise DatasetError(f"pipe:{command.shown}", problem, hint="install it, or check the PATH")
-        self._process = subprocess.Popen(  # noqa: S603  # an argument list that the user allowed
-            [sys.executable, "-I", "-S", supervisor.__file__, *command.arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-        )
-        self.position = 0
-        raw: Any = self._process.stdout
-        with contextlib.suppress(OSError, AttributeError):
-            fcntl.fcntl(raw, fcntl.F_SETPIPE_SZ, _BUFFER)
-        self._stream = io.BufferedReader(_Pipe(raw.fileno(), timeout, self), _BUFFER)
-
-    def read(self, size: int) -> bytes:
-        """Reads bytes: fewer than asked for only at the end of the output.
-
-        Raises:
-            DatasetError: nothing came for `timeout` seconds.
-        """
-        data = self._stream.read(size)
-        self.position += len(data)
-        return data
-
-    def require_success(self) -> None:
-        """Waits for the end of the command, whose output has ended.
-
-        Raises:
-            DatasetError: it failed, or does not end.
-        """
-        try:
-            code = self._process.wait(self._timeout)
-        except subprocess.TimeoutExpired:
-            raise self.stalled("has closed its output and does not end") from None
-        if code == 0:
-            return
-        how = f"exit status {code}" if code <= 128 else f"ended by signal {code - 128}"
-        raise DatasetError(
-            f"pipe:{self._command.shown}",
-            f"the command failed after {self.position} bytes ({how})",
-            hint="run it by hand to see why",
-        )
-
-    def stalled(self, what: str) -> DatasetError:
-        """Returns the error for a command from which nothing more comes."""
+    def stalled(what: str) -> DatasetError:
+        problem = f"the command {what} for {timeout:g} s, after {received} bytes"
         return DatasetError(
-            f"pipe:{self._command.shown}",
-            f"the command {what} for {self._timeout:g} s, after {self.position} bytes",
-            hint="say a longer command_timeout, or let the program give up by itself",
+            place, problem, hint="say a longer command_timeout, or let the program give up by itself"
         )
 
-    def close(self) -> None:
-        """Ends the command, with the processes that it started, and waits for it."""
-        lifeline: Any = self._process.stdin
-        with contextlib.suppress(OSError):
-            # Closing alone is not seen while a forked process holds a copy.
-            os.write(lifeline.fileno(), b".")
-        lifeline.close()
-        output: Any = self._process.stdout
-        output.close()
+    if shutil.which(command.arguments[0]) is None:
+        problem = f"there is no program {command.arguments[0]!r}"
+        raise DatasetError(place, problem, hint="install it, or check the PATH")
+    process = subprocess.Popen(  # noqa: S603  # an argument list that the user allowed
+        [sys.executable, "-I", "-S", supervisor.__file__, *command.arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    )
+    pipe: Any = process.stdout
+    try:
+        with contextlib.suppress(OSError, AttributeError):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _BUFFER)
+        poll = select.poll()
+        poll.register(pipe, select.POLLIN)
+        while True:
+            if not poll.poll(min(timeout * 1000, _LONGEST_POLL)):
+                raise stalled("has sent nothing")
+            piece = os.read(pipe.fileno(), _BUFFER)
+            if not piece:
+                break
+            received += len(piece)
+            yield piece
         try:
-            self._process.wait(_GRACE_SECONDS)
+            code = process.wait(timeout)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            raise stalled("has closed its output and does not end") from None
+        if code:
+            how = f"exit status {code}" if code <= 128 else f"ended by signal {code - 128}"
+            problem = f"the command failed after {received} bytes ({how})"
+            raise DatasetError(place, problem, hint="run it by hand to see why")
+    finally:
+        _end(process)
 
 
-@final
-class _Pipe(io.RawIOBase):
-    """Reads a pipe, and never waits for longer than it may."""
-
-    def __init__(self, descriptor: int, timeout: float, running: Running) -> None:
-        self._descriptor = descriptor
-        self._timeout = timeout
-        self._running = running
-        self._poll = select.poll()
-        self._poll.register(descriptor, select.POLLIN)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        if not self._poll.poll(min(self._timeout * 1000, _LONGEST_POLL)):
-            raise self._running.stalled("has sent nothing")
-        return os.readv(self._descriptor, [buffer])
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends the command, with the processes that it started, and waits for it."""
+    lifeline: Any = process.stdin
+    with contextlib.suppress(OSError):
+        # Closing alone is not seen while a forked process holds a copy.
+        os.write(lifeline.fileno(), b".")
+    lifeline.close()
+    pipe: Any = process.stdout
+    pipe.close()
+    try:
+        process.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -19,7 +19,6 @@ from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.piped import Piped
 from samplerkit.compat.webdataset.reading import FOREVER, AbsentShards, SamplePipeline, WorkerPlace
 from samplerkit.compat.webdataset.split import EqualSteps, Seat, Shuffling, Split
-from samplerkit.compat.webdataset.stages import UNKNOWN, named
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.loading.state.state import digest
 from samplerkit.order import arguments
@@ -28,20 +27,6 @@ from samplerkit.storage.tar.dataset import TarDataset
 
 KIND = "webdataset"
 SCHEMA = 1
-
-
-def _obstacle(pipeline: SamplePipeline) -> str:
-    """Says why an iteration cannot be taken up again; nothing if it can."""
-    if pipeline.tar is None:
-        return "commands are read from the beginning"
-    return next((f"of .{named(stage)}" for stage in pipeline.stages if stage.counts == UNKNOWN), "")
-
-
-def _state(pipeline: SamplePipeline, seat: Seat, cursor: WorkerPlace) -> dict[str, Any]:
-    """Returns the state as JSON values."""
-    why = _obstacle(pipeline)
-    values = asdict(cursor) if not why else {"obstacle": why}
-    return {"samplerkit": KIND, "schema": SCHEMA, **values, **_identity(pipeline, seat, is_open=not why)}
 
 
 def _restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> WorkerPlace:
@@ -54,13 +39,12 @@ def _restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> WorkerPlace:
         raise StateError("state", "is not the state of a samplerkit WebDataset", saved)
     if saved.get("schema") != SCHEMA:
         raise StateError("schema", "is not known", saved.get("schema"), SCHEMA, hint="update samplerkit")
-    if "obstacle" in saved or _obstacle(pipeline):
-        raise StateError(
-            "state",
-            f"cannot be resumed because {saved.get('obstacle') or _obstacle(pipeline)}",
-            hint="use samplerkit.Loader over a TarDataset",
-        )
-    for name, value in _identity(pipeline, seat, is_open=True).items():
+    identity = _identity(pipeline, seat)
+    obstacle = saved.get("obstacle") or identity.get("obstacle")
+    if obstacle:
+        hint = "use samplerkit.Loader over a TarDataset"
+        raise StateError("state", f"cannot be resumed because {obstacle}", hint=hint)
+    for name, value in identity.items():
         if saved.get(name) != value:
             problem = "is another one in the saved state"
             hint = "a samplerkit.Loader over a TarDataset resumes on any number of ranks and workers"
@@ -72,10 +56,13 @@ def _restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> WorkerPlace:
     return WorkerPlace(**numbers)  # type: ignore[arg-type]  # they were looked at
 
 
-def _identity(pipeline: SamplePipeline, seat: Seat, *, is_open: bool) -> dict[str, Any]:
-    """What must be the same in the run that loads a state."""
-    if not is_open or pipeline.tar is None:
-        return {}
+def _identity(pipeline: SamplePipeline, seat: Seat) -> dict[str, Any]:
+    """What must be the same in the run that loads a state, or why an iteration cannot be resumed."""
+    if pipeline.tar is None:
+        return {"obstacle": "commands are read from the beginning"}
+    for stage in pipeline.stages:
+        if isinstance(stage, stages.Uncounted):
+            return {"obstacle": f"of .{stage.name}"}
     order = (pipeline.shuffling, pipeline.split, pipeline.passes, pipeline.most_items)
     return {
         "dataset": pipeline.tar.fingerprint,
@@ -269,7 +256,9 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         """
         seat = Seat.here(self._world, self._hint)
         cursor = WorkerPlace(self._epochs.next) if self._cursor is None else self._cursor
-        return _state(self._pipeline, seat, cursor)
+        identity = _identity(self._pipeline, seat)
+        place = {} if "obstacle" in identity else asdict(cursor)
+        return {"samplerkit": KIND, "schema": SCHEMA, **place, **identity}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration of this process resume where a saved one was.

@@ -8,7 +8,6 @@ a process first iterates, or is about to be forked or to spawn a worker: never w
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import struct
@@ -34,7 +33,10 @@ UNSAID = -1
 
 _HINT = "let this process have more open files"
 
-_NOTE = struct.Struct("<7q")
+_MOST_AT_ONCE = 8
+"""Iterations with workers of one seed among which a worker looks for its siblings."""
+
+_NOTE = struct.Struct("<6q")
 
 
 @dataclass(frozen=True)
@@ -43,21 +45,19 @@ class Note:
 
     Args:
         seed: the base seed of the workers, which those that are started together share.
-        start: how often workers with this seed were started before: a seed may come back.
         iteration: how often this process began to iterate before.
         worker: the number of the worker.
+        workers: how many are started together.
         birth: how many processes its parent had started before it, less that number: those that are started
             one after another share it.
-        pid: its process.
         epoch: the epoch where it is said, else `UNSAID`.
     """
 
     seed: int
-    start: int
     iteration: int
     worker: int
+    workers: int
     birth: int
-    pid: int
     epoch: int
 
 
@@ -89,7 +89,7 @@ class EpochLedger:
         self._owner = 0
         self._problem = ""
         self._said: int | None = None
-        self._begun = (0, 0, 0)
+        self._iterations = 0
         self._close: Callable[[], object] | None = None
         _ledgers.add(self)
 
@@ -117,14 +117,14 @@ class EpochLedger:
         # First written, then read: whichever sibling was first, all find its note before their own. Nobody
         # has to wait for anybody, and there is no lock that a killed worker could leave behind.
         os.write(file, _NOTE.pack(*astuple(note)))
-        return _replayed(self._notes(), self._first)[0][_key(note)]
+        return _replayed(self._notes(), self._first)[0][note]
 
     def set(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads: in a worker, the next one of that worker."""
         if get_worker_info() is not None:
             self._said = epoch
         else:
-            os.write(self._opened(), _NOTE.pack(SET, 0, 0, MAIN, 0, os.getpid(), epoch))
+            os.write(self._opened(), _NOTE.pack(SET, 0, MAIN, 0, 0, epoch))
 
     def share(self) -> None:
         """Makes the file, so that a worker that is about to be started finds it."""
@@ -155,17 +155,13 @@ class EpochLedger:
         self._close = weakref.finalize(self, os.close, file)
 
     def _note(self, epoch: int) -> Note:
-        worker, pid = get_worker_info(), os.getpid()
+        worker, iteration = get_worker_info(), self._iterations
+        self._iterations += 1
+        if worker is None:
+            return Note(MAIN, iteration, MAIN, 0, 0, epoch)
+        birth = process.current_process()._identity[-1] - worker.id
         # torch draws one base seed for workers that start together, and adds to it the number of each.
-        seed, number = (MAIN, MAIN) if worker is None else (worker.seed - worker.id, worker.id)
-        birth = 0 if worker is None else process.current_process()._identity[-1] - number
-        if self._begun[0] != pid:
-            # Asked once a process: later notes of the same workers would look like an older start.
-            start = 0 if worker is None else _start(self._notes(), seed, number, birth)
-            self._begun = (pid, start, 0)
-        _, start, iteration = self._begun
-        self._begun = (pid, start, iteration + 1)
-        return Note(seed, start, iteration, number, birth, pid, epoch)
+        return Note(worker.seed - worker.id, iteration, worker.id, worker.num_workers, birth, epoch)
 
     def _notes(self) -> list[Note]:
         if self._file is None:
@@ -185,37 +181,34 @@ class EpochLedger:
             self._take(state["file"].detach(), state["owner"])
 
 
-def _start(notes: Iterable[Note], seed: int, worker: int, birth: int) -> int:
-    """Returns the number of the start, among those with its seed, with which a worker was started.
+def _replayed(notes: Iterable[Note], following: int) -> tuple[dict[Note, int], int]:
+    """Returns the epochs of all iterations that were begun, and the one that follows.
 
-    Usually no seed comes back. Where torch is seeded before each epoch it does, and those who noted
-    the last start are either our siblings, or of an epoch before. A worker of our number is no sibling. One
-    that was started along with us is; where another thread started processes in between, one that lives is.
+    Siblings have one seed. Where torch is seeded before each epoch the same seed comes back, but workers of
+    another epoch are born later by at least their number, and another thread that starts processes between
+    siblings starts fewer.
     """
-    others = [note for note in notes if note.seed == seed]
-    last = max((note.start for note in others), default=0)
-    others = [note for note in others if note.start == last]
-    if any(note.worker == worker for note in others):
-        return last + 1
-    are_siblings = any(note.birth == birth for note in others) or all(_is_alive(note.pid) for note in others)
-    return last if are_siblings else last + 1
-
-
-def _replayed(notes: Iterable[Note], following: int) -> tuple[dict[tuple[int, ...], int], int]:
-    """Returns the epochs of all iterations that were begun, and the one that follows."""
-    epochs: dict[tuple[int, ...], int] = {}
+    epochs: dict[Note, int] = {}
+    started: dict[tuple[int, int], list[list[Note]]] = {}
     for note in notes:
         if note.seed == SET:
             following = note.epoch
-        elif _key(note) not in epochs:
-            epochs[_key(note)] = following if note.epoch == UNSAID else note.epoch
-            following = epochs[_key(note)] + 1
+            continue
+        groups = started.setdefault((note.seed, note.iteration), [])
+        siblings = next((group for group in groups[:-_MOST_AT_ONCE:-1] if _is_of(note, group)), None)
+        if siblings is None:
+            groups.append([note])
+            epochs[note] = following if note.epoch == UNSAID else note.epoch
+            following = epochs[note] + 1
+        else:
+            epochs[note] = epochs[siblings[0]]
+            siblings.append(note)
     return epochs, following
 
 
-def _key(note: Note) -> tuple[int, ...]:
-    """What the workers of one iteration share."""
-    return note.seed, note.start, note.iteration
+def _is_of(note: Note, group: list[Note]) -> bool:
+    is_near = abs(group[0].birth - note.birth) < note.workers
+    return is_near and all(other.worker != note.worker for other in group)
 
 
 def _nameless_file() -> int:
@@ -234,15 +227,6 @@ def _nameless_file() -> int:
         raise WorkerError("epoch", f"cannot be counted without a file ({error})", hint=_HINT) from error
     fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_APPEND)
     return file
-
-
-def _is_alive(pid: int) -> bool:
-    with contextlib.suppress(PermissionError):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-    return True
 
 
 _ledgers: weakref.WeakSet[EpochLedger] = weakref.WeakSet()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial as bound
 from typing import Any, Literal, Self
 
 from samplerkit.compat.webdataset import arguments as taken
@@ -12,13 +13,12 @@ from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.collate import default_collation_fn
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline
-from samplerkit.compat.webdataset.split import Shuffling, by_chance
+from samplerkit.compat.webdataset.split import Shuffling
 from samplerkit.compat.webdataset.tensors import tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.order import arguments
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.steps import (
-    Map,
     MapDict,
     Rename,
     Step,
@@ -100,7 +100,7 @@ class Fluent(ABC):
             fields: for each new name the old ones.
         """
         names = tuple((new, alternatives(new, old)) for new, old in fields.items())
-        step: Step = Rename(names) if arguments.boolean("keep", keep) else stages.Only(names)
+        step: Step = Rename(names) if arguments.boolean("keep", keep) else bound(stages.only, names)
         return self._each("rename", step, handler)
 
     def map_dict(self, handler: Handler | None = None, **functions: Callable[[Any], Any]) -> Self:
@@ -109,11 +109,11 @@ class Fluent(ABC):
 
     def map_tuple(self, *functions: Callable[[Any], Any] | None, handler: Handler | None = None) -> Self:
         """Applies a function to each place of a tuple; None leaves a place as it is."""
-        return self._each("map_tuple", stages.MapTuple(functions), handler)
+        return self._each("map_tuple", bound(stages.map_tuple, functions), handler)
 
     def map(self, f: Callable[[Any], Any], handler: Handler | None = None) -> Self:
         """Applies a function to each item; one for which it gives None is left out, as in webdataset."""
-        return self._each("map", stages.MapOrDrop(checked_function("map", f)), handler)
+        return self._each("map", bound(stages.map_or_drop, checked_function("map", f)), handler)
 
     def to_tuple(
         self,
@@ -132,9 +132,9 @@ class Fluent(ABC):
         """
         whole = ToTuple.of(fields)
         is_refused = missing_is_error if none_is_error is None else none_is_error
-        step: Step = whole if missing_is_error else stages.ToTupleOrNone(whole.fields)
+        step: Step = whole if missing_is_error else bound(stages.to_tuple_or_none, whole.fields)
         chain = self._each("to_tuple", step, handler)
-        return chain._each("to_tuple", Map(stages.without_none), handler) if is_refused else chain
+        return chain._each("to_tuple", stages.without_none, handler) if is_refused else chain
 
     def select(
         self,
@@ -153,7 +153,7 @@ class Fluent(ABC):
         """
         chosen = arguments.choice("by", by, ("sample", "key"))
         if chosen == "sample":
-            step = stages.Select(checked_function("select", predicate))
+            step = bound(stages.select, checked_function("select", predicate))
             return self._then(stages.Each("select", step, taken.handler_of(handler), may_drop=True))
         if self._pipeline.tar is None:
             raise ArgumentValueError("by", "cannot be 'key' where samples have no index", by)
@@ -179,7 +179,7 @@ class Fluent(ABC):
 
     def unbatched(self) -> Self:
         """Takes batches apart again."""
-        return self._then(stages.Unbatched())
+        return self._then(stages.Uncounted("unbatched", stages.unbatched))
 
     def listed(self, batchsize: int, partial: bool = True) -> Self:
         """Makes lists of samples."""
@@ -187,7 +187,7 @@ class Fluent(ABC):
 
     def unlisted(self) -> Self:
         """Takes lists apart again."""
-        return self._then(stages.Unbatched(in_columns=False))
+        return self._then(stages.Uncounted("unlisted", stages.unlisted))
 
     def rsample(self, p: float = 0.5) -> Self:
         """Keeps each item with probability `p`: others in each epoch, the same for a seed."""
@@ -195,16 +195,17 @@ class Fluent(ABC):
             raise ArgumentTypeError("rsample", "must be a probability", p)
         if not 0 <= p <= 1:
             raise ArgumentValueError("rsample", "must be between 0 and 1", p)
-        return self._then(stages.Drawing("rsample", by_chance, p))
+        return self._then(stages.Uncounted("rsample", bound(stages.by_chance, p)))
 
     def slice(self, *bounds: int | None) -> Self:
         """Keeps a part of the items of each worker, as `itertools.islice` does."""
-        return self._then(stages.Slice(bounds))
+        return self._then(stages.Uncounted("slice", bound(stages.in_slice, bounds)))
 
     def compose(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
         """Adds functions of your own or of `webdataset.filters`, from an iterator to an iterable."""
+        checked = (checked_function("compose", function) for function in functions)
         return self._then(
-            *(stages.CustomStage(checked_function("compose", function)) for function in functions)
+            *(stages.Uncounted("compose", bound(stages.applied, function)) for function in checked)
         )
 
     def pipe(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
@@ -245,7 +246,7 @@ class Fluent(ABC):
 
     @property
     def _shown_stages(self) -> str:
-        return "".join(f".{stages.named(stage)}()" for stage in self._pipeline.stages)
+        return "".join(f".{stage.name}()" for stage in self._pipeline.stages)
 
     def _each(self, name: str, step: Step, handler: Handler | None) -> Self:
         return self._then(stages.Each(name, step, taken.handler_of(handler)))
@@ -253,7 +254,7 @@ class Fluent(ABC):
     def _then(self, *added: stages.Stage) -> Self:
         wrong = stages.uncounted(added)
         if wrong is not None and self._pipeline.split.equal_steps is not None:
-            problem = f"cannot be kept by .{stages.named(wrong)}, which changes the number of samples"
+            problem = f"cannot be kept by .{wrong.name}, which changes the number of samples"
             raise CompositionError("equal_steps", problem, hint="leave equal_steps out and say with_epoch(n)")
         return self._changed(stages=(*self._pipeline.stages, *added))
 

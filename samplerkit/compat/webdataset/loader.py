@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, final
 
 from torch.utils.data import DataLoader
@@ -11,7 +12,7 @@ from torch.utils.data import DataLoader
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace
-from samplerkit.compat.webdataset.split import Seat, Shuffling, Split, in_buffer
+from samplerkit.compat.webdataset.split import Seat, Shuffling, Split
 from samplerkit.errors import ArgumentTypeError
 
 
@@ -69,7 +70,7 @@ class WebLoader(Fluent):
 
     def _shuffled(self, size: int, shuffling: Shuffling) -> Self:
         # Nothing can be computed of what comes, so here the place in the pipeline matters.
-        shuffled = self._then(stages.Drawing("shuffle", in_buffer, size))
+        shuffled = self._then(stages.Uncounted("shuffle", partial(stages.in_buffer, size)))
         return shuffled._changed(shuffling=shuffling)
 
     def __repr__(self) -> str:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, final
 
-from samplerkit.compat.webdataset.commands import Command, Running
+from samplerkit.compat.webdataset.commands import Command, output
 from samplerkit.compat.webdataset.handlers import Handler, goes_on, of_shard
-from samplerkit.compat.webdataset.split import Seat, Shuffling, in_buffer
+from samplerkit.compat.webdataset.split import Seat, Shuffling
+from samplerkit.compat.webdataset.stages import in_buffer
 from samplerkit.compat.webdataset.stream import samples_of
 from samplerkit.errors import DatasetError
 
@@ -41,7 +42,7 @@ class Piped:
         samples = self._in_order(seat, epoch, shuffling)
         if not shuffling.window:
             return samples
-        return in_buffer(samples, shuffling.draws(seat.number, epoch, ROLE)(0), shuffling.window)
+        return in_buffer(shuffling.window, samples, shuffling.draws(seat.number, epoch, ROLE)(0))
 
     def _in_order(
         self, seat: Seat, epoch: int, shuffling: Shuffling
@@ -56,8 +57,8 @@ class Piped:
             first, stride = seat.number // len(shards), len(range(number, seat.count, len(shards)))
         for shard in mine:
             try:
-                with closing(Running(self.commands[shard], self.timeout)) as running:
-                    samples = samples_of(running, f"pipe:{self.commands[shard].shown}")
+                with closing(output(self.commands[shard], self.timeout)) as pieces:
+                    samples = samples_of(pieces, f"pipe:{self.commands[shard].shown}")
                     yield from islice(samples, first, None, stride)
             except DatasetError as error:
                 if not goes_on(self.handler, of_shard(error)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
@@ -95,10 +95,6 @@ class Split:
     equal_steps: EqualSteps | None = None
     block: int = 1
 
-    def rank_order(self, order: Order, world: World) -> Order:
-        """Returns what a rank reads of an order."""
-        return Shard(order, world.num_shards, world.shard_id, padded=self.equal_steps == "pad")
-
     def rows_of_rank(self, total: int, world: World) -> int:
         """Returns how many samples of `total` a rank reads."""
         least, more = divmod(total, world.num_shards)
@@ -127,7 +123,8 @@ class Split:
             start: how many of them to leave out at the beginning.
             never_none: as for `rows`.
         """
-        mine = self.rank_order(order, seat.world)
+        world = seat.world
+        mine = Shard(order, world.num_shards, world.shard_id, padded=self.equal_steps == "pad")
         rows = self.rows(len(order), seat, never_none=never_none)[start:]
         for first in range(rows.start, rows.stop, AT_ONCE):
             yield mine[first : min(first + AT_ONCE, rows.stop)]
@@ -191,22 +188,3 @@ class Shuffling:
         """
         key = Key(self.seed, epoch, 0, role)
         return lambda place: np.random.Generator(np.random.Philox(key=key.words(2, seat, place)))
-
-
-def in_buffer(items: Iterator[Any], generator: np.random.Generator, size: int) -> Generator[Any, None, None]:
-    """Shuffles a stream: each item that is given is drawn from as many as the buffer holds."""
-    held: list[Any] = []
-    for item in items:
-        if len(held) < size:
-            held.append(item)
-            continue
-        place = int(generator.integers(size))
-        yield held[place]
-        held[place] = item
-    for place in generator.permutation(len(held)).tolist():
-        yield held[place]
-
-
-def by_chance(items: Iterator[Any], generator: np.random.Generator, p: float) -> Iterator[Any]:
-    """Keeps each item of a stream with probability `p`."""
-    return (item for item in items if generator.random() < p)
