@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
+
 from samplerkit.errors import ArgumentRangeError, DatasetError
 from samplerkit.inspect.batches import BatchFigures, batch_figures
 from samplerkit.inspect.download_costs import Downloads, downloads_of_parts
@@ -58,6 +60,23 @@ class RunFigures:
         readings = [self.view.reading(self.epoch, rank % self.view.num_ranks) for rank in ranks]
         steps = [self.view.steps(reading) for reading in readings]
         return min(steps), max(steps)
+
+    @property
+    def pads(self) -> int:
+        """The samples, or batches of a plan, that are read twice to fill the last batches."""
+        delivery = self.delivery
+        return (delivery.start - delivery.size) % self.view.num_ranks if delivery.tail == "pad" else 0
+
+    @property
+    def most_pads_of_a_rank(self) -> int:
+        """The most of these that one rank reads."""
+        if not self.pads:
+            return 0
+        delivery = self.delivery
+        # Pads are dealt last.
+        last = (delivery.rotation - 1) % self.view.num_ranks
+        positions = delivery.positions(last, delivery.job_steps - 1)
+        return int(np.count_nonzero(positions >= delivery.size))
 
     @cached_property
     def batches(self) -> BatchFigures | None:

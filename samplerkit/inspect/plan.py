@@ -16,7 +16,6 @@ from samplerkit.inspect.costs import files_of_a_rank as most_files
 from samplerkit.inspect.download_costs import Downloads
 from samplerkit.inspect.figures import RunFigures
 from samplerkit.inspect.quality.figure import Figure
-from samplerkit.inspect.rank_positions import pads_of, rank_positions_of
 from samplerkit.inspect.tokens import TokenFigures
 from samplerkit.inspect.view import RunView, require_counted
 from samplerkit.order.modes import Mode, Shuffle
@@ -134,7 +133,6 @@ def plan(
     start_seconds, order_bytes = cost_of_a_start(view, epoch)
     found = RunFigures(view, epoch, ranks_per_machine)
     delivery, layout, mode = found.delivery, view.layout, view.mode
-    pads = rank_positions_of(delivery, pads_of(delivery, np.arange(min(delivery.size, view.num_ranks))))
     fewest_steps, steps = found.steps
     batches = found.batches and replace(found.batches, mixing=new_companions(view, epoch))
     mean = batches and batches.mean
@@ -155,8 +153,8 @@ def plan(
         lanes=view.lanes,
         steps=steps,
         fewest_steps=fewest_steps,
-        pads=pads.ranks.size,
-        most_pads_of_a_rank=int(np.unique(pads.ranks, return_counts=True)[1].max(initial=0)),
+        pads=found.pads,
+        most_pads_of_a_rank=found.most_pads_of_a_rank,
         dropped=delivery.size - found.units,
         files_of_a_rank=files_of_a_rank,
         files_of_a_worker=files_of_a_worker(view, epoch),

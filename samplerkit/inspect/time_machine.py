@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import OutOfDatasetError
-from samplerkit.inspect.rank_positions import pads_of, rank_positions_of
 from samplerkit.inspect.tokens import spans_of, windows_of
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Delivery
@@ -254,32 +253,67 @@ def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
         return _in_plan(reading, plan, sample)
     delivery = reading.delivery
     positions = view.run.undealt(reading.epoch).positions_of(sample)
-    seats = rank_positions_of(delivery, np.concatenate([positions, pads_of(delivery, positions)]))
     times = [
-        Occurrence(reading.epoch, rank, step, place, position, is_pad=position >= delivery.size)
-        for rank, step, place, position in seats.rows()
+        Occurrence(reading.epoch, *read, is_pad=read.position >= delivery.size)
+        for read in readers_of(delivery, positions)
+        if read.step < view.steps(replace(reading, shard=read.rank))
     ]
-    if view.drops_last:
-        times = [time for time in times if time.step < _steps_of(view, reading, time.rank)]
     times.sort(key=lambda time: (time.step, time.position))
     read = {time.position for time in times}
     unread = tuple(position for position in positions.tolist() if position not in read)
     return EpochOfSample(reading.epoch, tuple(times), unread)
 
 
-def _steps_of(view: RunView, reading: Reading, rank: int) -> int:
-    return reading.delivery.samples(rank) // view.batch_size
+class Reader(NamedTuple):
+    """Who reads a position, and when."""
+
+    rank: int
+    step: int
+    place: int
+    position: int
+
+
+def readers_of(delivery: Delivery, positions: Ids) -> list[Reader]:
+    """Finds out who reads some positions, and when: the inverse of `Delivery.positions`.
+
+    Args:
+        delivery: how the rest of an epoch is dealt.
+        positions: int64 of shape (m,), each in [0, total).
+
+    Returns:
+        The readers, by step and rank, and of pads that repeat one of the positions those too. Nobody reads
+        positions before the start, and those that the tail drops.
+
+    Example:
+        >>> delivery = Delivery(total=10, start=0, num_shards=4, batch_size=2, tail="pad")
+        >>> [tuple(reader) for reader in readers_of(delivery, np.array([0, 9]))]
+        [(0, 0, 0, 0), (1, 1, 0, 9), (2, 1, 0, 10)]
+    """
+    dealt = positions[positions >= delivery.start]
+    begins, numbers, sizes = np.array(delivery.stages, dtype=np.int64).T
+    stage = np.searchsorted(begins, dealt, side="right") - 1
+    steps = set((numbers[stage] + (dealt - begins[stage]) // sizes[stage]).tolist())
+    if delivery.tail == "pad" and delivery.start < delivery.size:
+        # Fewer than there are ranks: all of them are in the last step.
+        steps.add(delivery.job_steps - 1)
+    found = []
+    for step in sorted(steps):
+        for rank in range(delivery.num_shards):
+            dealt = delivery.positions(rank, step)
+            places = np.flatnonzero(np.isin(dealt % delivery.size, positions))
+            found += [Reader(rank, step, place, int(dealt[place])) for place in places.tolist()]
+    return found
 
 
 def _in_plan(reading: Reading, plan: BatchPlan, sample: int) -> EpochOfSample:
     """Finds a sample in the batches of a plan, and then those batches in the deal."""
     delivery = reading.delivery
     numbers = np.unique(plan.batch_of(sample))
-    seats = rank_positions_of(delivery, np.concatenate([numbers, pads_of(delivery, numbers)]))
-    seen = {(rank, step): number for rank, step, _, number in seats.rows()}
+    readers = readers_of(delivery, numbers)
+    seen = {(reader.rank, reader.step): reader.position for reader in readers}
     last = next((step for _, step in seen if _is_split(delivery, step)), None)
     if last is not None:
-        # Any rank may have it: all that is left was put together and cut anew.
+        # Any rank may have it: all that is left was put together and cut again.
         first = min(number for (_, step), number in seen.items() if step == last)
         seen |= {(rank, last): first for rank in range(delivery.num_shards)}
     times = []
@@ -292,5 +326,6 @@ def _in_plan(reading: Reading, plan: BatchPlan, sample: int) -> EpochOfSample:
             for place in places.tolist()
         ]
     times.sort(key=lambda time: (time.step, time.position, time.rank, time.place))
-    unread = tuple(number for number in numbers.tolist() if number not in seats.positions)
+    read_ones = {reader.position for reader in readers}
+    unread = tuple(number for number in numbers.tolist() if number not in read_ones)
     return EpochOfSample(reading.epoch, tuple(times), unread)

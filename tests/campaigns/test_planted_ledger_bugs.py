@@ -76,9 +76,9 @@ BUGS = [
     ),
     Bug(
         "samples are looked for as if all steps had one size",
-        "rank_positions_of",
-        "(found.firsts - delivery.start) // delivery.num_shards",
-        "found.steps * delivery.batch_size",
+        "readers_of",
+        "numbers[stage] + (dealt - begins[stage]) // sizes[stage]",
+        "(dealt - delivery.start) // sizes[0]",
         RAMPS,
     ),
     Bug("ranks that do not divide a step are let in", "require_divided", "size % ranks", "False", RAMPS),

@@ -9,8 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.plan import plan
-from samplerkit.inspect.rank_positions import pads_of, rank_positions_of
-from samplerkit.inspect.time_machine import at, when
+from samplerkit.inspect.time_machine import at, readers_of, when
 from samplerkit.loading.run.delivery import Delivery
 from tests.loading.test_edits import ranks_of, read
 from tests.loading.worker_kinds import beside
@@ -69,11 +68,8 @@ def test_steps_of_several_sizes_are_what_counting_says_and_each_place_is_found_a
             assert {seen[position][1] for position in positions} == {step}, number
         pads = set(seen) - {position for step in wanted for position in step}
         assert len(pads) == (-(total - delivery.start) % ranks if delivery.tail == "pad" else 0)
-        seats = rank_positions_of(delivery, np.array(sorted(seen), dtype=np.int64))
-        columns = (seats.positions, seats.ranks, seats.steps, seats.places)
-        found = zip(*(column.tolist() for column in columns), strict=True)
-        assert {position: (rank, step, place) for position, rank, step, place in found} == seen, number
-        assert set(pads_of(delivery, np.arange(total)).tolist()) >= pads
+        found = readers_of(delivery, np.arange(total))
+        assert {reader.position: reader[:3] for reader in found} == seen, number
     print(f"{cases} cases")
 
 
