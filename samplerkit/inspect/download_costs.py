@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from itertools import islice, zip_longest
 from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 
 from samplerkit.errors import DatasetError
 from samplerkit.inspect.costs import Flags, files_read
 from samplerkit.inspect.view import RunView
+from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.mixing.sources import parts_of
-from samplerkit.storage.tar.fetch_costs import COSTLY, EpochCosts, FetchCosts, epoch_costs, stretch_of
+from samplerkit.storage.tar.fetch_costs import COSTLY, FetchCosts, epoch_costs, stretch_of
 
 COUNTED_SAMPLES = 1 << 20
 """Up to this many samples an epoch all requests are counted; above, a stretch of so many is, and scaled."""
@@ -34,6 +36,7 @@ class StoredFiles:
 
     Args:
         view: the run.
+        epoch: which one is looked at.
         dataset: itself.
         layout: of the dataset.
         begin: its first id in the run.
@@ -41,13 +44,14 @@ class StoredFiles:
     """
 
     view: RunView
+    epoch: int
     dataset: Any
     layout: Layout
     begin: int
     first_file: int
 
     @classmethod
-    def at(cls, view: RunView, path: Sequence[str], layout: Layout) -> StoredFiles | None:
+    def at(cls, view: RunView, epoch: int, path: Sequence[str], layout: Layout) -> StoredFiles | None:
         """Finds what lies at a place in the tree of a run; None where its order says nothing of its costs."""
         dataset, begin, first_file = view.run.dataset, 0, 0
         for name in path:
@@ -57,13 +61,13 @@ class StoredFiles:
             # A part without files is one file of the tree.
             first_file += sum(part.sizes.size for part in list(tree.parts.values())[:before])
             dataset = parts_of(dataset)[name]
-        stored = cls(view, dataset, layout, begin, first_file)
+        stored = cls(view, epoch, dataset, layout, begin, first_file)
         tells = layout.has_files and callable(getattr(dataset, "shard_bytes", None))
         return stored if tells and (stored.is_remote or hasattr(dataset, "fetch")) else None
 
     @property
     def is_remote(self) -> bool:
-        """Whether its files lie elsewhere."""
+        """Whether its files are remote."""
         return bool(getattr(self.dataset, "is_remote", False))
 
     @property
@@ -71,19 +75,54 @@ class StoredFiles:
         """Whether the run reads other samples too."""
         return len(self.layout) < len(self.view.layout)
 
-    def batches(self, epoch: int, ranks: Sequence[int]) -> Iterator[Ids]:
+    @cached_property
+    def sizes_asked(self) -> tuple[Ids | None, str]:
+        """The bytes of each file; or None, and why these are not known."""
+        try:
+            return np.asarray(self.dataset.shard_bytes()), ""
+        except DatasetError as error:
+            return None, f"bytes, for a size could not be asked: {error}"
+
+    @property
+    def sizes(self) -> Ids | None:
+        """The bytes of each file; None where they are not known."""
+        return self.sizes_asked[0]
+
+    @cached_property
+    def cached_files(self) -> int | None:
+        """How many files the cache on disk holds, by their mean size; None for all, or as many as fit."""
+        most, sizes = getattr(self.dataset, "max_cache_bytes", None), self.sizes
+        if most is None or sizes is None or sizes.sum() <= most:
+            return None
+        return max(1, int(most // (sizes.sum() / sizes.size)))
+
+    def batches(self, ranks: Sequence[int]) -> Iterator[Ids]:
         """Gives its own ids in the batches of some ranks, one after another within each step."""
-        readings = (self.view.reading(epoch, rank) for rank in ranks)
+        readings = (self.view.reading(self.epoch, rank) for rank in ranks)
         for step in zip_longest(*((ids for _, ids in reading.batches()) for reading in readings)):
             for ids in step:
                 if ids is not None:
                     local = ids - self.begin
                     yield local[(local >= 0) & (local < len(self.layout))] if self.is_part else ids
 
-    def files_read(self, epoch: int, ranks: Sequence[int]) -> Flags:
-        """Tells which of its files some ranks read."""
-        read = files_read(self.view, epoch, ranks)
-        return read[self.first_file : self.first_file + self.layout.num_files]
+    def costs(self, ranks: Sequence[int], most: int | None = None) -> npt.NDArray[np.float64]:
+        """Counts requests and bytes if whole files are fetched, and both if single samples are read.
+
+        Args:
+            ranks: those of a machine.
+            most: how many of their batches are looked at; None for all.
+        """
+        batches = islice(self.batches(ranks), most)
+        found = epoch_costs(self.layout, batches, shard_bytes=self.sizes, cached_shards=self.cached_files)
+        return np.array([*astuple(found.shards), *astuple(found.ranges)], dtype=np.float64)
+
+    def costs_of_each_file(self, ranks: Sequence[int]) -> tuple[int, int]:
+        """Counts requests and bytes if each file that some ranks read is fetched once."""
+        files: Flags = np.ones(self.layout.num_files, dtype=bool)
+        if self.is_part or len(ranks) < self.view.num_ranks:
+            read = files_read(self.view, self.epoch, ranks)
+            files = read[self.first_file : self.first_file + self.layout.num_files]
+        return int(files.sum()), 0 if self.sizes is None else int(self.sizes[files].sum())
 
 
 @final
@@ -94,7 +133,7 @@ class Downloads:
     Args:
         num_files: the files.
         num_bytes: what they hold; None where nobody knows their sizes.
-        is_remote: whether they lie elsewhere.
+        is_remote: whether they are remote.
         way: how they are read: `whole`, or `ranges` for single samples.
         cached_files: how many of them the cache on disk holds; None where no limit was said.
         whole: requests and bytes if whole files are fetched.
@@ -155,37 +194,33 @@ def downloads_of_parts(
         than tar shards that are read sample by sample; and what is no dataset of files.
     """
     ranks = ranks_per_machine or view.num_ranks
-    found = {path: StoredFiles.at(view, path, layout) for path, layout in view.layout.leaves}
-    return {
-        "/".join(path): _of_one(stored, epoch, ranks) for path, stored in found.items() if stored is not None
-    }
+    found = {path: StoredFiles.at(view, epoch, path, layout) for path, layout in view.layout.leaves}
+    return {"/".join(path): _of_one(stored, ranks) for path, stored in found.items() if stored is not None}
 
 
-def _of_one(stored: StoredFiles, epoch: int, per_machine: int) -> Downloads:
-    dataset, layout = stored.dataset, stored.layout
-    sizes, unknown = _sizes(dataset)
-    cached = _cached_files(dataset, sizes)
-    way, is_local = _way(stored, epoch, cached, sizes)
-    costs, is_counted = _of_machines(stored, epoch, sizes, cached, per_machine)
+def _of_one(stored: StoredFiles, per_machine: int) -> Downloads:
+    layout, sizes = stored.layout, stored.sizes
+    way, is_local = _way(stored)
+    (whole, ranges), is_counted = _of_machines(stored, per_machine)
     found = Downloads(
         num_files=layout.num_files,
         num_bytes=None if sizes is None else int(sizes.sum()),
         is_remote=stored.is_remote,
         way=way,
-        cached_files=cached,
-        whole=costs.shards,
-        ranges=costs.ranges if hasattr(dataset, "fetch") else None,
+        cached_files=stored.cached_files,
+        whole=whole,
+        ranges=ranges if hasattr(stored.dataset, "fetch") else None,
         is_counted=is_counted,
         advice="",
-        unknown=unknown,
+        unknown=stored.sizes_asked[1],
     )
     if not found.is_remote or (found.ratio or 0) <= COSTLY:
         return found
     lanes = stored.view.num_ranks if is_local and way == "ranges" else None
-    return Downloads(**{**vars(found), "advice": _advice(found, layout.num_samples, lanes)})
+    return replace(found, advice=_advice(found, layout.num_samples, lanes))
 
 
-def _way(stored: StoredFiles, epoch: int, cached: int | None, sizes: Ids | None) -> tuple[str, bool]:
+def _way(stored: StoredFiles) -> tuple[str, bool]:
     """Tells how a dataset reads in this order, as it was asked to, or as it will find out by itself.
 
     Returns:
@@ -197,89 +232,38 @@ def _way(stored: StoredFiles, epoch: int, cached: int | None, sizes: Ids | None)
         return "ranges", False
     if fetch == "shards":
         return "whole", False
-    shard_bytes = None if sizes is None else int(sizes.mean())
+    shard_bytes = None if stored.sizes is None else int(stored.sizes.mean())
     # Where ranks share lanes, those in the middle read of two, and less of each file.
     for rank in sorted({0, ranks // 2, ranks - 1}):
-        shards = (layout.file_of(ids) for ids in stored.batches(epoch, [rank]))
-        found = stretch_of(shards, layout.sizes, cached or layout.num_files, 1, shard_bytes)
+        shards = (layout.file_of(ids) for ids in stored.batches([rank]))
+        found = stretch_of(shards, layout.sizes, stored.cached_files or layout.num_files, 1, shard_bytes)
         if not found.is_whole:
             return "ranges", found.is_local
     return "whole", True
 
 
-def _sizes(dataset: Any) -> tuple[Ids | None, str]:
-    try:
-        return np.asarray(dataset.shard_bytes()), ""
-    except DatasetError as error:
-        return None, f"bytes, for a size could not be asked: {error}"
+def _of_machines(stored: StoredFiles, per_machine: int) -> tuple[list[FetchCosts], bool]:
+    """Counts the requests of all machines, of both ways; of a long epoch, estimates them.
 
-
-def _cached_files(dataset: Any, sizes: Ids | None) -> int | None:
-    """Gives how many files the cache on disk holds, by their mean size; None for all, or as many as fit."""
-    most = getattr(dataset, "max_cache_bytes", None)
-    if most is None or sizes is None or sizes.sum() <= most:
-        return None
-    return max(1, int(most // (sizes.sum() / sizes.size)))
-
-
-def _of_machines(
-    stored: StoredFiles, epoch: int, sizes: Ids | None, cached: int | None, per_machine: int
-) -> tuple[EpochCosts, bool]:
-    """Counts the requests of all machines; of a long epoch those of the first one, which stands for all."""
-    view = stored.view
-    ranks = range(view.num_ranks)
-    machines = [ranks[first : first + per_machine] for first in ranks[::per_machine]]
-    batches = min(COUNTED_SAMPLES // view.samples_a_batch, COUNTED_BATCHES)
-    if len(view.run.undealt(epoch)) <= batches * view.samples_a_batch:
-        each = [
-            epoch_costs(
-                stored.layout, stored.batches(epoch, machine), shard_bytes=sizes, cached_shards=cached
-            )
-            for machine in machines
-        ]
-        return _times(each, 1), True
-    one = _estimated(stored, epoch, sizes, cached, machines[0], batches)
-    return _times([one], view.num_ranks / len(machines[0])), False
-
-
-def _times(each: list[EpochCosts], factor: float) -> EpochCosts:
-    def summed(costs: list[FetchCosts]) -> FetchCosts:
-        requests, amount = sum(cost.requests for cost in costs), sum(cost.bytes for cost in costs)
-        return FetchCosts(round(factor * requests), round(factor * amount))
-
-    return EpochCosts(summed([costs.shards for costs in each]), summed([costs.ranges for costs in each]))
-
-
-def _estimated(
-    stored: StoredFiles, epoch: int, sizes: Ids | None, cached: int | None, machine: range, batches: int
-) -> EpochCosts:
-    """Estimates the requests of one machine from a stretch of its batches, as they come to its cache."""
-    view, layout = stored.view, stored.layout
-
-    def counted(most: int) -> EpochCosts:
-        stretch = islice(stored.batches(epoch, machine), most)
-        return epoch_costs(layout, stretch, shard_bytes=sizes, cached_shards=cached)
-
-    # The second half of a stretch tells what goes on when the first files are there.
-    half = max(1, batches // 2)
-    whole, first = counted(2 * half), counted(half)
-    share = len(view.run.undealt(epoch)) * len(machine) / view.num_ranks
-    scale = share / (half * view.samples_a_batch)
-    # An epoch fetches each file, and if all stay in the cache, none twice.
-    files = np.ones(layout.num_files, dtype=bool)
-    if len(machine) < view.num_ranks or stored.is_part:
-        files = stored.files_read(epoch, machine)
-    shards = FetchCosts(int(files.sum()), 0 if sizes is None else int(sizes[files].sum()))
-    if cached is not None:
-        shards = FetchCosts(
-            max(shards.requests, round(scale * (whole.shards.requests - first.shards.requests))),
-            max(shards.bytes, round(scale * (whole.shards.bytes - first.shards.bytes))),
-        )
-    ranges = FetchCosts(
-        round(scale * (whole.ranges.requests - first.ranges.requests)),
-        round(scale * (whole.ranges.bytes - first.ranges.bytes)),
-    )
-    return EpochCosts(shards, ranges)
+    Then the first machine stands for all, and a stretch of its batches for the epoch: the second half of it,
+    which tells what continues when the first files are there.
+    """
+    view, ranks = stored.view, range(stored.view.num_ranks)
+    samples, batches = len(view.run.undealt(stored.epoch)), COUNTED_SAMPLES // view.samples_a_batch
+    batches = min(batches, COUNTED_BATCHES)
+    is_counted = samples <= batches * view.samples_a_batch
+    if is_counted:
+        found = sum(stored.costs(ranks[first : first + per_machine]) for first in ranks[::per_machine])
+    else:
+        machine, half = ranks[:per_machine], max(1, batches // 2)
+        found = stored.costs(machine, 2 * half) - stored.costs(machine, half)
+        found *= samples * len(machine) / (len(ranks) * half * view.samples_a_batch)
+        # An epoch fetches each file, and if all stay in the cache, none twice.
+        once = stored.costs_of_each_file(machine)
+        found[:2] = once if stored.cached_files is None else np.maximum(once, found[:2])
+        found *= len(ranks) / len(machine)
+    numbers = np.rint(found).astype(np.int64).tolist()
+    return [FetchCosts(*numbers[:2]), FetchCosts(*numbers[2:])], is_counted
 
 
 def _advice(found: Downloads, num_samples: int, lanes: int | None) -> str:
