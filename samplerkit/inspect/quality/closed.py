@@ -18,10 +18,10 @@ from samplerkit.inspect.quality.order_source import Plain
 from samplerkit.inspect.quality.pairs import (
     Numbers,
     Runs,
+    different_pairs,
     distance_between_files,
     pair_weight,
     random_distance,
-    same_pairs,
 )
 from samplerkit.order.modes import Shuffle
 
@@ -44,8 +44,6 @@ def closed_figures(
     plain: Plain, windows: tuple[int, ...], names: Sequence[str]
 ) -> dict[str, Estimate | None]:
     """Gives file mixing, spread or both at each window; None where there is no closed form."""
-    if plain.shuffle is Shuffle.GLOBAL:
-        return dict.fromkeys(names, Estimate(np.ones(len(windows))))
     # Both rest on the pairs that share a file, which take all the time there is.
     sums = _same_file(plain, windows) if "file_mixing" in names or plain.shuffles_files else None
     make = {"file_mixing": _file_mixing, "spread": _spread}
@@ -55,7 +53,7 @@ def closed_figures(
 def _file_mixing(plain: Plain, windows: tuple[int, ...], sums: _Sums | None) -> Estimate | None:
     if sums is None:
         return None
-    chance = 1 - same_pairs(plain.layout.sizes)
+    chance = different_pairs(plain.layout.sizes)
     total = _total(plain, windows)
     return Estimate.mean_of([(1 - weight / total) / chance for weight, _ in sums])
 
@@ -73,9 +71,10 @@ def _spread(plain: Plain, windows: tuple[int, ...], sums: _Sums | None) -> Estim
     if sums is None or _unlike(plain):
         return None
     apart = distance_between_files(plain.layout.sizes)
-    total = _total(plain, windows)
-    each = [(distance + (total - weight) * apart) / total for weight, distance in sums]
-    return Estimate.mean_of(each).scaled(1 / random_distance(len(plain.layout)))
+    total, at_random = _total(plain, windows), random_distance(len(plain.layout))
+    return Estimate.mean_of(
+        [(distance + (total - weight) * apart) / total / at_random for weight, distance in sums]
+    )
 
 
 def _unlike(plain: Plain) -> bool:

@@ -117,11 +117,6 @@ class Estimate:
         values = above.sum(axis=0) / total
         return cls(values, (above - values * below) / total)
 
-    def scaled(self, factor: float, added: float = 0.0) -> Estimate:
-        """Multiplies by a number, then adds one."""
-        influences = None if self.influences is None else self.influences * factor
-        return Estimate(self.values * factor + added, influences)
-
     def over(self, reference: Estimate) -> Estimate:
         """Divides by the one value of a reference; 1 where that is 0, and so there is nothing to mix."""
         base = float(reference.values[0])
@@ -134,7 +129,7 @@ class Estimate:
             influences = moved if influences is None else influences + moved
         return Estimate(values, influences)
 
-    def figure(self, name: str, windows: tuple[int, ...], *, exact: bool) -> Figure:
+    def figure(self, name: str, windows: tuple[int, ...]) -> Figure:
         """Makes the figure: the mean over the windows, and errors clustered by epoch."""
         errors = _standard_errors(self.influences, self.values.size)
         mean = None if self.influences is None else self.influences.mean(axis=1, keepdims=True)
@@ -143,7 +138,7 @@ class Estimate:
             name,
             float(self.values.mean()),
             float(_standard_errors(mean, 1)[0]),
-            exact and self.influences is None,
+            self.influences is None,
             tuple(Point(*point) for point in curve),
         )
 

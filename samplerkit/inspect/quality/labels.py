@@ -11,8 +11,8 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetErro
 from samplerkit.inspect.quality.figure import Estimate, Figure, Point
 from samplerkit.inspect.quality.observation import Observation
 from samplerkit.inspect.quality.order_source import OrderSource
-from samplerkit.inspect.quality.pairs import same_pairs
-from samplerkit.inspect.quality.sampled import sampled, sharing
+from samplerkit.inspect.quality.pairs import different_pairs
+from samplerkit.inspect.quality.sampled import differing
 from samplerkit.order.deal import World
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
@@ -60,10 +60,8 @@ def label_mixing(
         >>> round(sorted_by_label.value, 1), label_mixing(sk.RandomSampler(), 1000, 32, labels).value
         (0.4, 1.0)
     """
-    subject = OrderSource.of(order, dataset, world)
-    group, sizes = _classes(labels, len(subject.layout))
-    look = Observation.on(subject, batch_size, epochs, windows, seed)
-    return _mixed(look, group, sizes).figure("label_mixing", look.plan.windows, exact=subject.is_shuffled)
+    look = Observation.on(OrderSource.of(order, dataset, world), batch_size, epochs, windows, seed)
+    return _mixed(look, labels).figure("label_mixing", look.plan.windows)
 
 
 def storage_mixing(
@@ -78,10 +76,8 @@ def storage_mixing(
         >>> round(storage_mixing(1000, 32, np.arange(1000) % 10).value, 2)
         1.01
     """
-    subject = OrderSource.of_storage(dataset)
-    group, sizes = _classes(labels, len(subject.layout))
-    look = Observation.on(subject, batch_size, epochs, windows, seed)
-    return _mixed(look, group, sizes).figure("storage_mixing", look.plan.windows, exact=False)
+    look = Observation.on(OrderSource.of_storage(dataset), batch_size, epochs, windows, seed)
+    return _mixed(look, labels).figure("storage_mixing", look.plan.windows)
 
 
 def effective_batch(
@@ -119,8 +115,7 @@ def effective_batch(
     batch = look.plan.windows[0]
     look = replace(look, plan=replace(look.plan, windows=(batch,)))
     if labels is not None:
-        mixed = _mixed(look, *_classes(labels, len(subject.layout)))
-        figure = mixed.figure("", look.plan.windows, exact=subject.is_shuffled)
+        figure = _mixed(look, labels).figure("label_mixing", look.plan.windows)
     elif look.has_files:
         figure = look.figures("file_mixing")[0]
     else:
@@ -134,15 +129,10 @@ def effective_batch(
     return Figure("effective_batch", value, error, figure.exact, (Point(batch, value, error),))
 
 
-def _mixed(look: Observation, group: Ids, sizes: Ids) -> Estimate:
+def _mixed(look: Observation, labels: Any) -> Estimate:
     """Estimates the label mixing at each window."""
-    subject = look.subject
-    if subject.is_shuffled:
-        return Estimate(np.ones(len(look.plan.windows)))
-    plan = replace(look.plan, whole=subject.plain is None)
-    ((found, whole),) = sampled(subject, plan, [sharing(group.__getitem__)])
-    reference = whole or Estimate(np.array([same_pairs(sizes)]))
-    return found.scaled(-1, 1).over(reference.scaled(-1, 1))
+    group, sizes = _classes(labels, len(look.subject.layout))
+    return look.estimates((differing(group.__getitem__), different_pairs(sizes)))[0]
 
 
 def _classes(labels: Any, size: int) -> tuple[Ids, Ids]:

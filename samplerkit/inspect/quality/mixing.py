@@ -7,6 +7,7 @@ from typing import Any
 from samplerkit.errors import DatasetError
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.observation import Observation
+from samplerkit.inspect.quality.order_source import OrderSource
 from samplerkit.order.deal import World
 from samplerkit.order.order import Order
 from samplerkit.samplers.base import Sampler
@@ -57,7 +58,7 @@ def mixing(
         1437 mixing .138 (exact; weakest .008 in windows of 32)
         1500 mixing .364 (exact; weakest .282 in windows of 32)
     """
-    return Observation.at(order, dataset, batch_size, world, epochs, windows, seed).mixing()
+    return _look(order, dataset, world, batch_size, epochs, windows, seed).mixing()
 
 
 def file_mixing(
@@ -84,7 +85,7 @@ def file_mixing(
         >>> print(file_mixing(sk.RandomSampler(shuffle="files"), sk.Layout([1000] * 64), 32))
         file_mixing .182 (exact; weakest .011 in windows of 32)
     """
-    look = Observation.at(order, dataset, batch_size, world, epochs, windows, seed)
+    look = _look(order, dataset, world, batch_size, epochs, windows, seed)
     if not look.has_files:
         layout = look.subject.layout
         raise DatasetError("dataset", "has fewer than two files to mix", layout, hint="ask for spread")
@@ -111,4 +112,8 @@ def spread(
         >>> round(spread(sk.SequentialSampler(), 10_000, 100).value, 2)
         0.1
     """
-    return Observation.at(order, dataset, batch_size, world, epochs, windows, seed).figures("spread")[0]
+    return _look(order, dataset, world, batch_size, epochs, windows, seed).figures("spread")[0]
+
+
+def _look(order: Sampler | Order, dataset: Any, world: World | None, *how_much: int) -> Observation:
+    return Observation.on(OrderSource.of(order, dataset, world), *how_much)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -11,12 +11,9 @@ from samplerkit.errors import ArgumentRangeError
 from samplerkit.inspect.quality.closed import closed_figures
 from samplerkit.inspect.quality.figure import Estimate, Figure
 from samplerkit.inspect.quality.order_source import OrderSource
-from samplerkit.inspect.quality.pairs import random_distance, same_pairs
-from samplerkit.inspect.quality.sampled import SamplingPlan, Statistic, distance, sampled, sharing
+from samplerkit.inspect.quality.pairs import different_pairs, random_distance
+from samplerkit.inspect.quality.sampled import SamplingPlan, Statistic, differing, distance, sampled
 from samplerkit.order import arguments
-from samplerkit.order.deal import World
-from samplerkit.order.order import Order
-from samplerkit.samplers.base import Sampler
 
 DOUBLINGS = 7
 """How many windows there are: the batch size times 2^0 to 2^6."""
@@ -31,30 +28,18 @@ class Observation:
     plan: SamplingPlan
 
     @classmethod
-    def at(
-        cls,
-        order: Sampler | Order,
-        dataset: Any,
-        batch_size: int,
-        world: World | None,
-        epochs: int,
-        windows: int,
-        seed: int,
-    ) -> Observation:
-        """Takes the arguments of a figure, as `mixing` names them."""
-        return cls.on(OrderSource.of(order, dataset, world), batch_size, epochs, windows, seed)
-
-    @classmethod
     def on(
         cls, subject: OrderSource, batch_size: int, epochs: int = 64, windows: int = 8, seed: int = 0
     ) -> Observation:
-        """Looks at a subject, other arguments as for `at`."""
+        """Looks at a subject; other arguments as `mixing` names them."""
         batch_size = arguments.positive("batch_size", batch_size)
         epochs, windows = arguments.positive("epochs", epochs), arguments.positive("windows", windows)
         if epochs < 2:
             raise ArgumentRangeError("epochs", "must be at least 2, for a standard error", epochs)
         sizes = window_sizes(subject.length, batch_size)
-        return cls(subject, SamplingPlan(sizes, epochs, windows, arguments.seed(seed)))
+        # Where each epoch holds all samples once, what two of them share is known.
+        whole = subject.plain is None
+        return cls(subject, SamplingPlan(sizes, epochs, windows, arguments.seed(seed), whole))
 
     @property
     def has_files(self) -> bool:
@@ -68,41 +53,32 @@ class Observation:
 
     def figures(self, *names: str) -> list[Figure]:
         """Gives the file mixing, the spread, or both."""
-        closed = self._closed(names)
-        missing = [name for name in names if closed[name] is None]
-        found = dict(zip(missing, self._sampled(missing), strict=True)) if missing else {}
-        return [
-            (closed[name] or found[name]).figure(name, self.plan.windows, exact=closed[name] is not None)
-            for name in names
-        ]
-
-    def _closed(self, names: tuple[str, ...]) -> dict[str, Estimate | None]:
-        if self.subject.is_shuffled:
-            return dict.fromkeys(names, Estimate(np.ones(len(self.plan.windows))))
-        plain = self.subject.plain
-        return dict.fromkeys(names) if plain is None else closed_figures(plain, self.plan.windows, names)
-
-    def _sampled(self, names: list[str]) -> list[Estimate]:
-        subject = self.subject
-        statistics: dict[str, Statistic] = {
-            "file_mixing": sharing(subject.layout.file_of),
-            "spread": distance,
+        subject, windows = self.subject, self.plan.windows
+        found: dict[str, Estimate | None] = dict.fromkeys(names)
+        if subject.plain is not None and not subject.is_shuffled:
+            found = closed_figures(subject.plain, windows, names)
+        layout = subject.layout
+        known: dict[str, tuple[Statistic, float]] = {
+            "file_mixing": (differing(layout.file_of), different_pairs(layout.sizes)),
+            "spread": (distance, random_distance(len(layout))),
         }
-        # Where each epoch holds all samples once, what two of them share is known.
-        plan = replace(self.plan, whole=subject.plain is None)
-        found = sampled(subject, plan, [statistics[name] for name in names])
-        estimates = []
-        for name, (windows, whole) in zip(names, found, strict=True):
-            reference = whole or Estimate(np.array([self._known(name)]))
-            if name == "file_mixing":
-                estimates.append(windows.scaled(-1, 1).over(reference.scaled(-1, 1)))
-            else:
-                estimates.append(windows.over(reference))
-        return estimates
+        missing = [name for name in names if found[name] is None]
+        estimates = iter(self.estimates(*(known[name] for name in missing)))
+        return [(found[name] or next(estimates)).figure(name, windows) for name in names]
 
-    def _known(self, name: str) -> float:
-        layout = self.subject.layout
-        return same_pairs(layout.sizes) if name == "file_mixing" else random_distance(len(layout))
+    def estimates(self, *asked: tuple[Statistic, float]) -> list[Estimate]:
+        """Estimates statistics of two samples of a window, over those of two samples of the epoch.
+
+        Args:
+            asked: statistics, and what each is for two samples of the dataset.
+        """
+        if self.subject.is_shuffled:
+            return [Estimate(np.ones(len(self.plan.windows))) for _ in asked]
+        found = sampled(self.subject, self.plan, [statistic for statistic, _ in asked]) if asked else []
+        return [
+            windows.over(whole or Estimate(np.array([known])))
+            for (windows, whole), (_, known) in zip(found, asked, strict=True)
+        ]
 
 
 def window_sizes(num_samples: int, batch_size: int) -> tuple[int, ...]:

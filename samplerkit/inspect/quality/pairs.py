@@ -98,19 +98,19 @@ def _second_difference(
     return at(gap + left + right) - at(gap + left) - at(gap + right) + at(gap)
 
 
-def same_pairs(sizes: Any) -> float:
-    """Gives the chance that two samples which are drawn at random lie in one group.
+def different_pairs(sizes: Any) -> float:
+    """Gives the chance that two samples which are drawn at random lie in different groups.
 
     Args:
         sizes: samples in each group.
 
     Example:
-        >>> round(same_pairs([2, 2]), 4)
-        0.3333
+        >>> round(different_pairs([2, 2]), 4)
+        0.6667
     """
     sizes = np.asarray(sizes, dtype=np.float64)
     total = sizes.sum()
-    return float((sizes * (sizes - 1)).sum() / (total * (total - 1)))
+    return float(1 - (sizes * (sizes - 1)).sum() / (total * (total - 1)))
 
 
 def random_distance(num_samples: int) -> float:

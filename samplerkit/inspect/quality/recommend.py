@@ -221,7 +221,8 @@ def recommend(
     epochs = EPOCHS if layout.num_files <= MANY_FILES else EPOCHS // 4
     scored = []
     for plain in modes_on_the_grid(layout, batch_size, lanes, arguments.seed(seed)):
-        subject = OrderSource(layout, len(layout), plain.order, plain)
+        is_shuffled = plain.shuffle is Shuffle.GLOBAL
+        subject = OrderSource(layout, len(layout), plain.order, plain, is_shuffled)
         figure = Observation.on(subject, batch_size, epochs).mixing()
         scored.append(_candidate(plain, figure.value, figure.standard_error, wanted, budget))
     scored.sort(key=lambda candidate: (candidate.samples, candidate.files, -candidate.mixing))

@@ -144,8 +144,8 @@ def _sorted_within(segment: Ids, values: Any) -> tuple[Ids, Any]:
     return segment, values[by]
 
 
-def sharing(group_of: Callable[[Ids], npt.NDArray[Any]]) -> Statistic:
-    """Makes the statistic that is 1 for two samples of one group and 0 for others."""
+def differing(group_of: Callable[[Ids], npt.NDArray[Any]]) -> Statistic:
+    """Makes the statistic that is 0 for two samples of one group and 1 for others."""
 
     def mean(segment: Ids, ids: Ids, count: int) -> Numbers:
         _, group = _sorted_within(segment, group_of(ids))
@@ -153,7 +153,7 @@ def sharing(group_of: Callable[[Ids], npt.NDArray[Any]]) -> Statistic:
         first = np.flatnonzero(begins)
         together = np.diff(np.append(first, segment.size)).astype(np.float64)
         shared = np.bincount(segment[first], together * (together - 1), minlength=count)
-        return shared / _ordered_pairs(segment, count)
+        return 1 - shared / _ordered_pairs(segment, count)
 
     return mean
 
