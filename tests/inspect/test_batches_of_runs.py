@@ -9,7 +9,8 @@ import torch.utils.data
 import samplerkit as sk
 from samplerkit.inspect.batches import batch_figures
 from samplerkit.inspect.pictures.canvas import LIGHT, new_figure
-from samplerkit.inspect.pictures.picture import OF_BATCHES, _panels_of
+from samplerkit.inspect.pictures.panels import draw_batches
+from samplerkit.inspect.pictures.picture import _panels_of
 from samplerkit.inspect.pictures.plot_data import plot_data
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at, when
@@ -181,11 +182,11 @@ def test_pictures_show_batches_where_there_are_some():
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     shown = plot_data({"run": loader(sk.RandomSampler(seed=1), ranks=2)})
     plain = plot_data({"plain": sk.Loader(range(40), batch_size=4, world=sk.World(2, 0))})
-    assert OF_BATCHES in _panels_of(shown)
-    assert OF_BATCHES in _panels_of([*plain, *shown])
-    assert OF_BATCHES not in _panels_of(plain)
+    drawn = {panel.draw: runs for panel, runs in _panels_of([*plain, *shown])}
+    assert drawn[draw_batches] == shown
+    assert draw_batches not in {panel.draw for panel, _ in _panels_of(plain)}
     figure = new_figure(8, 4, LIGHT)
-    assert OF_BATCHES.draw(figure, [*plain, *shown], LIGHT).startswith("Batches by length (epoch 0")
+    assert draw_batches(figure, shown, LIGHT).startswith("Batches by length (epoch 0")
     (axes,) = figure.axes
     lines = [part for part in axes.collections if hasattr(part, "get_segments")]
     assert sum(len(part.get_segments()) for part in lines) == shown[0].batches[0].size > 4

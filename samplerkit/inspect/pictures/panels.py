@@ -5,6 +5,7 @@ Each function draws on a figure, and gives the heading for whoever places it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,56 +26,45 @@ def draw_orders(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """Draws step against sample id, coloured by rank, with the borders of files; a run a column."""
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         layout = run.view.layout
-        _scatter(axes, theme, run.view.num_ranks, *run.points)
-        if 1 < layout.num_files <= _MOST_BORDERS:
-            for border in layout.starts[1:-1].tolist():
-                axes.axhline(border, color=theme.faint, linewidth=0.6, zorder=0)
+        _draw_points(axes, theme, run.view.num_ranks, *run.points, layout.starts[1:-1])
         dress(axes, theme, f"{run.name}: {_mode(run)}", "step", "sample id")
-        axes.xaxis.set_major_formatter(_thousands)
-        axes.yaxis.set_major_formatter(_thousands)
         axes.set_ylim(-0.01 * layout.num_samples, 1.01 * layout.num_samples)
-        _legend_of_ranks(axes, theme, run.view.num_ranks)
     return f"Which samples are read when (epoch {runs[0].epoch}; lines: borders of files)"
 
 
 def draw_documents(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """Draws step against document, file above file, coloured by rank; a run of tokens a column."""
-    found = [(run, read) for run in runs if (read := run.documents_read) is not None]
-    for axes, (run, read) in zip(_columns(figure, len(found)), found, strict=True):
+    for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
+        read, layout = run.documents_read, run.view.layout
+        if read is None:
+            continue
         files, of = np.unique(read.files, return_inverse=True)
         sizes = np.zeros(files.size, dtype=np.int64)
         np.maximum.at(sizes, of, read.places + 1)
         begins = np.cumsum(sizes) - sizes
-        _scatter(axes, theme, run.view.num_ranks, read.steps, begins[of] + read.places, read.ranks)
+        places = begins[of] + read.places
+        _draw_points(axes, theme, run.view.num_ranks, read.steps, places, read.ranks, begins[1:])
         what = "document" if read.are_known else "token"
         dress(axes, theme, run.name, "step", what if files.size == 1 else f"{what}, file by file")
-        axes.xaxis.set_major_formatter(_thousands)
-        axes.yaxis.set_major_formatter(_thousands)
         if files.size > 1:
-            names = run.view.layout.names or tuple(map(str, range(run.view.layout.num_files)))
+            names = layout.names or tuple(map(str, range(layout.num_files)))
             shown = np.unique(np.linspace(0, files.size - 1, _MOST_NAMES).astype(np.int64))
             labels = [names[file] for file in files[shown]]
             if max(map(len, labels)) > _LONGEST_NAME:
                 labels = [f"file {file}" for file in files[shown]]
             axes.set_yticks((begins + sizes / 2)[shown], labels)
-            for border in begins[1:].tolist() if files.size <= _MOST_BORDERS else ():
-                axes.axhline(border, color=theme.faint, linewidth=0.6, zorder=0)
-        _legend_of_ranks(axes, theme, run.view.num_ranks)
     return f"Which documents are read when (epoch {runs[0].epoch}; lines: borders of files)"
 
 
 def draw_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """Draws each batch of unlike samples from shortest to longest, coloured by rank; a run a column."""
-    with_lengths = [run for run in runs if run.has_lengths]
-    for axes, run in zip(_columns(figure, len(with_lengths)), with_lengths, strict=True):
+    for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         steps, ranks, low, high = run.batches
-        many = run.view.num_ranks
-        for rank in range(min(many, _MOST_RANKS)):
-            mine = ranks * _MOST_RANKS // many == rank if many > _MOST_RANKS else ranks == rank
+        for colour, mine, _ in _by_colour(theme, run.view.num_ranks, ranks):
             # Neighbours stand beside one another, and not one behind the other.
-            aside = steps[mine] + 0.7 * (ranks[mine] / many - 0.5)
-            axes.vlines(aside, low[mine], high[mine], color=theme.lines[rank], linewidth=1.1, alpha=0.8)
-            axes.scatter(aside, high[mine], s=3, color=theme.lines[rank], linewidths=0)
+            aside = steps[mine] + 0.7 * (ranks[mine] / run.view.num_ranks - 0.5)
+            axes.vlines(aside, low[mine], high[mine], color=colour, linewidth=1.1, alpha=0.8)
+            axes.scatter(aside, high[mine], s=3, color=colour, linewidths=0)
         axes.set_yscale("log", base=2)
         axes.xaxis.set_major_formatter(_thousands)
         axes.yaxis.set_major_formatter(_thousands)
@@ -124,7 +114,7 @@ def draw_mixing(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """Draws the mixing against the size of the window, all runs in one."""
     axes = _columns(figure, 1)[0]
     axes.axhline(1.0, color=theme.faint, linewidth=1, linestyle="--", label="a full shuffle")
-    for number, run in enumerate(runs):
+    for run in runs:
         mixing = run.figures.mixing
         if mixing is None:
             continue
@@ -133,7 +123,7 @@ def draw_mixing(figure: Any, runs: list[PlotData], theme: Theme) -> str:
             [point.window for point in points],
             [point.value for point in points],
             yerr=[2 * point.standard_error for point in points],
-            color=theme.lines[number % len(theme.lines)],
+            color=theme.lines[run.number],
             marker="o",
             markersize=4,
             linewidth=1.6,
@@ -151,58 +141,50 @@ def draw_mixing(figure: Any, runs: list[PlotData], theme: Theme) -> str:
 
 def draw_files_of_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """Draws the number of files in a batch over the epoch, all runs with files in one."""
-    axes = _columns(figure, 1)[0]
     shuffled: dict[float, list[str]] = {}
-    for number, run in enumerate(runs):
-        if not run.view.layout.has_files:
-            continue
-        steps, counts = run.files_of_batches
-        colour = theme.lines[number % len(theme.lines)]
-        axes.plot(
-            steps, counts, color=colour, linewidth=1.6, label=f"{run.name}: {counts.mean():.1f} in the mean"
-        )
+    for run in runs:
         shuffled.setdefault(round(run.figures.files_of_a_shuffled_batch, 1), []).append(run.name)
+    levels = {}
     for count, names in shuffled.items():
         of = "" if len(shuffled) == 1 else f" of {', '.join(names)}"
-        label = f"a full shuffle{of}: {count}"
-        axes.axhline(count, color=theme.text, linewidth=1, linestyle="--", zorder=0, label=label)
-    # What is the same in all steps would lie on the frame.
-    axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
-    axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6)
-    dress(axes, theme, "", "step", "files in a batch of one rank")
-    legend(axes, theme, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+        levels[f"a full shuffle{of}: {count}"] = count
+    _draw_counts(figure, theme, [(run, run.files_of_batches) for run in runs], "files", levels)
     return "How many files a batch is read from (mean over ranks)"
 
 
 def draw_documents_of_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """Draws the number of documents in a batch of windows of tokens over the epoch, all such runs in one."""
-    axes = _columns(figure, 1)[0]
-    for number, run in enumerate(runs):
-        if run.documents_of_batches is None:
-            continue
-        steps, counts = run.documents_of_batches
-        colour, label = theme.lines[number % len(theme.lines)], f"{run.name}: {counts.mean():.1f} in the mean"
-        axes.plot(steps, counts, color=colour, linewidth=1.6, label=label)
-    # What is the same in all steps would lie on the frame.
-    axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
-    axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6)
-    dress(axes, theme, "", "step", "documents in a batch of one rank")
-    legend(axes, theme, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    _draw_counts(figure, theme, [(run, run.documents_of_batches) for run in runs], "documents", {})
     return "Of how many documents the windows of a batch are made (mean over ranks)"
 
 
-def _scatter(axes: Any, theme: Theme, num_ranks: int, steps: Ids, places: Ids, ranks: Ids) -> None:
-    """Draws what is read when, in the colour of who reads it."""
-    many = num_ranks > _MOST_RANKS
-    for rank in range(min(num_ranks, _MOST_RANKS)):
-        mine = ranks * _MOST_RANKS // num_ranks == rank if many else ranks == rank
-        label = _rank_label(rank, num_ranks) if many else str(rank)
-        axes.scatter(
-            steps[mine], places[mine], s=2, color=theme.lines[rank], linewidths=0, label=label, alpha=0.8
-        )
+def _draw_counts(
+    figure: Any, theme: Theme, curves: list[tuple[PlotData, Any]], what: str, levels: dict[str, float]
+) -> None:
+    """Draws what is counted in batches against the step, and levels to compare it with."""
+    axes = _columns(figure, 1)[0]
+    for run, (steps, counts) in curves:
+        label = f"{run.name}: {counts.mean():.1f} in the mean"
+        axes.plot(steps, counts, color=theme.lines[run.number], linewidth=1.6, label=label)
+    for label, count in levels.items():
+        axes.axhline(count, color=theme.text, linewidth=1, linestyle="--", zorder=0, label=label)
+    # What is the same in all steps would lie on the frame.
+    axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
+    axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6)
+    dress(axes, theme, "", "step", f"{what} in a batch of one rank")
+    legend(axes, theme, loc="upper left", bbox_to_anchor=(1.01, 1.0))
 
 
-def _legend_of_ranks(axes: Any, theme: Theme, num_ranks: int) -> None:
+def _draw_points(
+    axes: Any, theme: Theme, num_ranks: int, steps: Ids, places: Ids, ranks: Ids, borders: Ids
+) -> None:
+    """Draws what is read when, in the colour of who reads it, with the borders of files."""
+    for colour, mine, label in _by_colour(theme, num_ranks, ranks):
+        axes.scatter(steps[mine], places[mine], s=2, color=colour, linewidths=0, label=label, alpha=0.8)
+    for border in borders.tolist() if borders.size < _MOST_BORDERS else ():
+        axes.axhline(border, color=theme.faint, linewidth=0.6, zorder=0)
+    axes.xaxis.set_major_formatter(_thousands)
+    axes.yaxis.set_major_formatter(_thousands)
     many = num_ranks > _MOST_RANKS
     legend(
         axes,
@@ -215,6 +197,16 @@ def _legend_of_ranks(axes: Any, theme: Theme, num_ranks: int) -> None:
         columnspacing=1.2,
         handletextpad=0.2,
     )
+
+
+def _by_colour(theme: Theme, num_ranks: int, ranks: Ids) -> Iterator[tuple[str, Any, str]]:
+    """Gives each colour, whether each of some marks has it by its rank, and the ranks that have it."""
+    groups = min(num_ranks, _MOST_RANKS)
+    for group in range(groups):
+        first = -(-group * num_ranks // groups)
+        last = -(-(group + 1) * num_ranks // groups) - 1
+        label = str(first) if first == last else f"{first} to {last}"
+        yield theme.lines[group], (first <= ranks) & (ranks <= last), label
 
 
 def _columns(figure: Any, count: int) -> list[Any]:
@@ -231,9 +223,3 @@ def _thousands(value: float, _: Any) -> str:
 def _mode(run: PlotData) -> str:
     mode = run.view.mode
     return "no shuffle mode" if mode is None else mode.resolve(run.view.layout).value.upper()
-
-
-def _rank_label(group: int, ranks: int) -> str:
-    first = -(-group * ranks // _MOST_RANKS)
-    last = -(-(group + 1) * ranks // _MOST_RANKS) - 1
-    return str(first) if first == last else f"{first} to {last}"

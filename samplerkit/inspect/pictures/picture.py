@@ -22,11 +22,6 @@ DrawPanel = Callable[[Any, list[PlotData], Theme], str]
 """Draws on a figure, and gives the heading."""
 
 
-def _of_any(_: PlotData) -> bool:
-    """Whatever the run, there is something to show."""
-    return True
-
-
 @dataclass(frozen=True)
 class Panel:
     """One of the pictures.
@@ -43,7 +38,11 @@ class Panel:
     height: float
     caption: str
     by_column: bool
-    is_shown: Callable[[PlotData], bool] = _of_any
+    is_shown: Callable[[PlotData], bool] = lambda _: True
+
+    def shown(self, runs: list[PlotData]) -> list[PlotData]:
+        """Gives the runs that have anything to show in it."""
+        return [run for run in runs if self.is_shown(run)]
 
 
 PANELS = (
@@ -53,6 +52,22 @@ PANELS = (
         "Each point is a sample that a rank reads. A full shuffle is an even cloud; stairs and bands are "
         "files that are read one after another.",
         by_column=True,
+    ),
+    Panel(
+        panels.draw_documents,
+        4.6,
+        "Each point is a part of a document in a window that a rank reads. A full shuffle of windows is an "
+        "even cloud; a long document is met in many steps.",
+        by_column=True,
+        is_shown=lambda run: run.documents_read is not None,
+    ),
+    Panel(
+        panels.draw_batches,
+        3.9,
+        "Each line is a batch, from its shortest to its longest sample: short lines waste little padding. "
+        "Lines of one step that stand at one height cost alike on all ranks.",
+        by_column=True,
+        is_shown=lambda run: run.has_lengths,
     ),
     Panel(
         panels.draw_together,
@@ -67,7 +82,7 @@ PANELS = (
         "The curve to look at: where it is low, samples of such a window resemble one another as they do in "
         "storage.",
         by_column=False,
-        is_shown=lambda run: run.view.recipe is None,
+        is_shown=lambda run: run.figures.mixing is not None,
     ),
     Panel(
         panels.draw_files_of_batches,
@@ -76,37 +91,15 @@ PANELS = (
         by_column=False,
         is_shown=lambda run: run.view.layout.has_files,
     ),
+    Panel(
+        panels.draw_documents_of_batches,
+        3.0,
+        "Documents that a batch meets, whole or in part: few where windows of one document stand together.",
+        by_column=False,
+        is_shown=lambda run: run.documents_of_batches is not None,
+    ),
 )
 """From the top to the bottom."""
-
-OF_BATCHES = Panel(
-    panels.draw_batches,
-    3.9,
-    "Each line is a batch, from its shortest to its longest sample: short lines waste little padding. "
-    "Lines of one step that stand at one height cost alike on all ranks.",
-    by_column=True,
-    is_shown=lambda run: run.has_lengths,
-)
-"""Below the first one, where there are batches of unlike samples."""
-
-OF_TOKENS = Panel(
-    panels.draw_documents,
-    4.6,
-    "Each point is a part of a document in a window that a rank reads. A full shuffle of windows is an even "
-    "cloud; a long document is met in many steps.",
-    by_column=True,
-    is_shown=lambda run: run.documents_read is not None,
-)
-"""Below the first one, where windows of tokens are read."""
-
-OF_DOCUMENTS = Panel(
-    panels.draw_documents_of_batches,
-    3.0,
-    "Documents that a batch meets, whole or in part: few where windows of one document stand together.",
-    by_column=False,
-    is_shown=lambda run: run.documents_of_batches is not None,
-)
-"""Below the last one, where documents of windows are known."""
 
 
 def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
@@ -133,12 +126,10 @@ def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
         path.write_text(_page(shown), encoding="utf-8")
 
 
-def _panels_of(runs: list[PlotData]) -> list[Panel]:
-    return [
-        panel
-        for panel in (PANELS[0], OF_TOKENS, OF_BATCHES, *PANELS[1:], OF_DOCUMENTS)
-        if any(map(panel.is_shown, runs))
-    ]
+def _panels_of(runs: list[PlotData]) -> list[tuple[Panel, list[PlotData]]]:
+    """Gives the panels that show any of some runs, each with those that it shows."""
+    shown = [(panel, panel.shown(runs)) for panel in PANELS]
+    return [(panel, some) for panel, some in shown if some]
 
 
 def _width(runs: list[PlotData]) -> float:
@@ -147,17 +138,17 @@ def _width(runs: list[PlotData]) -> float:
 
 def _one_picture(runs: list[PlotData], theme: Theme) -> bytes:
     chosen = _panels_of(runs)
-    heights = [panel.height for panel in chosen]
+    heights = [panel.height for panel, _ in chosen]
     figure = new_figure(_width(runs), sum(heights), theme)
     parts = figure.subfigures(len(chosen), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for part, panel in zip(parts, chosen, strict=True):
+    for part, (panel, some) in zip(parts, chosen, strict=True):
         part.set_facecolor(theme.background)
-        head(part, theme, panel.draw(part, runs, theme))
+        head(part, theme, panel.draw(part, some, theme))
     return png_of(figure)
 
 
 def _page(runs: list[PlotData]) -> str:
-    sections = [_section(panel, runs) for panel in _panels_of(runs)]
+    sections = [_section(panel, some) for panel, some in _panels_of(runs)]
     names = ", ".join(html.escape(run.name) for run in runs)
     rows = "".join(_row(run) for run in runs)
     return _PAGE.format(names=names, rows=rows, sections="\n".join(sections))

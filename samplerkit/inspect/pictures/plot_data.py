@@ -12,6 +12,7 @@ from samplerkit.inspect.costs import files_of_steps
 from samplerkit.inspect.figures import RunFigures
 from samplerkit.inspect.tokens import spans_of
 from samplerkit.inspect.view import RunView
+from samplerkit.loading.run.reading import Reading
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
@@ -62,11 +63,12 @@ class DocumentsRead:
 @final
 @dataclass(frozen=True, eq=False)
 class PlotData:
-    """A run, and the name by which pictures call it."""
+    """A run, the name by which pictures call it, and its number among the runs that are shown."""
 
     name: str
     view: RunView
     epoch: int = 0
+    number: int = 0
 
     @cached_property
     def figures(self) -> RunFigures:
@@ -88,20 +90,24 @@ class PlotData:
         """What the parts of the layout are called."""
         return "file" if self.view.layout.has_files else "part"
 
+    def _readers(self, most: int) -> list[Reading]:
+        """Gives what some ranks read, evenly apart."""
+        ranks = _spread_over(self.view.num_ranks, most).tolist()
+        return [self.view.reading(self.epoch, rank) for rank in ranks]
+
     @cached_property
     def points(self) -> tuple[Ids, Ids, Ids]:
         """Steps, sample ids and ranks, evenly thinned out: three int64 arrays of one length."""
-        ranks = self.view.num_ranks
-        readings = [self.view.reading(self.epoch, rank) for rank in range(min(ranks, MOST_POINTS // 4))]
-        each = max(1, MOST_POINTS // max(1, len(readings)))
+        readers = self._readers(MOST_POINTS // 4)
+        each = max(1, MOST_POINTS // len(readers))
         found: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
-        for rank, reading in enumerate(readings):
+        for reading in readers:
             steps = _spread_over(reading.steps, each)
             per_step = max(1, each // max(1, steps.size))
             for step in steps.tolist():
                 ids = reading.ids(step)
                 chosen = ids[_spread_over(ids.size, per_step)]
-                found.append((np.full(chosen.size, step), chosen, np.full(chosen.size, rank)))
+                found.append((np.full(chosen.size, step), chosen, np.full(chosen.size, reading.shard)))
         steps_, ids_, ranks_ = (np.concatenate(column) for column in zip(*found, strict=True))
         return steps_, ids_, ranks_
 
@@ -135,9 +141,7 @@ class PlotData:
     @cached_property
     def files_of_batches(self) -> tuple[Ids, npt.NDArray[np.float64]]:
         """Steps, and the mean number of files in a rank's batch of each."""
-        readings = [
-            self.view.reading(self.epoch, rank) for rank in _spread_over(self.view.num_ranks, 8).tolist()
-        ]
+        readings = self._readers(8)
         steps = _spread_over(min(reading.steps for reading in readings), _STEPS)
         counts = np.stack([files_of_steps(self.view, reading, steps) for reading in readings])
         return steps, counts.mean(axis=0)
@@ -145,8 +149,7 @@ class PlotData:
     @cached_property
     def documents_of_batches(self) -> tuple[Ids, npt.NDArray[np.float64]] | None:
         """Steps, and the mean number of documents in a rank's batch of windows of tokens; None of others."""
-        ranks = _spread_over(self.view.num_ranks, 4).tolist()
-        readings = [self.view.reading(self.epoch, rank) for rank in ranks]
+        readings = self._readers(4)
         steps = _spread_over(min(reading.steps for reading in readings), _STEPS_OF_DOCUMENTS)
         counts = []
         for step in steps.tolist():
@@ -161,20 +164,18 @@ class PlotData:
     @cached_property
     def documents_read(self) -> DocumentsRead | None:
         """The documents of windows of tokens, evenly thinned out where there are many; None of others."""
-        ranks = _spread_over(self.view.num_ranks, _MOST_RANKS).tolist()
-        found = []
-        for rank in ranks:
-            reading = self.view.reading(self.epoch, rank)
+        readings, found = self._readers(_MOST_RANKS), []
+        for reading in readings:
             steps = _spread_over(reading.steps, _STEPS)
             windows, most = (
-                max(1, each // max(1, steps.size * len(ranks))) for each in (_MOST_WINDOWS, MOST_POINTS)
+                max(1, each // max(1, steps.size * len(readings))) for each in (_MOST_WINDOWS, MOST_POINTS)
             )
             for step in steps.tolist():
                 ids = reading.ids(step)
                 spans = spans_of(self.view, reading, step, ids, _spread_over(ids.size, windows))
                 if spans is None:
                     return None
-                marks = [(step, rank, *span[:3]) for of in spans for span in of]
+                marks = [(step, reading.shard, *span[:3]) for of in spans for span in of]
                 found += [marks[place] for place in _spread_over(len(marks), most).tolist()]
         if not found:
             return None
@@ -209,8 +210,8 @@ class PlotData:
 def plot_data(runs: dict[str, Any], epoch: int = 0) -> list[PlotData]:
     """Takes loaders, configs or views by the names that pictures give them."""
     return [
-        PlotData(name, run if isinstance(run, RunView) else RunView.of(run), epoch)
-        for name, run in runs.items()
+        PlotData(name, run if isinstance(run, RunView) else RunView.of(run), epoch, number)
+        for number, (name, run) in enumerate(runs.items())
     ]
 
 
