@@ -1,22 +1,32 @@
-"""The device stage: hands out batches on the device while a thread loads and copies the next ones."""
+"""The device stage: hands out batches on the device while a thread loads and copies the next ones.
+
+Batch j is copied on the side stream once the loop's work on batch j - (depth + 1) is done. The loop's stream
+waits for the copy, and the host never does. `record_stream` keeps memory from being given away while the
+loop uses it, however early its last handle is dropped. The window keeps the loading thread from allocating
+ahead of a device that is behind. One without the other is wrong, or unbounded.
+
+The batch is loaded before the wait for the window, as loading takes no memory of the device.
+"""
 
 from __future__ import annotations
 
+import collections
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 import torch
 
 from samplerkit.errors import StateError
 from samplerkit.loading.background_thread import not_an_end, start_thread
+from samplerkit.loading.device.batch import is_opaque, leaves, map_leaves, storages
+from samplerkit.loading.device.channel import Channel
 from samplerkit.loading.device.streams import Streams, streams_for
 from samplerkit.loading.device.thread_warnings import LoadWatch, warn_once
-from samplerkit.loading.device.transfer import BatchSlot, Channel, Receiver, Sender, Sent
 from samplerkit.loading.interpreter_exit import end_at_exit
 from samplerkit.loading.stats import StageCounts
 
@@ -72,7 +82,10 @@ class DeviceStage(Iterator[Any]):
         pins = streams.pins if pins is None else pins
         self._producer: Producer | None = Producer(source, channel, streams, pins=pins)
         self._channel: Final = channel
-        self._receiver: Final = Receiver(streams)
+        self._streams: Final = streams
+        # Of the batch received last: the stream that works on it, and leaves unknown to the allocator.
+        self._received: tuple[Any, list[Any]] | None = None
+        self._slot = BatchSlot()
         self._counts: Final = StageCounts() if counts is None else counts
         self._thread: threading.Thread | None = None
         self._process: Final = os.getpid()
@@ -95,20 +108,22 @@ class DeviceStage(Iterator[Any]):
         asked = time.perf_counter()
         self._require_usable()
         # To ask for a batch is to be done with the one before: now its memory can be fenced and reused.
-        self._receiver.release()
+        self._release()
         # Before the wait: afterwards there is always one, and the figure would say nothing.
         queued = len(self._channel)
         item = self._channel.get()
         if not isinstance(item, LoadedBatch):
             return self._boundary_or_end(item)
         wait = time.perf_counter() - asked
-        value, slot = self._receiver.receive(item.sent)
+        # What the allocator does not know of lives as long as the loop's work on it.
+        self._received = self._streams.receive(item.ready, item.storages), item.opaque
         # A slot is given back with a batch and not after it, so that the thread loads while the loop trains.
+        slot, self._slot = self._slot, BatchSlot()
         self._channel.give_slot(slot)
         self._counts.add(wait, queued, item.load, item.load_cpu, item.copy)
         if item.findings:
             warn_once(item.findings, stacklevel=2)
-        return value
+        return item.value
 
     def close(self, seconds: float | None = CLOSE_SECONDS) -> bool:
         """Ends the stage; batches under way are dropped.
@@ -124,7 +139,7 @@ class DeviceStage(Iterator[Any]):
         if self._process != os.getpid():
             # The thread, and the device, are those of the process that this one was forked from.
             return True
-        self._receiver.release()
+        self._release()
         thread, producer = self._thread, self._producer
         if thread is None:
             # It never started, so nobody else will close the source.
@@ -138,6 +153,12 @@ class DeviceStage(Iterator[Any]):
         # What waits holds device memory, and would hold it for as long as somebody keeps the stage.
         self._channel.drop_items()
         return not thread.is_alive()
+
+    def _release(self) -> None:
+        """Ends the loop's work on the batch received last."""
+        if self._received is not None:
+            stream, opaque = self._received
+            self._slot, self._received = BatchSlot(self._streams.fence(stream), opaque), None
 
     def _require_usable(self) -> None:
         if self._process != os.getpid():
@@ -174,18 +195,37 @@ MakeStage = Callable[[Iterator[Any]], DeviceStage]
 
 
 @dataclass(frozen=True, eq=False)
+class BatchSlot:
+    """The slot for one batch, as the loop gives it back.
+
+    Args:
+        fence: the event behind the loop's work on the batch that must be done with; None at the beginning.
+        kept: what of that batch lives until then; emptied once the fence has passed.
+    """
+
+    fence: Any = None
+    kept: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
 class LoadedBatch:
     """A batch on its way, what it cost, and what was found to be wrong with the way it was loaded.
 
     Args:
-        sent: the batch.
+        value: the batch on the device.
+        ready: the event behind its copies.
+        storages: what of it the allocator must know of.
+        opaque: leaves that may hold more than those.
         load: seconds for `next` on the source.
         load_cpu: of that, what this thread computed.
         copy: seconds for pinning, waiting for the window, and beginning the copies; on the cpu, copying.
         findings: what is to be warned of.
     """
 
-    sent: Sent
+    value: Any
+    ready: Any
+    storages: list[Any]
+    opaque: list[Any]
     load: float
     load_cpu: float
     copy: float
@@ -220,7 +260,9 @@ class Producer:
         self._source: Final = source
         self._channel: Final = channel
         self._streams: Final = streams
-        self._sender: Final = Sender(streams, pins=pins)
+        self._pins: Final = pins
+        # What is copied lives until the event behind it has passed.
+        self._sources: Final[collections.deque[tuple[Any, list[Any]]]] = collections.deque()
         self._watch: Final = LoadWatch()
         # A slot that is taken already; the end of an epoch after a batch leaves it for the next batch.
         self._slot: BatchSlot | None = None
@@ -263,7 +305,9 @@ class Producer:
 
     def end(self) -> None:
         """Waits for copies under way, then ends the source, here where it ran."""
-        self._sender.finish()
+        while self._sources:
+            self._streams.wait(self._sources[0][0])
+            self._sources.popleft()
         close = getattr(self._source, "close", None)
         if callable(close):
             close()
@@ -285,10 +329,34 @@ class Producer:
         self._slot, self._is_epoch_empty = None, False
         sending = time.perf_counter()
         try:
-            sent = self._sender.send(batch, slot)
+            value, ready = self._send(batch, slot)
         except BaseException as error:  # likewise
             return not_an_end(error, _WHERE)
-        return LoadedBatch(sent, loaded - started, computed, time.perf_counter() - sending, findings)
+        # The tree is walked here, in the loading thread, rather than in the loop.
+        found = leaves(value)
+        used = [storage for leaf in found for storage in storages(leaf)]
+        opaque = [leaf for leaf in found if is_opaque(leaf)]
+        copied = time.perf_counter() - sending
+        return LoadedBatch(value, ready, used, opaque, loaded - started, computed, copied, findings)
+
+    def _send(self, batch: Any, slot: BatchSlot) -> tuple[Any, Any]:
+        """Begins to copy a batch, once the window allows it; gives it on the device, and when it is there."""
+        streams = self._streams
+        host = map_leaves(streams.pin, batch) if self._pins else batch
+        if slot.fence is not None:
+            streams.wait(slot.fence)
+        slot.kept.clear()
+        while self._sources and streams.has_passed(self._sources[0][0]):
+            self._sources.popleft()
+        # An object may move itself in place: then only its tensors still know where they came from.
+        sources = [storage for leaf in leaves(host) for storage in (leaf, *storages(leaf))]
+        with streams.side(sources):
+            try:
+                value = map_leaves(streams.copy, host)
+            finally:
+                ready = streams.record_ready()
+                self._sources.append((ready, sources))
+        return value, ready
 
     def _boundary(self, slot: BatchSlot) -> EpochBoundary:
         # Without a slot, an endless row of empty epochs would have no bound.
