@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
@@ -254,9 +254,9 @@ def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
     delivery = reading.delivery
     positions = view.run.undealt(reading.epoch).positions_of(sample)
     times = [
-        Occurrence(reading.epoch, *read, is_pad=read.position >= delivery.size)
-        for read in readers_of(delivery, positions)
-        if read.step < view.steps(replace(reading, shard=read.rank))
+        time
+        for time in occurrences_of(reading.epoch, delivery, positions)
+        if time.step < view.steps(replace(reading, shard=time.rank))
     ]
     times.sort(key=lambda time: (time.step, time.position))
     read = {time.position for time in times}
@@ -264,30 +264,22 @@ def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
     return EpochOfSample(reading.epoch, tuple(times), unread)
 
 
-class Reader(NamedTuple):
-    """Who reads a position, and when."""
-
-    rank: int
-    step: int
-    place: int
-    position: int
-
-
-def readers_of(delivery: Delivery, positions: Ids) -> list[Reader]:
+def occurrences_of(epoch: int, delivery: Delivery, positions: Ids) -> list[Occurrence]:
     """Finds out who reads some positions, and when: the inverse of `Delivery.positions`.
 
     Args:
+        epoch: which one.
         delivery: how the rest of an epoch is dealt.
         positions: int64 of shape (m,), each in [0, total).
 
     Returns:
-        The readers, by step and rank, and of pads that repeat one of the positions those too. Nobody reads
-        positions before the start, and those that the tail drops.
+        Each time that they are read, by step and rank, pads included. Nobody reads positions before the
+        start, and those that the tail drops.
 
     Example:
         >>> delivery = Delivery(total=10, start=0, num_shards=4, batch_size=2, tail="pad")
-        >>> [tuple(reader) for reader in readers_of(delivery, np.array([0, 9]))]
-        [(0, 0, 0, 0), (1, 1, 0, 9), (2, 1, 0, 10)]
+        >>> [(time.rank, time.step, time.position) for time in occurrences_of(0, delivery, np.array([0, 9]))]
+        [(0, 0, 0), (1, 1, 9), (2, 1, 10)]
     """
     dealt = positions[positions >= delivery.start]
     begins, numbers, sizes = np.array(delivery.stages, dtype=np.int64).T
@@ -301,7 +293,10 @@ def readers_of(delivery: Delivery, positions: Ids) -> list[Reader]:
         for rank in range(delivery.num_shards):
             dealt = delivery.positions(rank, step)
             places = np.flatnonzero(np.isin(dealt % delivery.size, positions))
-            found += [Reader(rank, step, place, int(dealt[place])) for place in places.tolist()]
+            found += [
+                Occurrence(epoch, rank, step, place, int(dealt[place]), bool(dealt[place] >= delivery.size))
+                for place in places.tolist()
+            ]
     return found
 
 
@@ -309,8 +304,8 @@ def _in_plan(reading: Reading, plan: BatchPlan, sample: int) -> EpochOfSample:
     """Finds a sample in the batches of a plan, and then those batches in the deal."""
     delivery = reading.delivery
     numbers = np.unique(plan.batch_of(sample))
-    readers = readers_of(delivery, numbers)
-    seen = {(reader.rank, reader.step): reader.position for reader in readers}
+    dealt = occurrences_of(reading.epoch, delivery, numbers)
+    seen = {(time.rank, time.step): time.position for time in dealt}
     last = next((step for _, step in seen if _is_split(delivery, step)), None)
     if last is not None:
         # Any rank may have it: all that is left was put together and cut again.
@@ -326,6 +321,6 @@ def _in_plan(reading: Reading, plan: BatchPlan, sample: int) -> EpochOfSample:
             for place in places.tolist()
         ]
     times.sort(key=lambda time: (time.step, time.position, time.rank, time.place))
-    read_ones = {reader.position for reader in readers}
-    unread = tuple(number for number in numbers.tolist() if number not in read_ones)
+    begun = {time.position for time in dealt}
+    unread = tuple(number for number in numbers.tolist() if number not in begun)
     return EpochOfSample(reading.epoch, tuple(times), unread)

@@ -76,7 +76,7 @@ BUGS = [
     ),
     Bug(
         "samples are looked for as if all steps had one size",
-        "readers_of",
+        "occurrences_of",
         "numbers[stage] + (dealt - begins[stage]) // sizes[stage]",
         "(dealt - delivery.start) // sizes[0]",
         RAMPS,

@@ -9,7 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.plan import plan
-from samplerkit.inspect.time_machine import at, readers_of, when
+from samplerkit.inspect.time_machine import at, occurrences_of, when
 from samplerkit.loading.run.delivery import Delivery
 from tests.loading.test_edits import ranks_of, read
 from tests.loading.worker_kinds import beside
@@ -68,8 +68,8 @@ def test_steps_of_several_sizes_are_what_counting_says_and_each_place_is_found_a
             assert {seen[position][1] for position in positions} == {step}, number
         pads = set(seen) - {position for step in wanted for position in step}
         assert len(pads) == (-(total - delivery.start) % ranks if delivery.tail == "pad" else 0)
-        found = readers_of(delivery, np.arange(total))
-        assert {reader.position: reader[:3] for reader in found} == seen, number
+        times = occurrences_of(0, delivery, np.arange(total))
+        assert {time.position: (time.rank, time.step, time.place) for time in times} == seen, number
     print(f"{cases} cases")
 
 

@@ -31,18 +31,18 @@ class Panel:
         height: in inches.
         caption: what there is to see, a sentence or two.
         by_column: whether each run has a column of its own, so that more runs need more width.
-        is_shown: whether a run has anything to show in it.
+        is_shown: whether a run has anything to show in it; None if each has.
     """
 
     draw: DrawPanel
     height: float
     caption: str
     by_column: bool
-    is_shown: Callable[[PlotData], bool] = lambda _: True
+    is_shown: Callable[[PlotData], bool] | None = None
 
     def shown(self, runs: list[PlotData]) -> list[PlotData]:
         """Gives the runs that have anything to show in it."""
-        return [run for run in runs if self.is_shown(run)]
+        return runs if self.is_shown is None else [run for run in runs if self.is_shown(run)]
 
 
 PANELS = (
