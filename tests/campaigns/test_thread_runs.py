@@ -30,7 +30,7 @@ def test_kills_endings_and_epochs_over_threads_lose_repeat_and_leave_nothing():
     command = [sys.executable, "-m", "tests.campaigns.thread_runs", *asked]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     print(done.stdout)
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert done.returncode == 0, done.stdout + done.stderr[-6000:]
     assert "0 samples lost, 0 repeated" in done.stdout
     (grown,) = re.findall(r"grown by them: threads (-?\d+), descriptors (-?\d+),", done.stdout)
     assert all(int(number) <= 0 for number in grown), done.stdout

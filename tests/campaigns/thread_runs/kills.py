@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import samplerkit as sk
 from tests.waiting import wait_until
 
 SIZE, BATCH = 96, 4
+SECONDS_TO_BEGIN = 120.0
 
 
 class Slow:
@@ -65,18 +67,22 @@ def killed_again_and_again(folder: Path, kills: int, seed: int) -> tuple[int, in
         os.truncate(ledger, size)
         job = os.fork()
         if job == 0:
+            # One that hangs tells where, and ends before anybody stops to wait for it.
+            faulthandler.dump_traceback_later(SECONDS_TO_BEGIN / 2, exit=True)
             try:
                 read_on(ledger)
             except BaseException:
                 traceback.print_exc()  # nobody else would tell it
             finally:
                 os._exit(1)
-        # Half of them in the middle of reading, however long a busy machine takes to begin.
-        if dice.random() < 0.5:
-            wait_until(lambda size=size: ledger.stat().st_size > size)
-        time.sleep(dice.uniform(0.0, 0.08))
-        os.kill(job, signal.SIGKILL)
-        os.waitpid(job, 0)
+        try:
+            # Half of them in the middle of reading, however long a busy machine takes to begin.
+            if dice.random() < 0.5:
+                wait_until(lambda size=size: ledger.stat().st_size > size, SECONDS_TO_BEGIN)
+            time.sleep(dice.uniform(0.0, 0.08))
+        finally:
+            os.kill(job, signal.SIGKILL)
+            os.waitpid(job, 0)
     received = [index for line in lines_of(ledger) for index in line["ids"]]
     expected: list[int] = []
     while len(expected) < len(received):
