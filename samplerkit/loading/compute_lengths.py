@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final, final
 import numpy as np
 
 from samplerkit.batches.lengths import INTEGERS, LONGEST
+from samplerkit.batches.segments import Segments
 from samplerkit.errors import (
     ArgumentRangeError,
     ArgumentTypeError,
@@ -22,6 +23,7 @@ from samplerkit.errors import (
     SamplerkitError,
     StateError,
 )
+from samplerkit.loading.collate.sample_fields import SampleCollate
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.state.identity import describe_dataset
 from samplerkit.order import arguments
@@ -30,7 +32,6 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.subset import SequentialSampler
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.batch_readers import batch_reader, wanted
 from samplerkit.storage.locks import NoLocksError, locked
 
 _AT_ONCE = 256
@@ -85,22 +86,23 @@ def compute_lengths(
         raise ArgumentValueError("out", "must end in .npy", str(path))
     if path.exists():
         raise ArgumentValueError("out", "is there already", str(path), hint="say another path")
-    measured = _MeasuredDataset(dataset, function)
-    size, report = len(measured), progress or (lambda *_: None)
+    size, report = len(Layout.of(dataset)), progress or (lambda *_: None)
     identity = {"samplerkit": "lengths", "dataset": describe_dataset(dataset), "function": _words(function)}
     with journal_of(path, identity) as journal:
         report(_WHAT, journal.done, size)
         loader = Loader(
-            measured,
+            dataset,
             SequentialSampler(journal.done),
             batch_size=_AT_ONCE,
             num_workers=num_workers,
             tail="ragged",
             world=World(1, 0),
-            collate_fn=_as_array,
+            collate_fn=_MeasuringCollate(function),
         )
         with loader:
             for lengths in loader if journal.done < size else ():
+                for skipped in loader.skipped:  # by a dataset that leaves out what is missing
+                    raise DatasetError(f"sample {skipped.id}", f"cannot be measured ({skipped.error})")
                 journal.append(lengths)
                 report(_WHAT, journal.done, size)
     found: np.ndarray[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -108,30 +110,29 @@ def compute_lengths(
 
 
 @final
-class _MeasuredDataset:
-    """A dataset of the lengths of another one's samples."""
+class _MeasuringCollate(SampleCollate):
+    """Makes the lengths of samples by a function of one."""
 
-    def __init__(self, dataset: Any, function: Callable[[Any], Any]) -> None:
-        self.layout = Layout.of(dataset)
-        self._dataset = dataset
+    def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
-        expect = getattr(dataset, "expect", None)
-        if callable(expect):
-            self.expect = expect
 
-    def __len__(self) -> int:
-        return len(self.layout)
+    def collated(self, samples: Any, ids: Ids | None = None, segments: Segments | None = None) -> Ids:
+        """Returns the lengths of some samples: int64 of shape (m,), or (m, 2) for pairs.
 
-    def __getitems__(self, ids: Ids) -> list[Any]:
-        reader = batch_reader(self._dataset)
-        if reader is None:
-            samples = [self._dataset[id] for id in ids.tolist()]
-        else:
-            # Each sample is read once, in the first pass over it.
-            samples = self._dataset.__getitems__(ids, *(np.zeros_like(ids) for _ in wanted(self._dataset)))
+        Raises:
+            ArgumentTypeError: the function gives no integers, or numbers and pairs.
+            ArgumentRangeError: a length is out of range.
+            DatasetError: the function fails.
+        """
+        numbers = range(len(samples)) if ids is None else ids.tolist()
         if isinstance(samples, Mapping):  # columns
-            samples = [{name: column[at] for name, column in samples.items()} for at in range(ids.size)]
-        return [self._length(id, sample) for id, sample in zip(ids.tolist(), samples, strict=True)]
+            samples = [{name: column[at] for name, column in samples.items()} for at in range(len(numbers))]
+        lengths = [self._length(id, sample) for id, sample in zip(numbers, samples, strict=True)]
+        try:
+            return np.array(lengths, dtype=np.int64)
+        except ValueError:
+            problem = "must give a number for each sample, or a pair for each"
+            raise ArgumentTypeError("function", problem, lengths[:2]) from None
 
     def _length(self, id: int, sample: Any) -> Any:
         try:
@@ -157,14 +158,6 @@ def _checked(place: str, found: Any) -> Any:
     if not 0 <= length <= LONGEST:
         raise ArgumentRangeError(place, f"must be in [0, {LONGEST}]", length)
     return length
-
-
-def _as_array(lengths: list[Any]) -> Ids:
-    try:
-        return np.array(lengths, dtype=np.int64)
-    except ValueError:
-        problem = "must give a number for each sample, or a pair for each"
-        raise ArgumentTypeError("function", problem, lengths[:2]) from None
 
 
 def _words(function: Callable[[Any], Any]) -> str:
@@ -195,19 +188,18 @@ class LengthsJournal:
     def __init__(self, file: BinaryIO, path: Path, identity: dict[str, Any]) -> None:
         self._file = file
         self._out = path.with_suffix("")
+        self._lengths: list[np.ndarray[Any, Any]] = []
         self.done = 0
-        self._shape_of_one: tuple[int, ...] | None = None
-        saved, self._begin = _value_of(file.readline(_LONGEST_LINE)), len(_line(identity))
-        if saved is None:
-            file.seek(0)
-            file.truncate()
-            file.write(_line(identity))
-        else:
+        saved, header = _value_of(file.readline(_LONGEST_LINE)), _line(identity)
+        end = len(header)
+        if saved is not None:
             _require_same(saved, identity, path)
-        end = self._begin
-        for end, lengths in self._records():  # noqa: B007  # the last one counts
-            self._count(lengths)
+            while (lengths := _value_of(line := file.readline(_LONGEST_LINE))) is not None:
+                end += len(line)
+                self._keep(lengths)
         # What follows the last whole line was cut off, or damaged.
+        file.seek(0)
+        file.write(header)
         file.seek(end)
         file.truncate()
 
@@ -217,39 +209,24 @@ class LengthsJournal:
         Raises:
             ArgumentValueError: pairs behind single lengths, or the other way round.
         """
-        if self._shape_of_one not in (None, lengths.shape[1:]):
-            problem = f"must be {'pairs' if self._shape_of_one else 'numbers'}, as those before"
+        shape = self._lengths[0].shape[1:] if self._lengths else lengths.shape[1:]
+        if shape != lengths.shape[1:]:
+            problem = f"must be {'pairs' if shape else 'numbers'}, as those before"
             raise ArgumentValueError(f"lengths[{self.done}]", problem, lengths[0].tolist())
         # A process that is killed in the middle leaves a line whose checksum does not fit.
         with _written(self._out):
             self._file.write(_line(lengths.tolist()))
             self._file.flush()
-        self._count(lengths)
+        self._keep(lengths)
 
     def finish(self, out: Path) -> None:
         """Writes the lengths as an `.npy` file, which is there as a whole or not at all."""
         with atomic(out) as file:
-            shape = (self.done, *(self._shape_of_one or ()))
-            header = {"descr": _DTYPE.str, "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            written = 0
-            for _, lengths in self._records():
-                file.write(lengths.tobytes())
-                written += len(lengths)
-            if written != self.done:
-                raise OSError("what was written there before has changed")
+            np.save(file, np.concatenate(self._lengths or [np.zeros(0, dtype=_DTYPE)]))
 
-    def _count(self, lengths: np.ndarray[Any, Any]) -> None:
+    def _keep(self, lengths: Any) -> None:
+        self._lengths.append(np.array(lengths, dtype=_DTYPE))
         self.done += len(lengths)
-        self._shape_of_one = lengths.shape[1:]
-
-    def _records(self) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
-        """Gives where each whole line of lengths ends, and the lengths, of shape (m,) or (m, 2)."""
-        end = self._begin
-        self._file.seek(end)
-        while (found := _value_of(line := self._file.readline(_LONGEST_LINE))) is not None:
-            end += len(line)
-            yield end, np.array(found, dtype=_DTYPE)
 
 
 def _line(value: Any) -> bytes:

@@ -302,9 +302,9 @@ BUGS = [
     ),
     Bug(
         "the window of a state stands in all epochs",
-        "BatchUnit.of_epoch",
-        "self.known[1] if epoch == self.known[0] else (0, 0)",
-        "self.known[1]",
+        "EpochBatches.known",
+        "known if epoch == self.epoch else (0, 0)",
+        "known",
         STATES,
     ),
     Bug(

@@ -92,7 +92,7 @@ BUGS = [
     Bug(
         "batches go on by the order before the edit",
         "Run.edited",
-        "self.unit.edited(self, ledger)",
+        "self.unit.edited(self._facts, ledger)",
         "self.unit",
         BATCHES,
     ),

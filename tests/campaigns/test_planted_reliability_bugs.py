@@ -77,9 +77,9 @@ BUGS = [
     ),
     Bug(
         "padded ranks are uneven",
-        "Delivery.samples",
-        "-(-left // self.num_shards)",
-        "left // self.num_shards + (self.seat(shard) < left % self.num_shards)",
+        "Delivery._shared",
+        "(least + (larger > 0), 0)",
+        "(least, larger)",
         "tests/loading/test_uneven_ranks.py",
     ),
     Bug(

@@ -55,16 +55,16 @@ BUGS = [
     ),
     Bug(
         "ragged ranks get one sample too many",
-        "Delivery.samples",
-        "self.seat(shard) < rest",
-        "self.seat(shard) <= rest",
+        "Delivery.dealt",
+        "seat < larger",
+        "seat <= larger",
         STATES,
     ),
     Bug(
         "drop rounds up",
-        "Delivery.samples",
-        "self.first(self.job_steps) - self.start",
-        "self.first(self.job_steps + 1) - self.start",
+        "Delivery.job_steps",
+        "left // stage.size",
+        "-(-left // stage.size)",
         STATES,
     ),
     Bug(

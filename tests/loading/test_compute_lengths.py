@@ -210,3 +210,21 @@ def test_a_dataset_that_wants_passes_is_measured_in_its_first_ones(tmp_path):
             return ["x" * (id + 1) for id in ids.tolist()]
 
     assert sk.compute_lengths(Told(), len, tmp_path / "lengths.npy").tolist() == [1, 2, 3, 4, 5]
+
+
+def test_a_sample_that_a_dataset_leaves_out_is_an_error(tmp_path):
+    class Present(list):
+        missing = ((1, "x.tar", "is not there"),)
+
+    class Leaving:
+        def __len__(self):
+            return 3
+
+        def __getitems__(self, ids):
+            return self.read_present(ids)
+
+        def read_present(self, ids):
+            return Present(["a", "c"])
+
+    with pytest.raises(sk.DatasetError, match=r"sample 1: cannot be measured \(is not there"):
+        sk.compute_lengths(Leaving(), len, tmp_path / "lengths.npy")

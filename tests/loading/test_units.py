@@ -11,8 +11,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.errors import StateError
 from samplerkit.loading.run import run
-from samplerkit.loading.run.epoch_units import EpochUnits, StepSamples
-from samplerkit.loading.run.unit import Unit, order_maker
+from samplerkit.loading.run.units import EpochUnits, StepSamples, Unit
 from samplerkit.order.typing import as_array
 
 SIZE = 22
@@ -50,7 +49,7 @@ class Pairs(Unit):
     sections = frozenset({"pairs"})
 
     def of_epoch(self, run, epoch):
-        return EpochPairs(epoch, order_maker(run, epoch))
+        return EpochPairs(epoch, run.order_maker(epoch))
 
     def restored(self, run, state):
         if state.sections["pairs"] != {"samples": 2}:

@@ -76,7 +76,7 @@ class PackCollate(PlannedCollate):
         super().__init__(value, plan)
 
     def collated(
-        self, samples: list[Any], ids: Ids | None = None, segments: Segments | None = None
+        self, samples: Any, ids: Ids | None = None, segments: Segments | None = None
     ) -> dict[str, Any]:
         """Makes a batch of parts of samples.
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, final, get_args
 import numpy as np
 
 from samplerkit.batches.plan import BatchPlan, Measure
+from samplerkit.batches.segments import Segments
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.loading.collate.sample_fields import (
     Padded,
@@ -82,12 +83,8 @@ class PadCollate(PlannedCollate):
         )
         super().__init__(value, plan)
 
-    def collated(self, samples: list[Any], ids: Ids | None = None) -> Any:
-        """Makes a batch of samples.
-
-        Args:
-            samples: at least one, all of one structure.
-            ids: theirs, int64 of shape (samples,), for errors; None where they are not known.
+    def collated(self, samples: Any, ids: Ids | None = None, segments: Segments | None = None) -> Any:
+        """Makes a batch of samples, all of one structure; arguments are those of `SampleCollate.collated`.
 
         Raises:
             DatasetError: samples differ in structure or shape, or the batch is above its limit.

@@ -13,14 +13,36 @@ import torch
 from torch.utils.data import default_collate
 
 from samplerkit.batches.plan import BatchPlan, Measure
+from samplerkit.batches.segments import Segments
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order.typing import Ids
 
 _NAMED = 8
 
 
-class PlannedCollate(ABC):
-    """What collate functions share: what is padded with, and the plan by which a batch is checked.
+class SampleCollate(ABC):
+    """A collate function that receives from a loader which samples it makes a batch of."""
+
+    def __call__(self, samples: list[Any]) -> Any:
+        return self.collated(samples)
+
+    @abstractmethod
+    def collated(self, samples: Any, ids: Ids | None = None, segments: Segments | None = None) -> Any:
+        """Makes a batch.
+
+        Args:
+            samples: at least one; what the dataset gives of several, which may be columns.
+            ids: theirs, int64 of shape (samples,), for errors; None where they are not known.
+            segments: which parts of the samples they are, for packs; None for whole samples.
+        """
+
+    def measured_by(self, measure: Measure) -> Self:
+        """Returns one that knows the lengths and the limit of a run's batches: what a loader does."""
+        return self
+
+
+class PlannedCollate(SampleCollate):
+    """What collate functions for samples of different lengths share: the padding, and a plan to check by.
 
     Args:
         value: what is padded with: a number, or one by field.
@@ -42,24 +64,14 @@ class PlannedCollate(ABC):
         self._measure = None if plan is None else self._fitting(plan.measure)
 
     def measured_by(self, measure: Measure) -> Self:
-        """Gives one that knows the lengths and the limit of a run's batches: what a loader does.
-
-        Args:
-            measure: of a plan.
+        """Returns one that knows the lengths and the limit of a run's batches.
 
         Raises:
-            ArgumentValueError: it does not fit: it has no buckets to pad to, or no packs.
+            ArgumentValueError: these do not fit: they have no buckets to pad to, or no packs.
         """
         known = copy.copy(self)
         known._measure = self._fitting(measure)
         return known
-
-    def __call__(self, samples: list[Any]) -> Any:
-        return self.collated(samples)
-
-    @abstractmethod
-    def collated(self, samples: list[Any], ids: Ids | None = None) -> Any:
-        """Makes a batch of samples, whose errors name them by their ids where these are known."""
 
     @abstractmethod
     def _fitting(self, measure: Measure) -> Measure:

@@ -14,8 +14,7 @@ from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.batches.recipe import MOST_ABREAST, BatchRecipe, Plans
 from samplerkit.batches.window_plan import WindowPlan
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
-from samplerkit.loading.run.epoch_units import EpochUnits, StepSamples
-from samplerkit.loading.run.unit import RunFacts, Unit
+from samplerkit.loading.run.units import EpochUnits, RunFacts, StepSamples, Unit
 from samplerkit.loading.state.state import (
     TEXT,
     FieldCheck,
@@ -57,19 +56,23 @@ class EpochBatches(EpochUnits):
     """The batches of a plan, one a unit.
 
     Args:
+        unit: how they are made.
         plans: of all epochs.
         inner: that of which the batches are made.
-        words: the recipe in words.
-        known: the window that a state names in this epoch, and the batches before it.
     """
 
     expected_size: ClassVar[int] = 1 << 20
     """Unknown before: so the first batch is looked up alone."""
 
+    unit: BatchUnit
     plans: Plans
     inner: EpochUnits
-    words: str
-    known: tuple[int, int]
+
+    @property
+    def known(self) -> tuple[int, int]:
+        """The window that a state names in this epoch, and the batches before it."""
+        epoch, known = self.unit.known
+        return known if epoch == self.epoch else (0, 0)
 
     @cached_property
     def plan(self) -> BatchPlan:
@@ -98,13 +101,13 @@ class EpochBatches(EpochUnits):
             dealt: the number of the one unit of each step.
         """
         numbers = np.array([units[0] for units in dealt], dtype=np.int64)
-        if self.plan.has(int(numbers.max())):
-            found = self.plan.samples(numbers)
-            draws = found.positions
-        else:
+        again: Ids | None = None
+        if not self.plan.has(int(numbers.max())):
             again, numbers = np.divmod(numbers, len(self.plan))
-            found = self.plan.samples(numbers)
-            draws = found.positions + np.repeat(again * self.num_draws, np.diff(found.edges))
+        found = self.plan.samples(numbers)
+        draws = found.positions
+        if again is not None:
+            draws = draws + np.repeat(again * self.num_draws, np.diff(found.edges))
         return [_read(found, slice(a, b), draws[a:b]) for a, b in pairwise(found.edges.tolist())]
 
     def draws(self, units: range | Ids) -> range | Ids:
@@ -147,7 +150,7 @@ class EpochBatches(EpochUnits):
         if self.plans.window is not None:
             window = list(self.plan.window_of(position)) if position else [0, 0]
         own = {
-            "recipe": self.words,
+            "recipe": self.unit.words,
             "lengths": self.plans.digest,
             "abreast": self.plans.abreast,
             "window": window,
@@ -204,6 +207,7 @@ class BatchUnit(Unit):
     """
 
     name = "batches"
+    is_woven = False
     epochs_kept = 2  # the next one may be begun ahead of its time, while batches of this one are looked up
 
     batches: BatchRecipe
@@ -247,13 +251,8 @@ class BatchUnit(Unit):
 
     def of_epoch(self, run: RunFacts, epoch: int) -> EpochBatches:
         """Returns the batches of an epoch."""
-        known = self.known[1] if epoch == self.known[0] else (0, 0)
         inner = self.inner.of_epoch(run, epoch)
-        return EpochBatches(epoch, inner.make_order, self._plans_of(run), inner, self.words, known)
-
-    def lanes(self, run: RunFacts) -> int:
-        """Returns 1: batches are not woven."""
-        return 1
+        return EpochBatches(epoch, inner.make_order, self, self._plans_of(run), inner)
 
     def described_layout(self, dataset: Any) -> Layout | None:
         """Returns the layout that describes a dataset, where it is not its own."""

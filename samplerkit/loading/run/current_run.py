@@ -13,9 +13,9 @@ from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentVal
 from samplerkit.loading.cursor import Iteration
 from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.run.delivery import Tail
-from samplerkit.loading.run.epoch_units import StepSamples
 from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.run.run import Run
+from samplerkit.loading.run.units import StepSamples
 from samplerkit.loading.state.edits import require_divided
 from samplerkit.loading.state.state import Place
 from samplerkit.order.caching import Latest

@@ -93,10 +93,7 @@ class Delivery:
 
     def stage_of(self, step: int) -> SameSteps:
         """Returns the steps of one size among which a step is."""
-        stages = self.stages
-        if len(stages) == 1:
-            return stages[0]
-        return next(stage for stage in reversed(stages) if stage.step <= max(0, step))
+        return next(stage for stage in reversed(self.stages) if stage.step <= max(0, step))
 
     @property
     def size(self) -> int:
@@ -117,22 +114,14 @@ class Delivery:
 
     def samples(self, shard: int) -> int:
         """Returns the number of samples that a rank gets, pads included."""
-        left = self.size - self.start
-        if self.tail == "drop":
-            return (self.first(self.job_steps) - self.start) // self.num_shards
-        if self.tail != "ragged":
-            return -(-left // self.num_shards)
-        whole, rest = divmod(left, self.num_shards)
-        return whole + (self.seat(shard) < rest)
+        end = self.first(self.job_steps) if self.tail == "drop" else self.size
+        least, larger = self._shared(end - self.start)
+        return least + (self.seat(shard) < larger)
 
     def steps(self, shard: int) -> int:
         """Returns the number of batches that a rank gets: `job_steps`, or with `ragged` perhaps one less."""
-        samples, ranks = self.samples(shard), self.num_shards
-        last = self.stages[0]
-        for stage in self.stages[1:]:
-            if (stage.begin - self.start) // ranks < samples:
-                last = stage
-        return last.step - (-(samples * ranks - last.begin + self.start) // last.size)
+        steps = self.job_steps
+        return steps - (steps > 0 and not self.has(shard, steps - 1))
 
     def has(self, shard: int, step: int) -> bool:
         """Returns whether a rank has a batch in a step, with no look at the steps behind it."""
@@ -171,18 +160,20 @@ class Delivery:
     def dealt(self, shard: int, step: int) -> range | Ids:
         """Returns the same positions, as a range where they lie at even distances."""
         first, seat, covered = self.first(step), self.seat(shard), self.stage_of(step).size
-        count = covered // self.num_shards
         if not self.is_whole(step):
             covered = self.size - first
-            count = min(count, self.samples(shard) - (first - self.start) // self.num_shards)
+        least, larger = self._shared(covered)
+        count = least + (seat < larger)
         if self._fits_lanes:
             begin = first + seat
             return range(begin, begin + count * self.num_shards, self.num_shards)
-        smaller, larger = divmod(covered, self.num_shards)
-        if self.tail == "pad":
-            smaller, larger = -(-covered // self.num_shards), 0
-        begin = seat * smaller + min(seat, larger)
+        begin = seat * least + min(seat, larger)
         return self._in_lane_order(first, covered, np.arange(begin, begin + count))
+
+    def _shared(self, covered: int) -> tuple[int, int]:
+        """Returns how many of some samples each rank gets at least, and how many ranks get one more."""
+        least, larger = divmod(covered, self.num_shards)
+        return (least, larger) if self.tail == "ragged" else (least + (larger > 0), 0)
 
     def dealt_in(self, shard: int, steps: range) -> list[range | Ids]:
         """Returns what `dealt` gives for each of some steps; at once, where one is dealt as the other."""

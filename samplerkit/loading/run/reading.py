@@ -11,7 +11,7 @@ import numpy as np
 
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.loading.run.delivery import Delivery
-from samplerkit.loading.run.epoch_units import EpochUnits, StepSamples
+from samplerkit.loading.run.units import EpochUnits, StepSamples
 from samplerkit.order.typing import Ids, as_array
 
 EVALUATED_AT_ONCE = 8192

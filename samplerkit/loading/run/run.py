@@ -12,9 +12,8 @@ from samplerkit.errors import ArgumentTypeError
 from samplerkit.loading.job.world import require_still, world_of
 from samplerkit.loading.run.batches import BatchUnit
 from samplerkit.loading.run.delivery import Delivery, Tail
-from samplerkit.loading.run.epoch_units import EpochUnits
 from samplerkit.loading.run.reading import Reading
-from samplerkit.loading.run.unit import Unit
+from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
 from samplerkit.loading.run.windows import WindowUnit
 from samplerkit.loading.state.edits import EditHistory
 from samplerkit.loading.state.identity import (
@@ -105,7 +104,7 @@ class Run:
 
     def epoch(self, epoch: int) -> EpochUnits:
         """Returns the units of an epoch; the latest are kept."""
-        return self._epochs.get(epoch, lambda: self.unit.of_epoch(self, epoch))
+        return self._epochs.get(epoch, lambda: self.unit.of_epoch(self._facts, epoch))
 
     def undealt(self, epoch: int) -> Order:
         """Returns the order of an epoch that all shards read together."""
@@ -132,7 +131,7 @@ class Run:
             batch_size=batch_size,
             tail=tail,
             rotation=0 if deal is None else max(0, deal.offset),
-            lanes=self.unit.lanes(self),
+            lanes=self.recipe.woven_lanes(self.dataset, self.constants) if self.unit.is_woven else 1,
             ramp=self.edits.ramp(units, start, self.world.num_shards),
         )
         return Reading(units, delivery, self.world.shard_id)
@@ -148,7 +147,7 @@ class Run:
 
     def edited(self, ledger: Ledger) -> Run:
         """Returns the run that reads by a ledger with one more edit."""
-        run = self._with(recipe=ledger, unit=self.unit.edited(self, ledger), fixed=self.constants)
+        run = self._with(recipe=ledger, unit=self.unit.edited(self._facts, ledger), fixed=self.constants)
         for epoch, units in self._epochs.items():
             run.epoch(epoch).learn(units, ledger.edits[-1])
         return run
@@ -214,11 +213,11 @@ class Run:
         here = self.state(Place(0, 0), tail)
         cost_of = ResumeCost(state, here, self.recipe, self.dataset).of if has_allow else None
         state.require_equal(here, allow, cost_of, {"ids", "ledger", *self.unit.sections})
-        state = self.unit.converted(self, state, samples_a_step)
+        state = self.unit.converted(self._facts, state, samples_a_step)
         run = self._with(fixed=RunConstants(state.lanes, state.limit))
         if (saved_ids := state.sections.get("ids")) is not None:
             require_same_ids(saved_ids, run.given_ids(state.epoch))
-        run = run._with(unit=run.unit.restored(run, state))
+        run = run._with(unit=run.unit.restored(run._facts, state))
         units = run.epoch(state.epoch)
         units.require_position(state.position)
         run.edits.require_fits(state, units, self.world.num_shards)
@@ -235,6 +234,10 @@ class Run:
         if (run.recipe, run.unit, run.constants) == (self.recipe, self.unit, self.constants):
             run.__dict__.update(_epochs=self._epochs, _given_ids=self._given_ids)
         return run
+
+    @property
+    def _facts(self) -> RunFacts:
+        return RunFacts(self.recipe, self.dataset, self.constants)
 
     @cached_property
     def _epochs(self) -> Latest[EpochUnits]:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 from samplerkit.errors import StateError
-from samplerkit.loading.run.epoch_units import EpochUnits
-from samplerkit.loading.run.unit import RunFacts, Unit, order_maker
+from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
 from samplerkit.loading.state.state import Section, State, mismatch, optional, require_fields, whole
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.layout import Layout
@@ -72,7 +71,7 @@ class WindowUnit(Unit):
 
     def of_epoch(self, run: RunFacts, epoch: int) -> EpochWindows:
         """Returns the windows of an epoch."""
-        return EpochWindows(epoch, order_maker(run, epoch), self)
+        return EpochWindows(epoch, run.order_maker(epoch), self)
 
     def described_layout(self, dataset: Any) -> Layout | None:
         """Returns the blocks that describe a dataset; None where no `BlockSampler` orders them."""

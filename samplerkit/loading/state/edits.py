@@ -10,7 +10,7 @@ from typing import Any, final
 
 from samplerkit.errors import ArgumentValueError, StateError
 from samplerkit.loading.run.delivery import Ramp
-from samplerkit.loading.run.epoch_units import EpochUnits
+from samplerkit.loading.run.units import EpochUnits
 from samplerkit.loading.state.identity import describe_looks
 from samplerkit.loading.state.state import FieldCheck, Section, State, digest, require_fields, whole
 from samplerkit.order.caching import cached_property

@@ -12,8 +12,7 @@ import torch.utils.data
 
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
-from samplerkit.loading.collate.pack_collate import PackCollate
-from samplerkit.loading.collate.pad_collate import PadCollate
+from samplerkit.loading.collate.sample_fields import SampleCollate
 from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.workers.protocol import Answer, Request, SkippedSample
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, cut, draws_of
@@ -82,10 +81,8 @@ def collate_of(collate: Callable[[Any], Any], options: ReaderOptions) -> Collate
         options: what the loader wants.
     """
     make: Collate = partial(_plain, collate)
-    if isinstance(collate, PadCollate):
+    if isinstance(collate, SampleCollate):
         make = partial(_with_ids, collate)
-    elif isinstance(collate, PackCollate):
-        make = partial(_with_segments, collate)
     if options.is_packed:
         make = partial(_cutting_stand_in, make)
     make = partial(_naming_batch, make)
@@ -112,11 +109,7 @@ def _plain(collate: Callable[[Any], Any], _request: Request, samples: Answer) ->
     return collate(samples.batch)
 
 
-def _with_ids(collate: PadCollate, request: Request, samples: Answer) -> Any:
-    return collate.collated(samples.batch, _ids(request, samples))
-
-
-def _with_segments(collate: PackCollate, request: Request, samples: Answer) -> Any:
+def _with_ids(collate: SampleCollate, request: Request, samples: Answer) -> Any:
     return collate.collated(samples.batch, _ids(request, samples), _segments(request, samples))
 
 

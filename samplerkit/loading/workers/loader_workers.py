@@ -10,7 +10,7 @@ from typing import Any, final
 from samplerkit.batches.sample_set import seed_of
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.loading.collate.pack_collate import PackCollate
-from samplerkit.loading.collate.pad_collate import PadCollate
+from samplerkit.loading.collate.sample_fields import SampleCollate
 from samplerkit.loading.device.stage import MakeStage
 from samplerkit.loading.device.streams import current_device
 from samplerkit.loading.generators import kept_generators
@@ -253,7 +253,7 @@ class LoaderWorkers:
             is_packed=is_packed,
         )
         collate: Any = self._options.get("collate_fn") or (PackCollate() if is_packed else batch_of)
-        if plan is not None and isinstance(collate, PadCollate | PackCollate):
+        if plan is not None and isinstance(collate, SampleCollate):
             collate = collate.measured_by(plan.measure)
         reports = self.has_processes and reports_stats(dataset)
         reader = SampleReader(dataset, options, self._current, reports=reports)
