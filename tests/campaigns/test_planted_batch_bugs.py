@@ -19,7 +19,6 @@ LENGTHS = "tests/batches/test_lengths.py"
 PADDING = "tests/loading/test_pad_collate.py"
 DEALT = "tests/loading/test_batches.py"
 STATES = "tests/loading/test_batch_states.py"
-EXACTLY_ONCE = "tests/loading/test_batches_exactly_once.py"
 BY_VALUES = "tests/loading/test_batches_by_values.py"
 BINS = "tests/batches/test_best_fit.py"
 PACKS = "tests/batches/test_packs.py"
@@ -284,7 +283,7 @@ BUGS = [
         "Reading._read",
         "parts[self.delivery.seat(rank)]",
         "parts[0]",
-        EXACTLY_ONCE,
+        BY_VALUES,
     ),
     Bug(
         "abreast is what the ranks are now",
@@ -312,7 +311,7 @@ BUGS = [
         "Delivery.is_of_the_job",
         "self.stage_of(step).size - 1",
         "seat",
-        EXACTLY_ONCE,
+        BY_VALUES,
     ),
     Bug(
         "tokens are those of this rank",

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from datetime import timedelta
 
 import pytest
 import torch.distributed
 
 import samplerkit as sk
 from samplerkit.loading.job.agreement import Agreement
-from tests.jobs import reserved_port
-from tests.loading.simulated_ranks import ORDER, CountingStore, simulate
+from tests.loading.simulated_ranks import ORDER, simulate
 from tests.loading.test_agreement import run_threads
 
 MOST_REQUESTS, MOST_SECONDS = 60, 1.5
@@ -39,27 +35,6 @@ def test_a_hundred_ranks_that_all_run_make_few_requests_each():
     assert max(outcome.seconds for outcome in outcomes.values()) <= 3 + MOST_SECONDS
     looked = [rank for rank, outcome in outcomes.items() if outcome.store.requests["multi_get"]]
     assert looked == []  # there is one group, and so nothing to compare it with
-
-
-def test_ranks_of_a_job_with_a_tcp_store_make_few_requests_for_one_that_is_three_seconds_late():
-    ranks, counted, ended = 6, [], []
-    with reserved_port() as port:
-
-        def begin(rank):
-            store = torch.distributed.TCPStore(
-                "127.0.0.1", port, ranks, rank == 0, timedelta(seconds=60), wait_for_workers=False
-            )
-            counted.append(CountingStore(torch.distributed.PrefixStore("samplerkit", store)))
-            agreement = Agreement(counted[-1], rank, ranks)
-            time.sleep(3 if rank == ranks - 1 else 0)
-            agreement.require(ORDER, 60)
-            ended.append(rank)
-            all_ended.wait(60)
-
-        all_ended = threading.Barrier(ranks)
-        run_threads(begin, *((rank,) for rank in range(ranks)))
-    assert sorted(ended) == list(range(ranks))
-    assert max(store.requests.total() for store in counted) <= MOST_REQUESTS
 
 
 @pytest.mark.parametrize("comes", [0.0, 0.2, 0.9, 1.5, 5.0, 9.0, 9.5, 9.9])

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 
 import numpy as np
 import pytest
-import torch
-import torch.distributed
 
 import samplerkit as sk
 from samplerkit.batches.window_plan import WindowPlan
-from samplerkit.loading.job.agreement import Agreement
-from tests.loading.batch_loaders import LENGTHS, RECIPE, SMALL_WINDOWS, Noisy, loader, read
+from tests.loading.batch_loaders import LENGTHS, SMALL_WINDOWS, Noisy, loader
 from tests.loading.forged_states import forged, forged_section
 
 
@@ -144,35 +140,6 @@ def test_a_state_of_batches_without_its_section_is_refused():
     with pytest.raises(sk.StateError) as caught:
         loader().load_state_dict(forged(loader().state_dict(step=1), sections={}))
     assert caught.value.field == "batches"
-
-
-def test_a_state_goes_on_in_the_next_epoch_from_its_beginning():
-    run = loader("partial", 2, 1)
-    run.load_state_dict(run.state_dict(step=run.steps_left - 2))
-    whole = loader("partial", 2, 1)
-    whole.set_epoch(1)
-    assert len(read(run)) == 2
-    assert read(run) == read(whole)
-
-
-def test_ranks_that_make_other_batches_are_told():
-    identities = []
-    for recipe in (RECIPE, sk.TokenBatches(241, lengths=LENGTHS)):
-        run = loader(batches=recipe, ranks=2)
-        identities.append(run.state_dict())
-    store, told = torch.distributed.HashStore(), []
-
-    def rank(number):
-        try:
-            Agreement(store, number, 2).require(identities[number], 20)
-        except sk.DisagreementError as error:
-            told.append(str(error))
-
-    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
-    [thread.start() for thread in threads]
-    [thread.join(30) for thread in threads]
-    assert len(told) == 2
-    assert all("max_tokens=241" in message for message in told)
 
 
 def test_a_loader_whose_lengths_do_not_fit_can_still_load_a_state():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 
 import samplerkit as sk
@@ -55,27 +54,6 @@ def test_tokens_of_all_ranks_are_known_to_each():
     with pytest.raises(sk.OutOfDatasetError):
         runs[0].tokens(runs[0].steps_left)
     assert sk.Loader(range(10), sk.SequentialSampler(), batch_size=4).tokens(2) == 2
-
-
-def test_split_gives_every_sample_once_in_equal_steps():
-    for ranks in range(1, 9):
-        runs = [loader("global", ranks, rank, tail="split") for rank in range(ranks)]
-        assert len({run.steps_left for run in runs}) == 1
-        ids = [run.ids(step) for run in runs for step in range(run.steps_left)]
-        assert not any(run.pads(step).any() for run in runs for step in range(run.steps_left))
-        assert sorted(np.concatenate(ids).tolist()) == list(range(SIZE))
-        assert all(LENGTHS[batch].max() * batch.size <= 240 for batch in ids)
-
-
-def test_split_marks_pads_where_samples_are_fewer_than_ranks():
-    recipe = sk.TokenBatches(10, lengths=[10] * 5)
-    runs = [
-        sk.Loader(range(5), sk.RandomSampler(), batches=recipe, tail="split", world=sk.World(8, rank))
-        for rank in range(8)
-    ]
-    assert [run.steps_left for run in runs] == [1] * 8
-    assert sum(int((~run.pads(0)).sum()) for run in runs) == 5
-    assert sum(int(run.pads(0).sum()) for run in runs) == 3
 
 
 def test_nothing_but_a_length_passes_over_an_epoch_of_windows():
@@ -154,12 +132,3 @@ def test_datasets_are_told_the_batches_to_come(workers):
     with loader("partial", 2, 1, Expecting(), num_workers=workers) as run:
         for _ in range(2):
             assert sum(len(step) for step in read(run)) > 100
-
-
-def test_it_continues_after_a_break_and_begins_anew():
-    run = loader("windows", after_break="continue")
-    first = [index for index, _ in next(iter(run))]
-    rest = [index for step in read(run) for index, *_ in step]
-    assert sorted(first + rest) == list(range(SIZE))
-    run = loader("windows")
-    assert next(iter(run)) == next(iter(run))

@@ -6,7 +6,7 @@ What a run reads is a plan (which samples are in a batch), dealt (which batches 
 on. How integers are dealt knows no plan: each chain of a start and two resizes is looked at once for each
 number of batches. Of each plan all batches are looked at, and what a state at each position leads to. What
 joins the two, `Reading`, is asked once a state, with other ranks and another tail each time; and real loaders
-in a part of the settings (`test_batches_exactly_once`).
+at random (`tests/campaigns/batch_runs`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,53 @@ from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.run.run import Run
 from samplerkit.loading.state.state import Place
 from samplerkit.order.typing import Ids, as_array
-from tests.loading.test_batches_exactly_once import BUDGET, ORDERS, RECIPES, TAILS, settings
+
+BUDGET = 12
+TAILS = ("pad", "drop", "ragged", "split")
+
+
+def child(parent, below):
+    parent.add_child(below)
+    return parent
+
+
+ORDERS = {
+    "global": lambda n: sk.RandomSampler(seed=5),
+    "partial": lambda n: sk.RandomSampler(seed=5, shuffle="partial", partial_size=4),
+    "files": lambda n: sk.DistributedSampler(shuffle="files", seed=5),
+    "mixture": lambda n: sk.MixtureSampler([2, 0, 1], num_samples=max(1, n), seed=5),
+    "weighted": lambda n: sk.WeightedRandomSampler(np.arange(1, n + 1), num_samples=n, seed=5),
+    "subset": lambda n: child(sk.RandomSampler(seed=5), sk.SubsetSampler(range(0, n, 2))),
+    "below the root": lambda n: child(sk.SequentialSampler(), sk.DistributedSampler(2, shuffle=True, seed=5)),
+    "in order": lambda n: sk.SequentialSampler(),
+}
+RECIPES = {
+    "static": lambda lengths: sk.TokenBatches(BUDGET, lengths=lengths, waste=0, pool=1),
+    "windows": lambda lengths: sk.TokenBatches(BUDGET, lengths=lengths, window=5),
+    "buckets": lambda lengths: sk.BucketBatches([5, 6, 12], [2, 2, 1], lengths=lengths),
+}
+
+
+class Setting(NamedTuple):
+    """A run, but for its ranks."""
+
+    lengths: tuple[int, ...]
+    order: str
+    recipe: str
+    tail: str
+
+
+def settings():
+    """All sets of up to twelve samples of up to three lengths, each order, each recipe, each tail."""
+    for counts in product(range(13), repeat=3):
+        if 1 <= sum(counts) <= 12:
+            lengths = tuple(
+                np.random.default_rng(sum(counts)).permutation(np.repeat([12, 6, 5], counts)).tolist()
+            )
+            for order, recipe, tail in product(ORDERS, RECIPES, TAILS):
+                # A mixture wants samples in both of its parts.
+                if order != "mixture" or len(lengths) >= 3:
+                    yield Setting(lengths, order, recipe, tail)
 
 
 class Dealt(NamedTuple):

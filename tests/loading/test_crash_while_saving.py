@@ -5,23 +5,19 @@ Ranks that load checkpoints of different steps all the same are told when they b
 
 from __future__ import annotations
 
-import io
 import json
-import pickle
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-import torch
 
 import samplerkit as sk
 from tests.jobs import reserved_port
 from tests.loading.disagreeing_ranks import CASES, PATIENCE, RANKS, SAMPLES
 
 ROOT = Path(__file__).parents[2]
-KILLS = 40
 
 
 def loader():
@@ -36,44 +32,17 @@ TEXT = json.dumps(STATE)
 def saving(request, tmp_path_factory):
     """How checkpoints were saved, and what was found after the kills."""
     command = [sys.executable, "-m", "tests.loading.killed_saving"]
-    command += [str(tmp_path_factory.mktemp(request.param)), request.param, str(KILLS)]
+    command += [str(tmp_path_factory.mktemp(request.param)), request.param]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
     print(f"killed while saving, {request.param}: {done.stdout.strip()}")
     return request.param, json.loads(done.stdout)
 
 
-def test_sigkill_at_any_time_leaves_the_old_or_the_new_checkpoint_and_it_loads(saving):
-    how, outcomes = saving
-    found = outcomes["at_random"]
-    assert sum(found.values()) == KILLS
-    if how == "replace":
-        assert set(found) == {"old", "new"}
-    else:  # the control: written in place, checkpoints break
-        assert found["broken"] > 0
-
-
 def test_a_kill_at_each_byte_leaves_the_old_or_the_new_checkpoint(saving):
-    how, outcomes = saving
-    found = outcomes["at_each_byte"]
+    how, found = saving
     assert found["new"] == 1
     assert set(found) == {"new", "old" if how == "replace" else "broken"}
     assert sum(found.values()) > (300 if how == "replace" else 15)
-
-
-def test_a_text_that_was_cut_anywhere_is_no_json():
-    for length in range(len(TEXT)):
-        with pytest.raises(json.JSONDecodeError):
-            json.loads(TEXT[:length])
-
-
-def test_a_file_of_torch_that_was_cut_anywhere_is_not_loaded():
-    file = io.BytesIO()
-    torch.save({"loader": STATE}, file)
-    whole = file.getvalue()
-    for length in range(len(whole)):
-        with pytest.raises((RuntimeError, EOFError, pickle.UnpicklingError)):
-            torch.load(io.BytesIO(whole[:length]), weights_only=True)
-    assert torch.load(io.BytesIO(whole), weights_only=True) == {"loader": STATE}
 
 
 @pytest.mark.parametrize("byte", ["", "0", "9", "a", "}", ",", "-"], ids=lambda byte: byte or "removed")
@@ -92,17 +61,6 @@ def test_a_text_with_another_byte_anywhere_is_refused_or_says_the_same(byte):
             )  # a blank between two fields is gone, or the byte was this one
     assert refusals[sk.StateError] > 100
     assert refusals.total() > 0.9 * len(TEXT)
-
-
-@pytest.mark.parametrize(
-    "name", [name for name, value in STATE.items() if isinstance(value, str)] + ["seed", "position"]
-)
-def test_a_value_that_was_cut_is_refused(name):
-    cut = {str: lambda text: text[:-1], list: lambda values: values[:-1], int: lambda number: number // 10}
-    resumed = loader()
-    with pytest.raises(sk.StateError):
-        resumed.load_state_dict({**STATE, name: cut[type(STATE[name])](STATE[name])})
-    assert resumed.state_dict()["position"] == 0
 
 
 @pytest.fixture(scope="module")

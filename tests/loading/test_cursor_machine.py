@@ -71,6 +71,9 @@ USERS = {
     ),
     "Loader that drops": User(lambda rank, _: loader(rank, tail="drop"), 4, waits=True, closes=True),
     "Loader that runs ahead": User(lambda rank, _: loader(rank, run_ahead=True), 4, waits=True, closes=True),
+    "Loader over threads": User(
+        lambda rank, _: loader(rank, num_workers=1, workers="threads"), 4, waits=True, closes=True
+    ),
     "TorchSampler": User(lambda rank, _: torch_sampler(rank), 2),
     "TorchBatchSampler": User(lambda rank, _: sk.TorchBatchSampler(torch_sampler(rank), 2), 4),
     "torch's DistributedSampler": User(

@@ -31,33 +31,6 @@ def test_prefetched_batches_do_not_count_as_delivered(workers):
         assert loader.state_dict()["position"] == 3
 
 
-@over_threads_too
-def test_set_epoch_with_the_restored_epoch_keeps_the_restored_position():
-    loader = numbers_loader()
-    state = loader.state_dict(step=2)
-    resumed = numbers_loader()
-    resumed.load_state_dict(state)
-    resumed.set_epoch(0)
-    assert ids_of(resumed) == ids_of(loader)[2:]
-
-
-@over_threads_too
-def test_a_chain_of_twenty_resumes_loses_and_repeats_nothing():
-    got = []
-    state = numbers_loader(200, batch_size=2).state_dict()
-    for resume in range(20):
-        batch_size = 1 + resume % 5
-        loader = numbers_loader(200, batch_size=batch_size)
-        loader.load_state_dict(json.loads(json.dumps(state)))
-        for batch in loader:
-            got += [index for index, _ in batch]
-            if loader.step == 1 + resume % 3:
-                break
-        state = loader.state_dict()
-    assert got == np.asarray(sk.RandomSampler(seed=3).order(200)).tolist()[: len(got)]
-    assert len(got) == state["position"]
-
-
 def test_a_loader_that_could_not_start_can_still_load_a_state():
     loader = sk.Loader(
         Numbers(6),

@@ -21,11 +21,6 @@ from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.worker_kinds import beside
 
 
-def ranks_of(num_shards, size=34, **options):
-    """The loaders of all ranks of a job, in one process."""
-    return [numbers_loader(size, world=sk.World(num_shards, rank), **options) for rank in range(num_shards)]
-
-
 def read(loader):
     """The ids of an epoch, one after another."""
     return sum(ids_of(loader), [])
@@ -40,19 +35,6 @@ def random_states():
     """The states of the generators of this process."""
     numpy_state = np.random.get_state()[1].tolist()  # noqa: NPY002  # what other people's code draws from
     return torch.get_rng_state().tolist(), random.getstate(), numpy_state
-
-
-def test_a_state_that_is_loaded_where_an_epoch_ended_counts_no_epoch_twice():
-    """torchdata: two epochs, a state, two epochs more were three or five."""
-    state, read_epochs = None, []
-    for _ in range(3):
-        loader = numbers_loader(12)
-        if state is not None:
-            loader.load_state_dict(state)
-            assert loader.state_dict() == state
-        read_epochs += [read(loader) for _ in range(2)]
-        state = loader.state_dict()
-    assert read_epochs == [whole(12, epoch) for epoch in range(6)]
 
 
 @pytest.mark.parametrize("workers", [0, 2, "2 threads"])
@@ -105,19 +87,6 @@ def test_with_any_workers_batches_are_those_of_one_process_and_as_many_as_len_sa
         assert sum(batches, []) == whole(size, 0)[: sum(expected)]
 
 
-def test_shards_of_unequal_length_share_no_sample_but_the_pads_that_are_told():
-    """DALI: the last batch of a rank held the first samples of the next rank's shard."""
-    seen, pads = [], 0
-    for loader in ranks_of(4, 10, sampler=sk.SequentialSampler()):
-        for step, batch in enumerate(loader):
-            told = loader.pads(step)
-            seen += [index for (index, _), is_pad in zip(batch, told, strict=True) if not is_pad]
-            pads += int(told.sum())
-    assert (sorted(seen), pads) == (list(range(10)), 2)
-    ragged = [read(loader) for loader in ranks_of(4, 10, sampler=sk.SequentialSampler(), tail="ragged")]
-    assert sorted(sum(ragged, [])) == list(range(10))
-
-
 @pytest.mark.parametrize("shuffle", ["global", "files", "infile", "partial"])
 def test_no_batch_but_the_last_is_short_and_all_ranks_have_as_many(shuffle):
     """Ray Data: a shuffle buffer handed out short batches in mid-epoch, and ranks differed in steps."""
@@ -159,17 +128,6 @@ def test_consumed_samples_of_megatron_shorten_the_first_epoch_only(kind):
     first, *later = (read(loader) for _ in range(3))
     assert len(set(first)) == len(first) == 10
     assert [sorted(epoch) for epoch in later] == [list(range(16))] * 2
-
-
-def test_a_run_that_stopped_in_its_third_epoch_goes_on_in_the_order_of_that_epoch():
-    """Accelerate: it went on in the order of the first epoch, at the place of the third."""
-    first = numbers_loader(12)
-    for _ in range(2):
-        read(first)
-    next(iter(first))
-    resumed = numbers_loader(12)
-    resumed.load_state_dict(first.state_dict())
-    assert read(resumed) == whole(12, 2)[3:]
 
 
 @pytest.mark.parametrize("shuffle", ["files", "global"])

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import samplerkit as sk
 from tests.order.golden_vectors import ordered, recorded
 
 ROOT = Path(__file__).parents[2]
@@ -55,10 +54,3 @@ def test_another_process_gives_the_same_orders_and_the_same_state(plain, hash_se
     assert orders == plain[0] == [ordered(case) for case in recorded()["orders"]]
     assert state == plain[1]
     assert hashed != plain[2]  # the control: what follows the hash seed is another value there
-
-
-def test_a_state_from_another_process_is_loaded_here(plain):
-    sampler = sk.DistributedSampler(shuffle="partial", partial_size=3, seed=9)
-    loader = sk.Loader(sk.Layout([5, 7], ["a", "b"]), sampler, batch_size=2, world=sk.World(1, 0))
-    loader.load_state_dict(plain[1])
-    assert loader.state_dict() == plain[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
 from dataclasses import replace
@@ -14,28 +13,10 @@ import samplerkit as sk
 from samplerkit.loading.run.windows import steps_to_a_multiple
 from samplerkit.loading.state.state import State
 from tests.loading.rings import Rings
-from tests.loading.token_loaders import blocks, loader, tokens_of
+from tests.loading.token_loaders import blocks, tokens_of
 
 
-def mostly_in_the_campaign(cases, *by_default):
-    """All cases, of which only some run by default."""
-    return [pytest.param(*case, marks=() if case in by_default else pytest.mark.campaign) for case in cases]
-
-
-@pytest.mark.parametrize(
-    ("seq_len", "epoch"),
-    mostly_in_the_campaign(itertools.product([1, 2, 3, 4, 6, 12], [0, 3]), (4, 0), (12, 3)),
-)
-def test_every_token_is_an_input_exactly_once_an_epoch(seq_len, epoch):
-    with loader(seq_len, batch_size=5) as run:
-        run.set_epoch(epoch)
-        told = Counter(tokens_of(run))
-    assert {*told.values()} == {1}
-    assert len(told) == run.dataset.expected(epoch) == 96 + 48 + 0 + 192
-    assert {number for number, _, _ in told} == {epoch}
-
-
-@pytest.mark.parametrize("runs", mostly_in_the_campaign([(4,), (220,)], (4,)))
+@pytest.mark.parametrize("runs", [4, pytest.param(220, marks=pytest.mark.campaign)])
 def test_random_runs_lose_and_repeat_no_token(runs, record_property):
     """Random files, blocks, pools, orders, ranks and batches; the length changes where steps meet a pool."""
     random = np.random.default_rng(runs)

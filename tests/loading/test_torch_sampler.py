@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader
-from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
 
@@ -42,12 +41,6 @@ def test_it_is_a_torch_distributed_sampler_with_torchs_names():
     sampler = sk.TorchSampler(sk.RandomSampler(), 10, world=sk.World(4, 1))
     assert isinstance(sampler, torch.utils.data.DistributedSampler)
     assert (sampler.num_replicas, sampler.rank, sampler.num_samples, sampler.total_size) == (4, 1, 3, 12)
-
-
-@pytest.mark.parametrize("recipe", [sk.RandomSampler(seed=1), sk.DistributedSampler(seed=1)])
-def test_ranks_share_the_samples_with_or_without_a_distributed_sampler(recipe):
-    shards = [list(sk.TorchSampler(recipe, 9, world=sk.World(3, rank))) for rank in range(3)]
-    assert sorted(sum(shards, [])) == list(range(9))
 
 
 def test_an_epoch_that_is_set_again_after_its_last_id_is_read_again():
@@ -96,28 +89,6 @@ def test_the_parts_of_a_concatenated_dataset_are_its_files():
     parts = [0 if i < 3 else 1 if i < 7 else 2 for i in order]
     assert sorted(parts) != parts
     assert len([1 for a, b in pairwise(parts) if a != b]) == 2
-
-
-def stateful(workers, whole_batches, world=None):
-    sampler = sk.TorchSampler(sk.RandomSampler(seed=3), 40, world=world)
-    how = {"batch_sampler": sk.TorchBatchSampler(sampler, 4)} if whole_batches else {}
-    how = how or {"sampler": sampler, "batch_size": 4}
-    return StatefulDataLoader(range(40), num_workers=workers, collate_fn=as_lists, **how)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("whole_batches", [False, True])
-@pytest.mark.parametrize("cut", [1, 4, 9])
-def test_torchdatas_loader_resumes_exactly(workers, whole_batches, cut):
-    whole = list(stateful(0, whole_batches))
-    loader = stateful(workers, whole_batches)
-    batches = iter(loader)
-    assert [next(batches) for _ in range(cut)] == whole[:cut]
-    state = loader.state_dict()
-    resumed = stateful(workers, whole_batches)
-    resumed.load_state_dict(state)
-    assert list(resumed) == whole[cut:]
-    del batches
 
 
 @pytest.mark.parametrize("new_ranks", [1, 3, 4])
