@@ -18,7 +18,6 @@ from samplerkit.loading.run.reading import EVALUATED_AT_ONCE
 from samplerkit.loading.run.run import Run
 from samplerkit.loading.torch_names import EpochByCursor, TorchNames
 from samplerkit.order import arguments
-from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import Deal, World
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Range
@@ -170,7 +169,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         Raises:
             StateError: the state is damaged, of a newer schema, or of another run.
         """
-        self._cursor.load(self._current.restore(state, has_allow=False))
+        self._cursor.load(self._current.restore(state))
 
     def epoch_batches(self) -> int:
         """Returns the number of batches of the recipe in the current epoch, of this shard."""
@@ -191,12 +190,8 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         return self._order_from(iteration.epoch, iteration.start)
 
     def _order_from(self, epoch: int, position: int) -> Order:
-        run = self._current.run
-        if not run.deals_below_the_root:
-            deal = self.recipe.root_deal(self.dataset) or Deal()
-            return deal.shard(run.undealt(epoch), self.world, position)
-        order = self.recipe.order(self.dataset, epoch, world=self.world)
-        return Shard(order, 1, 0, padded=False, start=position // self.world.num_shards)
+        deal = self.recipe.root_deal(self.dataset) or Deal()
+        return deal.shard(self._current.run.undealt(epoch), self.world, position)
 
 
 @final

@@ -62,9 +62,9 @@ BUGS = [
     ),
     Bug(
         "drop rounds up",
-        "Delivery.job_steps",
-        "left // stage.size",
-        "-(-left // stage.size)",
+        "Delivery.is_of_the_job",
+        "self.stage_of(step).size - 1",
+        "self.stage_of(step).size - 2",
         STATES,
     ),
     Bug(

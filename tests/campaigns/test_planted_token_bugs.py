@@ -83,8 +83,8 @@ BUGS = [
     ),
     Bug(
         "a ledger comes below blocks within a pool",
-        "EpochWindows.is_within_pool",
-        "position % pool > 0",
+        "EpochWindows.require_position",
+        "state.position % (self.unit.windows_per_block * self.unit.pool)",
         "False",
         "tests/loading/test_edited_tokens.py",
     ),

@@ -46,7 +46,6 @@ class Pairs(Unit):
     """Counts pairs."""
 
     name = "pairs"
-    sections = frozenset({"pairs"})
 
     def of_epoch(self, run, epoch):
         return EpochPairs(epoch, run.order_maker(epoch))

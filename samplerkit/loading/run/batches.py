@@ -110,10 +110,6 @@ class EpochBatches(EpochUnits):
             draws = draws + np.repeat(again * self.num_draws, np.diff(found.edges))
         return [_read(found, slice(a, b), draws[a:b]) for a, b in pairwise(found.edges.tolist())]
 
-    def draws(self, units: range | Ids) -> range | Ids:
-        """Returns the draws of what is read in one step."""
-        return self.samples([units])[0].draws
-
     def passes(self, draws: range | Ids) -> Ids:
         """Returns the pass over its source of each draw."""
         return self.plan.passes_at(self._repeated(draws))
@@ -157,9 +153,9 @@ class EpochBatches(EpochUnits):
         }
         return {**self.inner.saved(None), "batches": own}
 
-    def require_position(self, position: int) -> None:
+    def require_position(self, state: State) -> None:
         """Refuses a position behind the end, or one that is not in the window that is named with it."""
-        window, before = self.known
+        position, (window, before) = state.position, self.known
         if self.plans.window is not None:
             # Nothing before the window is looked at: that would be the pass that the pair spares. And a state
             # at the beginning names the first window unseen, which may hold no batch.
@@ -243,11 +239,6 @@ class BatchUnit(Unit):
     def recipe(self) -> BatchRecipe:
         """The recipe for batches."""
         return self.batches
-
-    @property
-    def sections(self) -> frozenset[str]:
-        """The names of its sections in a state."""
-        return self.inner.sections | {self.name}
 
     def of_epoch(self, run: RunFacts, epoch: int) -> EpochBatches:
         """Returns the batches of an epoch."""

@@ -75,14 +75,14 @@ class CurrentRun:
         """Returns the state at a place, as JSON values."""
         return self.run.state(place, self.tail).to_dict()
 
-    def restore(self, saved: Any, allow: Collection[str] = (), *, has_allow: bool = True) -> Place:
-        """Replaces the run by that of a saved state, and returns its place.
+    def restore(self, saved: Any, allow: Collection[str] | None = None) -> Place:
+        """Replaces the run by that of a saved state, and returns its place; see `Run.restored`.
 
         Raises:
             StateError: the state is damaged or of another run, and the run is as it was.
         """
         samples_a_step = self.run.world.num_shards * self._batch_size
-        self.run, state = self.run.restored(saved, self.tail, samples_a_step, allow, has_allow=has_allow)
+        self.run, state = self.run.restored(saved, self.tail, samples_a_step, allow)
         self._requested = 0
         return state.place
 

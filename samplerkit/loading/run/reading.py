@@ -91,10 +91,7 @@ class Reading:
         Raises:
             OutOfDatasetError: there is no such step.
         """
-        self._require(step)
-        if self._is_split(step):
-            return as_array(self.read(step).draws)
-        return as_array(self.units.draws(self.delivery.dealt(self.shard, step)))
+        return as_array(self.read(step).draws)
 
     def tokens(self, step: int) -> int:
         """Returns the tokens of all ranks in a step, pads included; of samples without lengths, their number.

@@ -189,9 +189,7 @@ class Run:
         saved: Any,
         tail: str,
         samples_a_step: int,
-        allow: Collection[str] = (),
-        *,
-        has_allow: bool = True,
+        allow: Collection[str] | None = None,
     ) -> tuple[Run, State]:
         """Returns the run that a saved state is of, and the state, in the units of this run.
 
@@ -199,8 +197,8 @@ class Run:
             saved: the state, as JSON values.
             tail: of the reader.
             samples_a_step: of all ranks, for errors that count steps.
-            allow: the fields that may differ.
-            has_allow: whether the reader has an argument `allow`, so that errors may advise it.
+            allow: the fields that may differ; None for a reader that has no such argument, which errors
+                then do not advise.
 
         Raises:
             StateError: it is damaged, of a newer schema or of another run.
@@ -211,15 +209,15 @@ class Run:
         if state.dataset != dataset and state.dataset in map(self._described_as, self.edits.smaller_trees()):
             state = replace(state, dataset=dataset)
         here = self.state(Place(0, 0), tail)
-        cost_of = ResumeCost(state, here, self.recipe, self.dataset).of if has_allow else None
-        state.require_equal(here, allow, cost_of, {"ids", "ledger", *self.unit.sections})
+        cost = ResumeCost(state, here, self.recipe, self.dataset)
+        state.require_equal(here, allow or (), None if allow is None else cost.of)
         state = self.unit.converted(self._facts, state, samples_a_step)
         run = self._with(fixed=RunConstants(state.lanes, state.limit))
         if (saved_ids := state.sections.get("ids")) is not None:
             require_same_ids(saved_ids, run.given_ids(state.epoch))
         run = run._with(unit=run.unit.restored(run._facts, state))
         units = run.epoch(state.epoch)
-        units.require_position(state.position)
+        units.require_position(state)
         run.edits.require_fits(state, units, self.world.num_shards)
         return run, state
 

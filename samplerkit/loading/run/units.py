@@ -109,10 +109,6 @@ class EpochUnits:
         edges = accumulate(map(len, dealt), initial=0)
         return [StepSamples(ids[a:b], units) for (a, b), units in zip(pairwise(edges), dealt, strict=True)]
 
-    def draws(self, units: range | Ids) -> range | Ids:
-        """Returns the draws of what is read in one step; of samples, no id is computed for them."""
-        return units
-
     def parts(self, first: int, count: int) -> list[StepSamples]:
         """Splits the units from a number on into as many parts.
 
@@ -140,14 +136,14 @@ class EpochUnits:
         """Returns the sections of a state, JSON values by name; no position where others are counted."""
         return {}
 
-    def require_position(self, position: int) -> None:
-        """Refuses the position of a state that no run has been at.
+    def require_position(self, state: State) -> None:
+        """Refuses a state at a position that no run has been at, or at which these units cannot resume.
 
         Raises:
             StateError: it is one.
         """
-        if not 0 <= position <= len(self.order):
-            raise StateError("position", f"is outside of an order of {len(self.order)}", position)
+        if not 0 <= state.position <= len(self.order):
+            raise StateError("position", f"is outside of an order of {len(self.order)}", state.position)
 
     def run_position(self, position: int) -> int:
         """Returns the position of the run, as edits count it, up to which the units before one lead."""
@@ -156,10 +152,6 @@ class EpochUnits:
     def samples_before(self, position: int) -> int:
         """Returns how many samples of the order were looked at for the units before a position."""
         return position
-
-    def is_within_pool(self, position: int) -> bool:
-        """Returns whether a position is within a pool of blocks, some of which were read."""
-        return False
 
     def applied(self, edit: Edit) -> Edit:
         """Returns an edit at the position at which it can apply, the next one from its own on.
@@ -188,11 +180,6 @@ class Unit:
 
     is_woven: ClassVar[bool] = True
     """Whether they come in the lanes of the order."""
-
-    @property
-    def sections(self) -> frozenset[str]:
-        """The names of its sections in a state."""
-        return frozenset()
 
     @property
     def recipe(self) -> BatchRecipe | None:

@@ -49,8 +49,6 @@ class WindowUnit(Unit):
         is_edited: whether a ledger below the `BlockSampler` counts positions of the run in blocks.
     """
 
-    sections = frozenset({"tokens"})
-
     windows_per_block: int
     pool: int | None
     seq_len: int | None
@@ -179,10 +177,17 @@ class EpochWindows(EpochUnits):
         begun = -(-position // (pool * self.unit.windows_per_block)) * pool
         return self.epoch * blocks + min(blocks, begun)
 
-    def is_within_pool(self, position: int) -> bool:
-        """Returns whether a position is within a pool of blocks, some of which were read."""
-        pool = self.unit.windows_per_block * (self.unit.pool or 0)
-        return pool > 0 and position % pool > 0 and position != len(self.order)
+    def require_position(self, state: State) -> None:
+        """Refuses a position within a pool that was shuffled in another way."""
+        super().require_position(state)
+        saved = "a ledger" if "ledger" in state.sections else "no ledger"
+        here = "a ledger" if self.unit.is_edited else "no ledger"
+        if self.unit.pool is None or saved == here or state.position == len(self.order):
+            return
+        if state.position % (self.unit.windows_per_block * self.unit.pool):
+            hint = "read on as it was saved to the end of a pool: there a ledger may be put below it"
+            problem = "was saved within a pool, which is shuffled in another way above a ledger"
+            raise StateError("ledger", problem, saved, here, hint=hint)
 
 
 def steps_to_a_multiple(position: int, of: int, step: int) -> int | None:

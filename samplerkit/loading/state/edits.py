@@ -100,11 +100,6 @@ class EditHistory:
                 samples of a step.
         """
         saved = state.sections.get("ledger")
-        if self.are_below != (saved is not None) and units.is_within_pool(state.position):
-            runs = ["no ledger", "a ledger"]
-            hint = "read on as it was saved to the end of a pool: there a ledger may be put below it"
-            problem = "was saved within a pool, which is shuffled in another way above a ledger"
-            raise StateError("ledger", problem, runs[saved is not None], runs[self.are_below], hint=hint)
         if saved is not None:
             require_fields("ledger", saved, _CHECKS, may_lack={"looks"})
             if len(saved["before"]) != len(_distances(saved["past"])):

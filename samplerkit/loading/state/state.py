@@ -21,6 +21,9 @@ Section = Mapping[str, Any]
 COMPARED = ("algorithm", "seed", "dataset", "sampler", "tail", "num_shards")
 """The fields that must be the same in the run that loads a state; each can be allowed to differ."""
 
+_OF_ANY_RUN = frozenset({"ids", "ledger"})
+"""Sections that any run reads, though its own state may lack them."""
+
 _KEYWORD = "samplerkit"
 _FINGERPRINT_DIGITS = 12
 _WRITER = json.JSONEncoder(sort_keys=True, default=str)
@@ -223,7 +226,6 @@ class State:
         current: State,
         allow: Collection[str] = (),
         cost_of: Callable[[str], str] | None = None,
-        known: Collection[str] = (),
     ) -> None:
         """Compares the fields that make up a run's identity; those that may differ, and do, are logged.
 
@@ -232,7 +234,6 @@ class State:
             allow: names of fields that may differ.
             cost_of: says what is skipped and repeated if a field, by name, is allowed to differ; None for a
                 reader that has no argument `allow`.
-            known: the names of the sections that this run reads.
 
         Raises:
             ArgumentTypeError: `allow` is no collection.
@@ -258,7 +259,7 @@ class State:
             hint = f"make the loader with {how}=, as it was made when the state was saved"
             raise mismatch("unit", self.unit, current.unit, hint)
         for name in self.sections:
-            if name not in known:
+            if name not in {*_OF_ANY_RUN, *current.sections}:
                 problem = "is a section of the state that this run does not read"
                 hint = "make the run as it was when the state was saved, or update samplerkit"
                 raise StateError(name, problem, self.sections[name], hint=hint)
