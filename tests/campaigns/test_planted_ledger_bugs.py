@@ -91,9 +91,9 @@ BUGS = [
     ),
     Bug(
         "batches go on by the order before the edit",
-        "Run.edited",
-        "self.unit.edited(self._facts, ledger)",
-        "self.unit",
+        "BatchUnit._plans_of",
+        "self.plans.get(run.constants, make).read_by(run.recipe)",
+        "self.plans.get(run.constants, make)",
         BATCHES,
     ),
     Bug("what workers fetch is edited", "CurrentRun.make_edit", "edit.at < first", "edit.at < 0", RUNS),

@@ -275,17 +275,12 @@ class BatchUnit(Unit):
         plans = self.plans if here["abreast"] == saved["abreast"] else Latest[Plans]()
         return replace(self, abreast=saved["abreast"], known=known, plans=plans)
 
-    def edited(self, run: RunFacts, ledger: Ledger) -> BatchUnit:
-        """Returns the batches of an edited run, by the same recipe."""
-        new, plans = replace(self, plans=Latest[Plans]()), self._plans_of(run)
-        new.plans.get(run.constants, lambda: plans.read_by(ledger))
-        return new
-
     def _plans_of(self, run: RunFacts) -> Plans:
         def make() -> Plans:
             return self.batches.over(run.recipe, run.dataset, constants=run.constants, abreast=self.abreast)
 
-        return self.plans.get(run.constants, make)
+        # An edit of a ledger changes the order alone.
+        return self.plans.get(run.constants, make).read_by(run.recipe)
 
 
 def _read(found: BatchSamples, chosen: Any, draws: Ids) -> StepSamples:

@@ -147,7 +147,7 @@ class Run:
 
     def edited(self, ledger: Ledger) -> Run:
         """Returns the run that reads by a ledger with one more edit."""
-        run = self._with(recipe=ledger, unit=self.unit.edited(self._facts, ledger), fixed=self.constants)
+        run = self._with(recipe=ledger, fixed=self.constants)
         for epoch, units in self._epochs.items():
             run.epoch(epoch).learn(units, ledger.edits[-1])
         return run

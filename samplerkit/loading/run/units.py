@@ -26,7 +26,6 @@ from samplerkit.order.typing import Ids, as_array
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants
 from samplerkit.samplers.mixing.edit import Edit
-from samplerkit.samplers.mixing.ledger import Ledger
 
 
 class RunFacts(NamedTuple):
@@ -224,8 +223,4 @@ class Unit:
         Raises:
             StateError: its section does not fit.
         """
-        return self
-
-    def edited(self, run: RunFacts, ledger: Ledger) -> Unit:
-        """Returns the units of a run whose ledger has one more edit."""
         return self
