@@ -74,7 +74,12 @@ def _remove(folder, pid):
 
 
 def _left_in(folder):
-    return sorted(path.name for path in folder.iterdir() if not path.name.startswith(LEFT_BY_TORCH))
+    # What is in a folder tells who has made it.
+    return [
+        f"{path.name} {sorted(entry.name for entry in path.glob('*'))[:3]}"
+        for path in sorted(folder.iterdir())
+        if not path.name.startswith(LEFT_BY_TORCH)
+    ]
 
 
 @pytest.hookimpl(trylast=True)

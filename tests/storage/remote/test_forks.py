@@ -37,7 +37,7 @@ def shards(server):
 def used(url, folder, method, parent, loaders, epochs):
     """Gives whether the processes that read have used obstore."""
     arguments = ("-m", "tests.storage.remote.fork_matrix", url, str(folder), method, parent)
-    code, printed, errors = ended(*arguments, str(loaders), str(epochs), seconds=60 + 20 * epochs)
+    code, printed, errors = ended(*arguments, str(loaders), str(epochs), seconds=240 + 20 * epochs)
     assert code == 0, errors
     return json.loads(printed)
 

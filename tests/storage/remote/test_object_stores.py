@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,6 +35,14 @@ def put(server, number, data):
     return f"s3://shards/{number}.bin"
 
 
+def known_version(reader, url):
+    """Asks for a version, of which a busy machine may take longer to hear than what stalls may take."""
+    for _ in range(20):
+        with contextlib.suppress(DatasetError):
+            return reader.version(url)
+    return reader.version(url)
+
+
 @pytest.mark.parametrize("case", LIES, ids=[case.name for case in LIES])
 @pytest.mark.parametrize("lasts", [False, True], ids=["passes", "stays"])
 @pytest.mark.parametrize(
@@ -47,7 +56,7 @@ def test_no_lie_of_a_store_gives_a_wrong_byte(case, lasts, server, storage):
     reader = storage(timeout=timeout, threads=TIMES, attempts=3, storage_options=options)
     urls = [put(server, number, draw.randbytes(SIZE)) for number in range(TIMES)]
     for number, url in enumerate(urls):
-        reader.version(url)
+        known_version(reader, url)
         if lasts:
             server.always["GET", f"/shards/{number}.bin"] = case.fault
         else:
