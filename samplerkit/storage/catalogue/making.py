@@ -15,7 +15,7 @@ from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, Kno
 from samplerkit.storage.files.reader import FileReader, file_reader
 from samplerkit.storage.files.remote import RemoteReader
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.parquet_file import ParquetFile
+from samplerkit.storage.formats.parquet.file import ParquetFile
 from samplerkit.storage.progress import Progress, all_in_threads, silence
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, Literal, final
@@ -16,8 +16,8 @@ from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks
 from samplerkit.storage.files.content import Content, FileContent
 from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.arrow_rows import Batches, gather_of
-from samplerkit.storage.formats.base import FormatOfFiles, names_of
+from samplerkit.storage.formats.arrow.rows import Batches, gather_of
+from samplerkit.storage.formats.base import ChunkFile, FormatOfFiles, names_of
 from samplerkit.storage.formats.packages import extra, guarded
 from samplerkit.storage.urls import is_remote, shown
 
@@ -80,7 +80,7 @@ class Hdf5Dataset(FormatOfFiles):
     def fingerprint(self) -> None:
         """None: a digest of shapes and types would not change with the content."""
 
-    def _look(self, number: int) -> _RowRanges:
+    def _look(self, number: int) -> ChunkFile:
         path = self.files[number]
         h5py, stored = extra("h5py", "hdf5"), Stored.of(path, None)
 
@@ -92,25 +92,26 @@ class Hdf5Dataset(FormatOfFiles):
                 there = [(name, array) for name, array in arrays if array is not None]
                 return _RowRanges.of(path, there, self._chunk_rows)
 
-        return replace(guarded(path, "read", looked), stored=stored)
+        ranges = guarded(path, "read", looked)
+        # No digest: one of shapes and types would not change with the content.
+        return ChunkFile((stored, ranges), ranges.sizes, ranges.columns)
 
-    def _reader(self, columns: tuple[Any, ...]) -> Callable[[_RowRanges, int], Content]:
+    def _reader(self, columns: tuple[Any, ...]) -> Callable[[tuple[Stored, _RowRanges], int], Content]:
         return _read_hdf5
 
 
-def _read_hdf5(file: _RowRanges, number: int) -> FileContent:
-    stored = file.stored
-    assert stored is not None  # noqa: S101  # for mypy: only of a group it is None
-    start, end = file.span(number)
+def _read_hdf5(file: tuple[Stored, _RowRanges], number: int) -> FileContent:
+    stored, ranges = file
+    start, end = ranges.span(number)
     stored.require_same()
     h5py, place = extra("h5py", "hdf5"), f"{stored.name}, rows {start} to {end}"
 
     def read() -> FileContent:
         with h5py.File(stored.path, "r") as opened:
             columns = {}
-            for name in file.columns:
-                array = _hdf5_array(h5py, stored.path, opened, name, file.columns)
-                file.require_same(place, name, array)
+            for name in ranges.columns:
+                array = _hdf5_array(h5py, stored.path, opened, name, ranges.columns)
+                ranges.require_same(place, name, array)
                 is_text = h5py.check_string_dtype(array.dtype) is not None
                 columns[name] = (array.asstr() if is_text else array)[start:end]
         return FileContent.of(columns, place)
@@ -283,16 +284,12 @@ class _RowRanges:
         shapes: of each, for errors and to see whether it changed, with its type.
         rows: how many there are.
         step: how many a range has; the last one may have fewer.
-        stored: the file; None of a group.
-        digest: none: one of shapes and types would not change with the content.
     """
 
     columns: tuple[str, ...]
     shapes: tuple[tuple[tuple[int, ...], str], ...]
     rows: int
     step: int
-    stored: Stored | None = None
-    digest: bytes = b""
 
     @classmethod
     def of(cls, place: str, arrays: Sequence[tuple[str, Any]], step: int | None) -> _RowRanges:

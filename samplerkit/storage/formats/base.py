@@ -35,24 +35,22 @@ INDEX: Final = "index.json"
 DecodeSample = Callable[[Any], Any]
 
 
-class ChunkFile(Protocol):
-    """A file of chunks, as it was when it was looked at."""
+@final
+@dataclass(frozen=True, eq=False)
+class ChunkFile:
+    """A file of chunks, as it was when it was looked at.
 
-    @property
-    def stored(self) -> Stored:
-        """The file."""
+    Args:
+        file: what chunks are read from; it travels to workers.
+        sizes: how many samples each chunk has.
+        columns: what all files of a dataset have alike; empty where files have no columns.
+        digest: changes with what was looked at.
+    """
 
-    @property
-    def columns(self) -> tuple[Any, ...]:
-        """What all files of a dataset have alike; empty where files have no columns."""
-
-    @property
-    def digest(self) -> bytes:
-        """Changes with what was looked at."""
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """How many samples each chunk has."""
+    file: Any
+    sizes: Sequence[int]
+    columns: tuple[Any, ...] = ()
+    digest: bytes = b""
 
 
 Item_co = TypeVar("Item_co", covariant=True)
@@ -70,7 +68,7 @@ class FilesOfChunks:
     """Files that were looked at, and where each of their chunks that has samples is.
 
     Args:
-        files: the files, each a `ChunkFile`.
+        files: what the chunks of each file are read from.
         starts: the number of the first chunk of each file, among all, and how many there are.
         numbers: of the chunks that have samples, among all.
     """
@@ -102,25 +100,25 @@ class FormatOfFiles(DatasetOfFiles):
     _looking: ClassVar[str] = "headers read:"
 
     @abstractmethod
-    def _look(self, number: int) -> Any:
-        """Looks at a file, by its number, from several threads: gives a `ChunkFile`."""
+    def _look(self, number: int) -> ChunkFile:
+        """Looks at a file, by its number, from several threads."""
 
     @abstractmethod
     def _reader(self, columns: tuple[Any, ...]) -> Callable[[Any, int], Content]:
-        """Gives what reads a chunk of a file that has these columns; it must not hold the dataset."""
+        """Gives what reads a chunk of a `ChunkFile.file` with these columns; it must not hold the dataset."""
 
     def _find(self) -> Chunks:
         report = partial(self._progress, self._looking)
         files = all_in_threads(self._look, len(self.files), COUNTING_THREADS, "samplerkit-look", report)
         columns = files[0].columns if files else ()
-        for file in files:
+        for place, file in zip(self.files, files, strict=True):
             if file.columns != columns:
                 problem = f"has other columns than {self._names[0]}, {list(columns)}"
                 hint = "name those that all files have"
-                raise DatasetError(file.stored.name, problem, list(file.columns), hint=hint)
+                raise DatasetError(shown(place), problem, list(file.columns), hint=hint)
         starts = np.cumsum([0, *(len(file.sizes) for file in files)])
         sizes = np.fromiter(chain.from_iterable(file.sizes for file in files), np.int64, int(starts[-1]))
-        found = FilesOfChunks(files, starts, np.flatnonzero(sizes))
+        found = FilesOfChunks([file.file for file in files], starts, np.flatnonzero(sizes))
         return self._chunks_of(found, sizes[found.numbers], columns, b"".join(file.digest for file in files))
 
     def _chunks_of(

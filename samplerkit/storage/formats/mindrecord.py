@@ -18,6 +18,7 @@ from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import Content, FileContent, gathered_samples
 from samplerkit.storage.files.stored import REWRITE, ByteSpan, Stored
 from samplerkit.storage.formats.base import (
+    ChunkFile,
     DecodeSample,
     FormatOfFiles,
     checked_decode,
@@ -88,8 +89,10 @@ class MindRecordDataset(FormatOfFiles):
         limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
 
-    def _look(self, number: int) -> MindRecordFile:
-        return MindRecordFile.of(self.files[number], self._storage)
+    def _look(self, number: int) -> ChunkFile:
+        file, digest = MindRecordFile.of(self.files[number], self._storage)
+        columns = tuple(name for name, _ in file.schema.kinds)
+        return ChunkFile(file, [group.rows for group in file.groups], columns, digest)
 
     def _reader(self, columns: tuple[Any, ...]) -> Callable[[MindRecordFile, int], Content]:
         require_columns(self._names[0], columns, self._columns or ())
@@ -211,19 +214,20 @@ class MindRecordFile:
 
     Args:
         stored: the file.
-        digest: of its header.
         schema: what its rows hold.
         groups: its rows.
     """
 
     stored: Stored
-    digest: bytes
     schema: MindSchema
     groups: tuple[RowGroup, ...]
 
     @classmethod
-    def of(cls, path: str, storage: RemoteStorage | None) -> MindRecordFile:
+    def of(cls, path: str, storage: RemoteStorage | None) -> tuple[MindRecordFile, bytes]:
         """Looks at a file: its header says where all its rows are.
+
+        Returns:
+            The file, and a digest of its header.
 
         Raises:
             DatasetError: it cannot be read, or is no MindRecord file.
@@ -237,17 +241,7 @@ class MindRecordFile:
         header = guarded(stored.name, "read", lambda: json.loads(data))
         schema = guarded(stored.name, "read", lambda: MindSchema.of(header["schema"]))
         groups = guarded(stored.name, "read", lambda: _groups(header, stored.size))
-        return cls(stored, hashlib.blake2b(data, digest_size=16).digest(), schema, groups)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
-        return tuple(name for name, _ in self.schema.kinds)
-
-    @property
-    def sizes(self) -> list[int]:
-        """The rows of each row group."""
-        return [group.rows for group in self.groups]
+        return cls(stored, schema, groups), hashlib.blake2b(data, digest_size=16).digest()
 
     def read(self, number: int, storage: RemoteStorage | None) -> list[tuple[bytes, bytes]]:
         """Reads a row group: of each row its numbers and texts, and its bytes and arrays.

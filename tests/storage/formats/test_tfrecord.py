@@ -10,8 +10,8 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats import tfrecord_file
-from samplerkit.storage.formats.tf_example import example_of
+from samplerkit.storage.formats.tfrecord import records as tfrecord_file
+from samplerkit.storage.formats.tfrecord.example import example_of
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.reader_contract import same
 from tests.storage.formats import tf_records

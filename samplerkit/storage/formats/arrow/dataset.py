@@ -19,8 +19,8 @@ from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import Content
 from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import REWRITE, ByteSpan, Stored
-from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, gather_of
-from samplerkit.storage.formats.base import FormatOfFiles, names_of, require_columns
+from samplerkit.storage.formats.arrow.rows import ArrowBatches, ArrowContent, gather_of
+from samplerkit.storage.formats.base import ChunkFile, FormatOfFiles, names_of, require_columns
 from samplerkit.storage.formats.packages import extra, guarded
 
 
@@ -79,8 +79,11 @@ class ArrowDataset(FormatOfFiles):
         gather = gather_of(batches, has_arrow=True)
         super().__init__(files, limits, gather, progress=False, options=None, paths=_paths)
 
-    def _look(self, number: int) -> ArrowFile:
-        return ArrowFile.of(self.files[number])
+    def _look(self, number: int) -> ChunkFile:
+        file = ArrowFile.of(self.files[number])
+        # Of the headers of all messages, not of their content.
+        checks = np.array([message.check for message in (file.schema, *file.batches)], "<u4")
+        return ChunkFile(file, [batch.rows for batch in file.batches], file.columns, checks.tobytes())
 
     def _reader(self, columns: tuple[Any, ...]) -> Callable[[ArrowFile, int], Content]:
         names = tuple(name for name, _ in columns)
@@ -183,16 +186,6 @@ class ArrowFile:
         schema = guarded(stored.name, "read", lambda: pa.ipc.read_schema(data))
         columns = tuple((field.name, str(field.type)) for field in schema)
         return cls(stored, columns, schemas[0], dictionaries, batches)
-
-    @property
-    def sizes(self) -> list[int]:
-        """The rows of each record batch."""
-        return [batch.rows for batch in self.batches]
-
-    @property
-    def digest(self) -> bytes:
-        """The checksums of the headers of all messages, not of their content."""
-        return np.array([message.check for message in (self.schema, *self.batches)], "<u4").tobytes()
 
     def read(self, number: int, place: str) -> Any:
         """Reads a record batch into a table.

@@ -170,21 +170,6 @@ class RecordFile:
             runs.append(RecordRun(span, first, last - first, records.check(first, last)))
         return cls(stored, is_packed, tuple(runs))
 
-    @property
-    def columns(self) -> tuple[()]:
-        """None: records need not be alike."""
-        return ()
-
-    @property
-    def sizes(self) -> list[int]:
-        """The records of each run."""
-        return [run.rows for run in self.runs]
-
-    @property
-    def digest(self) -> bytes:
-        """Changes with the lengths and checksums of all records."""
-        return repr([(run.span, run.rows, run.check) for run in self.runs]).encode()
-
     def read(self, number: int, storage: RemoteStorage | None) -> list[bytes]:
         """Reads a run; the data of all its records are compared with their checksums.
 

@@ -18,11 +18,18 @@ from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalo
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import Content
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, gather_of, in_one_piece
-from samplerkit.storage.formats.base import FilesOfChunks, FormatOfFiles, digest_of, names_of, require_columns
+from samplerkit.storage.formats.arrow.rows import ArrowBatches, ArrowContent, gather_of, in_one_piece
+from samplerkit.storage.formats.base import (
+    ChunkFile,
+    FilesOfChunks,
+    FormatOfFiles,
+    digest_of,
+    names_of,
+    require_columns,
+)
 from samplerkit.storage.formats.packages import guarded
-from samplerkit.storage.formats.parquet_file import Metadata, ParquetFile
-from samplerkit.storage.formats.parquet_filter import RowFilter
+from samplerkit.storage.formats.parquet.file import Metadata, ParquetFile
+from samplerkit.storage.formats.parquet.row_filter import RowFilter
 from samplerkit.storage.per_process import PerProcess
 from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
@@ -170,14 +177,15 @@ class ParquetDataset(FormatOfFiles):
         super().close()
         self._footers.clear()
 
-    def _look(self, number: int) -> ParquetFile:
+    def _look(self, number: int) -> ChunkFile:
         if self._catalogue is None:
             file, footer = ParquetFile.of(self.files[number], self._storage)
         else:
             file = KnownFiles(self._catalogue, self._storage)[number]
             footer = file.read_footer(self._storage)
         self._footers.add(file, footer)
-        return file.chosen(footer, self._columns, self._filter, self._storage)
+        chosen = file.chosen(footer, self._columns, self._filter, self._storage)
+        return ChunkFile(chosen, chosen.sizes, chosen.columns, chosen.digest)
 
     def _find(self) -> Chunks:
         known = self._catalogue

@@ -14,9 +14,16 @@ from samplerkit.order import arguments
 from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import Content, FileContent, gathered_samples
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.base import DecodeSample, FormatOfFiles, checked_decode, content_of, names_of
-from samplerkit.storage.formats.tf_example import example_of, scalars_of
-from samplerkit.storage.formats.tfrecord_file import INDEX_SUFFIX, RecordFile, records_of, write_index
+from samplerkit.storage.formats.base import (
+    ChunkFile,
+    DecodeSample,
+    FormatOfFiles,
+    checked_decode,
+    content_of,
+    names_of,
+)
+from samplerkit.storage.formats.tfrecord.example import example_of, scalars_of
+from samplerkit.storage.formats.tfrecord.records import INDEX_SUFFIX, RecordFile, records_of, write_index
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
@@ -89,10 +96,13 @@ class TfRecordDataset(FormatOfFiles):
         limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
 
-    def _look(self, number: int) -> RecordFile:
+    def _look(self, number: int) -> ChunkFile:
         stored = Stored.of(self.files[number], self._storage)
         found, is_packed = records_of(stored, self._storage)
-        return RecordFile.of(stored, found, is_packed=is_packed, run_bytes=self._run_bytes)
+        file = RecordFile.of(stored, found, is_packed=is_packed, run_bytes=self._run_bytes)
+        # Changes with the lengths and checksums of all records; their features need not be alike.
+        digest = repr([(run.span, run.rows, run.check) for run in file.runs]).encode()
+        return ChunkFile(file, [run.rows for run in file.runs], digest=digest)
 
     def _reader(self, columns: tuple[Any, ...]) -> Callable[[RecordFile, int], Content]:
         return partial(_read, self._sample, self._storage)
