@@ -212,7 +212,7 @@ BUGS = [
         "unpacked copies are kept beside the cache",
         "unpack",
         "DiskCache.of(cache.options, Stop())",
-        "DiskCache(cache.folder, None, 1.0, Stop())",
+        "DiskCache.of(RemoteOptions(cache=cache.folder), Stop())",
         "tests/storage/tar/test_unpacked.py",
     ),
     Bug(

@@ -146,6 +146,20 @@ def in_other_words(
         del other
 
 
+def causes(error: BaseException) -> list[BaseException]:
+    """Gives an exception and all that it was made of: libraries put them in different places."""
+    found: list[BaseException] = []
+    waiting = [error]
+    while waiting:
+        cause = waiting.pop(0)
+        if any(cause is known for known in found):
+            continue
+        found.append(cause)
+        inner = [cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args]
+        waiting += [each for each in inner if isinstance(each, BaseException)]
+    return found
+
+
 def changed() -> Refused:
     """Gives the fault of a file that was replaced after its version was asked."""
     return Refused("was changed while it was in use", "start again, so that all of it is of one version")

@@ -39,14 +39,12 @@ class DiskSpace:
     one, then what was used least recently. Files in use never go, and those of others are never touched.
 
     Args:
-        place: what errors name: for whose file there is to be room, without what is private.
-        folder: of the cache.
+        folder: of the cache; made when the first file comes.
         most: the bytes that it may hold; None for half of what is free, itself counted as free.
         patience: seconds to wait for files in use, when only they are left.
         stop: ends the waiting.
     """
 
-    place: str
     folder: Path
     most: int | None
     patience: float
@@ -58,10 +56,11 @@ class DiskSpace:
             return self.most
         return (_free_on(self.folder) + sum(each.size for each in kept)) // 2
 
-    def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
+    def reserve(self, place: str, entry: Entry, descriptor: int, size: int) -> None:
         """Makes room for a file, and takes it on the disk, so that writing it finds none missing.
 
         Args:
+            place: what errors name: for whose file there is to be room, without what is private.
             entry: of the file; its lock is held by the caller.
             descriptor: of its part, which has that size then, so that others count it.
             size: that it will have.
@@ -77,7 +76,7 @@ class DiskSpace:
                 others = _in_order(each for each in kept if each.entry != entry)
                 used = evicted(others, size - bound)
                 if used + size <= bound:
-                    self._allocate(descriptor, size, others)
+                    self._allocate(place, descriptor, size, others)
                     return
             if size > bound or time.monotonic() > end:
                 where = "max_cache_bytes" if self.most is not None else "half of what is free on its disk"
@@ -85,7 +84,7 @@ class DiskSpace:
                 if size <= bound:
                     taken = f"{used} of {bound} ({where}) are in use"
                 problem = f"does not fit into the cache: {size} bytes, and {taken}"
-                raise DatasetError(self.place, problem, str(self.folder), hint=_HINT)
+                raise DatasetError(place, problem, str(self.folder), hint=_HINT)
             self.stop.sleep(TICK)
 
     def name(self, entry: Entry) -> None:
@@ -97,7 +96,7 @@ class DiskSpace:
         with held(self.folder / FOLDER_LOCK, self.stop):
             entry.part.rename(entry.file)
 
-    def _allocate(self, descriptor: int, size: int, others: Sequence[Kept]) -> None:
+    def _allocate(self, place: str, descriptor: int, size: int, others: Sequence[Kept]) -> None:
         """Takes the blocks of a file; while the disk, or the user's quota, is too full, others go."""
         going = iter(others)
         while True:
@@ -117,7 +116,7 @@ class DiskSpace:
                     f"does not fit on the disk of the cache ({reason}): {missing} of {size} bytes are missing"
                 )
                 hint = "free some space, lower max_cache_bytes, or say cache=FOLDER on a larger disk"
-                raise DatasetError(self.place, problem, str(self.folder), hint=hint)
+                raise DatasetError(place, problem, str(self.folder), hint=hint)
 
 
 def evicted(others: Sequence[Kept], excess: int) -> int:
@@ -198,12 +197,14 @@ class PartFile:
     """A file of the cache while it arrives, under another name; the caller holds the entry's lock.
 
     Args:
+        place: what errors call it.
         entry: which.
         size: that it will have; -1 if that is not known.
         room: of the cache.
     """
 
-    def __init__(self, entry: Entry, size: int, room: DiskSpace) -> None:
+    def __init__(self, place: str, entry: Entry, size: int, room: DiskSpace) -> None:
+        self._place: Final = place
         self._entry: Final = entry
         self._room: Final = room
         self._reserved = 0
@@ -268,7 +269,7 @@ class PartFile:
         self._entry.part.unlink(missing_ok=True)
 
     def _reserve(self, size: int) -> None:
-        self._room.reserve(self._entry, self._descriptor, size)
+        self._room.reserve(self._place, self._entry, self._descriptor, size)
         self._reserved = size
 
     def _close(self) -> None:

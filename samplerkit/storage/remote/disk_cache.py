@@ -57,22 +57,16 @@ class DiskCache:
     lock. What was written has a CRC-32, which each process that opens it can rely on: see `is_intact`.
 
     Args:
-        folder: made when the first file comes.
-        most: the bytes that it may hold; None for half of what is free.
-        patience: seconds to wait for files in use when there is no room.
-        stop: ends all waiting.
+        room: its folder, and how much that may hold.
     """
 
-    folder: Path
-    most: int | None
-    patience: float
-    stop: Stop
+    room: DiskSpace
 
     @classmethod
     def of(cls, options: RemoteOptions, stop: Stop) -> DiskCache:
         """Gives the cache that options tell of."""
         folder = user_cache_folder() / "remote" if options.cache is None else Path(options.cache)
-        return cls(folder.absolute(), options.max_cache_bytes, options.timeout, stop)
+        return cls(DiskSpace(folder.absolute(), options.max_cache_bytes, options.timeout, stop))
 
     def get(self, wanted: Wanted) -> tuple[LocalFile, bool]:
         """Gives a file, written if it is not there, or is not what was written.
@@ -85,9 +79,9 @@ class DiskCache:
             Stopped: it is not wanted any more.
         """
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.room.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise unwritable(self.folder, error) from error
+            raise unwritable(self.room.folder, error) from error
         entry, is_damaged = self._entry(wanted), False
         begun = warned = time.monotonic()
         pause = _FIRST_PAUSE
@@ -104,14 +98,14 @@ class DiskCache:
                 if self._is_shared_now(entry, descriptor, wanted):
                     return self._local(entry, descriptor), is_made
             now = time.monotonic()
-            if is_damaged and now - begun > self.patience:
+            if is_damaged and now - begun > self.room.patience:
                 problem = "has a damaged copy in the cache, which somebody uses"
                 hint = "end the processes that use it, and start again"
                 raise DatasetError(wanted.place, problem, str(entry.file), hint=hint)
             if now - warned > _WARN_SECONDS:
                 warned = now
                 _LOG.warning("%s: waits for another process for %.0f s", wanted.place, now - begun)
-            self.stop.sleep(pause)
+            self.room.stop.sleep(pause)
             pause = min(TICK, 2 * pause)
 
     def find(self, wanted: Wanted) -> LocalFile | None:
@@ -119,7 +113,7 @@ class DiskCache:
         return self._pinned(self._entry(wanted), wanted)[0]
 
     def _entry(self, wanted: Wanted) -> Entry:
-        return entry_of(self.folder, wanted.identity, wanted.version, wanted.digest)
+        return entry_of(self.room.folder, wanted.identity, wanted.version, wanted.digest)
 
     def _is_there(self, entry: Entry, size: int) -> bool:
         try:
@@ -148,8 +142,7 @@ class DiskCache:
                 return False
             entry.file.unlink(missing_ok=True)
             Record(name=wanted.place).write(descriptor)
-            room = DiskSpace(wanted.place, self.folder, self.most, self.patience, self.stop)
-            part = PartFile(entry, wanted.version.size, room)
+            part = PartFile(wanted.place, entry, wanted.version.size, self.room)
             try:
                 wanted.write(part)
                 Record(part.complete(), name=wanted.place).write(descriptor)
@@ -162,7 +155,7 @@ class DiskCache:
             entry.lock.unlink(missing_ok=True)
             unlock(descriptor)
             if isinstance(error, FileNotFoundError):
-                raise unwritable(self.folder, error) from error
+                raise unwritable(self.room.folder, error) from error
             raise
         return True
 

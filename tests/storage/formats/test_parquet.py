@@ -126,23 +126,6 @@ def test_rows_that_follow_one_another_are_a_record_batch_without_a_copy(tmp_path
     assert part.column("id").offset == 2
 
 
-@pytest.mark.parametrize("mode", ["partial", "files", "infile"])
-def test_a_rank_reads_each_row_group_once(tmp_path, mode):
-    """Counted, with one rank and with two; each reads what lies in its lanes."""
-    paths = write(tmp_path, [(40, 8), (24, 6), (16, 16)])
-    for ranks, most in ((1, 10), (2, 6)):
-        read = []
-        for rank in range(ranks):
-            sampler = sk.DistributedSampler(
-                shuffle=mode, seed=3, **({"partial_size": 12} if mode == "partial" else {})
-            )
-            dataset = sk.ParquetDataset(paths, ["id"], progress=False)
-            with dataset, sk.Loader(dataset, sampler, batch_size=4, world=sk.World(ranks, rank)) as loader:
-                read += [int(id) for batch in loader for id in batch["id"]]
-                assert dataset.stats.files_read <= most
-        assert sorted(read) == list(range(80))
-
-
 def test_only_the_columns_that_are_asked_for_are_read(tmp_path):
     table = pa.table({"small": np.arange(1000), "large": [os.urandom(4000) for _ in range(1000)]})
     pq.write_table(table, tmp_path / "a.parquet", compression="none")
@@ -246,21 +229,6 @@ def test_files_with_other_columns_are_refused_by_name(tmp_path):
         len(sk.ParquetDataset(str(tmp_path / "*.parquet"), progress=False))
     with pytest.raises(sk.DatasetError, match="holds no column 'b'"):
         len(sk.ParquetDataset(tmp_path / "0.parquet", ["b"], progress=False))
-
-
-def test_a_config_names_it_and_plan_knows_its_row_groups(tmp_path):
-    write(tmp_path)
-    section = {
-        "kind": "parquet",
-        "files": f"{tmp_path}/*.parquet",
-        "columns": ["id"],
-        "filters": [["id", ">", 1]],
-        "batches": "columns",
-    }
-    config = sk.load_config({"dataset": section, "sampler": {"kind": "random", "shuffle": "files"}})
-    assert config.dataset.layout.sizes.tolist() == [2, 1, 7]
-    assert config.dataset.layout.names == ("0.parquet:0", "0.parquet:1", "1.parquet:0")
-    assert config.to_dict()["dataset"]["filters"] == [["id", ">", 1]]
 
 
 def test_a_filter_of_another_type_says_what_to_compare(tmp_path):

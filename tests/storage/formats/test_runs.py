@@ -58,7 +58,7 @@ FORMATS = {
 SECTIONS = {
     "arrow": {"files": "{}/*.arrow"},
     "hdf5": {"files": "{}/*.h5", "arrays": ["x", "y"], "batches": "samples"},
-    "parquet": {"files": "{}/*.parquet", "progress": False},
+    "parquet": {"files": "{}/*.parquet", "filters": [["id", ">=", 0]], "progress": False},
     "sqlite": {"path": "{}/a.db", "table": "samples"},
     "litdata": {"folder": "{}"},
     "lmdb": {"path": "{}", "leave_out": test_lmdb.LEFT_OUT},

@@ -10,7 +10,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.download import digest_of
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.store import expand
-from samplerkit.storage.urls import beside, has_pattern, identity, is_remote, shown
+from samplerkit.storage.urls import has_pattern, identity, is_remote, shown
 
 SHOWN = {
     "https://host/a.tar": "https://host/a.tar",
@@ -89,11 +89,6 @@ def test_http_has_no_patterns_and_a_file_is_its_own():
     assert expand("https://h/a.tar?v=*", RemoteOptions()) == ("https://h/a.tar?v=*",)
     with pytest.raises(DatasetError, match=r"^https://h/.*HTTP has no listing; name each URL"):
         expand("https://h/*.tar?secret", RemoteOptions())
-
-
-def test_what_lies_beside_a_file():
-    assert beside("s3://b/a.tar", ".skidx") == "s3://b/a.tar.skidx"
-    assert beside("https://h/a.tar?v=1#x", ".skidx") == "https://h/a.tar.skidx?v=1#x"
 
 
 def test_which_urls_are_one_file():

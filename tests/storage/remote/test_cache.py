@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import gc
 import hashlib
-import os
 import random
 from pathlib import Path
 
@@ -150,14 +149,6 @@ def test_a_download_that_comes_wrong_once_is_noticed_by_its_digest(server, stora
     reader = storage(digests={"a": f"md5:{hashlib.md5(DATA[:1000], usedforsecurity=False).hexdigest()}"})
     assert content(reader.fetch(url)) == DATA[:1000]
     assert (reader.stats.retries, reader.stats.downloads) == (1, 1)
-
-
-def test_a_file_that_was_cut_in_the_cache_is_downloaded_again(server, storage):
-    url = server.put("/a", DATA[:1000])
-    with storage().fetch(url) as local:
-        path = Path(local.path)
-    os.truncate(path, 999)
-    assert content(storage().fetch(url)) == DATA[:1000]
 
 
 def test_a_folder_that_cannot_be_is_an_error_that_offers_another(server, storage, tmp_path):

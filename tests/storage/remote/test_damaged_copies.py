@@ -54,7 +54,12 @@ def another_file_in_its_place(path):
     other.rename(path)
 
 
+def a_byte_less(path):
+    os.truncate(path, path.stat().st_size - 1)
+
+
 DAMAGES = [
+    a_byte_less,
     zeros_everywhere,
     a_page_of_zeros,
     another_bit,

@@ -85,8 +85,3 @@ def test_a_fault_that_stays(case, way, server, storage):
     assert reader.stats.retries >= (times if case.outcome == "retried" else 0)
     if case.outcome == "refused":
         assert reader.stats.retries == 0
-
-
-def test_the_table_of_faults_names_each_once():
-    assert len(CASES) >= 20
-    assert len({(case.name, case.method) for case in CASES}) == len(CASES)

@@ -12,7 +12,6 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
 from samplerkit.storage.remote.store import expand
-from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content
 
 pytest.importorskip("s3fs", reason="s3fs is not installed")
@@ -43,17 +42,6 @@ def test_objects_are_read_in_parts_and_as_a_whole(bucket, options, storage):
     assert reader.stats.retries == 0
 
 
-def test_an_object_that_is_replaced_is_never_mixed(bucket, options, storage):
-    bucket.put_object(Key="a.tar", Body=b"a" * 1000)
-    reader, url = storage(storage_options=options), "s3://shards/a.tar"
-    assert reader.read([Span(url, 0, 3)]) == [b"aaa"]
-    bucket.put_object(Key="a.tar", Body=b"b" * 1000)
-    for call in (lambda: reader.read([Span(url, 3, 3)] * 20), lambda: reader.fetch(url)):
-        with pytest.raises(DatasetError, match=r"s3://shards/a.tar: was changed while it was in use"):
-            call()
-    assert content(storage(storage_options=options).fetch(url)) == b"b" * 1000
-
-
 @pytest.mark.parametrize("told", [{}, {"version_aware": True}])
 def test_a_version_that_a_url_names_is_read_in_parts_and_as_a_whole(bucket, options, storage, told):
     bucket.Versioning().enable()
@@ -76,15 +64,6 @@ def test_a_pattern_lists_a_bucket(bucket, options):
     assert found == ("s3://shards/train/a.tar", "s3://shards/train/b.tar")
     deep = expand("s3://shards/**/*.tar", RemoteOptions(storage_options=options))
     assert deep == (*found, "s3://shards/train/sub/c.tar")
-
-
-def test_a_forked_process_has_connections_of_its_own(bucket, options, storage):
-    bucket.put_object(Key="a.tar", Body=DATA[:1000])
-    reader, url = storage(storage_options=options), "s3://shards/a.tar"
-    assert reader.read([Span(url, 3, 4)]) == [DATA[3:7]]
-    children = [Child(lambda first=first: reader.read([Span(url, first, 10)])[0]) for first in range(3)]
-    assert [child.result() for child in children] == [DATA[first : first + 10] for first in range(3)]
-    assert reader.read([Span(url, 3, 4)]) == [DATA[3:7]]
 
 
 @pytest.mark.usefixtures("bucket")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from samplerkit.storage.remote.attempt import Absent, Refused, Transient
+from samplerkit.storage.remote.attempt import Absent, Refused, Transient, causes
 
 _PERMANENT_NUMBERS = {
     errno.EINVAL,
@@ -46,7 +46,7 @@ def _is_permanent(error: Exception, name: str) -> bool:
     status = _status(error)
     if status is not None:
         return status < 500 and status not in {408, 429}
-    numbers = {each.errno for each in _chain(error) if isinstance(each, OSError)}
+    numbers = {each.errno for each in causes(error) if isinstance(each, OSError)}
     # Some errors of connections are ValueErrors too; an OSError counts first.
     is_mistake = isinstance(error, _MISTAKES) and not isinstance(error, OSError)
     return is_mistake or "Credentials" in name or bool(numbers & _PERMANENT_NUMBERS)
@@ -54,17 +54,7 @@ def _is_permanent(error: Exception, name: str) -> bool:
 
 def is_changed(error: Exception) -> bool:
     """Tells whether a store says that a file is not of the version that was asked for."""
-    return any(_code(each) in _CHANGED_CODES for each in _chain(error))
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Goes through an exception and its causes."""
-    cause: BaseException | None = error
-    for _ in range(10):
-        if cause is None:
-            return
-        yield cause
-        cause = cause.__cause__ or cause.__context__
+    return any(_code(each) in _CHANGED_CODES for each in causes(error))
 
 
 def _code(error: BaseException) -> str:
@@ -76,7 +66,7 @@ def _code(error: BaseException) -> str:
 
 def _status(error: BaseException) -> int | None:
     """Gives the HTTP status that stores of other kinds put into their exceptions."""
-    chain = list(_chain(error))
+    chain = causes(error)
     # aiohttp gives the status 400 to an answer that broke off, or is not HTTP.
     if any(type(each).__module__ == "aiohttp.http_exceptions" for each in chain):
         return None
@@ -90,7 +80,7 @@ def _status(error: BaseException) -> int | None:
 
 def _detail(error: BaseException) -> str:
     """Gives what is known besides the class: a code of a store, or a number of the system."""
-    for each in _chain(error):
+    for each in causes(error):
         if code := _code(each):
             return f": {code}"
     number = error.errno if isinstance(error, OSError) else None

@@ -24,7 +24,7 @@ import urllib3.connection
 import urllib3.exceptions
 from urllib3.util import Url, connection, parse_url
 
-from samplerkit.storage.remote.attempt import Refused, Transient, in_other_words
+from samplerkit.storage.remote.attempt import Refused, Transient, causes, in_other_words
 from samplerkit.storage.remote.clients.http_rules import MOST_HOPS, is_same_place, target_of
 from samplerkit.storage.remote.clients.minimum_rate import Deadline, TimedResponse
 from samplerkit.storage.remote.options import RemoteOptions
@@ -287,17 +287,17 @@ def _fault(error: BaseException, timeout: float) -> Transient | Refused:
     """Says in words of our own what an exception of a request means."""
     if isinstance(error, Transient | Refused):
         return error
-    causes = _causes(error)
-    if any(isinstance(cause, ssl.SSLError | urllib3.exceptions.SSLError) for cause in causes):
+    found = causes(error)
+    if any(isinstance(cause, ssl.SSLError | urllib3.exceptions.SSLError) for cause in found):
         # ssl.SSLCertVerificationError has the reason, which names the certificate and no URL.
-        reason = next((str(r) for cause in causes if (r := getattr(cause, "verify_message", ""))), "")
+        reason = next((str(r) for cause in found if (r := getattr(cause, "verify_message", ""))), "")
         if reason:
             hint = "correct the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
             return Refused(f"its server has a certificate that is not to be trusted ({reason})", hint)
         return Transient("TLS failed")
     if isinstance(error, ValueError | urllib3.exceptions.LocationValueError):
         return Refused("cannot be asked, or was redirected to what cannot", "check the URL and the headers")
-    number = next((cause for cause in causes if isinstance(cause, OSError) and cause.errno), None)
+    number = next((cause for cause in found if isinstance(cause, OSError) and cause.errno), None)
     what = f" ({os.strerror(number.errno)})" if number is not None and number.errno else ""
     # The first that fits: urllib3 counts a connection that was refused among the time-outs.
     reasons: dict[Any, str] = {
@@ -310,20 +310,6 @@ def _fault(error: BaseException, timeout: float) -> Transient | Refused:
         urllib3.exceptions.IncompleteRead: "the answer broke off",
     }
     for kind, reason in reasons.items():
-        if any(isinstance(cause, kind) for cause in causes):
+        if any(isinstance(cause, kind) for cause in found):
             return Transient(reason)
     return Transient(f"the connection broke{what}")
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    """Gives an exception and all that it was made of: urllib3 puts them in different places."""
-    found: list[BaseException] = []
-    waiting = [error]
-    while waiting:
-        cause = waiting.pop(0)
-        if any(cause is known for known in found):
-            continue
-        found.append(cause)
-        inner = [cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args]
-        waiting += [each for each in inner if isinstance(each, BaseException)]
-    return found
