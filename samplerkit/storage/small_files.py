@@ -11,7 +11,6 @@ from typing import final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.remote.store import Uploads
 
 MOST_BYTES = 1 << 30
@@ -32,9 +31,9 @@ class SmallFiles:
     write: Callable[[str, bytes], None]
 
 
-def in_bucket(storage: RemoteStorage, options: RemoteOptions) -> SmallFiles:
-    """Returns the place of remote files."""
-    return SmallFiles(partial(storage.read_small, most_bytes=MOST_BYTES), Uploads(options).put)
+def in_bucket(read_small: Callable[..., bytes | None], options: RemoteOptions) -> SmallFiles:
+    """Returns the place of remote files, which a storage reads."""
+    return SmallFiles(partial(read_small, most_bytes=MOST_BYTES), Uploads(options).put)
 
 
 def _read_here(path: str) -> bytes | None:

@@ -14,7 +14,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.compat import webdataset
-from samplerkit.storage.globs import matching_files
+from samplerkit.storage.names import matching_files
 from tests.storage.crowd import all_done
 from tests.storage.files.folders import write_npz
 
@@ -218,7 +218,7 @@ def test_a_folder_that_nobody_may_list_is_an_error(tmp_path, pattern):
     code = f"""
 import os
 from samplerkit import DatasetError
-from samplerkit.storage.globs import matching_files
+from samplerkit.storage.names import matching_files
 pattern = {pattern.format(tmp_path)!r}
 if os.geteuid() == 0:  # whom no rights stop
     for folder in {[str(folder) for folder in (tmp_path, *tmp_path.parents)]!r}:

@@ -15,7 +15,7 @@ from samplerkit.compat.webdataset.split import Seat, Shuffling, Split
 from samplerkit.errors import DatasetError
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.typing import Ids
-from samplerkit.storage.skipping import Present
+from samplerkit.storage.missing_file import Present
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.urls import is_remote
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import final
 
 from samplerkit.storage.ahead.cache_entries import CacheLimits
-from samplerkit.storage.workers import this_worker
+from samplerkit.storage.threads import this_worker
 
 
 @dataclass(frozen=True)

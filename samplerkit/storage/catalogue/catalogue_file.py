@@ -84,7 +84,7 @@ def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | 
     with TemporaryDirectory(prefix="samplerkit-") as scratch, closing(RemoteStorage(options)) as storage:
         path = Path(scratch) / "catalogue"
         write_arrays(path, meta, {name: Column.of(array) for name, array in arrays.items()})
-        place = in_bucket(storage, options) if is_remote(out) else ON_DISK
+        place = in_bucket(storage.read_small, options) if is_remote(out) else ON_DISK
         place.write(out, path.read_bytes())
 
 
@@ -101,7 +101,7 @@ def read_catalogue(path: str, remote: RemoteOptions | None = None) -> FileCatalo
     options = remote or RemoteOptions()
     place = shown(path)
     with closing(RemoteStorage(options)) as storage:
-        data = (in_bucket(storage, options) if is_remote(path) else ON_DISK).read(path)
+        data = (in_bucket(storage.read_small, options) if is_remote(path) else ON_DISK).read(path)
     if data is None:
         return None
     try:
@@ -246,5 +246,5 @@ def read_known(
     catalogue: FileCatalogue, storage: RemoteStorage | None, read: Callable[[int], Result], number: int
 ) -> Result:
     """Reads a file of a catalogue, by its number, if it is the one that the catalogue tells."""
-    catalogue.require(number, storage)
+    catalogue.require(number, None if storage is None else storage.know)
     return read(number)

@@ -20,8 +20,9 @@ from samplerkit.storage.progress import Progress, all_in_threads, silence
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.archive_names import archive_names
-from samplerkit.storage.tar.index.archive import Cache
-from samplerkit.storage.tar.read.shards import Shards, TarOptions
+from samplerkit.storage.tar.index.cache import Cache
+from samplerkit.storage.tar.read.reader import TarOptions
+from samplerkit.storage.tar.read.shards import Shards
 from samplerkit.storage.urls import is_remote, shown
 
 _TAR = (".tar", ".tar.gz", ".tgz")

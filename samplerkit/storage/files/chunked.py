@@ -27,8 +27,8 @@ from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.progress import Progress, progress_of, silence
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.threads import this_worker
 from samplerkit.storage.urls import is_remote
-from samplerkit.storage.workers import this_worker
 
 ChunkCache = ReadAheadCache[Content]
 """The chunks in memory of one process."""

@@ -1,17 +1,15 @@
-"""The files that a user names, and the one place where a path becomes an open file."""
+"""The files that a user names."""
 
 from __future__ import annotations
 
 import os
-import stat
 from collections import Counter
 from collections.abc import Iterable
 from glob import has_magic
-from typing import Any, BinaryIO
+from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.storage.globs import matching_files
-from samplerkit.storage.names import expand_braces, short_names
+from samplerkit.storage.names import expand_braces, matching_files, short_names
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.store import expand
 from samplerkit.storage.urls import has_pattern, is_remote, local_path, shown
@@ -85,23 +83,6 @@ def distinct_names(paths: tuple[str, ...]) -> tuple[str, ...]:
         hint = "URLs differ by their paths, not by their queries" if any(map(is_remote, paths)) else ""
         raise ArgumentValueError("files", "must not name a file twice", twice, hint=hint)
     return names
-
-
-def opened(path: str) -> BinaryIO:
-    """Opens a file for reading: what all readers of this package go through.
-
-    Raises:
-        DatasetError: it is a pipe or a device, which might be waited for without end.
-    """
-    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  # Path.open takes no opener
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise DatasetError(path, "is no plain file", hint="give the files themselves")
-    return file
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _names_of_paths(paths: tuple[str, ...]) -> tuple[str, ...]:

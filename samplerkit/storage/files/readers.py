@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, Final, final
 import numpy as np
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.files.paths import opened
 from samplerkit.storage.inflate import most_unpacked
+from samplerkit.storage.missing_file import opened
 
 _CHUNK_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar, final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.files.paths import opened
+from samplerkit.storage.missing_file import opened
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 from samplerkit.storage.urls import is_remote, shown

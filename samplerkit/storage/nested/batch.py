@@ -11,7 +11,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent, gathered_columns
-from samplerkit.storage.skipping import Present
+from samplerkit.storage.missing_file import Present
 
 Array = np.ndarray[Any, Any]
 

@@ -20,10 +20,10 @@ from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.batch_readers import changed_parts, present_reader, wanted
 from samplerkit.storage.files.content import batch_ids
 from samplerkit.storage.ids import checked_ids, checked_index
+from samplerkit.storage.missing_file import Present, log_missing
 from samplerkit.storage.nested.batch import Array, Columns, LeafSamples, joined
 from samplerkit.storage.nested.leaf import Leaf, Share, copies
 from samplerkit.storage.per_process import OpenPerProcess
-from samplerkit.storage.skipping import Present, log_missing
 
 
 @final

@@ -17,9 +17,8 @@ from samplerkit.storage.remote.counts import Counts, RemoteStats
 from samplerkit.storage.remote.disk_cache import DiskCache
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import retried
-from samplerkit.storage.threads import Pool, Stop
+from samplerkit.storage.threads import Pool, Stop, is_worker
 from samplerkit.storage.urls import is_web
-from samplerkit.storage.workers import is_worker
 
 Result = TypeVar("Result")
 

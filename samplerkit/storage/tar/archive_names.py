@@ -8,8 +8,7 @@ from glob import has_magic
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.storage.globs import matching_files
-from samplerkit.storage.names import expand_braces
+from samplerkit.storage.names import expand_braces, matching_files
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.store import expand
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX

@@ -23,9 +23,10 @@ from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.small_files import ON_DISK, SmallFiles, in_bucket
 from samplerkit.storage.tar.archive_names import archive_names
 from samplerkit.storage.tar.format.flaws import Flaw
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
-from samplerkit.storage.tar.index.finding import find_index, kept, make_index, read_index
-from samplerkit.storage.tar.index.index import Index
+from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
+from samplerkit.storage.tar.index.cache import Cache
+from samplerkit.storage.tar.index.finding import find_index, kept, make_index
+from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.urls import beside, is_remote, shown
 
 LENGTHS = "lengths.json"
@@ -96,7 +97,7 @@ def index_shards(
     targets = _targets(names, out, upload=upload)
     short = short_names(names)
     with closing(RemoteStorage(options)) as storage:
-        place = in_bucket(storage, options) if upload else ON_DISK
+        place = in_bucket(storage.read_small, options) if upload else ON_DISK
         goal = lengths or _beside_all(names[0], short[0], out)
         if is_remote(goal) and not upload:
             raise ArgumentValueError("--lengths", "is remote", shown(goal), hint="say --upload as well")
@@ -116,8 +117,8 @@ def index_shards(
         sum(index.num_samples for index in indexes),
         sum(index.num_members for index in indexes),
         sum(is_new for _, is_new in found),
-        tuple(flaw for index in indexes for flaw in index.flaws),
-        sum(sum(index.counts.values()) for index in indexes),
+        tuple(flaw for index in indexes for flaw in index.skipped.places),
+        sum(len(index.skipped) for index in indexes),
         shown(goal),
     )
 
@@ -146,7 +147,7 @@ def index_shard(
     (target,) = _targets([url], out, upload=upload)
     options = remote or RemoteOptions()
     with closing(RemoteStorage(options)) as storage:
-        place = in_bucket(storage, options) if upload else ON_DISK
+        place = in_bucket(storage.read_small, options) if upload else ON_DISK
         return _indexed(url, target, place, storage, checksums=checksums)[0]
 
 
@@ -205,7 +206,7 @@ def _indexed(
     name: str, target: str, place: SmallFiles, storage: RemoteStorage, *, checksums: bool
 ) -> tuple[Index, bool]:
     """Returns the index of a shard, and whether it was made now."""
-    archive = Archive.at(name, storage)
+    archive = Archive.remote(name, storage.version(name)) if is_remote(name) else Archive.of(name)
     found = _there(target, archive, place, checksums=checksums)
     if found is not None:
         return found, False
@@ -223,7 +224,7 @@ def _there(target: str, archive: Archive, place: SmallFiles, *, checksums: bool)
     if data is None:
         return None
     with on_disk(data) as path, suppress(DatasetError):  # what cannot be used is made again
-        found = read_index(path, archive)
+        found = read_index(path, (archive,))
         if found is not None and found.is_certain and found.serves(checksums):
             return found
     return None
@@ -233,9 +234,10 @@ def _made(name: str, archive: Archive, storage: RemoteStorage, *, checksums: boo
     cache = Cache.of(None)
     if not is_remote(name):
         return make_index(archive, cache, checksums=checksums)
-    known = None if archive.size == UNKNOWN_SIZE else find_index(archive, cache, checksums=checksums)
-    if known is not None and known[0].is_certain:
-        return known[0]
+    if archive.size != UNKNOWN_SIZE:
+        known = find_index(archive, cache, checksums=checksums, must_be_certain=True)
+        if known is not None:
+            return known
     with storage.fetch(name) as copy:
         index = make_index(Archive.of(archive.url, copy.path, archive.tag), cache, checksums=checksums)
     kept(index, cache.index_path(archive.url))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -22,10 +23,10 @@ from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ids import checked_ids
-from samplerkit.storage.missing_file import AbsentError
-from samplerkit.storage.skipping import Present, log_missing
+from samplerkit.storage.missing_file import AbsentError, Present, log_missing
 from samplerkit.storage.tar.read.sources import ArchiveSource
 from samplerkit.storage.tar.steps import Map, Step, checked_function
+from samplerkit.storage.threads import this_worker
 
 AT_ONCE = 256
 """Samples that are read in one go, unless they are large, and that a selection looks at."""
@@ -218,3 +219,44 @@ def _described(step: Step) -> str:
     if isinstance(step, Map):
         return f"map({getattr(step.function, '__name__', type(step.function).__name__)})"
     return re.sub(r"\B(?=[A-Z])", "_", type(step).__name__).lower()  # as the method that adds it
+
+
+ENOUGH = 16
+"""Ascending ids by which reading from front to back is recognised: by chance once in 2 * 10^13."""
+
+
+@final
+class OrderWatch:
+    """Warns once if a plain DataLoader reads a shuffled dataset in the order in which it lies.
+
+    The window of `.shuffle(n)` is the default of samplerkit's own loader and samplers. A plain DataLoader
+    does not know of it.
+    """
+
+    def __init__(self) -> None:
+        self._last = -1
+        self._ascending = 0
+        self._is_over = False
+
+    def stop(self) -> None:
+        """Says that the order was chosen, whatever it is."""
+        self._is_over = True
+
+    def see(self, ids: list[int]) -> None:
+        """Looks at ids that are read; of the workers of a loader, one is enough."""
+        if self._is_over or this_worker()[0] != 0:
+            return
+        for id in ids:
+            if id <= self._last:
+                self._is_over = True
+                return
+            self._last = id
+            self._ascending += 1
+            if self._ascending >= ENOUGH:
+                self._is_over = True
+                warnings.warn(
+                    "a dataset with .shuffle(...) is read from front to back: a plain DataLoader does not "
+                    "know of the window; use samplerkit.Loader, or sampler=samplerkit.TorchSampler(...)",
+                    stacklevel=4,
+                )
+                return

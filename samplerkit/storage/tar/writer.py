@@ -20,7 +20,8 @@ from samplerkit.storage.names import expand_braces
 from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.format.headers import BLOCK, padded
 from samplerkit.storage.tar.format.samples import is_meta, is_unsafe, split_name
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
+from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
+from samplerkit.storage.tar.index.cache import Cache
 from samplerkit.storage.tar.index.finding import make_index
 
 DEFAULT_BYTES = 1 << 30

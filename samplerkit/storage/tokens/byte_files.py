@@ -170,7 +170,10 @@ def _looked_at(urls: tuple[str, ...], storage: RemoteStorage | None) -> tuple[Ar
         return tuple(map(Archive.of, urls))
 
     def look(number: int) -> Archive:
-        archive = Archive.at(urls[number], storage)
+        url = urls[number]
+        if storage is None or not is_remote(url):
+            return Archive.of(url)
+        archive = Archive.remote(url, storage.version(url))
         if archive.size < 0:
             raise DatasetError(shown(urls[number]), "does not tell its size")
         return archive

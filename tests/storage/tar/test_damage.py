@@ -14,7 +14,8 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.headers import BLOCK
-from samplerkit.storage.tar.index.archive import Archive, Cache
+from samplerkit.storage.tar.index.archive import Archive
+from samplerkit.storage.tar.index.cache import Cache
 from samplerkit.storage.tar.index.finding import make_index
 from samplerkit.storage.tar.index.index import Index
 from tests.storage.tar.shards import Files, jpeg_tiles, long_names, python_sources, read_by_webdataset, write
@@ -83,7 +84,7 @@ def test_every_flipped_bit_of_a_header_is_found(tmp_path, name, count, caplog):
     data = path.read_bytes()
     expected = read_by_webdataset([path])
     before = indexed(path)
-    assert not before.flaws
+    assert not len(before.skipped)
     places = headers(data)
     assert len(places) >= 8
     places = places[3:][:count] if count else places
@@ -93,7 +94,7 @@ def test_every_flipped_bit_of_a_header_is_found(tmp_path, name, count, caplog):
             for byte, bit in product(range(BLOCK), range(8)):
                 os.pwrite(file.fileno(), bytes([data[start + byte] ^ 1 << bit]), start + byte)
                 after = indexed(path)
-                is_seen = bool(after.flaws)
+                is_seen = len(after.skipped) > 0
                 # A few go all the way, through the dataset: above all those of which the index says nothing.
                 if not is_seen or (start + byte * 8 + bit) % 1009 == 0:
                     assert (outcome(path, expected) == "refused") == is_seen

@@ -16,7 +16,6 @@ import samplerkit as sk
 from samplerkit.storage.arrays import _PREAMBLE, Column, read_arrays, write_arrays
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index import checks
-from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.tar.server import Server
 
@@ -108,31 +107,47 @@ def one_more_file(_meta, arrays):
     arrays["first"][-1] += 1
 
 
-SAMPLES_OF = [
+FORGED = [
     (one_more_file, "first has a wrong step at "),
-    (lacks("fields"), "a value is missing, got 'fields'"),
-    (lacks("counts"), "a value is missing, got 'counts'"),
-    (lacks("ignored"), "a value is missing, got 'ignored'"),
-    (lacks("flaws"), "a value is missing, got 'flaws'"),
-    (says("fields", 7), "fields cannot be what it says, got 7"),
-    (says("fields", [["txt", 7]]), "fields cannot be what it says, got [['txt', 7]]"),
-    (says("fields", [[]]), "fields cannot be what it says, got [[]]"),
+    *(
+        (lacks(name), f"a value is missing, got {name!r}")
+        for name in ("archives", "unpacked", "fields", "flaws", "counts", "fingerprint", "is_certain")
+    ),
+    *(
+        (says(name, value), f"{name} cannot be what it says, got {value!r}"[:70])
+        for name, value in [
+            ("archives", [[None, 0]]),
+            ("archives", [[0, [1]]]),
+            ("archives", [[0]]),
+            ("unpacked", []),
+            ("unpacked", [-1]),
+            ("unpacked", ["x"]),
+            ("unpacked", [10**30]),
+            ("fields", 7),
+            ("fields", [["txt", 7]]),
+            ("fields", [[]]),
+            ("counts", {"link": "many"}),
+            ("flaws", [[0]]),
+            ("flaws", [["x", "y", "z", "w"]]),
+            ("flaws", [[2, 0, "link", "x"]]),
+            ("ignored", "none"),
+            ("ignored", 1 << 62),
+            ("fingerprint", 7),
+            ("is_certain", "yes"),
+        ]
+    ),
     (says("fields", []), "signature lies outside of [0, 0), got 0"),
-    (says("counts", {"link": "many"}), "counts cannot be what it says, got {'link': 'many'}"),
     (says("counts", {"link": 1}), "counts are not those of its flaws, got {'link': 1}"),
-    (says("flaws", [[0]]), "flaws cannot be what it says, got [[0]]"),
-    (says("flaws", [["x", "y", "z", "w"]]), "flaws cannot be what it says"),
-    (says("ignored", "none"), "ignored cannot be what it says, got 'none'"),
-    (says("ignored", 1 << 62), "ignored cannot be what it says, got 4611686018427387904"),
-    (lacks("offset"), "an array is missing, got 'offset'"),
-    (lacks("keys"), "an array is missing, got 'keys'"),
-    (cut("first"), "first has another length than"),
-    (cut("key_end"), "key_end has another length than"),
-    (cut("size"), "size has another length than"),
-    (cut("crc"), "crc has another length than"),
+    *((lacks(name), f"an array is missing, got {name!r}") for name in ("offset", "keys", "samples")),
+    *(
+        (cut(name), f"{name} has another length than")
+        for name in ("first", "key_end", "size", "crc", "samples")
+    ),
     (cut("keys"), "key_end lies outside of [0, "),
     (of_type("keys", "<i8"), "keys has another type than u1, got '<i8'"),
     (of_type("crc", "<i8"), "crc has another type than <u4, got '<i8'"),
+    (to("samples", 0, -1), "samples lies outside of [0, "),
+    (to("samples", 0, 8), "samples do not add up to "),
     (to("first", 0, 1), "first does not go from 0 to"),
     (to("first", 1, 1), "first has a wrong step at 0, got 1"),
     (to("first", 1, -4), "first lies outside of [0, "),
@@ -149,32 +164,7 @@ SAMPLES_OF = [
     (to("size", 5, -1), "offset and size of file 5 cannot be, got ("),
     (to("size", 5, 2**63 - 1), "offset and size of file 5 cannot be, got ("),
 ]
-"""What no index and no joint index can say."""
-
-OF_AN_INDEX = [
-    (lacks("size"), "a value is missing, got 'size'"),
-    (lacks("mtime_ns"), "a value is missing, got 'mtime_ns'"),
-    (lacks("unpacked_size"), "a value is missing, got 'unpacked_size'"),
-    (says("size", None), "size cannot be what it says, got None"),
-    (says("mtime_ns", [1]), "mtime_ns cannot be what it says, got [1]"),
-    (says("unpacked_size", -1), "unpacked_size cannot be what it says, got -1"),
-    (says("unpacked_size", 10**30), "unpacked_size cannot be what it says, got 1000"),
-    (says("is_certain", "yes"), "is_certain cannot be what it says, got 'yes'"),
-]
-
-OF_A_CATALOGUE = [
-    (lacks("unpacked"), "a value is missing, got 'unpacked'"),
-    (lacks("fingerprint"), "a value is missing, got 'fingerprint'"),
-    (says("unpacked", [None]), "unpacked cannot be what it says, got [None]"),
-    (says("unpacked", [None, "x"]), "unpacked cannot be what it says, got [None, 'x']"),
-    (says("fingerprint", 7), "fingerprint cannot be what it says, got 7"),
-    (says("flaws", [[2, 0, "link", "x"]]), "flaws cannot be what it says, got [[2, 0, 'link', 'x']]"),
-    (lacks("samples"), "samples has another length than 2, got 0"),
-    (cut("samples"), "samples has another length than 2, got 1"),
-    (to("samples", 0, -1), "samples lies outside of [0, 19), got -1"),
-    (to("samples", 0, 8), "samples do not add up to 18, got 17"),
-    (to("samples", slice(2), [1, 17]), "offset and size of file 18 cannot be"),
-]
+"""What no index can say, of one archive or of several."""
 
 
 def header(**values):
@@ -219,7 +209,7 @@ def refused(path, text):
     return pytest.raises(sk.DatasetError, match=f"^{re.escape(problem)}.*; {hint}$")
 
 
-@pytest.mark.parametrize(("change", "text"), [*SAMPLES_OF, *OF_AN_INDEX])
+@pytest.mark.parametrize(("change", "text"), FORGED)
 def test_an_index_that_says_what_none_can_say_is_named(tmp_path, shard, change, text):
     index = Path(f"{shard}.skidx")
     forge(index, change)
@@ -260,7 +250,9 @@ def fixture_joint(made):
     return joint
 
 
-@pytest.mark.parametrize(("change", "text"), [*SAMPLES_OF, *OF_A_CATALOGUE])
+@pytest.mark.parametrize(
+    ("change", "text"), [*FORGED, (to("samples", slice(2), [1, 17]), "offset and size of file 18 cannot be")]
+)
 def test_a_joint_index_that_says_what_none_can_say_is_named(tmp_path, made, joint, change, text):
     forged = tmp_path / joint.name
     shutil.copy(joint, forged)
@@ -276,10 +268,9 @@ def test_a_joint_index_that_says_what_none_can_say_is_named(tmp_path, made, join
 def test_in_pieces_of_any_size_the_same_files_are_found_to_lie_wrong(joint, monkeypatch, at_once):
     monkeypatch.setattr(checks, "AT_ONCE", at_once)
     meta, arrays = read_arrays(joint)
-    archives = [Archive(f"x-{number}.tar", 1 << 20, 0) for number in range(2)]
 
     def check(offset):
-        checks.check_catalogue("joint", archives, meta, {**arrays, "offset": offset})
+        checks.check_numbers("joint", meta, {**arrays, "offset": offset})
 
     offsets = np.array(arrays["offset"])
     check(offsets)  # the files of the second archive begin again
@@ -300,36 +291,8 @@ def test_files_of_another_archive_lie_behind_its_own_and_may_begin_anew(tmp_path
     assert len(keys) == 2 * SAMPLES
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        (lacks("fingerprint"), "a value is missing, got 'fingerprint'"),
-        (says("flaws", [[9, 0, "link", "x"]]), "flaws cannot be what it says"),
-        (says("counts", {"link": 1}), "counts are not those of its flaws"),
-        (cut("counts"), "counts has another length than 2"),
-        (lacks("samples"), "samples has another length than 2, got ()"),
-        (to("samples", 1, -1), "samples, counts and firsts of shard 1 cannot be, got (-1, 9, 0)"),
-        (to("samples", 1, 10), "samples, counts and firsts of shard 1 cannot be, got (10, 9, 0)"),
-        (to("firsts", 0, 7), "samples, counts and firsts of shard 0 cannot be, got (9, 9, 7)"),
-        (
-            to("counts", 0, 2**63 - 1),
-            "samples, counts and firsts of shard 0 cannot be, got (9, 9223372036854775807, 0)",
-        ),
-    ],
-)
-def test_what_is_kept_of_remote_shards_is_looked_at(tmp_path, made, change, text):
-    with Server(made) as server:
-        urls = [f"{server.url}/x-{number}.tar" for number in range(2)]
-        with TarDataset(urls, cache=tmp_path / "cache") as dataset:
-            assert len(dataset) == 2 * SAMPLES
-        (joint,) = (tmp_path / "cache").glob("*.catalogue")
-        forge(joint, change)
-        with refused(joint, text), TarDataset(urls, cache=tmp_path / "cache") as dataset:
-            dataset[3]
-
-
 def test_what_lies_beside_a_remote_shard_and_cannot_be_is_left_aside_with_a_warning(tmp_path, made):
-    changes = [change for change, _ in [*SAMPLES_OF, *OF_AN_INDEX]]
+    changes = [change for change, _ in FORGED]
     names = [f"{number:03}.tar" for number in range(len(changes) + len(HEADERS))]
     indexes = [Path(f"{taken(made, tmp_path / 'data', name)}.skidx") for name in names]
     for index, change in zip(indexes, changes, strict=False):

@@ -17,9 +17,11 @@ from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.samples import group
 from samplerkit.storage.tar.format.scan import Members
 from samplerkit.storage.tar.index import finding as index_module
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Cache
-from samplerkit.storage.tar.index.finding import make_index, read_index
-from samplerkit.storage.tar.index.joining import open_catalogue
+from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
+from samplerkit.storage.tar.index.cache import Cache
+from samplerkit.storage.tar.index.finding import make_index
+from samplerkit.storage.tar.index.index import read_index
+from samplerkit.storage.tar.index.joining import joint_index
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write
 
 
@@ -102,15 +104,15 @@ def test_every_truncation_and_some_flips_of_an_index_are_found(tmp_path):
     kept = tmp_path / "kept"
     make_index(archive, Cache.of(None), checksums=True).write(kept)
     data = kept.read_bytes()
-    assert read_index(kept, archive) is not None
+    assert read_index(kept, (archive,)) is not None
     for length in range(0, len(data), 7):
         kept.write_bytes(data[:length])
         with pytest.raises(UnreadableFileError):
             read_arrays(kept)
-        assert read_index(kept, archive) is None
+        assert read_index(kept, (archive,)) is None
     for place in range(0, len(data), 5):
         kept.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
-        assert read_index(kept, archive) is None
+        assert read_index(kept, (archive,)) is None
 
 
 def test_a_damaged_cache_is_made_anew(tmp_path, cache_home):
@@ -201,7 +203,7 @@ def of_a_million(path: Path) -> Archive:
 def test_an_index_of_a_million_members_takes_at_most_64_mib_and_40_bytes_a_member(tmp_path):
     archive = of_a_million(tmp_path / "shard.tar")
     for checksums in (False, True):
-        catalogue = open_catalogue((archive,), Cache.of(None), checksums=checksums, progress=silence)
+        catalogue = joint_index((archive,), Cache.of(None), checksums=checksums, progress=silence)
         assert catalogue.path is not None
         on_disk = catalogue.path.stat().st_size
         numbers = sum(array.nbytes for name, array in catalogue.arrays.items() if name != "keys")
@@ -234,7 +236,7 @@ def test_offsets_beyond_4_gib_are_right(tmp_path):
     dataset = TarDataset(path)
     assert dataset.keys() == ["a", "b"]
     assert dataset[1]["cls"] == b"2"
-    assert int(dataset._view.source.catalogue.arrays["size"][0]) == hole
+    assert int(dataset._view.source.index.arrays["size"][0]) == hole
 
 
 @pytest.mark.parametrize("name", ["a.tar", "a.tar.gz"])

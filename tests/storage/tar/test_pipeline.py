@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.fluent import ENOUGH
+from samplerkit.storage.tar.pipeline import ENOUGH
 from tests.jobs import ended
 from tests.storage.tar.shards import jpeg_tiles, write
 

@@ -279,7 +279,7 @@ class KnownFiles:
         size, length = int(known.sizes[number]), int(known.footers[number])
         is_here = not is_remote(path)
         if not is_here:
-            known.require(number, self._storage)
+            known.require(number, None if self._storage is None else self._storage.know)
         changed_ns = int(known.versions[number]) if is_here else 0
         rows = known.samples[self._starts[number] : self._starts[number + 1]].tolist()
         digest = known.digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]

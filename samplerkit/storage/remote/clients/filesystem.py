@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any, TypeVar, final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.globs import may_match_folders
+from samplerkit.storage.names import may_match_folders
 from samplerkit.storage.remote.attempt import (
     UNKNOWN_SIZE,
     Refused,

@@ -116,5 +116,15 @@ class Skipped:
         found: Counter[str] = Counter(flaw.reason for flaw in places)
         return cls(dict(found) if counts is None else dict(counts), places)
 
+    @classmethod
+    def joined(cls, several: Iterable[Skipped]) -> Skipped:
+        """Adds up what was skipped in several places."""
+        places: list[Flaw] = []
+        counts: Counter[str] = Counter()
+        for one in several:
+            places += one.places
+            counts.update(one.counts)
+        return cls(dict(counts), tuple(places))
+
     def __len__(self) -> int:
         return sum(self.counts.values())

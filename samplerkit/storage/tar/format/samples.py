@@ -68,7 +68,7 @@ def is_meta(name: bytes) -> bool:
     return _META.match(name) is not None
 
 
-def is_header_of(block: bytes, key: bytes, field: str, size: int) -> bool:
+def is_header_of(block: bytes, key: str, field: str, size: int) -> bool:
     """Whether a block is the header of a sample's file.
 
     A name that does not fit into a header stands in another one before it; then the size has to do, and the
@@ -80,12 +80,11 @@ def is_header_of(block: bytes, key: bytes, field: str, size: int) -> bool:
         return False
     if header.kind not in REGULAR or (header.size != size and size < _LARGEST_SIZE):
         return False
-    wanted = field.encode("utf-8", "surrogateescape")
-    name = key + b"." + wanted
+    name = f"{key}.{field}"
     if len(name) > _LONGEST_NAME or not name.isascii():
         return True
     parts = split_name(header.name)
-    return parts is not None and (parts[0], parts[1].lower()) == (key, wanted)
+    return parts is not None and (parts[0], parts[1].lower()) == (key.encode(), field.encode())
 
 
 def _lowered(extension: bytes) -> str:

@@ -1,9 +1,9 @@
-"""Where samples lie, in numpy arrays: those of one archive, and those of several joined."""
+"""Where samples lie: those of one archive, or of several joined; and the file that says it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
@@ -12,60 +12,55 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import Array, Column, UnreadableFileError, read_arrays, write_arrays
 from samplerkit.storage.names import short_names
-from samplerkit.storage.tar.format.flaws import Flaw, Reason, Skipped
+from samplerkit.storage.tar.format.flaws import Flaw, Skipped
 from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.index.archive import Archive
-
-Edge = tuple[bytes, tuple[str, ...], int]
-"""The key, the fields and the place of the first or the last sample of an archive."""
+from samplerkit.storage.tar.index.checks import check_numbers, check_values
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Index:
-    """Where the samples of one archive lie.
+    """Where the samples of some archives lie.
 
     Args:
-        archive: the archive as it was when it was indexed.
-        unpacked_size: bytes of the plain tar file, for a compressed archive; else None.
+        archives: as they were when they were indexed.
+        unpacked: of each archive, the bytes of the plain tar file if it is compressed; else None.
         fields: the distinct tuples of fields that samples have.
-        flaws: what is wrong with the archive, each reason at most `MOST_PLACES` times.
-        counts: how many flaws there are of each reason.
+        skipped: what is wrong with the archives.
         ignored: how many files belong to no sample: those without an extension, and `__name__` ones.
+        arrays: `samples` (shape (archives,)): how many each archive has; `first` (samples + 1,): the number
+            of each sample's first member; `signature` (samples,): the number of its fields; `key_end`
+            (samples + 1,) and `keys`: its key, in bytes; `offset` and `size` (members,): where each member's
+            data lie; `crc` (members,), on request: their CRC-32.
+        fingerprint: of joined archives, what changes with the samples; else "".
         is_certain: whether it was made from this very state of the archive. What lies beside a remote archive
             tells only its size, so each header is compared before what it says is believed.
-        arrays: `first` (shape (samples + 1,)): the number of each sample's first member; `signature`
-            (samples,): the number of its fields; `key_end` (samples + 1,) and `keys`: its key, in bytes;
-            `offset` and `size` (members,): where each member's data lie; `crc` (members,), on request:
-            their CRC-32.
+        path: the file that is mapped; None where the arrays are in memory only.
     """
 
-    archive: Archive
-    unpacked_size: int | None
+    archives: tuple[Archive, ...]
+    unpacked: tuple[int | None, ...]
     fields: tuple[tuple[str, ...], ...]
-    flaws: tuple[Flaw, ...]
-    counts: Mapping[str, int]
+    skipped: Skipped
     ignored: int
     arrays: Mapping[str, Array]
+    fingerprint: str = ""
     is_certain: bool = True
+    path: Path | None = None
 
-    @classmethod
-    def of_file(
-        cls, archive: Archive, meta: Mapping[str, Any], arrays: Mapping[str, Array], *, is_certain: bool
-    ) -> Index:
-        """Makes an index of what a file of one says, once that was looked at."""
-        return cls(
-            archive,
-            meta["unpacked_size"],
-            tuple(tuple(names) for names in meta["fields"]),
-            tuple(Flaw(archive.url, *flaw) for flaw in meta["flaws"]),
-            meta["counts"],
-            meta["ignored"],
-            arrays,
-            is_certain,
-        )
+    @property
+    def archive(self) -> Archive:
+        """The only archive, or the first one."""
+        return self.archives[0]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How many samples lie in which archive."""
+        return Layout(self.arrays["samples"], short_names(tuple(archive.url for archive in self.archives)))
 
     @property
     def num_samples(self) -> int:
@@ -80,23 +75,46 @@ class Index:
     @property
     def is_lost(self) -> bool:
         """Whether it stands for an archive that is not there, or may not be read."""
-        return any(flaw.reason == "unreadable" for flaw in self.flaws)
+        return any(flaw.reason == "unreadable" for flaw in self.skipped.places)
 
     def serves(self, checksums: bool) -> bool:
         """Whether it has checksums, if they are asked for."""
         return not checksums or "crc" in self.arrays
 
-    def key(self, sample: int) -> bytes:
-        """Returns the key of a sample."""
-        begin, end = self.arrays["key_end"][sample : sample + 2].tolist()
-        return self.arrays["keys"][begin:end].tobytes()
+    def keys(self, samples: Ids) -> list[str]:
+        """Returns the keys of samples."""
+        ends, keys = self.arrays["key_end"], self.arrays["keys"].data
+        places = zip(ends[samples].tolist(), ends[samples + 1].tolist(), strict=True)
+        return [str(keys[begin:end], "utf-8", "surrogateescape") for begin, end in places]
 
-    def edge(self, sample: int) -> Edge:
-        """Returns the key, the fields and the place of a sample; nothing where there is none."""
-        if not 0 <= sample < self.num_samples:
-            return b"", (), 0
-        place = int(self.arrays["offset"][int(self.arrays["first"][sample])]) - BLOCK
-        return self.key(sample), self.fields[int(self.arrays["signature"][sample])], place
+    def key(self, sample: int) -> str:
+        """Returns the key of a sample."""
+        return self.keys(np.array([sample]))[0]
+
+    def fields_of(self, sample: int) -> tuple[str, ...]:
+        """Returns the fields of a sample."""
+        return self.fields[int(self.arrays["signature"][sample])]
+
+    def extents(self, samples: Ids) -> tuple[Ids, Ids]:
+        """Returns where the first file of each sample begins, and where its last one ends."""
+        first, offset, size = (self.arrays[name] for name in ("first", "offset", "size"))
+        last = first[samples + 1].astype(np.int64) - 1
+        return offset[first[samples]], offset[last] + size[last].astype(np.int64)
+
+    def part(self, start: int, stop: int) -> dict[str, Array]:
+        """Returns the arrays of some samples alone, in which these begin at 0."""
+        arrays, found = self.arrays, {"signature": self.arrays["signature"][start:stop]}
+        for name, counted in (("first", ("offset", "size", "crc")), ("key_end", ("keys",))):
+            begins = arrays[name][start : stop + 1].astype(np.int64)
+            found |= {each: arrays[each][begins[0] : begins[-1]] for each in counted if each in arrays}
+            found[name] = begins - begins[0]
+        return found
+
+    def is_like(self, other: Index) -> bool:
+        """Whether another index says all that this one says of its archive."""
+        return (self.fields, self.unpacked) == (other.fields, other.unpacked) and all(
+            np.array_equal(array, other.arrays[name]) for name, array in self.arrays.items()
+        )
 
     def stale(self) -> DatasetError:
         """Returns the error for an index beside an archive that is of another state of it."""
@@ -106,101 +124,93 @@ class Index:
             hint="make it again with `samplerkit index` and put it there, or take it away",
         )
 
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The values that are no arrays, as a file has them."""
+        numbers = {archive.url: number for number, archive in enumerate(self.archives)}
+        flaws = self.skipped.places
+        return {
+            "archives": [(archive.size, archive.version) for archive in self.archives],
+            "unpacked": self.unpacked,
+            "fields": self.fields,
+            "flaws": [(numbers[flaw.archive], flaw.offset, flaw.reason, flaw.detail) for flaw in flaws],
+            "counts": dict(self.skipped.counts),
+            "ignored": self.ignored,
+            "fingerprint": self.fingerprint,
+            "is_certain": self.is_certain,
+        }
+
     def write(self, path: Path) -> None:
         """Writes the index to a file.
 
         Raises:
             OSError: it cannot be written.
         """
-        meta = {
-            "size": self.archive.size,
-            "mtime_ns": self.archive.version,
-            "is_certain": self.is_certain,
-            "unpacked_size": self.unpacked_size,
-            "fields": self.fields,
-            "flaws": [(flaw.offset, flaw.reason, flaw.detail) for flaw in self.flaws],
-            "counts": dict(self.counts),
-            "ignored": self.ignored,
-        }
-        write_arrays(path, meta, {name: Column.of(array) for name, array in self.arrays.items()})
-
-
-def split_between(last: Edge, first: Edge, archive: str) -> tuple[int, Reason, str] | None:
-    """Returns the place and the flaw of a last sample that continues in the next archive; else None."""
-    (key, fields, _), (next_key, next_fields, place) = last, first
-    # Keys may be counted again in each archive: only files that complete one another are one sample.
-    if fields and key == next_key and next_fields and set(fields).isdisjoint(next_fields):
-        return place, "split sample", f"{key.decode('utf-8', 'replace')!r} begins in {archive}"
-    return None
-
-
-@final
-@dataclass(frozen=True)
-class Catalogue:
-    """Where the samples of several archives lie.
-
-    Args:
-        archives: as they were when they were indexed.
-        meta: the values that are no arrays: `fields`, `unpacked`, `flaws`, `counts`, `ignored`,
-            `identity` and `fingerprint`.
-        arrays: those of an `Index`, those of all archives joined, and `samples`: how many samples each
-            archive has.
-        path: the file that is mapped; None where the arrays are in memory only.
-    """
-
-    archives: tuple[Archive, ...]
-    meta: Mapping[str, Any]
-    arrays: Mapping[str, Array]
-    path: Path | None
-
-    @cached_property
-    def layout(self) -> Layout:
-        """How many samples lie in which archive."""
-        names = short_names(tuple(archive.url for archive in self.archives))
-        return Layout(self.arrays["samples"], names)
-
-    @cached_property
-    def fields(self) -> tuple[tuple[str, ...], ...]:
-        """The distinct tuples of fields that samples have."""
-        return tuple(tuple(names) for names in self.meta["fields"])
-
-    @cached_property
-    def skipped(self) -> Skipped:
-        """What was skipped."""
-        flaws = (Flaw(self.archives[number].url, *flaw) for number, *flaw in self.meta["flaws"])
-        return Skipped.of(flaws, self.meta["counts"])
-
-    @classmethod
-    def of(cls, index: Index) -> Catalogue:
-        """Makes the catalogue of one archive, in memory only."""
-        meta = {
-            "fields": index.fields,
-            "unpacked": [index.unpacked_size],
-            "flaws": [(0, flaw.offset, flaw.reason, flaw.detail) for flaw in index.flaws],
-            "counts": index.counts,
-        }
-        samples = np.array([index.num_samples], dtype=np.int64)
-        return cls((index.archive,), meta, {**index.arrays, "samples": samples}, None)
-
-    @classmethod
-    def read(cls, archives: tuple[Archive, ...], path: Path, *, verify: bool) -> Catalogue | None:
-        """Maps the catalogue of some archives; None if it is not there, or is damaged."""
-        try:
-            meta, arrays = read_arrays(path, verify=verify)
-        except (OSError, UnreadableFileError):
-            return None
-        return cls(archives, meta, arrays, path)
+        write_arrays(path, self.meta, {name: Column.of(array) for name, array in self.arrays.items()})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.path is None:
-            return Catalogue, (self.archives, self.meta, dict(self.arrays), None)
-        return _reopened, (self.archives, self.path, self.meta["fingerprint"])
+        if self.path is not None:
+            return reopened, (self.path, self.archives)
+        return Index, tuple(getattr(self, each.name) for each in fields(self))
 
 
-def _reopened(archives: tuple[Archive, ...], path: Path, fingerprint: str) -> Catalogue:
-    """Maps a catalogue in another process."""
-    found = Catalogue.read(archives, path, verify=False)
-    if found is None or found.meta.get("fingerprint") != fingerprint:
+def read_index(
+    path: Path, archives: tuple[Archive, ...], *, verify: bool = True, by_size: bool = False
+) -> Index | None:
+    """Maps an index; None if it is not there, is damaged, or of another state of the archives.
+
+    Args:
+        path: of the file.
+        archives: as they are now.
+        verify: whether its digest and its numbers are checked; not needed if they were right a moment ago.
+        by_size: whether the sizes of the archives are all that must fit; then it is not certain.
+
+    Raises:
+        DatasetError: it is whole, and yet no index of such archives.
+    """
+    try:
+        meta, arrays = read_arrays(path, verify=verify)
+    except (OSError, UnreadableFileError):
+        return None
+    if verify:
+        check_values(str(path), meta)
+    of_state = 1 if by_size else 2
+    now = [[archive.size, archive.version][:of_state] for archive in archives]
+    if [state[:of_state] for state in meta["archives"]] != now:
+        return None
+    if verify:
+        check_numbers(str(path), meta, arrays)
+    flaws = (Flaw(archives[number].url, *flaw) for number, *flaw in meta["flaws"])
+    return Index(
+        archives,
+        tuple(meta["unpacked"]),
+        tuple(map(tuple, meta["fields"])),
+        Skipped.of(flaws, meta["counts"]),
+        meta["ignored"],
+        arrays,
+        meta["fingerprint"],
+        # Without a tag, two states of one size cannot be told apart.
+        meta["is_certain"] and not by_size and all(archive.tag != "" for archive in archives),
+        path,
+    )
+
+
+def reopened(path: Path, archives: tuple[Archive, ...]) -> Index:
+    """Maps an index that was there, and found right, a moment ago, or in another process."""
+    found = read_index(path, archives, verify=False)
+    if found is None:
         hint = "leave the cache alone while it is in use, and make the dataset again"
         raise DatasetError("cache", "has lost an index that is in use", str(path), hint=hint)
     return found
+
+
+def split_between(one: Index, other: Index) -> Flaw | None:
+    """Returns the flaw of a last sample that continues in the next archive; else None."""
+    if not (one.num_samples and other.num_samples):
+        return None
+    last = one.num_samples - 1
+    # Keys may be counted again in each archive: only files that complete one another are one sample.
+    if one.key(last) != other.key(0) or not set(one.fields_of(last)).isdisjoint(other.fields_of(0)):
+        return None
+    place = int(other.arrays["offset"][0]) - BLOCK
+    return Flaw(other.archive.url, place, "split sample", f"{other.key(0)!r} begins in {one.archive.url}")

@@ -6,230 +6,206 @@ import hashlib
 import json
 import logging
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import final
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
-from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.storage.arrays import Array, Column, narrow, write_arrays
 from samplerkit.storage.progress import Progress
-from samplerkit.storage.tar.format.flaws import Reason
-from samplerkit.storage.tar.index.archive import Archive, Cache
-from samplerkit.storage.tar.index.checks import check_catalogue
-from samplerkit.storage.tar.index.finding import found_or_made, read_index
-from samplerkit.storage.tar.index.index import Catalogue, Edge, Index, split_between
+from samplerkit.storage.tar.format.flaws import Skipped
+from samplerkit.storage.tar.index.archive import Archive
+from samplerkit.storage.tar.index.cache import Cache
+from samplerkit.storage.tar.index.finding import found_or_made
+from samplerkit.storage.tar.index.index import Index, read_index, reopened, split_between
 
 _LOGGER = logging.getLogger(__name__)
 
 
+@final
 @dataclass(frozen=True)
-class IndexPart:
-    """What is kept of the index of one archive, until all are joined.
+class Summary:
+    """What is kept of the index of one archive, until all are joined; nothing is mapped for it.
 
-    Each index is read again for each column, so that of any number of archives one is open at a time, and
+    Args:
+        first: the index of its first sample alone.
+        last: likewise of the last one.
+        num_samples: how many there are.
+        digest: of what the samples are, but not of where they lie.
+    """
+
+    first: Index
+    last: Index
+    num_samples: int
+    digest: bytes
+
+    @classmethod
+    def of(cls, index: Index, *, checksums: bool) -> Summary:
+        """Looks at an index; at its checksums only if asked to."""
+        digest = hashlib.blake2b(json.dumps(index.fields).encode(), digest_size=16)
+        for name in ("first", "signature", "key_end", "keys", "size", *(["crc"] if checksums else [])):
+            digest.update(index.arrays[name].size.to_bytes(8, "little"))
+            digest.update(np.ascontiguousarray(index.arrays[name]).data)
+        end = index.num_samples
+        first, last = (
+            replace(index, arrays={name: np.array(array) for name, array in index.part(*cut).items()})
+            for cut in ((0, min(1, end)), (max(0, end - 1), end))
+        )
+        return cls(first, last, end, digest.digest())
+
+
+@final
+@dataclass(frozen=True)
+class Joint:
+    """What some archives hold together.
+
+    Args:
+        cuts: of each, the number of the first sample that is kept, and of the one behind the last. A sample
+            whose files are spread over two archives is cut off both.
+        skipped: what is wrong with them.
+        fingerprint: of what the samples are: an archive that is packed again, or gzipped, has the same ones.
+    """
+
+    cuts: tuple[tuple[int, int], ...]
+    skipped: Skipped
+    fingerprint: str
+
+    @classmethod
+    def of(cls, parts: Sequence[Summary]) -> Joint:
+        """Looks at the archives side by side."""
+        cuts = [[0, part.num_samples] for part in parts]
+        split = []
+        for number, (one, other) in enumerate(pairwise(parts)):
+            flaw = split_between(one.last, other.first)
+            if flaw is not None:
+                split.append(flaw)
+                cuts[number][1] = one.num_samples - 1
+                cuts[number + 1][0] = 1
+        # An archive whose only sample is split at both ends would stop before it starts.
+        kept = tuple((start, max(start, stop)) for start, stop in cuts)
+        skipped = Skipped.joined([*(part.first.skipped for part in parts), Skipped.of(split)])
+        identity = hashlib.blake2b(digest_size=16, person=b"samplerkit")
+        for part, cut in zip(parts, kept, strict=True):
+            identity.update(part.digest + repr(cut).encode())
+        return cls(kept, skipped, identity.hexdigest())
+
+
+@final
+@dataclass(frozen=True)
+class _Columns:
+    """The arrays of archives as they are joined.
+
+    Each index is mapped again for each column, so that of any number of archives one is open at a time, and
     the memory is that of one column of one archive.
 
     Args:
-        load: reads the index again.
-        bare: the index without its arrays.
-        num_members: its files.
-        key_bytes: bytes of its keys.
-        largest: bytes of the largest file.
-        digest: of what the samples are, but not of where they lie.
-        first: key, fields and place of the first sample.
-        last: likewise of the last one.
+        loads: map the index of each archive.
+        cuts: as in `Joint`.
+        numbers: of each archive, the numbers that its tuples of fields have among all.
     """
 
-    load: Callable[[], Index]
-    bare: Index
-    num_samples: int
-    num_members: int
-    key_bytes: int
-    largest: int
-    digest: bytes
-    first: Edge
-    last: Edge
+    loads: Sequence[Callable[[], Index]]
+    cuts: Sequence[tuple[int, int]]
+    numbers: Sequence[Array]
 
-    @classmethod
-    def of(cls, index: Index, load: Callable[[], Index], *, checksums: bool) -> IndexPart:
-        """Keeps of an index what is needed to join it with others; its checksums only if asked to."""
-        arrays = index.arrays
-        digest = hashlib.blake2b(json.dumps(index.fields).encode(), digest_size=16)
-        for name in ("first", "signature", "key_end", "keys", "size", *(["crc"] if checksums else [])):
-            digest.update(arrays[name].size.to_bytes(8, "little"))
-            digest.update(np.ascontiguousarray(arrays[name]).data)
-        return cls(
-            load,
-            replace(index, arrays={}, is_certain=True),
-            index.num_samples,
-            index.num_members,
-            arrays["keys"].size,
-            int(arrays["size"].max(initial=0)),
-            digest.digest(),
-            index.edge(0),
-            index.edge(index.num_samples - 1),
-        )
+    def parts(self) -> Iterator[dict[str, Array]]:
+        """Returns the arrays of each archive."""
+        return (load().part(*cut) for load, cut in zip(self.loads, self.cuts, strict=True))
+
+    def column(self, name: str) -> Iterator[Array]:
+        """Returns a column of all archives, an array for each."""
+        before = 0
+        for part, renumbered in zip(self.parts(), self.numbers, strict=True):
+            array = part[name]
+            if name == "signature":
+                yield renumbered[array]
+            elif name in {"first", "key_end"}:
+                yield array[:-1] + before
+                before += int(array[-1])
+            else:
+                yield array
+        if name in {"first", "key_end"}:
+            # What ends one sample begins the next: the last one of all needs its end said.
+            yield np.array([before])
 
 
-class _Span(NamedTuple):
-    """What is kept of an archive: from which sample, file and byte of the keys to which."""
-
-    samples: slice
-    members: slice
-    keys: slice
-
-    @classmethod
-    def of(cls, part: IndexPart, start: int, stop: int) -> _Span:
-        """Returns the span of some samples; without a cut, no array is looked at."""
-        if (start, stop) == (0, part.num_samples):
-            return cls(slice(0, stop), slice(0, part.num_members), slice(0, part.key_bytes))
-        arrays = part.load().arrays
-        members, keys = (slice(*arrays[name][[start, stop]].tolist()) for name in ("first", "key_end"))
-        return cls(slice(start, stop), members, keys)
-
-
-def joined(parts: list[IndexPart], *, checksums: bool) -> tuple[dict[str, Any], dict[str, Column]]:
+def joined(
+    parts: Sequence[Summary], loads: Sequence[Callable[[], Index]], *, checksums: bool
+) -> tuple[Index, dict[str, Column]]:
     """Joins the indexes of some archives.
 
     Returns:
-        The meta values and the columns of a catalogue.
+        The index without its arrays, and these, which are put together when they are written.
     """
-    cuts, split = without_split_samples(parts)
-    spans = [_Span.of(part, *cut) for part, cut in zip(parts, cuts, strict=True)]
-    samples, members, keys = (sum(one.stop - one.start for one in each) for each in zip(*spans, strict=True))
+    joint, indexes = Joint.of(parts), [part.first for part in parts]
     # Tuples of fields are numbered again over all archives, in the order in which they are met.
     fields: dict[tuple[str, ...], int] = {}
     numbers = [
-        np.array([fields.setdefault(names, len(fields)) for names in part.bare.fields], dtype=np.int64)
-        for part in parts
+        np.array([fields.setdefault(names, len(fields)) for names in index.fields], dtype=np.int64)
+        for index in indexes
     ]
+    columns = _Columns(loads, joint.cuts, numbers)
+    samples = members = keys = largest = 0
+    for part in columns.parts():
+        samples, members = samples + part["signature"].size, members + part["offset"].size
+        keys, largest = keys + part["keys"].size, max(largest, int(part["size"].max(initial=0)))
     kinds = {
         "first": (narrow(members), samples + 1),
         "signature": (narrow(len(fields)), samples),
         "key_end": (narrow(keys), samples + 1),
         "keys": (np.dtype(np.uint8), keys),
         "offset": (np.dtype("<i8"), members),
-        "size": (narrow(max(part.largest for part in parts)), members),
+        "size": (narrow(largest), members),
+        **({"crc": (np.dtype("<u4"), members)} if checksums else {}),
     }
-    if checksums:
-        kinds["crc"] = (np.dtype("<u4"), members)
-    columns = {
-        name: Column(dtype, size, partial(_column, name, parts, spans, numbers))
-        for name, (dtype, size) in kinds.items()
-    }
-    columns["samples"] = Column.of(np.array([stop - start for start, stop in cuts], dtype=np.int64))
-    flaws = [
-        (n, flaw.offset, flaw.reason, flaw.detail) for n, part in enumerate(parts) for flaw in part.bare.flaws
-    ]
-    counts = sum((Counter(part.bare.counts) for part in parts), Counter({"split sample": len(split)}))
-    # Where samples lie is no part of it: an archive that is packed again, or gzipped, has the same samples.
-    identity = hashlib.blake2b(digest_size=16, person=b"samplerkit")
-    for part, cut in zip(parts, cuts, strict=True):
-        identity.update(part.digest + repr(cut).encode())
-    meta = {
-        "fields": list(fields),
-        "unpacked": [part.bare.unpacked_size for part in parts],
-        "flaws": [*flaws, *split],
-        "counts": dict(+counts),
-        "ignored": sum(part.bare.ignored for part in parts),
-        "fingerprint": identity.hexdigest(),
-    }
-    return meta, columns
+    arrays = {name: Column(*kind, partial(columns.column, name)) for name, kind in kinds.items()}
+    arrays["samples"] = Column.of(np.array([stop - start for start, stop in joint.cuts], dtype=np.int64))
+    index = Index(
+        tuple(index.archive for index in indexes),
+        tuple(index.unpacked[0] for index in indexes),
+        tuple(fields),
+        joint.skipped,
+        sum(index.ignored for index in indexes),
+        {},
+        joint.fingerprint,
+    )
+    return index, arrays
 
 
-def _column(name: str, parts: list[IndexPart], spans: list[_Span], numbers: list[Array]) -> Iterator[Array]:
-    """Returns a column of all archives, an array for each."""
-    before = 0
-    for part, span, renumbered in zip(parts, spans, numbers, strict=True):
-        array = part.load().arrays[name]
-        if name == "signature":
-            yield renumbered[array[span.samples]]
-        elif name in {"first", "key_end"}:
-            # Where samples begin is counted from the begin of their archive; here from that of the first one,
-            # without what was cut off in front.
-            inside = span.members if name == "first" else span.keys
-            yield array[span.samples].astype(np.int64) + (before - inside.start)
-            before += inside.stop - inside.start
-        else:
-            yield array[span.keys if name == "keys" else span.members]
-    if name in {"first", "key_end"}:
-        # What ends one sample begins the next: the last one of all needs its end said.
-        yield np.array([before])
-
-
-def without_split_samples(
-    parts: list[IndexPart],
-) -> tuple[list[tuple[int, int]], list[tuple[int, int, Reason, str]]]:
-    """Finds samples whose files are spread over two archives, and cuts them off both."""
-    cuts = [[0, part.num_samples] for part in parts]
-    split = []
-    for number, (one, other) in enumerate(pairwise(parts)):
-        flaw = split_between(one.last, other.first, one.bare.archive.url)
-        if flaw is not None:
-            split.append((number + 1, *flaw))
-            cuts[number][1] = one.num_samples - 1
-            cuts[number + 1][0] = 1
-    # An archive whose only sample is split at both ends would stop before it starts.
-    return [(start, max(start, stop)) for start, stop in cuts], split
-
-
-def open_catalogue(
-    archives: tuple[Archive, ...], cache: Cache, *, checksums: bool, progress: Progress
-) -> Catalogue:
-    """Returns the catalogue of some archives, from the cache if it is there; else it is made and kept.
+def joint_index(archives: tuple[Archive, ...], cache: Cache, *, checksums: bool, progress: Progress) -> Index:
+    """Returns the joint index of some archives, from the cache if it is there; else it is made and kept.
 
     Raises:
         DatasetError: an archive cannot be read, or a file of the cache is none of ours.
     """
-    # The name is of the paths only, so that a catalogue of changed archives takes the place of the old one.
+    # The name is of the paths only, so that the index of changed archives takes the place of the old one.
     paths = [os.path.realpath(archive.url) for archive in archives]
-    path = cache.catalogue_path(json.dumps([checksums, paths]))
-    identity = _identity(archives)
-    found = Catalogue.read(archives, path, verify=True)
-    if found is not None and found.meta.get("identity") == identity:
-        check_catalogue(str(path), archives, found.meta, found.arrays)
+    path = cache.joint_path(json.dumps([checksums, paths]))
+    found = read_index(path, archives)
+    if found is not None:
         return found
-    parts = []
+    parts: list[Summary] = []
+    loads: list[Callable[[], Index]] = []
     for done, archive in enumerate(archives):
         progress("indexing archive", done, len(archives))
-        parts.append(_part(archive, cache, checksums=checksums))
+        index = found_or_made(archive, cache, checksums=checksums)
+        parts.append(Summary.of(index, checksums=checksums))
+        # Only one that lies in no file is held.
+        loads.append(partial(reopened, index.path, (archive,)) if index.path else partial(_same, index))
     progress("indexing archive", len(archives), len(archives))
-    meta, columns = joined(parts, checksums=checksums)
-    meta["identity"] = identity
+    index, columns = joined(parts, loads, checksums=checksums)
     try:
-        write_arrays(path, meta, columns)
+        write_arrays(path, index.meta, columns)
     except OSError as error:
         _LOGGER.warning("the index stays in memory: %s cannot be written to (%s)", cache.folder, error)
-        arrays = {name: np.concatenate([*column.parts()]) for name, column in columns.items()}
-        return Catalogue(archives, meta, arrays, None)
-    made = Catalogue.read(archives, path, verify=False)
-    if made is None:
-        raise DatasetError("cache", "was changed while it was in use", str(path))
-    return made
+        return replace(
+            index, arrays={name: np.concatenate([*column.parts()]) for name, column in columns.items()}
+        )
+    return reopened(path, archives)
 
 
-def _identity(archives: tuple[Archive, ...]) -> str:
-    """Changes when an archive is written, or another one has its place."""
-    return fingerprint_of(*((os.path.realpath(one.url), one.size, one.mtime_ns) for one in archives))
-
-
-def _part(archive: Archive, cache: Cache, *, checksums: bool) -> IndexPart:
-    index, path = found_or_made(archive, cache, checksums=checksums)
-    # Only one that lies in no file is held.
-    load = (lambda: index) if path is None else partial(_again, archive, path)
-    return IndexPart.of(index, load, checksums=checksums)
-
-
-def _again(archive: Archive, path: Path) -> Index:
-    """Reads an index that was there, and found right, a moment ago."""
-    index = read_index(path, archive, verify=False)
-    if index is None:
-        raise DatasetError("cache", "was changed while it was in use", str(path))
+def _same(index: Index) -> Index:
     return index

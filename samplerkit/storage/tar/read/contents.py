@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -87,13 +87,8 @@ class MetIndexes:
     def skipped(self) -> Skipped:
         """What is left out in the shards whose indexes are here."""
         with self._lock:
-            met = list(self._indexes.values())
-            split = list(self._split_flaws.values())
-        flaws: list[Flaw] = [*(flaw for index in met for flaw in index.flaws), *split]
-        counts: Counter[str] = Counter(flaw.reason for flaw in split)
-        for index in met:
-            counts.update(index.counts)
-        return Skipped.of(flaws, counts)
+            met = [index.skipped for index in self._indexes.values()]
+            return Skipped.joined([*met, Skipped.of(self._split_flaws.values())])
 
     def get(self, number: int) -> Index | None:
         """Returns the index of a shard, if it is here."""
@@ -162,9 +157,8 @@ class MetIndexes:
                 one, other = self._indexes.get(at), self._indexes.get(at + 1)
             if one is not None and other is not None:
                 last = one.num_samples - 1
-                split = split_between(one.edge(last), other.edge(0), self._names[at])
-                if split is not None:
-                    flaw = Flaw(self._names[at + 1], *split)
+                flaw = split_between(one, other)
+                if flaw is not None:
                     if not self._skips:
                         raise flaw.error()
                     with self._lock:
@@ -181,7 +175,7 @@ def _lacking(name: str, index: Index, told: int) -> AbsentError:
     # Without flaws, the lengths may be those of other shards.
     why = "it has no more"
     hint = "correct lengths, or leave them out to have the shards indexed"
-    if index.flaws:
-        flaw = index.flaws[0]
+    if index.skipped.places:
+        flaw = index.skipped.places[0]
         why, hint = flaw.problem, HINTS.get(flaw.reason, "fetch or make the archive again")
     return AbsentError(name, f"lacks {some} samples that were told ({why})", hint=hint)

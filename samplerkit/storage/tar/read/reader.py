@@ -5,27 +5,23 @@ from __future__ import annotations
 import os
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.typing import Ids
-from samplerkit.storage.arrays import Array
-from samplerkit.storage.remote.attempt import Span
-from samplerkit.storage.remote.spans import Requests
-from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
-from samplerkit.storage.tar.fetch_costs import FetchCosts
+from samplerkit.storage.ahead.cache_entries import CacheLimits
+from samplerkit.storage.remote.disk_cache import LocalFile
 from samplerkit.storage.tar.format.flaws import damaged_data
-from samplerkit.storage.tar.format.headers import BLOCK
-from samplerkit.storage.tar.format.samples import is_header_of
-from samplerkit.storage.tar.index.archive import Cache, Handle, Handles, open_plain
-from samplerkit.storage.tar.index.index import Catalogue, Index
+from samplerkit.storage.tar.index.archive import Handle, Handles
+from samplerkit.storage.tar.index.cache import Cache, open_plain
+from samplerkit.storage.tar.index.index import Index
 
 TOGETHER = 64 << 10
 """Bytes of a sample up to which its files are read by one call, and neighbours along with it."""
@@ -37,28 +33,52 @@ IN_ONE_READ = 64
 """Neighbours that one call reads at most."""
 
 
+OnError = Literal["raise", "skip"]
+
+Fetch = Literal["auto", "shards", "ranges"]
+"""How remote samples are read: from whole shards, one by one, or as the order suggests."""
+
+
+@dataclass(frozen=True)
+class TarOptions:
+    """How shards are read: what the arguments of a `TarDataset` of these names say."""
+
+    on_error: OnError
+    max_handles: int | None
+    checksums: bool
+    cache: Cache
+    fetch: Fetch
+    max_shards: int
+    read_ahead: int
+
+    @property
+    def skips(self) -> bool:
+        """Whether flaws are counted and skipped, and are no errors."""
+        return self.on_error == "skip"
+
+    @property
+    def limits(self) -> CacheLimits:
+        """What is at hand; a shard that is not needed soon is let go, and stays in the cache on disk."""
+        threads = max(1, min(self.read_ahead, 4))
+        return CacheLimits(
+            self.max_shards, None, self.read_ahead, threads, keeps_unneeded=False, called="max_shards"
+        )
+
+
 @final
 class Reader:
-    """Reads the samples of a catalogue."""
+    """Reads the samples of an index from archives on disk."""
 
-    def __init__(self, catalogue: Catalogue, cache: Cache, max_handles: int | None) -> None:
-        self._catalogue = catalogue
-        self._cache = cache
-        self._handles = Handles(partial(_opened, catalogue, cache), max_handles)
-        self._max_handles = max_handles
-        self._prepare()
-
-    def _prepare(self) -> None:
-        arrays = self._catalogue.arrays
-        self._starts: list[int] = self._catalogue.layout.starts.tolist()
+    def __init__(self, index: Index, cache: Cache, max_handles: int | None) -> None:
+        self._index = index
+        self._handles = Handles(partial(_opened, index, cache), max_handles)
+        arrays = index.arrays
+        self._starts: list[int] = index.layout.starts.tolist()
         self._keys = np.ascontiguousarray(arrays["keys"])
-        self._urls = [archive.url for archive in self._catalogue.archives]
-        self._fields = self._catalogue.fields
+        self._urls = [archive.url for archive in index.archives]
         self._first, self._offset, self._size = arrays["first"], arrays["offset"], arrays["size"]
-        self._signature, self._key_end, self._crc = arrays["signature"], arrays["key_end"], arrays.get("crc")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Reader, (self._catalogue, self._cache, self._max_handles)
+        self._signature, self._key_end = arrays["signature"], arrays["key_end"]
+        self._has_crc = "crc" in arrays
 
     def read(self, ids: Ids) -> list[dict[str, Any]]:
         """Reads samples.
@@ -74,10 +94,12 @@ class Reader:
         """
         if ids.size < 2:
             return [self.read_one(id) for id in ids.tolist()]
-        plan = _Plan.of(self._catalogue, ids)
+        plan = _Plan.of(self._index, ids)
         samples = self._follow(plan)
-        if self._crc is not None:
-            self._verify(plan.members, [fields for _, _, fields in plan.described], samples, self._crc)
+        if self._has_crc:
+            members = iter(plan.members)
+            for sample, (_, _, fields) in zip(samples, plan.described, strict=True):
+                verify(self._index, islice(members, len(fields)), fields, sample)
         ordered: list[Any] = [None] * len(samples)
         for place, sample in zip(plan.places, samples, strict=True):
             ordered[place] = sample
@@ -90,7 +112,7 @@ class Reader:
         begins = self._offset[first:stop].tolist()
         sizes = self._size[first:stop].tolist()
         key_begin, key_end = self._key_end[id : id + 2].tolist()
-        fields = self._fields[self._signature[id]]
+        fields = self._index.fields[self._signature[id]]
         handle = self._handles.get(shard)
         sample: dict[str, Any] = {
             "__key__": str(self._keys.data[key_begin:key_end], "utf-8", "surrogateescape"),
@@ -105,28 +127,13 @@ class Reader:
         else:
             for name, begin, size in zip(fields, begins, sizes, strict=True):
                 sample[name] = self._exactly(handle, shard, begin, size)
-        if self._crc is not None:
-            self._verify(range(first, stop), [fields], [sample], self._crc)
+        if self._has_crc:
+            verify(self._index, range(first, stop), fields, sample)
         return sample
 
     def close(self) -> None:
         """Lets go of the open archives."""
         self._handles.close()
-
-    def keys(self, ids: Ids) -> list[str]:
-        """Returns the keys of samples."""
-        ends, keys = self._catalogue.arrays["key_end"], self._keys.data
-        return [
-            str(keys[begin:end], "utf-8", "surrogateescape")
-            for begin, end in zip(ends[ids].tolist(), ends[ids + 1].tolist(), strict=True)
-        ]
-
-    def lengths(self, ids: Ids) -> Ids:
-        """Returns the bytes from the first file of each sample to its last, headers between them included."""
-        arrays = self._catalogue.arrays
-        last = arrays["first"][ids + 1].astype(np.int64) - 1
-        lengths: Ids = arrays["offset"][last] + arrays["size"][last] - arrays["offset"][arrays["first"][ids]]
-        return lengths
 
     def _follow(self, plan: _Plan) -> list[dict[str, Any]]:
         # The innermost loop of all reading: it is flat, because calls in it would cost as much as its work.
@@ -179,20 +186,14 @@ class Reader:
         problem = f"became shorter while in use: of {length} bytes at byte {start} it has {have}"
         return DatasetError(self._urls[shard], problem, hint="make the dataset again")
 
-    def _verify(
-        self,
-        members: Iterable[int],
-        fields: Sequence[tuple[str, ...]],
-        samples: list[dict[str, Any]],
-        crc: Array,
-    ) -> None:
-        numbers = iter(members)
-        for names, sample in zip(fields, samples, strict=True):
-            for name in names:
-                number = next(numbers)
-                if zlib.crc32(sample[name]) != crc[number]:
-                    offset = int(self._catalogue.arrays["offset"][number])
-                    raise damaged_data(sample["__url__"], offset, name, sample["__key__"])
+
+def verify(index: Index, members: Iterable[int], fields: Iterable[str], sample: dict[str, Any]) -> None:
+    """Compares the checksums of a sample's files."""
+    for name, number in zip(fields, members, strict=True):
+        if zlib.crc32(sample[name]) != index.arrays["crc"][number]:
+            raise damaged_data(
+                sample["__url__"], int(index.arrays["offset"][number]), name, sample["__key__"]
+            )
 
 
 @final
@@ -229,13 +230,13 @@ class _Plan:
     reads: list[tuple[int, int, int, int]]
 
     @classmethod
-    def of(cls, catalogue: Catalogue, ids: Ids) -> _Plan:
+    def of(cls, index: Index, ids: Ids) -> _Plan:
         """Makes the plan: an archive is opened once, and neighbours are read together."""
-        arrays = catalogue.arrays
+        arrays = index.arrays
         # Samples are numbered as they lie.
         places = np.argsort(ids, kind="stable")
         ids = ids[places]
-        shards = interval_of(catalogue.layout.starts, ids)
+        shards = interval_of(index.layout.starts, ids)
         first = arrays["first"][ids].astype(np.int64)
         counts = arrays["first"][ids + 1] - first
         stops = np.cumsum(counts)
@@ -252,7 +253,7 @@ class _Plan:
         start = begin[heads]
         length = np.where(is_small[heads], end[heads + per_read - 1] - start, -1)
         base = np.repeat(np.repeat(start, per_read), counts)
-        fields = catalogue.fields
+        fields = index.fields
         key_end = arrays["key_end"]
         return cls(
             places.tolist(),
@@ -273,78 +274,6 @@ class _Plan:
         )
 
 
-def _opened(catalogue: Catalogue, cache: Cache, number: int) -> Handle:
-    """Opens an archive of a catalogue; no method, for what is open would hold its reader."""
-    return open_plain(catalogue.archives[number], catalogue.meta["unpacked"][number], cache)
-
-
-@dataclass(frozen=True, eq=False)
-class WantedRows:
-    """What is wanted of one shard.
-
-    Args:
-        number: of the shard.
-        url: of the shard.
-        index: of the shard.
-        rows: the numbers of the samples in it, shape (n,).
-        places: where each sample stands in the batch, shape (n,).
-    """
-
-    number: int
-    url: str
-    index: Index
-    rows: Ids
-    places: Ids
-
-
-def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: list[Any]) -> FetchCosts:
-    """Reads samples of remote shards, and puts each into its place.
-
-    Each file is read with its header, which must be what the index says: so an index of another state of the
-    shard is noticed, whatever its size.
-
-    Raises:
-        DatasetError: a part cannot be read, a shard was changed, its index is not its own, or a file fails
-            its checksum.
-    """
-    spans: list[Span] = []
-    for part in parts:
-        begins, ends = _extents(part)
-        lengths = (ends - begins).tolist()
-        spans += [Span(part.url, *extent) for extent in zip(begins.tolist(), lengths, strict=True)]
-    data = iter(storage.read(spans))
-    for part in parts:
-        for row, place in zip(part.rows.tolist(), part.places.tolist(), strict=True):
-            samples[place] = _sample(part.index, row, next(data))
-    requests = Requests.of(spans).spans
-    return FetchCosts(len(requests), sum(span.length for span in requests))
-
-
-def _extents(part: WantedRows) -> tuple[Ids, Ids]:
-    """Where each sample begins, the header of its first file included, and where its last file ends."""
-    arrays = part.index.arrays
-    first = arrays["first"][part.rows].astype(np.int64)
-    last = arrays["first"][part.rows + 1].astype(np.int64) - 1
-    return arrays["offset"][first] - BLOCK, arrays["offset"][last] + arrays["size"][last].astype(np.int64)
-
-
-def _sample(index: Index, row: int, data: bytes) -> dict[str, Any]:
-    """Takes a sample out of its part of a shard, from the header of its first file on."""
-    arrays = index.arrays
-    first, stop = arrays["first"][row : row + 2].tolist()
-    begins, sizes = arrays["offset"][first:stop].tolist(), arrays["size"][first:stop].tolist()
-    key = index.key(row)
-    sample: dict[str, Any] = {
-        "__key__": key.decode("utf-8", "surrogateescape"),
-        "__url__": index.archive.url,
-    }
-    fields = index.fields[int(arrays["signature"][row])]
-    for number, (field, begin, size) in enumerate(zip(fields, begins, sizes, strict=True)):
-        at = begin - begins[0] + BLOCK
-        if not is_header_of(data[at - BLOCK : at], key, field, size):
-            raise index.stale()
-        content = data[at : at + size]
-        if "crc" in arrays and zlib.crc32(content) != arrays["crc"][first + number]:
-            raise damaged_data(index.archive.url, begin, field, sample["__key__"])
-        sample[field] = content
-    return sample
+def _opened(index: Index, cache: Cache, number: int) -> Handle:
+    """Opens an archive of an index; no method, for what is open would hold its reader."""
+    return open_plain(index.archives[number], index.unpacked[number], cache)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import tee
 from typing import Any, final
 from weakref import WeakValueDictionary
@@ -15,15 +16,18 @@ from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.remote.attempt import Span
+from samplerkit.storage.remote.spans import Requests
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.fetch_costs import EpochCosts, FetchCosts, Stretch, stretch_of
 from samplerkit.storage.tar.format.flaws import Skipped
+from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.format.samples import is_header_of
 from samplerkit.storage.tar.index.index import Index
 from samplerkit.storage.tar.read.contents import Contents, MetIndexes
-from samplerkit.storage.tar.read.reader import OpenShard, WantedRows, read_ranges
+from samplerkit.storage.tar.read.reader import OpenShard, verify
 from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, Shards
-from samplerkit.storage.threads import in_threads, weakly
-from samplerkit.storage.workers import this_worker
+from samplerkit.storage.threads import in_threads, this_worker, weakly
 
 
 @final
@@ -185,7 +189,7 @@ class ShardReading:
     def _is_whole_here(self, number: int, index: Index) -> bool:
         """Whether a shard is read from a disk of this machine, all the same how it was meant to be read."""
         # A compressed shard cannot be read in the middle.
-        if not self._shards.is_remote(number) or index.unpacked_size is not None:
+        if not self._shards.is_remote(number) or index.unpacked[0] is not None:
             return True
         return self._fetch == "auto" and self._shards.local_path(number) is not None
 
@@ -245,3 +249,63 @@ class ShardReading:
             advice = self._costs.advice(is_local=self._stretch.is_local)
             if advice:
                 warnings.warn(f"{self._shards.names[0]}: {advice}", stacklevel=2)
+
+
+@dataclass(frozen=True, eq=False)
+class WantedRows:
+    """What is wanted of one shard.
+
+    Args:
+        number: of the shard.
+        url: of the shard.
+        index: of the shard.
+        rows: the numbers of the samples in it, shape (n,).
+        places: where each sample stands in the batch, shape (n,).
+    """
+
+    number: int
+    url: str
+    index: Index
+    rows: Ids
+    places: Ids
+
+
+def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: list[Any]) -> FetchCosts:
+    """Reads samples of remote shards, and puts each into its place.
+
+    Each file is read with its header, which must be what the index says: so an index of another state of the
+    shard is noticed, whatever its size.
+
+    Raises:
+        DatasetError: a part cannot be read, a shard was changed, its index is not its own, or a file fails
+            its checksum.
+    """
+    spans: list[Span] = []
+    for part in parts:
+        begins, ends = part.index.extents(part.rows)
+        # Each with the header of its first file.
+        starts, lengths = (begins - BLOCK).tolist(), (ends - begins + BLOCK).tolist()
+        spans += [Span(part.url, *extent) for extent in zip(starts, lengths, strict=True)]
+    data = iter(storage.read(spans))
+    for part in parts:
+        for row, place in zip(part.rows.tolist(), part.places.tolist(), strict=True):
+            samples[place] = _sample(part.index, row, next(data))
+    requests = Requests.of(spans).spans
+    return FetchCosts(len(requests), sum(span.length for span in requests))
+
+
+def _sample(index: Index, row: int, data: bytes) -> dict[str, Any]:
+    """Takes a sample out of its part of a shard, from the header of its first file on."""
+    arrays = index.arrays
+    first, stop = arrays["first"][row : row + 2].tolist()
+    begins, sizes = arrays["offset"][first:stop].tolist(), arrays["size"][first:stop].tolist()
+    fields = index.fields_of(row)
+    sample: dict[str, Any] = {"__key__": index.key(row), "__url__": index.archive.url}
+    for field, begin, size in zip(fields, begins, sizes, strict=True):
+        at = begin - begins[0] + BLOCK
+        if not is_header_of(data[at - BLOCK : at], sample["__key__"], field, size):
+            raise index.stale()
+        sample[field] = data[at : at + size]
+    if "crc" in arrays:
+        verify(index, range(first, stop), fields, sample)
+    return sample

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, final
@@ -16,28 +14,22 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
-from samplerkit.storage.arrays import (
-    Array,
-    Column,
-    UnreadableFileError,
-    read_arrays,
-    unsound,
-    write_arrays,
-)
-from samplerkit.storage.files.remote import with_requests
+from samplerkit.storage.catalogue.catalogue_file import opened_catalogue, refuse_lengths
+from samplerkit.storage.files.remote import storage_for, with_requests
+from samplerkit.storage.lengths import fetched_lengths, given_lengths
 from samplerkit.storage.names import short_names
 from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.progress import Progress, silence
-from samplerkit.storage.tar.format.flaws import Flaw, Skipped
-from samplerkit.storage.tar.index.checks import check_joint_meta
-from samplerkit.storage.tar.index.index import Index
-from samplerkit.storage.tar.index.joining import IndexPart, joined, without_split_samples
+from samplerkit.storage.tar.archive_names import archive_names
+from samplerkit.storage.tar.format.flaws import Skipped
+from samplerkit.storage.tar.index.joining import Joint, Summary
 from samplerkit.storage.tar.read.contents import Contents, told_contents
+from samplerkit.storage.tar.read.reader import TarOptions
 from samplerkit.storage.tar.read.shard_reading import ShardReading
 from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, FETCHED_AT_A_TIME, Shards
-from samplerkit.storage.tar.read.sources import ArchiveSource, sizes_of, warn_of_skipped
-from samplerkit.storage.threads import in_threads
-from samplerkit.storage.workers import this_worker
+from samplerkit.storage.tar.read.sources import ArchiveSource, IndexedSource, sizes_of, warn_of_skipped
+from samplerkit.storage.threads import in_threads, this_worker
+from samplerkit.storage.urls import is_remote, shown
 
 
 @final
@@ -120,7 +112,7 @@ class ShardSource(OpenPerProcess[ShardReading], ArchiveSource):
         for number, index in reading.indexes(parts).items():
             rows, places = reading.present(number, *parts[number])
             for row, place in zip(rows.tolist(), places.tolist(), strict=True):
-                keys[place] = index.key(row).decode("utf-8", "surrogateescape")
+                keys[place] = index.key(row)
         return keys
 
     def is_large(self, ids: Ids) -> bool:
@@ -162,6 +154,32 @@ class ShardSource(OpenPerProcess[ShardReading], ArchiveSource):
         return replace(limits, max_files=max(1, min(limits.max_files, share)))
 
 
+def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) -> ArchiveSource:
+    """Returns what is read: archives on disk are joined under one index, others are opened one by one.
+
+    Raises:
+        ArgumentTypeError: names or lengths have the wrong type.
+        ArgumentValueError: they do not fit.
+        DatasetError: a file is not there.
+    """
+    remote = options.cache.options
+    known = opened_catalogue(urls, "tar", remote)
+    if known is not None:
+        refuse_lengths(lengths)
+        storage = storage_for(known.is_remote, None, remote)
+        shards = Shards(known.files, known.files, storage, options, known)
+        return ShardSource(shards, known.lengths.tolist(), progress)
+    # What is told and skipped may be missing from the start.
+    names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
+    if lengths is None and not any(map(is_remote, names)):
+        return IndexedSource(names, options, progress)
+    storage = storage_for(any(map(is_remote, names)), lengths, remote)
+    if lengths is not None:
+        lengths = given_lengths(fetched_lengths(lengths, storage), names, short_names(names))
+    public = tuple(shown(name) if is_remote(name) else name for name in names)
+    return ShardSource(Shards(names, public, storage, options), lengths, progress)
+
+
 def indexed_contents(shards: Shards, progress: Progress) -> Contents:
     """Looks at the index of each shard: beside it, in the cache, or made of the shard.
 
@@ -170,72 +188,28 @@ def indexed_contents(shards: Shards, progress: Progress) -> Contents:
     Raises:
         DatasetError: a shard cannot be read, or has a flaw and flaws are errors.
     """
-    cache, checksums = shards.options.cache, shards.options.checksums
-    archives = shards.archives()
-    path = cache.catalogue_path(json.dumps(["remote", checksums, shards.names]))
-    identity = json.dumps([(archive.size, archive.version) for archive in archives])
-    try:
-        meta, arrays = read_arrays(path)
-    except (OSError, UnreadableFileError):
-        meta, arrays = {}, {}
-    if meta.get("identity") == identity:
-        check_joint_meta(str(path), meta, len(archives))
-        _check_lengths(str(path), arrays, len(archives))
-    else:
-        meta, arrays = _joined(shards, progress)
-        meta["identity"] = identity
-        columns = {name: Column.of(array) for name, array in arrays.items()}
-        with suppress(OSError):  # the cache cannot be written to
-            write_arrays(path, meta, columns)
-    flaws = (Flaw(shards.names[number], *flaw) for number, *flaw in meta["flaws"])
-    skipped = Skipped.of(flaws, meta["counts"])
-    if len(skipped) and not shards.options.skips:
-        raise skipped.places[0].error()
-    layout = Layout(arrays["samples"], short_names(shards.urls))
-    counts, firsts = np.array(arrays["counts"]), np.array(arrays["firsts"])
-    return Contents(layout, counts, firsts, meta["fingerprint"], skipped, is_told=False)
+    number = len(shards.urls)
+    checksums, found = shards.options.checksums, dict[int, Summary]()
 
+    def find(shard: int) -> Summary | None:
+        index = shards.known_index(shard)
+        return None if index is None else Summary.of(index, checksums=checksums)
 
-def _check_lengths(place: str, arrays: Mapping[str, Array], shards: int) -> None:
-    """Looks at all numbers that are kept of some shards."""
-    for name in ("samples", "counts", "firsts"):
-        if name not in arrays or arrays[name].size != shards:
-            raise unsound(place, f"{name} has another length than {shards}", arrays.get(name, ())[:9])
-    samples, counts, firsts = (arrays[name] for name in ("samples", "counts", "firsts"))
-    # A sample that is split may be missing at either end.
-    most = np.iinfo(np.int64).max // max(1, shards)
-    wrong = (samples < 0) | (firsts < 0) | (firsts > 1) | (counts > most) | (samples > counts - firsts)
-    if wrong.any():
-        shard = int(np.argmax(wrong))
-        found = tuple(int(numbers[shard]) for numbers in (samples, counts, firsts))
-        raise unsound(place, f"samples, counts and firsts of shard {shard} cannot be", found)
-
-
-def _joined(shards: Shards, progress: Progress) -> tuple[dict[str, Any], dict[str, Ids]]:
-    number, checksums = len(shards.urls), shards.options.checksums
-    found: dict[int, Index] = {}
-
-    def fetch(shard: int) -> Index:
-        return shards.open_shard(shard, refuses_stale=False).index
+    def fetch(shard: int) -> Summary:
+        return Summary.of(shards.open_shard(shard, refuses_stale=False).index, checksums=checksums)
 
     progress("indexing archive", 0, number)
-    for shard, known in in_threads(shards.known_index, range(number), ASKED_AT_A_TIME, "samplerkit-index"):
-        if known is not None:
-            found[shard] = known
-            progress("indexing archive", len(found), number)
-    missing = [shard for shard in range(number) if shard not in found]
-    for shard, made in in_threads(fetch, missing, FETCHED_AT_A_TIME, "samplerkit-index"):
-        found[shard] = made
-        progress("indexing archive", len(found), number)
-    parts = [
-        IndexPart.of(found[shard], partial(found.__getitem__, shard), checksums=checksums)
-        for shard in range(number)
-    ]
-    meta, columns = joined(parts, checksums=checksums)
-    cuts, _ = without_split_samples(parts)
-    arrays = {
-        "samples": np.concatenate([*columns["samples"].parts()]),
-        "counts": np.array([part.num_samples for part in parts], dtype=np.int64),
-        "firsts": np.array([start for start, _ in cuts], dtype=np.int64),
-    }
-    return {name: meta[name] for name in ("flaws", "counts", "fingerprint")}, arrays
+    for look, threads in ((find, ASKED_AT_A_TIME), (fetch, FETCHED_AT_A_TIME)):
+        missing = [shard for shard in range(number) if shard not in found]
+        for shard, part in in_threads(look, missing, threads, "samplerkit-index"):
+            if part is not None:
+                found[shard] = part
+                progress("indexing archive", len(found), number)
+    parts = [found[shard] for shard in range(number)]
+    joint = Joint.of(parts)
+    if len(joint.skipped) and not shards.options.skips:
+        raise joint.skipped.places[0].error()
+    firsts, stops = np.array(joint.cuts, dtype=np.int64).T
+    counts = np.array([part.num_samples for part in parts], dtype=np.int64)
+    layout = Layout(stops - firsts, short_names(shards.urls))
+    return Contents(layout, counts, firsts, joint.fingerprint, joint.skipped, is_told=False)

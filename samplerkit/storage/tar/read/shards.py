@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, final
+from typing import final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.ahead.cache_entries import CacheLimits
+from samplerkit.storage.arrays import UnreadableFileError, on_disk
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.names import short_names
@@ -17,19 +18,19 @@ from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
+from samplerkit.storage.small_files import MOST_BYTES
 from samplerkit.storage.tar.format.flaws import Flaw
-from samplerkit.storage.tar.index.archive import Archive, Cache, open_plain
+from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
 from samplerkit.storage.tar.index.finding import (
-    agrees,
     empty_index,
     find_index,
     found_or_made,
-    index_beside,
     kept,
+    make_index,
 )
-from samplerkit.storage.tar.index.index import Catalogue, Index
-from samplerkit.storage.tar.read.reader import OpenShard, Reader
-from samplerkit.storage.urls import is_remote
+from samplerkit.storage.tar.index.index import Index, read_index
+from samplerkit.storage.tar.read.reader import OpenShard, Reader, TarOptions
+from samplerkit.storage.urls import beside, is_remote
 from samplerkit.storage.user_cache import user_cache_folder
 
 ASKED_AT_A_TIME = 16
@@ -37,38 +38,6 @@ ASKED_AT_A_TIME = 16
 
 FETCHED_AT_A_TIME = 2
 """and shards that are fetched, since a small cache has no room for many."""
-
-
-OnError = Literal["raise", "skip"]
-
-Fetch = Literal["auto", "shards", "ranges"]
-"""How remote samples are read: from whole shards, one by one, or as the order suggests."""
-
-
-@dataclass(frozen=True)
-class TarOptions:
-    """How shards are read: what the arguments of a `TarDataset` of these names say."""
-
-    on_error: OnError
-    max_handles: int | None
-    checksums: bool
-    cache: Cache
-    fetch: Fetch
-    max_shards: int
-    read_ahead: int
-
-    @property
-    def skips(self) -> bool:
-        """Whether flaws are counted and skipped, and are no errors."""
-        return self.on_error == "skip"
-
-    @property
-    def limits(self) -> CacheLimits:
-        """What is at hand; a shard that is not needed soon is let go, and stays in the cache on disk."""
-        threads = max(1, min(self.read_ahead, 4))
-        return CacheLimits(
-            self.max_shards, None, self.read_ahead, threads, keeps_unneeded=False, called="max_shards"
-        )
 
 
 @final
@@ -102,7 +71,10 @@ class Shards:
             DatasetError: it is not there, or not what the catalogue tells, or the server does not answer.
         """
         self.require(number)
-        return Archive.at(self.urls[number], self.storage)
+        url, storage = self.urls[number], self.storage
+        if storage is None or not is_remote(url):
+            return Archive.of(url)
+        return Archive.remote(url, storage.version(url))
 
     def require(self, number: int) -> None:
         """Sees to it that a shard is read as the catalogue tells, where there is one.
@@ -111,7 +83,7 @@ class Shards:
             DatasetError: it is gone, or another one.
         """
         if self.catalogue is not None:
-            self.catalogue.require(number, self.storage)
+            self.catalogue.require(number, None if self.storage is None else self.storage.know)
 
     def archives(self) -> tuple[Archive, ...]:
         """Asks for the size and the version of each shard, several at the same time.
@@ -213,7 +185,7 @@ class Shards:
             archive = Archive.of(url)
             index = _again(known, archive)
             if index is None:
-                index, _ = found_or_made(archive, options.cache, checksums=options.checksums)
+                index = found_or_made(archive, options.cache, checksums=options.checksums)
         else:
             copy = storage.fetch(url)
             archive = Archive.of(self.names[number], copy.path, storage.version(url).tag)
@@ -221,50 +193,39 @@ class Shards:
         return self._ready(number, self._accepted(index), copy)
 
     def _ready(self, number: int, index: Index, copy: LocalFile | None = None) -> OpenShard:
-        reader = Reader(Catalogue.of(index), self.options.cache, 1)
+        reader = Reader(index, self.options.cache, 1)
         return OpenShard(self.names[number], index.archive.size, index, reader, copy)
 
     def _without_shard(self, number: int, archive: Archive) -> Index | None:
-        storage, cache = self.storage, self.options.cache
-        checksums = self.options.checksums
-        found = find_index(archive, cache, checksums=checksums)
-        if found is not None:
-            return found[0]
-        if storage is None or not archive.is_remote:
-            return None
-        index = index_beside(self.urls[number], archive, storage, checksums=checksums)
-        if index is not None:
-            kept(index, cache.index_path(archive.url))
+        storage, cache, checksums = self.storage, self.options.cache, self.options.checksums
+        index = find_index(archive, cache, checksums=checksums)
+        if index is None and storage is not None and archive.is_remote:
+            index = index_beside(self.urls[number], archive, storage, checksums=checksums)
+            if index is not None:
+                kept(index, cache.index_path(archive.url))
         return index
 
     def _of_copy(self, number: int, archive: Archive, *, refuses_stale: bool) -> Index:
         """Returns the index of a copy that has arrived: what lies beside the shard is tried first."""
         cache, checksums = self.options.cache, self.options.checksums
         index = self._without_shard(number, archive)
-        if index is not None and index.is_certain:
-            return replace(index, archive=archive)
         if index is not None:
-            # Without the shard it had to be believed, and each header that was read was compared. Now all of
-            # them can be, once and for all processes of this machine.
-            index = replace(index, archive=archive, is_certain=True)
-            if self._is_confirmed(index):
+            if not index.is_certain:
+                # Without the shard it had to be believed, and each header that was read was compared. Now all
+                # of them can be, once and for all processes of this machine.
+                if not make_index(archive, cache, checksums=False).is_like(index):
+                    if refuses_stale:
+                        raise index.stale()
+                    warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
+                    return found_or_made(archive, cache, checksums=checksums)
+                index = replace(index, is_certain=True)
                 kept(index, cache.index_path(archive.url))
-                return index
-            if refuses_stale:
-                raise index.stale()
-            warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
-        return found_or_made(archive, cache, checksums=checksums)[0]
-
-    def _is_confirmed(self, index: Index) -> bool:
-        try:
-            plain = open_plain(index.archive, index.unpacked_size, self.options.cache)
-        except DatasetError:  # a damaged gzip archive, of which the index knows nothing
-            return False
-        return agrees(plain.descriptor, index)
+            return replace(index, archives=(archive,))
+        return found_or_made(archive, cache, checksums=checksums)
 
     def _accepted(self, index: Index) -> Index:
-        if index.flaws and not self.options.skips:
-            raise index.flaws[0].error()
+        if index.skipped.places and not self.options.skips:
+            raise index.skipped.places[0].error()
         if self.options.checksums or "crc" not in index.arrays:
             return index
         return replace(index, arrays={name: array for name, array in index.arrays.items() if name != "crc"})
@@ -285,4 +246,30 @@ def _again(known: Index | None, archive: Archive) -> Index | None:
         return None
     before = known.archive
     is_same = (before.size, before.version) == (archive.size, archive.version) and archive.tag != ""
-    return replace(known, archive=archive) if is_same else None
+    return replace(known, archives=(archive,)) if is_same else None
+
+
+def index_beside(url: str, archive: Archive, storage: RemoteStorage, *, checksums: bool) -> Index | None:
+    """Asks for the index beside a remote archive, by one request.
+
+    Only the size shows of which state of the archive it is. So it is not certain: the headers in the
+    archive are compared before what it says is believed. One of another size, or a damaged one, is left
+    aside with a warning.
+
+    Raises:
+        DatasetError: the server does not answer.
+    """
+    data = storage.read_small(beside(url, INDEX_SUFFIX), MOST_BYTES)
+    if data is None:
+        return None
+    index = None
+    with on_disk(data) as path, suppress(UnreadableFileError, DatasetError):
+        index = read_index(path, (archive,), by_size=True)
+    if index is None:
+        name = f"{archive.url}{INDEX_SUFFIX}"
+        warnings.warn(
+            f"{name} is damaged, or of another state of the archive, and is not used: make it again with "
+            "`samplerkit index`",
+            stacklevel=2,
+        )
+    return index if index is not None and index.serves(checksums) else None

@@ -1,4 +1,4 @@
-"""What a view reads from, and how: archives on disk under one index, or shards one by one."""
+"""What a view reads from, and how: archives on disk under one index; `shard_source` has shards one by one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.archive import Archive
-from samplerkit.storage.tar.index.index import Catalogue
-from samplerkit.storage.tar.index.joining import open_catalogue
-from samplerkit.storage.tar.read.reader import Reader
-from samplerkit.storage.tar.read.shards import TarOptions
+from samplerkit.storage.tar.index.index import Index
+from samplerkit.storage.tar.index.joining import joint_index
+from samplerkit.storage.tar.read.reader import Reader, TarOptions
 
 _LOGGER = logging.getLogger(__name__)
+
+BYTES_AT_ONCE = 4 << 20
+"""Bytes up to which several samples on disk are read together."""
 
 
 class ArchiveSource(Protocol):
@@ -31,6 +33,9 @@ class ArchiveSource(Protocol):
     progress: Progress
     logged: set[str]
     """The shards of which it was logged that something of them is missing."""
+
+    is_indexed: bool = False
+    """Whether all archives are on disk under one index: nothing is fetched, nothing is missing."""
 
     @property
     def layout(self) -> Layout:
@@ -45,26 +50,27 @@ class ArchiveSource(Protocol):
         """What was skipped: nothing, unless flaws are skipped."""
 
     @property
-    def is_indexed(self) -> bool:
-        """Whether all archives are on disk under one index: nothing is fetched, nothing is missing."""
-
-    @property
     def is_remote(self) -> bool:
         """Whether some archives are remote."""
+        return False
 
     @property
     def is_layout_known(self) -> bool:
         """Whether the layout is known without requests for remote shards."""
+        return True
 
     @property
     def stats(self) -> FileStats | None:
         """What was fetched and waited for, where that is counted."""
+        return None
 
     def count_workers(self, told: Callable[[], FileStats | None]) -> None:
         """Receives what reports the figures of the workers of a loader."""
+        return
 
     def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
         """Receives what is read next, batch by batch, and how many samples an epoch has."""
+        return
 
     def read(self, ids: Ids) -> list[dict[str, Any]]:
         """Reads samples; where flaws are skipped, an `AbsentError` stands in place of one that is missing."""
@@ -77,6 +83,7 @@ class ArchiveSource(Protocol):
 
     def is_large(self, ids: Ids) -> bool:
         """Whether samples are so large that they are better read one at a time."""
+        return False
 
     def shard_bytes(self) -> Ids:
         """Returns the size of each archive."""
@@ -100,28 +107,21 @@ def sizes_of(archives: Iterable[Archive]) -> Ids:
     return np.array([archive.size for archive in archives], dtype=np.int64)
 
 
-BYTES_AT_ONCE = 4 << 20
-"""Bytes up to which several samples on disk are read together."""
-
-
 @final
 class IndexedSource(ArchiveSource):
     """Archives on disk, indexed at first use."""
 
     is_indexed = True
-    is_remote = False
-    is_layout_known = True
-    stats = None
 
     def __init__(self, names: tuple[str, ...], options: TarOptions, progress: Progress) -> None:
         self.names = names
         self.options = options
         self.progress = progress
-        self.logged: set[str] = set()
+        self.logged = set()
         self._made: tuple[Any, ...] | None = None
 
     @cached_property
-    def catalogue(self) -> Catalogue:
+    def index(self) -> Index:
         """Where all samples lie; made at first use.
 
         Raises:
@@ -130,9 +130,9 @@ class IndexedSource(ArchiveSource):
         """
         if self._made is not None:
             make, arguments = self._made
-            return cast(Catalogue, make(*arguments))
-        archives, options = tuple(Archive.of(name) for name in self.names), self.options
-        found = open_catalogue(archives, options.cache, checksums=options.checksums, progress=self.progress)
+            return cast(Index, make(*arguments))
+        archives, options = tuple(map(Archive.of, self.names)), self.options
+        found = joint_index(archives, options.cache, checksums=options.checksums, progress=self.progress)
         if not options.skips and len(found.skipped):
             raise found.skipped.places[0].error()
         warn_of_skipped(found.skipped, self.names[0])
@@ -141,26 +141,19 @@ class IndexedSource(ArchiveSource):
     @cached_property
     def reader(self) -> Reader:
         """Reads samples."""
-        return Reader(self.catalogue, self.options.cache, self.options.max_handles)
+        return Reader(self.index, self.options.cache, self.options.max_handles)
 
     @property
     def layout(self) -> Layout:
-        return self.catalogue.layout
+        return self.index.layout
 
     @property
     def fingerprint(self) -> str:
-        fingerprint: str = self.catalogue.meta["fingerprint"]
-        return fingerprint
+        return self.index.fingerprint
 
     @property
     def skipped(self) -> Skipped:
-        return self.catalogue.skipped
-
-    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
-        pass
-
-    def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
-        pass
+        return self.index.skipped
 
     def read(self, ids: Ids) -> list[dict[str, Any]]:
         return self.reader.read(ids)
@@ -169,14 +162,15 @@ class IndexedSource(ArchiveSource):
         return self.reader.read_one(id)
 
     def keys(self, ids: Ids) -> list[str]:
-        return self.reader.keys(ids)
+        return self.index.keys(ids)
 
     def is_large(self, ids: Ids) -> bool:
         # Large ones gain nothing from company, and one at a time they stay in the processor's cache.
-        return bool(self.reader.lengths(ids).sum() > BYTES_AT_ONCE)
+        begins, ends = self.index.extents(ids)
+        return bool((ends - begins).sum() > BYTES_AT_ONCE)
 
     def shard_bytes(self) -> Ids:
-        return sizes_of(self.catalogue.archives)
+        return sizes_of(self.index.archives)
 
     def local_path(self, name: str) -> str | None:
         return name
@@ -188,9 +182,9 @@ class IndexedSource(ArchiveSource):
             reader.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # What shows the progress belongs to this process. The catalogue is mapped at its first use: an error
+        # What shows the progress belongs to this process. The index is mapped at its first use: an error
         # of unpickling ends a spawned worker before it can say anything.
         state = {**self.__dict__, "progress": silence}
         state.pop("reader", None)
-        made = state.pop("catalogue", None)
+        made = state.pop("index", None)
         return state if made is None else {**state, "_made": made.__reduce__()}
