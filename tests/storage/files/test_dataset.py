@@ -66,18 +66,6 @@ def test_a_changed_sample_changes_no_other_one(folder):
         assert plain(dataset[5]) == SAMPLES[5]
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_plain_dataloader_reads_what_the_order_says(folder, mode):
-    torch_data = pytest.importorskip("torch.utils.data")
-    sampler = sampler_of(mode)
-    with FileDataset(str(folder / "*.npz"), "npz", max_files=2) as dataset:
-        bridge = sk.TorchSampler(sampler, dataset, sk.World(2, 0))
-        batches = torch_data.DataLoader(dataset, 4, sampler=bridge, collate_fn=list)
-        received = [plain(sample) for batch in batches for sample in batch]
-    expected = list(sampler.order(sk.Layout(SIZES), world=sk.World(2, 0)))
-    assert received == [SAMPLES[id] for id in expected]
-
-
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=st.lists(st.integers(0, 9), min_size=1, max_size=7).filter(any),
@@ -106,21 +94,6 @@ def test_any_layout_mode_and_limits_give_the_samples_of_the_order(
                 received = [plain(sample) for batch in loader for sample in batch]
                 assert received == [samples[id] for id in sampler.order(sk.Layout(sizes), epoch, world=world)]
             assert dataset.stats.peak_files <= limits["max_files"]
-
-
-def test_a_resumed_loader_reads_the_rest(folder):
-    sampler = sampler_of("partial")
-    with FileDataset(str(folder / "*.npz"), "npz", max_files=2) as dataset:
-        loader = sk.Loader(dataset, sampler, batch_size=4, collate_fn=list)
-        batches = iter(loader)
-        first = [plain(sample) for _ in range(3) for sample in next(batches)]
-        state = loader.state_dict()
-        loader.close()
-    with FileDataset(str(folder / "*.npz"), "npz", max_files=2) as dataset:
-        loader = sk.Loader(dataset, sampler, batch_size=5, collate_fn=list)
-        loader.load_state_dict(state)
-        rest = [plain(sample) for batch in loader for sample in batch]
-    assert first + rest == [SAMPLES[id] for id in sampler.order(sk.Layout(SIZES))]
 
 
 def test_it_fits_torchs_own_collate(folder):

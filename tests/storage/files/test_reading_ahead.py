@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import threading
 import time
-import weakref
 from pathlib import Path
 
 import numpy as np
@@ -246,18 +244,6 @@ def test_close_does_not_wait_for_a_reader_that_hangs(paths):
     dataset.close()
 
 
-def test_garbage_ends_the_threads(paths):
-    dataset = FileDataset(paths, "npz", SIZES)
-    dataset.expect(iter(batches_of(range(8))))
-    dataset.__getitems__(np.arange(10))
-    wait_until(lambda: reading_threads() != [])
-    gone = weakref.ref(dataset)
-    del dataset
-    gc.collect()
-    assert gone() is None
-    wait_until(lambda: reading_threads() == [])
-
-
 def test_a_loop_that_is_left_leaves_nothing_running_after_close(paths):
     with FileDataset(paths, "npz", SIZES) as dataset:
         loader = sk.Loader(dataset, sk.RandomSampler(shuffle="files"), batch_size=4)
@@ -277,26 +263,6 @@ def test_many_epochs_leave_memory_and_threads_as_they_are(paths):
             assert len(reading_threads()) <= 2
             assert dataset.stats.files_read <= 8 * (epoch + 1)
         assert dataset.stats.peak_files <= 3
-
-
-def test_several_callers_at_a_time_get_their_samples(paths):
-    wrong: list[object] = []
-
-    def call(seed):
-        generator = np.random.default_rng(seed)
-        for _ in range(60):
-            ids = generator.integers(0, 80, 7)
-            if [plain(sample) for sample in dataset.__getitems__(ids)] != [SAMPLES[id] for id in ids]:
-                wrong.append(ids)
-
-    with FileDataset(paths, "npz", SIZES, max_files=2, read_ahead=2, threads=2) as dataset:
-        callers = [threading.Thread(target=call, args=(seed,)) for seed in range(6)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join(60)
-            assert not caller.is_alive()
-    assert wrong == []
 
 
 def test_waits_and_hits_are_counted(paths):

@@ -71,19 +71,6 @@ def test_ranks_that_do_not_divide_the_files_share_those_at_the_borders(paths):
     assert FILES < sum(stats.files_read for stats in figures) <= FILES + 3 + 2
 
 
-def test_later_epochs_read_each_file_once_too(paths):
-    sampler = sk.DistributedSampler(shuffle="partial", partial_size=150, seed=1)
-    figures, seen = epochs_of_ranks(paths, sampler, number=3, max_files=4)
-    assert (seen == 3).all()
-    assert sum(stats.files_read for stats in figures) <= 3 * (FILES + RANKS)
-
-
-def test_a_cache_that_holds_all_files_reads_them_in_the_first_epoch_only(paths):
-    sampler = sk.RandomSampler(shuffle="global", seed=1)
-    figures, _ = epochs_of_ranks(paths, sampler, number=3, ranks=1, batch_size=256, max_files=FILES)
-    assert figures[0].files_read == FILES
-
-
 @pytest.mark.parametrize("more", [0, 1])
 def test_bytes_are_a_limit_as_files_are(paths, more):
     sampler = sk.DistributedSampler(shuffle="partial", partial_size=150, seed=1)

@@ -103,18 +103,6 @@ def test_four_ranks_of_a_machine_download_sixty_four_files_once_and_none_in_the_
     assert sum(downloads for _, _, downloads in answers) == 64
 
 
-def test_a_second_epoch_and_a_second_dataset_download_nothing(web, remote):
-    for downloads in (16, 0):
-        with FileDataset(urls_of(web), "npz", SIZES, remote=remote, max_files=2) as dataset:
-            loader = sk.Loader(dataset, sk.RandomSampler(shuffle="files"), batch_size=6)
-            for _ in range(2):
-                received(loader)
-            assert dataset.stats.downloads == downloads
-            assert dataset.stats.files_read > 30  # few stay in memory from epoch to epoch
-            assert (dataset.stats.bytes_downloaded > 0) == (downloads > 0)
-    assert web.count("GET") == 16
-
-
 def test_told_lengths_ask_nothing_at_the_start(remote):
     """Nobody listens at this address."""
     urls = [f"http://127.0.0.1:9/data/{name}" for name in NAMES]
@@ -188,14 +176,6 @@ def test_a_dataset_of_urls_travels_and_its_copy_shares_the_cache(web, remote):
         with pickle.loads(pickle.dumps(dataset)) as copy:  # noqa: S301  # made one line above
             assert plain(copy[0]) == samples_of(SIZES)[0]
             assert copy.stats.downloads == 0
-
-
-def test_closing_ends_the_threads_and_the_dataset_can_be_used_again(web, remote):
-    dataset = FileDataset(urls_of(web), "npz", SIZES, remote=remote, read_ahead=3, threads=3)
-    for _ in range(2):
-        assert received(sk.Loader(dataset, sk.SequentialSampler(), batch_size=6))
-        dataset.close()
-        assert reading_threads() == []
 
 
 def test_the_bytes_of_each_file_are_told_at_its_place_whichever_answer_comes_first(remote, tmp_path):

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import sysconfig
 import threading
-import time
 import weakref
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -62,38 +60,6 @@ def reading(dataset, batches):
             assert found == [SAMPLES[id] for id in ids]
 
     return read
-
-
-@pytest.mark.parametrize("max_files", [1, 2, 3])
-def test_who_waits_for_room_gets_it_when_all_others_are_done(paths, max_files):
-    """Also where the last ones to come want what is here, and go on before it."""
-    all_begun, may_end = threading.Barrier(max_files + 1, timeout=PATIENCE_SECONDS), threading.Event()
-    begun = set()
-
-    def reader(path):
-        # A file of which the last ones come too late is read again.
-        if "007" not in Path(path).name and path not in begun:
-            begun.add(path)
-            all_begun.wait()
-            may_end.wait(PATIENCE_SECONDS)
-        with np.load(path) as arrays:
-            return dict(arrays)
-
-    with FileDataset(paths, reader, SIZES, max_files=max_files, read_ahead=0) as dataset:
-        cache = dataset._cache()
-
-        def finds_no_room():
-            all_begun.wait()
-            reading(dataset, [[70]])()
-
-        def comes_later(seconds, work):
-            wait_until(lambda: cache._line)
-            time.sleep(seconds)
-            work()
-
-        firsts = [reading(dataset, [[10 * file]]) for file in range(max_files)]
-        lasts = [partial(comes_later, 0, work) for work in firsts]
-        all_done(*firsts, finds_no_room, *lasts, partial(comes_later, 0.1, may_end.set))
 
 
 def test_the_end_of_a_use_lets_who_waits_for_room_look_again(paths):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import gc
 import gzip
 import os
@@ -132,14 +131,6 @@ def test_a_process_without_descriptors_lacks_no_archive(path, tmp_path):
     assert dataset[0]["txt"] == b"0 txt"
 
 
-def test_another_compression(path, tmp_path):
-    packed = tmp_path / "packed.tar"
-    packed.write_bytes(bz2.compress(path.read_bytes()))
-    hint = "unpack it, or pack it with gzip"
-    with error_that_says(f"{packed}: is compressed by bzip2, which is not supported; {hint}"):
-        len(TarDataset(packed, cache=tmp_path / "cache"))
-
-
 @pytest.mark.parametrize(
     ("cut", "ids", "length", "start", "have"),
     [
@@ -226,14 +217,6 @@ def test_a_cache_that_nothing_can_be_unpacked_into(packed, tmp_path):
         f"cache: cannot be written to (Not a directory), got '{tmp_path}/file/remote'; say cache=FOLDER"
     ):
         len(TarDataset(packed, cache=tmp_path / "file"))
-
-
-def test_a_gzip_archive_that_unpacks_to_more_than_it_may(packed, tmp_path):
-    most = {"max_unpacked_bytes": 10_000}
-    problem = "unpacks to more than 10000 bytes (max_unpacked_bytes), as an archive does that is made to fill"
-    hint = "if you trust it, say remote={'max_unpacked_bytes': ...}, or store it unpacked"
-    with error_that_says(f"{packed}: {problem} disks; {hint}"):
-        len(TarDataset(packed, cache=tmp_path / "other", remote=most))
 
 
 def test_an_archive_that_cannot_be_read_while_it_is_unpacked(tmp_path):

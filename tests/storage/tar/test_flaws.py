@@ -6,7 +6,6 @@ import bz2
 import gzip
 import io
 import lzma
-import os
 import subprocess
 import tarfile
 
@@ -16,7 +15,7 @@ import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.flaws import MOST_PLACES
 from samplerkit.storage.tar.format.headers import BLOCK
-from tests.storage.tar.shards import jpeg_tiles, python_sources, read_by_webdataset, write
+from tests.storage.tar.shards import jpeg_tiles, read_by_webdataset, write
 
 
 def shard(path, members, kind=tarfile.USTAR_FORMAT):
@@ -238,31 +237,3 @@ def test_of_very_many_flaws_all_are_counted_and_some_are_kept(tmp_path):
     path = shard(tmp_path / "shard.tar", [(f"{n}.txt", tarfile.SYMTYPE, "x") for n in range(many)])
     skipped = TarDataset(path, on_error="skip").skipped
     assert (len(skipped), len(skipped.places)) == (many, MOST_PLACES)
-
-
-def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path):
-    path = write(tmp_path / "shard.tar", jpeg_tiles())
-    dataset = TarDataset(path)
-    last = len(dataset) - 1
-    assert dataset[last]["cls"] == b"1"
-    os.truncate(path, 30_000)
-    with pytest.raises(
-        sk.DatasetError, match=r"shard\.tar: became shorter while in use: of \d+ bytes at byte \d+"
-    ):
-        dataset[last]
-    with pytest.raises(sk.DatasetError, match="became shorter while in use"):
-        list(dataset)
-
-
-def test_a_file_that_was_written_since_is_an_error_when_it_is_opened_again(tmp_path):
-    path = write(tmp_path / "shard.tar", jpeg_tiles())
-    dataset = TarDataset(path)
-    len(dataset)
-    write(tmp_path / "shard.tar", python_sources())
-    with pytest.raises(
-        sk.DatasetError, match=r"shard\.tar: was changed while it was in use; make the dataset again"
-    ):
-        dataset[0]
-    path.unlink()
-    with pytest.raises(sk.DatasetError, match=r"cannot be opened \(No such file"):
-        dataset[0]

@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.pipeline import ENOUGH
-from tests.jobs import ended
 from tests.storage.tar.shards import jpeg_tiles, write
 
 
@@ -59,12 +58,6 @@ def test_nothing_is_called_before_a_sample_is_read(tiles):
     assert called == []
     assert len(dataset) == 0
     assert len(called) == 120
-
-
-def test_map_dict_does_not_change_the_sample_it_is_given(tiles):
-    kept = []
-    dataset = tiles.map(lambda sample: kept.append(sample) or sample).map_dict(cls=double)
-    assert (dataset[40]["cls"], kept[0]["cls"]) == (b"11", b"1")
 
 
 def test_to_tuple_takes_alternatives_and_one_text_of_several(tiles):
@@ -198,19 +191,6 @@ def test_a_shuffled_dataset_says_its_window_and_iterates_by_the_default_order(ti
     assert sorted(first) == sorted(second) == sorted(tiles.keys())
     assert first != tiles.keys()
     assert [sample["__key__"] for sample in tiles] == tiles.keys()
-
-
-def test_the_workers_of_a_plain_dataloader_warn_once_together(tmp_path):
-    program = f"""
-import torch.utils.data, samplerkit as sk
-dataset = sk.TarDataset({str(tmp_path / "tiles-*.tar")!r}).shuffle(1000).to_tuple("cls")
-for _ in torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=2):
-    pass
-"""
-    for number in range(2):
-        write(tmp_path / f"tiles-{number}.tar", jpeg_tiles()[number * 90 : number * 90 + 90])
-    code, _, errors = ended("-c", program, seconds=120)
-    assert (code, errors.count("read from front to back")) == (0, 1), errors
 
 
 @pytest.mark.parametrize("batch", [1, 8])

@@ -13,7 +13,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
@@ -75,26 +74,6 @@ def test_handles_are_at_most_as_many_as_said(tmp_path):
         assert dataset[id]["txt"] == expected[id]
         assert len(dataset._view.source.reader._handles) <= 3
     assert len(dataset._view.source.reader._handles) == 3
-
-
-def test_threads_read_side_by_side(tmp_path):
-    dataset = TarDataset(many(tmp_path, 20), max_handles=2)
-    wrong = []
-
-    def read(seed):
-        for _ in range(30):
-            ids = np.random.default_rng(seed).permutation(60)
-            read = [int(sample["txt"]) for sample in dataset.__getitems__(ids)]
-            if read != ids.tolist():
-                wrong.append(read)
-
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads)
-    assert wrong == []
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
@@ -160,56 +139,3 @@ def test_a_fork_while_another_thread_reads_does_not_hang(tmp_path):
     finally:
         stop.set()
         thread.join(30)
-
-
-@pytest.mark.parametrize("mode", list(sk.Shuffle))
-def test_every_mode_and_a_resume_in_the_middle_read_each_sample_once(tmp_path, mode):
-    dataset = TarDataset(many(tmp_path, 9, each=7)).decode().to_tuple("txt")
-    whole, states = Counter(), []
-    for rank in range(2):
-        sampler = sk.DistributedSampler(2, rank, shuffle=mode, seed=7)
-        loader = sk.Loader(dataset, sampler, batch_size=4, tail="ragged")
-        for batch in loader:
-            whole.update(batch[0])
-            if loader.step == 3:
-                states.append((loader.state_dict(), Counter(whole)))
-                break
-    assert states[0][0] == states[1][0]
-    seen = Counter(whole)
-    for rank in range(3):
-        rest = sk.Loader(
-            dataset,
-            sk.DistributedSampler(3, rank, shuffle=mode, seed=7),
-            batch_size=5,
-            tail="ragged",
-            num_workers=rank,
-        )
-        rest.load_state_dict(states[0][0])
-        seen.update(text for batch in rest for text in batch[0])
-    assert seen == Counter(str(number) for number in range(63))
-
-
-def test_a_state_of_another_content_is_refused(tmp_path):
-    dataset = TarDataset(many(tmp_path, 3))
-    loader = sk.Loader(dataset, sk.RandomSampler(), batch_size=2, collate_fn=as_list)
-    next(iter(loader))
-    state = loader.state_dict()
-    other = TarDataset(many(tmp_path / "other", 3), cache=tmp_path / "c")
-    sk.Loader(other, sk.RandomSampler(), batch_size=2).load_state_dict(state)
-    with TarWriter(f"{tmp_path}/other/many-%03d.tar", samples_per_shard=3, overwrite=True) as writer:
-        for number in range(9):
-            writer.write({"__key__": f"{number:05}", "txt": "something longer", "cls": 1})
-    changed = TarDataset(f"{tmp_path}/other/many-{{000..002}}.tar")
-    with pytest.raises(sk.StateError, match="dataset"):
-        sk.Loader(changed, sk.RandomSampler(), batch_size=2).load_state_dict(state)
-
-
-def test_a_plain_dataloader_with_our_sampler_reads_each_sample_once(tmp_path):
-    dataset = TarDataset(many(tmp_path, 5)).to_tuple("txt")
-    sampler = sk.TorchSampler(sk.RandomSampler(shuffle=sk.Shuffle.FILES, seed=7), dataset)
-    for workers in (0, 2):
-        batches = sk.TorchBatchSampler(sampler, 4)
-        loader = DataLoader(dataset, batch_sampler=batches, num_workers=workers)
-        assert Counter(text for batch in loader for text in batch[0]) == Counter(
-            str(number).encode() for number in range(15)
-        )

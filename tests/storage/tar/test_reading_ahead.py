@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 import weakref
@@ -239,18 +238,6 @@ def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
             samples = reading._batches
         dataset.expect(iter(in_order()))
         wait_until(lambda: not any(thread.is_alive() for thread in samples._cache._threads))
-    wait_until(lambda: readers_ahead() <= before)
-
-
-@pytest.mark.parametrize("fetch", ["shards", "ranges"])
-def test_a_dataset_that_nobody_has_any_more_leaves_no_thread_that_reads_ahead(tmp_path, server, fetch):
-    before = readers_ahead()
-    dataset = remote(server, tmp_path, fetch=fetch)
-    dataset.expect(iter(in_order()))
-    assert keys(dataset, in_order()[0]) == list(range(6))
-    assert readers_ahead() > before
-    del dataset
-    gc.collect()
     wait_until(lambda: readers_ahead() <= before)
 
 

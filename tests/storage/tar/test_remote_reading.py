@@ -117,27 +117,6 @@ def test_every_mode_and_resume_give_the_batches_of_local_shards(tmp_path, server
     dataset.close()
 
 
-def test_a_state_saved_on_local_shards_is_taken_up_on_remote_ones(tmp_path, server, local):
-    options = {"batch_size": 5, "collate_fn": as_list}
-    here = sk.Loader(local, sampler_of(sk.Shuffle.PARTIAL), **options)
-    begun = list(islice(here, 4))
-    with remote(server, tmp_path) as dataset:
-        there = sk.Loader(dataset, sampler_of(sk.Shuffle.PARTIAL), **options)
-        there.load_state_dict(here.state_dict())
-        rest = list(there)
-    keys = [sample["__key__"] for batch in begun + rest for sample in batch]
-    assert sorted(keys) == [f"{number:05}" for number in NUMBERS]
-
-
-def test_pipeline_select_and_shuffle_work_on_remote_shards(tmp_path, server, local):
-    def taken(dataset):
-        chosen = dataset.decode().select(lambda key: int(key) % 3 == 0, by="key")
-        return list(chosen.rename(text="txt").to_tuple("text", "cls").shuffle(10))
-
-    with remote(server, tmp_path, lengths=LENGTHS) as dataset:
-        assert taken(dataset) == taken(local)
-
-
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])
 def test_a_pickled_dataset_reads_the_same(tmp_path, server, local, fetch):
     with remote(server, tmp_path, lengths=LENGTHS, fetch=fetch) as dataset:
@@ -208,12 +187,6 @@ def test_whether_the_layout_is_known_can_be_asked_of_all(tmp_path, server, local
         assert not untold.is_layout_known
         assert untold.layout == told.layout
         assert untold.is_layout_known
-
-
-def test_saved_lengths_are_those_of_a_later_run(tmp_path, server, local):
-    local.save_lengths(tmp_path / "lengths.json")
-    with remote(server, tmp_path, lengths=tmp_path / "lengths.json") as dataset:
-        assert dataset.layout == local.layout
 
 
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])

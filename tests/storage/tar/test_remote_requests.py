@@ -82,15 +82,6 @@ def test_partial_downloads_each_shard_once_a_machine(tmp_path, server, workers, 
         assert server.parts() == []
 
 
-def test_two_ranks_download_each_shard_once_a_machine(tmp_path, server):
-    expected = sk.TarDataset(f"{server.folder}/{PATTERN}", cache=tmp_path / "local")
-    for rank in range(2):
-        sampler = sk.DistributedSampler(2, rank, shuffle=sk.Shuffle.PARTIAL, partial_size=EACH, seed=7)
-        with remote(server, tmp_path, lengths=LENGTHS) as dataset:
-            assert keys_of(loader_of(dataset, sampler)) == keys_of(loader_of(expected, sampler))
-    assert server.downloads() == NAMES
-
-
 def test_global_reads_samples_with_no_more_requests_than_samples(tmp_path, server):
     with remote(server, tmp_path, lengths=LENGTHS) as dataset:
         with pytest.warns(UserWarning, match=r"about [0-9]+ requests and .* an epoch.*PARTIAL") as told:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.arrays import read_arrays
 from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
@@ -231,11 +230,3 @@ def test_what_a_reader_would_not_take_is_refused(tmp_path, sample, error, text):
 def test_bad_arguments_are_refused(arguments, error):
     with pytest.raises(error):
         TarWriter(**arguments)
-
-
-@pytest.mark.parametrize(("options", "has_them"), [({}, False), ({"checksums": True}, True)])
-def test_an_index_has_checksums_where_they_were_asked_for(tmp_path, options, has_them):
-    with TarWriter(f"{tmp_path}/x-%d.tar", **options) as writer:
-        writer.write({"__key__": "a", "txt": "b"})
-    _, arrays = read_arrays(tmp_path / "x-0.tar.skidx")
-    assert ("crc" in arrays) is has_them
