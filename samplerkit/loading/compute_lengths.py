@@ -188,15 +188,15 @@ class LengthsJournal:
     def __init__(self, file: BinaryIO, path: Path, identity: dict[str, Any]) -> None:
         self._file = file
         self._out = path.with_suffix("")
-        self._lengths: list[np.ndarray[Any, Any]] = []
+        self._shape_of_one: tuple[int, ...] | None = None
         self.done = 0
         saved, header = _value_of(file.readline(_LONGEST_LINE)), _line(identity)
-        end = len(header)
+        self._begin = end = len(header)
         if saved is not None:
             _require_same(saved, identity, path)
-            while (lengths := _value_of(line := file.readline(_LONGEST_LINE))) is not None:
-                end += len(line)
-                self._keep(lengths)
+            for line_length, lengths in self._records():
+                end += line_length
+                self._count(lengths)
         # What follows the last whole line was cut off, or damaged.
         file.seek(0)
         file.write(header)
@@ -209,23 +209,36 @@ class LengthsJournal:
         Raises:
             ArgumentValueError: pairs behind single lengths, or the other way round.
         """
-        shape = self._lengths[0].shape[1:] if self._lengths else lengths.shape[1:]
-        if shape != lengths.shape[1:]:
-            problem = f"must be {'pairs' if shape else 'numbers'}, as those before"
+        if self._shape_of_one not in (None, lengths.shape[1:]):
+            problem = f"must be {'pairs' if self._shape_of_one else 'numbers'}, as those before"
             raise ArgumentValueError(f"lengths[{self.done}]", problem, lengths[0].tolist())
         # A process that is killed in the middle leaves a line whose checksum does not fit.
         with _written(self._out):
             self._file.write(_line(lengths.tolist()))
             self._file.flush()
-        self._keep(lengths)
+        self._count(lengths)
 
     def finish(self, out: Path) -> None:
         """Writes the lengths as an `.npy` file, which is there as a whole or not at all."""
+        self._file.seek(self._begin)
         with atomic(out) as file:
-            np.save(file, np.concatenate(self._lengths or [np.zeros(0, dtype=_DTYPE)]))
+            shape = (self.done, *(self._shape_of_one or ()))
+            header = {"descr": _DTYPE.str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            # Line by line: there may be more lengths than memory holds.
+            written = 0
+            for _, lengths in self._records():
+                file.write(lengths.tobytes())
+                written += len(lengths)
+            if written != self.done:
+                raise OSError("what was written there before has changed")
 
-    def _keep(self, lengths: Any) -> None:
-        self._lengths.append(np.array(lengths, dtype=_DTYPE))
+    def _records(self) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
+        while (lengths := _value_of(line := self._file.readline(_LONGEST_LINE))) is not None:
+            yield len(line), np.array(lengths, dtype=_DTYPE)
+
+    def _count(self, lengths: np.ndarray[Any, Any]) -> None:
+        self._shape_of_one = lengths.shape[1:]
         self.done += len(lengths)
 
 
