@@ -51,9 +51,8 @@ def test_ranks_that_wait_at_one_time_find_that_they_disagree_whenever_the_later_
 def test_no_rank_ends_before_all_know_that_they_disagree():
     # The rank that ends first may hold the store, without which the others would raise something else.
     outcomes = simulate(3, {0: (5.0, OTHER), 1: (0, ORDER), 2: (0.4, ORDER)})
-    read = max(outcome.seconds for outcome in outcomes.values())
-    assert all(read - outcome.seconds <= 0.25 for outcome in outcomes.values())
-    assert read > 5
+    # Rank 0 knows at 5 s, and the others look at least once a second.
+    assert all(outcome.seconds > 6 for outcome in outcomes.values())
 
 
 def test_a_late_rank_that_differs_is_named_to_ten_thousand_and_names_some_of_them():

@@ -156,7 +156,7 @@ class Agreement:
 
     def _has_agreed(self, mine: Group, identity: dict[str, Any]) -> bool:
         """Whether all ranks have joined; raises what another rank has found."""
-        count = self._count(mine, "joined")
+        count = self.store.add(mine.key("joined"), 0)
         if count & AGREED:
             return True
         if count >= REFUSED:
@@ -221,32 +221,22 @@ class Agreement:
         self, mine: Group, identity: dict[str, Any], refusal: dict[str, Any]
     ) -> DisagreementError:
         if "problem" in refusal:
-            self._wait_until_read([mine])
+            self._let_all_know([mine])
             hint = "leave num_shards and shard_id out, so that the job says them, or have each shard read"
             return DisagreementError("ranks", refusal["problem"], hint=hint)
         theirs = Group(*refusal["group"])
         differs = differences(identity, json.loads(self.store.get(f"identity/{theirs.of}")))
         here = {name: identity[name] for name in differs}
-        self._wait_until_read([mine, theirs])
+        self._let_all_know([mine, theirs])
         problem = f"rank {self.rank} reads by {here}, but {refusal['ranks']} by {differs}"
         hint = "give every rank the same dataset, sampler, seed and checkpoint"
         return DisagreementError("ranks", problem, hint=hint)
 
-    def _wait_until_read(self, groups: list[Group]) -> None:
-        """Waits until all ranks of refused groups know: the first one that ends may hold the store."""
+    def _let_all_know(self, groups: list[Group]) -> None:
+        """Waits for longer than any rank of the refused groups pauses: who ends first may hold the store."""
         for group in groups:
             self._refused[group.of] = max(self._refused[group.of], group.refused + 1)
-        end = self._clock.monotonic() + 2 * _LONGEST_PAUSE
-        with contextlib.suppress(torch.distributed.DistError):
-            self.store.add(groups[0].key("read"), 1)
-            while self._clock.monotonic() < end and any(
-                self._count(group, "read") < self._count(group, "joined") & JOINED for group in groups
-            ):
-                self._clock.sleep(_LONGEST_PAUSE / 4)
-
-    def _count(self, group: Group, name: str) -> int:
-        count: int = self.store.add(group.key(name), 0)
-        return count
+        self._clock.sleep(1.25 * _LONGEST_PAUSE)
 
     def _give_up(self, mine: Group, identity: dict[str, Any], seconds: float, *, alone: bool) -> None:
         """Continues without the ranks that did not come, or raises which they are."""
