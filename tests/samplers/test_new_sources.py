@@ -184,5 +184,5 @@ def test_labels_that_the_sampler_of_an_edit_looks_at_are_part_of_the_run():
     before, behind = (saved.state_dict(step=at // 10) for at in (AT, AT + 10))
     same.load_state_dict(behind)
     other.load_state_dict(before)
-    with pytest.raises(sk.errors.StateError, match="labels, and sees others"):
+    with pytest.raises(sk.errors.StateError, match=r"edit 1 of the saved .* other values, such as labels"):
         other.load_state_dict(behind)

@@ -193,7 +193,7 @@ class CurrentRun:
         identity = {
             "dataset": dataset,
             "sampler": sampler,
-            "edits": f"{len(self.edits)}, of digest {run.edits.ledger.digests[-1]}",
+            "edits": f"{len(self.edits)}, of digest {run.edits.digests[-1]}",
             "last": repr(self.edits[-1]),
         }
         agree(run.world, self._seconds, lambda: identity, alone=False)

@@ -31,16 +31,11 @@ def _are_digests(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(map(_is_digest, value))
 
 
-def _are_looks(value: Any) -> bool:
-    return isinstance(value, list | tuple) and len(value) == 2 and _are_digests([*filter(None, value)])
-
-
 _CHECKS = {
     "past": whole(0, (1 << 32) - 1),
     "digest": FieldCheck(_is_digest, "must be a digest"),
     "before": FieldCheck(_are_digests, "must be digests"),
     "all": FieldCheck(_is_digest, "must be a digest"),
-    "looks": FieldCheck(_are_looks, "must be two digests"),
 }
 
 
@@ -66,6 +61,23 @@ class EditHistory:
         ledger = below or (recipe if isinstance(recipe, Ledger) else Ledger())
         return cls(ledger, dataset, below is not None)
 
+    @cached_property
+    def digests(self) -> list[str]:
+        """The chained digests of the first 0, 1, 2 ... edits, and of what their new sources look at.
+
+        Samplers of these may look at their part of the dataset, such as its labels.
+        """
+        looks = accumulate(map(self._looked_at, self.ledger.edits), initial="")
+        return [digest(of, seen) if seen else of for of, seen in zip(self.ledger.digests, looks, strict=True)]
+
+    def _looked_at(self, edit: Edit) -> str:
+        parts = parts_of(self.dataset) if edit.new_sources else {}
+        return "".join(
+            describe_looks(sampler, parts[name])
+            for name, sampler in edit.new_sources.items()
+            if sampler is not None and name in parts
+        )
+
     def saved(self, position: Callable[[], int]) -> dict[str, Section]:
         """Returns the section of a state: JSON values, under 500 bytes; nothing in a run without edits.
 
@@ -74,16 +86,9 @@ class EditHistory:
         """
         if not self.ledger.edits and not self.are_below:
             return {}
-        past, digests = self.ledger.past(position()), self.ledger.digests
-        section: dict[str, Any] = {
-            "past": past,
-            "digest": digests[past],
-            "before": [digests[past - distance] for distance in _distances(past)],
-            "all": digests[-1],
-        }
-        if any(self._looks):
-            section["looks"] = [self._looks[past], self._looks[-1]]
-        return {"ledger": section}
+        past, digests = self.ledger.past(position()), self.digests
+        before = [digests[past - distance] for distance in _distances(past)]
+        return {"ledger": {"past": past, "digest": digests[past], "before": before, "all": digests[-1]}}
 
     def require_fits(self, state: State, units: EpochUnits, ranks: int) -> None:
         """Refuses a state that depends on other edits than those of this run; later ones are free.
@@ -101,7 +106,7 @@ class EditHistory:
         """
         saved = state.sections.get("ledger")
         if saved is not None:
-            require_fields("ledger", saved, _CHECKS, may_lack={"looks"})
+            require_fields("ledger", saved, _CHECKS)
             if len(saved["before"]) != len(_distances(saved["past"])):
                 problem = "must be a digest for each power of two below the edits"
                 raise StateError("before", problem, saved["before"])
@@ -117,15 +122,14 @@ class EditHistory:
 
     def _require_past(self, saved: Section, position: int) -> None:
         """Refuses other edits before a position than those of the state."""
-        ledger, past = self.ledger, saved["past"]
+        ledger, past, digests = self.ledger, saved["past"], self.digests
         here = ledger.past(position)
         before = zip(_distances(past), saved["before"], strict=True)
         known = {past - distance: of for distance, of in before}
-        known |= {past: saved["digest"], 0: ledger.digests[0]}
-        same = [count for count, of in known.items() if count <= here and ledger.digests[count] == of]
+        known |= {past: saved["digest"], 0: digests[0]}
+        same = [count for count, of in known.items() if count <= here and digests[count] == of]
         agreed = max(same, default=0)
         if agreed == past == here:
-            self._require_same_looks(past, saved.get("looks"))
             return
         if agreed == past:
             raise StateError(
@@ -138,7 +142,10 @@ class EditHistory:
         end = min((count for count in known if count > agreed), default=past)
         which = f"edit {end}" if end == agreed + 1 else f"one of the edits {agreed + 1} to {end}"
         if end <= here:
-            problem, mine = "is another one in this run", str(list(ledger.edits[agreed:end])[:3])
+            edits = ledger.edits[agreed:end]
+            problem, mine = "is another one in this run", str(list(edits)[:3])
+            if any(edit.new_sources for edit in edits):
+                problem += ", or its samplers look at other values, such as labels"
         else:
             problem, mine = "is missing in this run", f"{here} edits before position {position}"
         hint = "give the ledger all the edits that the run had, edits_file= keeps them"
@@ -178,30 +185,6 @@ class EditHistory:
             elif find_fingerprint(self.dataset) is None:
                 yield Layout.tree(dict(list(parts.items())[:count]))
 
-    def _require_same_looks(self, past: int, saved: list[str] | None) -> None:
-        here = self._looks[past] if self._looks else ""
-        if saved is not None and saved[0] != here:
-            problem = "says a source whose sampler looks at the dataset, such as its labels, and sees others"
-            raise StateError("ledger", problem, saved[0], here)
-
-    @cached_property
-    def _looks(self) -> list[str]:
-        """A digest of what samplers of added sources look at in their parts, such as labels.
-
-        For the first 0, 1, 2 ... edits; "" where nothing is looked at.
-        """
-        if not self.ledger.new_sources:
-            return []
-        return list(accumulate(map(self._looked_at, self.ledger.edits), _also, initial=""))
-
-    def _looked_at(self, edit: Edit) -> str:
-        parts = Layout.of(self.dataset).parts
-        return "".join(
-            describe_looks(sampler, parts_of(self.dataset)[name])
-            for name, sampler in edit.new_sources.items()
-            if sampler is not None and name in parts
-        )
-
 
 def require_divided(ledger: Ledger, position: int, ranks: int) -> None:
     """Refuses a number of samples in a step that the ranks do not divide, from a position of the run on.
@@ -215,10 +198,6 @@ def require_divided(ledger: Ledger, position: int, ranks: int) -> None:
             problem = f"says a global_batch that {ranks} ranks do not divide"
             hint = "start as many ranks as divide it, or edit the run again at the position of the state"
             raise ArgumentValueError(f"edit at {at}", problem, size, hint=hint)
-
-
-def _also(before: str, looked_at: str) -> str:
-    return digest(before, looked_at) if looked_at else before
 
 
 def _distances(count: int) -> list[int]:

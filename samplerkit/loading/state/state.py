@@ -181,9 +181,8 @@ class State:
         It is no part of a state: it follows from the fields of one. Neither ranks nor batch sizes are in it.
         """
         parts = [self.algorithm, list(self.seed), self.dataset, self.sampler, self.lanes, self.limit]
-        ledger = self.sections.get("ledger", {})
-        if (edits := ledger.get("all")) is not None:
-            parts.append(f"{edits} {ledger['looks'][1]}" if "looks" in ledger else edits)
+        if "ledger" in self.sections:
+            parts.append(self.sections["ledger"]["all"])
         return digest("order", json.dumps(parts))[:_FINGERPRINT_DIGITS]
 
     def to_dict(self) -> dict[str, Any]:
