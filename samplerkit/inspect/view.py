@@ -12,7 +12,6 @@ from samplerkit.errors import (
     ArgumentRangeError,
     ArgumentTypeError,
     ArgumentValueError,
-    CompositionError,
     DatasetError,
 )
 from samplerkit.loading.device.loader import DeviceLoader
@@ -234,10 +233,6 @@ def _of_torch(loader: Any) -> RunView:
             "must be a samplerkit Loader, a config, or a DataLoader with a TorchSampler",
             loader,
             hint="the orders of other samplers are not known ahead",
-        )
-    if sampler._current.run.deals_below_the_root:
-        raise CompositionError(
-            "loader", "reads a chain that deals below its root", sampler.recipe, hint="use sk.Loader"
         )
     if not isinstance(batches, TorchBatchSampler) and type(batches) is not torch.utils.data.BatchSampler:
         raise ArgumentTypeError("batch_sampler", "makes batches in an unknown way", batches)

@@ -130,10 +130,13 @@ def test_they_agree_with_a_run_that_was_resumed_on_another_number_of_ranks():
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("offset", [-1, 1])
+@pytest.mark.parametrize("offset", [-1, 1, None], ids=["padded", "rotated", "below the root"])
 def test_they_agree_with_a_plain_dataloader_over_a_torch_sampler(drop_last, offset):
     def plain(rank):
-        recipe = sk.DistributedSampler(shuffle="files", lanes=2, offset=offset, seed=5)
+        if offset is None:
+            recipe = deal_below_the_root()
+        else:
+            recipe = sk.DistributedSampler(shuffle="files", lanes=2, offset=offset, seed=5)
         sampler = sk.TorchSampler(recipe, Rows(), sk.World(3, rank))
         return torch.utils.data.DataLoader(Rows(), batch_size=4, sampler=sampler, drop_last=drop_last)
 

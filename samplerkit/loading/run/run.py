@@ -97,11 +97,6 @@ class Run:
         """What the first start of the run fixed."""
         return self.recipe.run_constants(self.world) if self.fixed is None else self.fixed
 
-    @property
-    def deals_below_the_root(self) -> bool:
-        """Whether a distributed sampler below the root deals, whose number of shards is then a constant."""
-        return self.recipe.deal is None and self.recipe.is_distributed
-
     def epoch(self, epoch: int) -> EpochUnits:
         """Returns the units of an epoch; the latest are kept."""
         return self._epochs.get(epoch, lambda: self.unit.of_epoch(self._facts, epoch))
@@ -164,6 +159,8 @@ class Run:
         sections |= self.edits.saved(partial(self.position, place.epoch, place.position))
         if place.position and (ids := self.given_ids(place.epoch)) is not None:
             sections["ids"] = ids
+        # The number of shards of a distributed sampler below the root is a constant.
+        is_dealt_below = self.recipe.deal is None and self.recipe.is_distributed
         return State(
             algorithm=self.recipe.chain_algorithm,
             seed=tuple(seeds_of(self.recipe)),
@@ -173,7 +170,7 @@ class Run:
             tail=tail,
             dataset=dataset,
             sampler=sampler,
-            num_shards=self.world.num_shards if self.deals_below_the_root else None,
+            num_shards=self.world.num_shards if is_dealt_below else None,
             unit=self.unit.name,
             sections=sections,
         )
