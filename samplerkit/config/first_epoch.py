@@ -11,7 +11,7 @@ from samplerkit.config.constructor import Kinds
 from samplerkit.config.error_messages import from_constructor
 from samplerkit.config.registry import SAMPLERS
 from samplerkit.errors import ConfigError, SamplerkitError
-from samplerkit.loading.beginning import beginning_of
+from samplerkit.loading.run.run import beginning_of
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants
 from samplerkit.samplers.mixing.sources import parts_of

@@ -15,7 +15,6 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, OutOfDatasetError, StateError
 from samplerkit.loading.background_thread import require_outside
-from samplerkit.loading.beginning import beginning_of
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import checked_device
@@ -23,7 +22,7 @@ from samplerkit.loading.options import WorkerKind, checked_options, checked_tail
 from samplerkit.loading.received import Received
 from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.delivery import Tail
-from samplerkit.loading.run.run import Run
+from samplerkit.loading.run.run import Run, beginning_of
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.stats import LoaderStats
 from samplerkit.loading.steps import MetricsMixin

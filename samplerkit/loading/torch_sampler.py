@@ -9,13 +9,12 @@ import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
-from samplerkit.loading.beginning import beginning_of
 from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.options import checked_tail
 from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.delivery import Tail
 from samplerkit.loading.run.reading import EVALUATED_AT_ONCE
-from samplerkit.loading.run.run import Run
+from samplerkit.loading.run.run import Run, beginning_of
 from samplerkit.loading.torch_names import EpochByCursor, TorchNames
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal, World

@@ -108,9 +108,6 @@ def test_a_resume_looks_at_one_window(monkeypatch):
 
 
 DAMAGED = {
-    "another rule": ({"recipe": "batches-0: TokenBatches(max_tokens=240, window=64)"}, "recipe"),
-    "other lengths": ({"lengths": "0123456789abcdef"}, "lengths"),
-    "a window that is no pair": ({"window": [3]}, "window"),
     "another window": ({"window": [1, 3]}, "window"),
     "a window behind the position": ({"window": [4, 4000]}, "window"),
     "a window behind the end": ({"window": [99, 0]}, "window"),

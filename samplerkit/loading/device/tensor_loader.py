@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, StateError
-from samplerkit.loading.beginning import beginning_of
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.device.batch import leaves, map_leaves
 from samplerkit.loading.device.order import DeviceOrder, order_on
@@ -20,7 +19,7 @@ from samplerkit.loading.received import Received
 from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.delivery import Tail
 from samplerkit.loading.run.reading import Reading
-from samplerkit.loading.run.run import Run
+from samplerkit.loading.run.run import Run, beginning_of
 from samplerkit.loading.steps import CountsSteps
 from samplerkit.order import arguments
 from samplerkit.order.deal import World

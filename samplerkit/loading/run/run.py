@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, final
 
 from samplerkit.batches.plan import BatchPlan
-from samplerkit.errors import ArgumentTypeError
+from samplerkit.batches.recipe import BatchRecipe
+from samplerkit.errors import ArgumentTypeError, CompositionError, NotSupportedError
 from samplerkit.loading.job.world import require_still, world_of
 from samplerkit.loading.run.batches import BatchUnit
 from samplerkit.loading.run.delivery import Delivery, Tail
@@ -26,8 +27,10 @@ from samplerkit.loading.state.identity import (
 )
 from samplerkit.loading.state.resume_cost import ResumeCost
 from samplerkit.loading.state.state import Place, Section, State
+from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.deal import World
+from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
 from samplerkit.samplers.base import Sampler
@@ -278,3 +281,27 @@ def default_sampler(dataset: Any) -> Sampler:
     if window is None:
         return SequentialSampler()
     return RandomSampler(shuffle=Shuffle.PARTIAL, partial_size=window)
+
+
+def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = None) -> tuple[int, int]:
+    """Returns the epoch and the position at which a run begins.
+
+    A sampler that knows how far another package has read has `run_beginning(num_samples)`. The size of the
+    dataset is asked for only there.
+
+    Raises:
+        CompositionError: a sampler that continues another run is not the outermost one.
+        NotSupportedError: the run counts batches, and such a sampler samples.
+        ArgumentRangeError: all samples have been read there, or there is no whole step.
+        ArgumentValueError: there is no run.
+    """
+    outermost, *others = ((link, getattr(link, "run_beginning", None)) for link in sampler._tree())
+    for link, beginning in others:
+        # It is unknown which of its samples the samplers above it read.
+        if beginning is not None and beginning(LARGEST) != (0, 0):
+            problem, hint = "continues a run, and is below another one", "a loader deals it by itself"
+            raise CompositionError(type(link).__name__, problem, hint=hint)
+    begins = (0, 0) if outermost[1] is None else outermost[1](len(Layout.of(dataset)))
+    if batches is not None and begins != (0, 0):
+        raise NotSupportedError("batches", "are counted, and the sampler begins at a sample", begins[1])
+    return begins
