@@ -11,7 +11,6 @@ import torch.utils.data
 from samplerkit.inspect.doctor.findings import Fault, Faults, rule
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
 from samplerkit.inspect.doctor.subjects import PlannedRun, any_loader, batches, loader_with_length, order
-from samplerkit.inspect.view import RunView
 from samplerkit.loading.torch_sampler import TorchSampler
 
 _EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "shared_epoch")
@@ -87,7 +86,7 @@ _SAMPLES, _BATCHES = ("sample", "samples"), ("batch", "batches")
 
 def _evaluation_pads(seen: Inspection) -> tuple[int, tuple[str, str], str, str]:
     """Returns how many units an evaluation repeats, what they are called, what repeats them, and a hint."""
-    if seen.view is None:
+    if not isinstance(seen, InspectedRun):
         for sampler in seen.others:
             if isinstance(sampler, torch.utils.data.DistributedSampler) and not sampler.shuffle:
                 pads = sampler.total_size - len(sampler.dataset)  # type: ignore[arg-type]  # it has a length
@@ -97,9 +96,9 @@ def _evaluation_pads(seen: Inspection) -> tuple[int, tuple[str, str], str, str]:
         units, other = (_SAMPLES, "ragged") if seen.view.recipe is None else (_BATCHES, "split")
         if not seen.is_ours:
             hint = "use DistributedSampler(offset=0) as its recipe, which pads nothing"
-            return _pads(seen.view), units, "TorchSampler", hint
+            return seen.figures.pads, units, "TorchSampler", hint
         hint = f"say tail={other!r}, or leave out what the mask loader.pads(loader.step - 1) marks"
-        return _pads(seen.view), units, f"tail={seen.view.tail!r}", hint
+        return seen.figures.pads, units, f"tail={seen.view.tail!r}", hint
     return 0, _SAMPLES, "", ""
 
 
@@ -109,7 +108,7 @@ def concat_padded(seen: InspectedRun) -> Faults:
     is_concat = isinstance(seen.dataset, torch.utils.data.ConcatDataset)
     if seen.is_ours or not is_concat or not seen.view.run.recipe.is_distributed:
         return
-    pads = _pads(seen.view)
+    pads = seen.figures.pads
     if pads > 0:
         yield Fault(
             f"DistributedSampler repeats {pads} sample{'s' if pads > 1 else ''} of the ConcatDataset, so "
@@ -172,12 +171,6 @@ def _batch_of_a_rank(seen: Inspection) -> tuple[int | None, int | None]:
     except TypeError:
         length = None
     return size if isinstance(size, int) else None, length
-
-
-def _pads(view: RunView) -> int:
-    plan = view.run.plan(view.epoch)
-    units = len(view.run.undealt(view.epoch)) if plan is None else len(plan)
-    return -units % view.num_ranks if view.tail == "pad" else 0
 
 
 @rule("error", any_loader)

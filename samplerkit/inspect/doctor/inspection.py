@@ -40,6 +40,7 @@ _COMPARED_INDICES = 1024
 _BYTES_OF_A_LIST = 40
 _BYTES_OF_A_TABLE = 24
 _BY_ARITHMETIC = (
+    TorchSampler,
     SequentialSampler,
     RandomSampler,
     SubsetSampler,
@@ -216,14 +217,12 @@ class Inspection:
             found.append(Dealer("the Loader", self.world.num_shards, self.world.shard_id))
         dealt_by_root = self.is_ours
         for sampler in self.samplers:
-            if isinstance(sampler, Sampler):
+            if dealt_by_root and isinstance(sampler, Sampler) and sampler.deal is not None:
                 # The bridge and the loader deal what the outermost distributed sampler says.
-                if sampler.deal is not None and not dealt_by_root:
-                    found += _deal_of(sampler)
-                dealt_by_root = dealt_by_root and sampler.deal is None
-                continue
-            dealt_by_root = dealt_by_root or isinstance(sampler, TorchSampler)
-            found += _deal_of(sampler)
+                dealt_by_root = False
+            else:
+                found += _deal_of(sampler)
+                dealt_by_root = dealt_by_root or isinstance(sampler, TorchSampler)
         return found + _deal_of_dataset(self.dataset)
 
     @cached_property
@@ -321,15 +320,11 @@ def _next(sampler: Any) -> Any:
 
 
 def _deal_of(sampler: Any) -> list[Dealer]:
-    name = type(sampler).__name__
-    if isinstance(sampler, Sampler):
-        deal = sampler.deal
-        is_dealt = deal is not None and deal.num_shards is not None and deal.num_shards > 1
-        return [Dealer(name, deal.num_shards, deal.shard_id)] if is_dealt else []  # type: ignore[union-attr, arg-type]
+    said = sampler.deal if isinstance(sampler, Sampler) else sampler
     for count_name, index_name in _SHARD_NAMES:
-        count, index = getattr(sampler, count_name, None), getattr(sampler, index_name, None)
+        count, index = getattr(said, count_name, None), getattr(said, index_name, None)
         if isinstance(count, int) and count > 1:
-            return [Dealer(name, count, index if isinstance(index, int) else None)]
+            return [Dealer(type(sampler).__name__, count, index if isinstance(index, int) else None)]
     return []
 
 
@@ -360,26 +355,19 @@ def _deal_of_dataset(dataset: Any) -> list[Dealer]:
 
 def bytes_listed(sampler: Any, size: int) -> int:
     """Estimates the bytes of the list of ids that a sampler builds; 0 where it computes them."""
-    if isinstance(sampler, TorchSampler):
+    torchs = torch.utils.data
+    draws = isinstance(sampler, WeightedRandomSampler | torchs.RandomSampler)
+    # With replacement, torch draws 32 at a time.
+    if isinstance(sampler, _BY_ARITHMETIC) or (draws and sampler.replacement):
         return 0
     if isinstance(sampler, Sampler):
-        return _bytes_of_ours(sampler, size)
-    torchs = torch.utils.data
+        return _BYTES_OF_A_TABLE * min(sampler.num_samples or size, size)
     if isinstance(sampler, torchs.DistributedSampler):
         whole = len(sampler.dataset)  # type: ignore[arg-type]  # torch's own constructor asks for it
         return (LISTED_BYTES if sampler.shuffle else _BYTES_OF_A_LIST) * whole
     if isinstance(sampler, torchs.RandomSampler):
-        # With replacement, torch draws 32 at a time.
-        return 0 if sampler.replacement else LISTED_BYTES * len(sampler.data_source)
+        return LISTED_BYTES * len(sampler.data_source)
     if isinstance(sampler, torchs.SubsetRandomSampler | torchs.WeightedRandomSampler):
         return LISTED_BYTES * len(sampler)
     held = [value for value in getattr(sampler, "__dict__", {}).values() if isinstance(value, list | tuple)]
     return _BYTES_OF_A_LIST * max((len(value) for value in held), default=0)
-
-
-def _bytes_of_ours(sampler: Sampler, size: int) -> int:
-    if isinstance(sampler, WeightedRandomSampler) and sampler.replacement:
-        return 0
-    if isinstance(sampler, _BY_ARITHMETIC):
-        return 0
-    return _BYTES_OF_A_TABLE * (min(sampler.num_samples or size, size) if size else 0)

@@ -45,7 +45,8 @@ _OF_PROCESS = (random._inst, np.random.mtrand._rand)
 _OUTERMOST = (np.ndarray, torch.Tensor, *_OF_ONE_THREAD, *_GENERATORS)
 _OF_TORCH = ("bernoulli", "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randperm")
 _DRAWS_OF_TORCH = tuple(getattr(torch, name) for name in _OF_TORCH)
-_SAFE = ("samplerkit.", "torch.", "numpy.", "builtins", "typing", "collections", "logging", "threading")
+_OF_OTHERS = ("torch.", "numpy", "builtins", "typing")
+_SAFE = (*_OF_OTHERS, "samplerkit.", "collections", "logging", "threading")
 _DEEPEST_SHARED = 5
 _MOST_ENTRIES = 64
 
@@ -168,13 +169,7 @@ def _uses(thing: Any, names: set[str], depth: int) -> bool:
     kind = type(thing)
     if kind.__module__.startswith(_SPLIT_THEMSELVES):
         return True
-    functions = [getattr(thing, "__func__", thing)] if hasattr(thing, "__code__") else []
-    for base in kind.__mro__:
-        if base.__module__.startswith(("torch.", "builtins", "typing", "numpy")):
-            continue
-        functions += [getattr(member, "fget", None) or member for member in vars(base).values()]
-    codes = [code for code in (getattr(f, "__code__", None) for f in functions) if code is not None]
-    if any(names & _words(code) for code in codes):
+    if any(names & _words(function.__code__) for function in _functions_of(thing, _OF_OTHERS)):
         return True
     held = getattr(thing, "__dict__", {}).values() if depth > 0 else ()
     return any(_uses(part, names, depth - 1) for part in held if hasattr(part, "__iter__") or callable(part))
@@ -193,7 +188,7 @@ def _drawn_by(held: Any) -> str | None:
     """Names the generator that a thing is, or that its code draws from; None where there is none."""
     named = (
         drawn
-        for function in _functions_of(held)
+        for function in _functions_of(held, _SAFE)
         for drawn in _named_by(function.__code__, function.__globals__)
     )
     for drawn in (held, *named):
@@ -237,17 +232,20 @@ def _inside(path: str, thing: Any, depth: int, seen: set[int]) -> Iterator[tuple
         yield from _inside(name, part, depth - 1, seen)
 
 
-def _functions_of(thing: Any) -> Iterator[FunctionType]:
-    """The functions that run when a thing is read or called: its own, or the methods of its class."""
-    if isinstance(thing, MethodType):
-        thing = thing.__func__
-    if isinstance(thing, FunctionType):
-        yield thing
-        return
-    for base in type(thing).__mro__:
-        if not base.__module__.startswith(_SAFE):
-            members = (getattr(member, "__func__", member) for member in vars(base).values())
-            yield from (member for member in members if isinstance(member, FunctionType))
+def _functions_of(thing: Any, skipped: tuple[str, ...]) -> Iterator[FunctionType]:
+    """The functions that run when a thing is read or called: its own, or those of its class.
+
+    Args:
+        thing: a function, or any object.
+        skipped: how the names of modules begin whose classes are not looked into.
+    """
+    held = [thing] if isinstance(thing, FunctionType | MethodType) else []
+    for base in type(thing).__mro__ if not held else ():
+        held += [] if base.__module__.startswith(skipped) else vars(base).values()
+    for one in held:
+        function = getattr(one, "fget", getattr(one, "__func__", one))
+        if isinstance(function, FunctionType):
+            yield function
 
 
 def _named_by(code: CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
