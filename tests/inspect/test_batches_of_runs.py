@@ -198,9 +198,3 @@ def test_a_picture_shows_each_batch_from_its_shortest_to_its_longest():
     for step, rank, shortest, longest in zip(steps, ranks, low, high, strict=True):
         lengths = [LENGTHS[sample] for sample in run.plan[2 * int(step) + int(rank)]]
         assert (min(lengths), max(lengths)) == (shortest, longest)
-
-
-def test_a_plan_of_one_size_is_as_before():
-    planned = plan(sk.Loader(range(100), sk.RandomSampler(), batch_size=8, world=sk.World(2, 0)))
-    assert planned.batches is None
-    assert "batches" not in planned.to_dict()

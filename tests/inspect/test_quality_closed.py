@@ -83,31 +83,6 @@ def test_most_cases_have_a_closed_form():
     assert mixing(sampler_of("files, 2 lanes"), sk.Layout([10] * 40), 8).exact
 
 
-def test_a_full_shuffle_is_1_in_every_window():
-    for sampler in (sk.RandomSampler(), sk.DistributedSampler(4, 0), sk.RandomSampler(shuffle="adaptive")):
-        figure = mixing(sampler, sk.Layout([50] * 20), 16)
-        assert figure.exact
-        assert [point.value for point in figure.curve] == [1.0] * 5
-
-
-def test_no_shuffle_is_the_formula():
-    size, batch_size = 1000, 10
-    figure = mixing(sk.SequentialSampler(), size, batch_size)
-    for point in figure.curve:
-        pairs = [(d, (size - d) * (point.window - d)) for d in range(1, point.window)]
-        apart = sum(d * weight for d, weight in pairs) / sum(weight for _, weight in pairs)
-        assert point.value == pytest.approx(apart / ((size + 1) / 3))
-
-
-@pytest.mark.parametrize(("partial_size", "expected"), [(1000, 0.33), (1437, 0.15), (1500, 0.37)])
-def test_a_block_as_large_as_the_equal_files_mixes_less_than_a_smaller_one(partial_size, expected):
-    sampler = sk.RandomSampler(shuffle="partial", partial_size=partial_size)
-    figure = mixing(sampler, sk.Layout([1437] * 8), 32)
-    assert figure.exact
-    # The figures expected were measured with windows that lie within the epoch only.
-    assert figure.value == pytest.approx(expected, abs=0.015)
-
-
 @pytest.mark.parametrize("lanes", [1, 2, 5])
 def test_sums_over_pairs_of_rows_are_what_adding_gives(lanes):
     for window in range(2, 14):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.inspect.quality import effective_batch, label_mixing, mixing, storage_mixing
+from samplerkit.inspect.quality import effective_batch, label_mixing, storage_mixing
 from samplerkit.inspect.quality.observation import window_sizes
 from tests.inspect import brute_force
 
@@ -53,12 +53,6 @@ def test_storage_mixing_is_the_label_mixing_of_no_shuffle():
     assert storage_mixing(LAYOUT, 16, SORTED).value < 0.5
 
 
-def test_a_full_shuffle_is_1_by_what_it_means_and_as_measured():
-    assert label_mixing(sk.RandomSampler(), LAYOUT, 16, SORTED).value == 1
-    measured = label_mixing(sk.RandomSampler().order(LAYOUT, 2), LAYOUT, 16, SORTED)
-    assert abs(measured.value - 1) < 4 * measured.standard_error + 0.01
-
-
 def test_labels_are_integers_or_strings():
     words = np.array(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"])[SORTED]
     sampler = SAMPLERS["files"]
@@ -92,12 +86,6 @@ def test_without_labels_samples_of_a_file_count_as_alike():
     )
     with pytest.raises(sk.DatasetError, match="are needed"):
         effective_batch(sk.SequentialSampler(), 2000, 40)
-
-
-def test_what_labels_miss_mixing_sees():
-    # The labels are mixed in storage, the files are not: the figure without labels is the careful one.
-    sampler = SAMPLERS["files"]
-    assert mixing(sampler, LAYOUT, 16).value < 0.7 < label_mixing(sampler, LAYOUT, 16, UNSORTED).value
 
 
 @pytest.mark.parametrize(

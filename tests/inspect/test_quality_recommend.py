@@ -57,20 +57,6 @@ def test_where_nothing_fits_the_reason_names_the_best_that_fits_and_the_cheapest
     assert best.files <= 4 < meeting.files
 
 
-def test_files_held_are_the_most_that_a_block_touches():
-    sizes = [50, 300, 70, 70, 510, 20, 90, 200]
-    layout = sk.Layout(sizes)
-    for candidate in recommend(layout, 8, seed=3).candidates:
-        if candidate.partial_size is None:
-            continue
-        size, most = candidate.partial_size, 0
-        for epoch in range(4):
-            order = sk.RandomSampler(shuffle="partial", partial_size=size, seed=3).order(layout, epoch)
-            blocks = [layout.file_of(ids) for ids in order.chunks(size)]
-            most = max(most, *(len(set(files.tolist())) for files in blocks))
-        assert candidate.files == most
-
-
 def test_a_dataset_without_files_has_blocks_in_batches():
     found = recommend(100_000, 32, mixing=0.4)
     assert found.chosen.shuffle is sk.Shuffle.GLOBAL
