@@ -25,30 +25,6 @@ MOST_BLOCKS = 1_000_000
 
 @final
 @dataclass(frozen=True)
-class Pieces:
-    """A sequence of rows that are not shuffled, cut into lanes: the pieces of files, by their sizes.
-
-    Args:
-        sizes: the sizes that occur.
-        counts: how many pieces have each: of a million files, most are of the size of another.
-    """
-
-    sizes: Ids
-    counts: Ids
-
-    @classmethod
-    def of(cls, file_sizes: Ids, lane_starts: Ids) -> Pieces:
-        """Cuts rows; arguments as for `Blocks.of`."""
-        return cls(*np.unique(np.diff(_sorted(edges_of(file_sizes), lane_starts)), return_counts=True))
-
-    def same_file(self, window: int, lanes: int) -> tuple[float, float]:
-        """Sums over all pairs of rows of one file and lane, as `Blocks.same_file` does."""
-        weight, distance = (summed(self.sizes, window, lanes) for summed in (pair_weight, pair_distance))
-        return float(weight @ self.counts), float(distance @ self.counts)
-
-
-@final
-@dataclass(frozen=True)
 class Blocks:
     """A sequence of rows, file after file, cut into lanes and then into blocks that are shuffled.
 

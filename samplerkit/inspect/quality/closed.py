@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from samplerkit.inspect.quality.blocks import Blocks, Pieces
+from samplerkit.inspect.quality.blocks import Blocks
 from samplerkit.inspect.quality.figure import Estimate
 from samplerkit.inspect.quality.order_source import Plain
 from samplerkit.inspect.quality.pairs import (
@@ -107,12 +107,11 @@ def _same_file(plain: Plain, windows: tuple[int, ...]) -> _Sums | None:
     is_partial = plain.shuffle is Shuffle.PARTIAL
     if (is_partial and plain.mode.pools > 1) or not _lanes_stay_apart(plain, max(windows)):
         return None
-    block, sums = plain.mode.partial_size, []
+    # Rows that are not shuffled among themselves are blocks of one.
+    block, sums = plain.mode.partial_size if is_partial else 1, []
     for epoch in range(_epochs(plain)):
-        rows = (
-            plain.first_blocks(epoch, block) if is_partial else (plain.file_sizes(epoch), plain.lane_starts)
-        )
-        cut = Blocks.of(*rows, block) if is_partial else Pieces.of(*rows)
+        rows = plain.first_blocks(epoch, block)
+        cut = Blocks.of(*rows, block)
         each = np.array([cut.same_file(window, plain.lanes) for window in windows])
         # What is not looked at is like what is.
         weights, distances = each.T * (len(plain.layout) / int(rows[1][-1]))

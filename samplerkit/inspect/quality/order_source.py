@@ -73,7 +73,7 @@ class Plain:
         return sizes[Permutation(sizes.size, key).forward(np.arange(sizes.size)[:most])]
 
     def first_blocks(self, epoch: int, block_size: int) -> tuple[Ids, Ids]:
-        """Returns the files that an epoch of PARTIAL reads, and where its lanes start.
+        """Returns the files that an epoch reads, and where its lanes start.
 
         Of very many files, those of its first blocks: files are read in random order, so that more of them
         change nothing.
@@ -83,7 +83,7 @@ class Plain:
         """
         lanes = self.lane_starts
         size = min(block_size, int(np.diff(lanes).max()))
-        if self.layout.sizes.size > MOST_FILES:
+        if self.shuffles_files and self.layout.sizes.size > MOST_FILES:
             sizes = self.file_sizes(epoch, MOST_FILES)
             rows = int(sizes.sum())
             begun = lanes[lanes <= rows]

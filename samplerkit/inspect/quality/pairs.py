@@ -184,7 +184,8 @@ def _within(sizes: Numbers, window: int) -> Numbers:
 def _lost_at_the_start(sizes: Numbers, window: int) -> float:
     sizes = sizes[sizes > 0]
     ends = np.cumsum(sizes)
-    return float(lost_by_runs(ends - sizes, ends, window).sum())
+    near = ends - sizes < window
+    return float(lost_by_runs((ends - sizes)[near], ends[near], window).sum())
 
 
 def lost_by_runs(starts: Numbers, ends: Numbers, window: int, lanes: int = 1) -> Numbers:

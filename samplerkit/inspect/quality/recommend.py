@@ -10,13 +10,13 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError
+from samplerkit.inspect.quality.blocks import Blocks
 from samplerkit.inspect.quality.figure import shown
 from samplerkit.inspect.quality.observation import Observation
 from samplerkit.inspect.quality.order_source import OrderSource, Plain
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import FILE_AWARE, Mode, Shuffle
-from samplerkit.order.typing import Ids
 
 FACTORS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0)
 """Block sizes on the grid, in files of mean size; the first ones are for files that are large."""
@@ -116,23 +116,9 @@ def held(plain: Plain) -> tuple[int, int]:
     # Files of one size are the same sequence in every epoch.
     is_uniform = bool(layout.sizes.min() == layout.sizes.max())
     epochs = range(SEQUENCES if plain.shuffles_files and not is_uniform else 1)
-    return max(_most_files(*plain.first_blocks(epoch, size), size) for epoch in epochs), size
-
-
-def _most_files(file_sizes: Ids, lane_starts: Ids, size: int) -> int:
-    """Counts the files in each block that holds the end of one, and takes the most."""
-    ends = np.cumsum(file_sizes[file_sizes > 0])
-    inner = ends[:-1]
-    lane = np.searchsorted(lane_starts, inner, side="right") - 1
-    within = inner - lane_starts[lane]
-    # A file that ends where a block does is in no block with the next one.
-    cuts = within % size != 0
-    lane, block = lane[cuts], within[cuts] // size
-    if block.size == 0:
-        return 1
-    # Files end in the order of lanes and blocks: those of one block stand together.
-    begins = np.flatnonzero(np.append(True, (np.diff(lane) != 0) | (np.diff(block) != 0)))
-    return int(np.diff(np.append(begins, block.size)).max()) + 1
+    cut = (Blocks.of(*plain.first_blocks(epoch, size), size) for epoch in epochs)
+    # A cell is what one file has in a block.
+    return max(int(np.unique(each.block_starts, return_counts=True)[1].max()) for each in cut), size
 
 
 EPOCHS = 16
