@@ -26,7 +26,6 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Mode, Shuffle
-from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.subset import SequentialSampler, SubsetSampler
 
 _FIRST_BATCHES = 64
@@ -186,11 +185,6 @@ def loader_of(source: Any, world: World | None) -> Any:
     return _made(source) if world is None else _made(source, world.num_shards, world.shard_id)
 
 
-def dealer_of(sampler: Sampler) -> Sampler | None:
-    """Finds the outermost distributed sampler of a chain."""
-    return next((link for link in sampler._links() if link.deal is not None), None)
-
-
 def _is_config(source: Any) -> bool:
     return callable(getattr(source, "make_loader", None)) and hasattr(source, "sampler")
 
@@ -205,8 +199,8 @@ def _made(config: Any, ranks: int | None = None, rank: int = 0) -> Loader:
         )
     world = None
     if ranks is not None:
-        dealer = dealer_of(config.sampler)
-        said = None if dealer is None or dealer.deal is None else dealer.deal.shard_id
+        # The outermost distributed sampler decides.
+        said = next((link.deal.shard_id for link in config.sampler._links() if link.deal is not None), None)
         world = World(ranks, rank if said is None else said)
     dataset = config.dataset if isinstance(config.dataset, Layout) else None
     made: Loader = config.make_loader(dataset, world)

@@ -6,6 +6,7 @@ import base64
 import html
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -149,9 +150,15 @@ def _one_picture(runs: list[PlotData], theme: Theme) -> bytes:
 
 def _page(runs: list[PlotData]) -> str:
     sections = [_section(panel, some) for panel, some in _panels_of(runs)]
-    names = ", ".join(html.escape(run.name) for run in runs)
-    rows = "".join(_row(run) for run in runs)
-    return _PAGE.format(names=names, rows=rows, sections="\n".join(sections))
+    parts = {
+        "names": ", ".join(html.escape(run.name) for run in runs),
+        "rows": "".join(_row(run) for run in runs),
+        "sections": "\n".join(sections),
+    }
+    page = (files(__package__) / "page.html").read_text(encoding="utf-8")
+    for name, part in parts.items():
+        page = page.replace(f"<!-- {name} -->", part)
+    return page
 
 
 def _section(panel: Panel, runs: list[PlotData]) -> str:
@@ -193,39 +200,3 @@ _SECTION = """<figure>
 </div>
 <figcaption>{caption}</figcaption>
 </figure>"""
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Data order: {names}</title>
-<style>
-:root {{ color-scheme: light dark; --back: #ffffff; --text: #1f2328; --faint: #c4ccd4; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --back: #0d1117; --text: #e6edf3; --faint: #3d444d; }} }}
-body {{ background: var(--back); color: var(--text); font: 16px/1.5 system-ui, sans-serif;
-  max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
-img {{ width: 100%; min-width: 40rem; height: auto; }}
-h1 {{ line-height: 1.2; }}
-h2 {{ font-size: 1.1rem; margin-bottom: .5rem; }}
-figure {{ margin: 2.5rem 0; }}
-figcaption {{ max-width: 60ch; }}
-.wide {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--faint); text-align: right; }}
-th:first-child, td:first-child {{ text-align: left; }}
-</style>
-</head>
-<body>
-<h1>Data order: {names}</h1>
-<div class="wide">
-<table>
-<tr><th>run</th><th>order</th><th>mode</th><th>samples</th><th>files</th><th>ranks</th>
-<th>batch size</th><th>steps</th><th>mixing</th></tr>
-{rows}</table>
-</div>
-{sections}
-</body>
-</html>
-"""
