@@ -85,8 +85,8 @@ class RunFigures:
 
     @cached_property
     def windows(self) -> WindowUnit | None:
-        """How windows of tokens are cut; None of other datasets."""
-        return windows_of(self.view)
+        """How windows of tokens are cut; None of other datasets, and of windows in batches of a plan."""
+        return None if self.view.recipe is not None else windows_of(self.view)
 
     @cached_property
     def tokens(self) -> TokenFigures | None:

@@ -15,7 +15,7 @@ from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, kind, rule
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
 from samplerkit.inspect.doctor.probe import codes_in, module_code
-from samplerkit.inspect.doctor.subjects import PackedRun, PlannedRun, batches, order, packs
+from samplerkit.inspect.doctor.subjects import PlannedRun, batches, order
 from samplerkit.order.dataset_protocol import gives_segments
 
 LEAST_EFFICIENCY = 0.7
@@ -146,13 +146,15 @@ def ignores_tokens(make: Callable[[], Any]) -> bool:
     return "backward" in names and "tokens" not in names
 
 
-@rule("warning", packs)
-def tokens_cut_off(seen: PackedRun) -> Faults:
+@rule("warning", batches)
+def tokens_cut_off(seen: PlannedRun) -> Faults:
     """Packs keep the beginning of long documents, and lose more than one token in a hundred."""
-    if seen.recipe.long != "truncate":
+    lengths = seen.plan.measure.lengths
+    if not isinstance(seen.recipe, PackBatches) or lengths is None or seen.recipe.long != "truncate":
         return
-    lost = int((np.maximum(seen.lengths - seen.recipe.seq_len, 0) * seen.counts).sum())
-    total = int((seen.lengths * seen.counts).sum())
+    values, counts = lengths.histogram.values, lengths.histogram.counts
+    lost = int((np.maximum(values - seen.recipe.seq_len, 0) * counts).sum())
+    total = int((values * counts).sum())
     if lost > MOST_LEFT_OUT * total:
         yield Fault(
             f"{100 * lost / total:.0f} % of the tokens are cut off: documents end at {seen.recipe.seq_len}",
@@ -160,14 +162,17 @@ def tokens_cut_off(seen: PackedRun) -> Faults:
         )
 
 
-@rule("warning", packs)
-def documents_read_again(seen: PackedRun) -> Faults:
+@rule("warning", batches)
+def documents_read_again(seen: PlannedRun) -> Faults:
     """Whole documents are read for each of their parts, more than twice the tokens."""
-    if seen.recipe.long != "split" or gives_segments(seen.run.dataset):
+    lengths = seen.plan.measure.lengths
+    if not isinstance(seen.recipe, PackBatches) or lengths is None or seen.recipe.long != "split":
         return
-    parts = np.maximum(-(-seen.lengths // seen.recipe.seq_len), 1)
-    total = int((seen.lengths * seen.counts).sum())
-    times = float((seen.lengths * parts * seen.counts).sum()) / max(1, total)
+    if gives_segments(seen.run.dataset):
+        return
+    values, counts = lengths.histogram.values, lengths.histogram.counts
+    parts = np.maximum(-(-values // seen.recipe.seq_len), 1)
+    times = float((values * parts * counts).sum()) / max(1, int((values * counts).sum()))
     if times > MOST_READ_AGAIN:
         yield Fault(
             f"whole documents are read for parts of them, {times:.1f} times the tokens of an epoch",

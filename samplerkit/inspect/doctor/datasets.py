@@ -10,8 +10,7 @@ from torch.utils.data import ConcatDataset
 
 from samplerkit.inspect.doctor.findings import Fault, Faults, rule
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
-from samplerkit.inspect.doctor.subjects import any_loader, run, windows
-from samplerkit.loading.run.windows import WindowUnit
+from samplerkit.inspect.doctor.subjects import any_loader, order, run
 from samplerkit.order.layout import Layout
 
 MOST_LOST = 0.01
@@ -65,11 +64,13 @@ def parts_not_told(seen: Inspection) -> Faults:
         )
 
 
-@rule("warning", windows)
-def seq_len_fixed(seen: tuple[InspectedRun, WindowUnit]) -> Faults:
+@rule("warning", order)
+def seq_len_fixed(seen: InspectedRun) -> Faults:
     """`block_len` lets `seq_len` change, and the order is one of windows, not of blocks."""
-    loader, tokens = seen
-    if tokens.pool is None and tokens.windows_per_block > 1 and not loader.is_evaluation:
+    tokens = seen.figures.windows
+    if tokens is None or tokens.pool is not None or seen.is_evaluation:
+        return
+    if tokens.windows_per_block > 1:
         yield Fault(
             f"blocks of {tokens.block_len} tokens let seq_len change, and the order is one of windows, which "
             "does not survive that",
@@ -77,14 +78,14 @@ def seq_len_fixed(seen: tuple[InspectedRun, WindowUnit]) -> Faults:
         )
 
 
-@rule("warning", windows)
-def pools_missed(seen: tuple[InspectedRun, WindowUnit]) -> Faults:
+@rule("warning", order)
+def pools_missed(seen: InspectedRun) -> Faults:
     """No step ends with a pool of a `BlockSampler`, where alone `seq_len` may change."""
-    loader, tokens = seen
-    figures = loader.figures.tokens if tokens.pool is not None else None
+    pool = None if seen.figures.windows is None else seen.figures.windows.pool
+    figures = None if pool is None else seen.figures.tokens
     if figures is not None and figures.steps_to_a_change is None:
         yield Fault(
-            f"steps of {figures.tokens_a_step} tokens never end with a pool of {tokens.pool} blocks of "
+            f"steps of {figures.tokens_a_step} tokens never end with a pool of {pool} blocks of "
             f"{figures.block_len} tokens within an epoch: seq_len may change at the end of one alone",
             "make pool * block_len a multiple of the tokens a step",
         )

@@ -9,26 +9,25 @@ import numpy as np
 from samplerkit.inspect.costs import files_needed_at_once
 from samplerkit.inspect.doctor.findings import Fault, Faults, rule
 from samplerkit.inspect.doctor.inspection import InspectedRun
-from samplerkit.inspect.doctor.subjects import files, order, run
+from samplerkit.inspect.doctor.subjects import order, run
 from samplerkit.inspect.download_costs import Downloads
 from samplerkit.order.files import Lanes
-from samplerkit.order.layout import Layout
-from samplerkit.order.modes import FILE_AWARE, Mode, Shuffle
+from samplerkit.order.modes import FILE_AWARE, Shuffle
 
 _ALIKE = 0.9
 """The share of samples from which on in files of one size, all files count as equally large."""
 
 
-@rule("error", files)
-def partial_size_in_file(seen: tuple[InspectedRun, Mode, Layout]) -> Faults:
+@rule("error", run)
+def partial_size_in_file(seen: InspectedRun) -> Faults:
     """Each block of PARTIAL lies inside one file, so that no files are mixed."""
-    loader, mode, layout = seen
-    if mode.resolve(layout) is not Shuffle.PARTIAL or mode.pools != 1 or layout.num_files < 2:
+    mode, layout = seen.view.mode, seen.view.layout
+    if mode is None or mode.resolve(layout) is not Shuffle.PARTIAL or mode.pools != 1 or layout.num_files < 2:
         return
     sizes, counts = np.unique(layout.sizes, return_counts=True)
     most = int(np.argmax(sizes * counts))
     size = int(sizes[most])
-    starts = Lanes(len(layout), mode.lane_count(layout, loader.view.run.constants.lanes)).starts[:-1]
+    starts = Lanes(len(layout), mode.lane_count(layout, seen.view.run.constants.lanes)).starts[:-1]
     is_aligned = bool(((starts % size) % mode.partial_size == 0).mean() > 0.5)
     alike = size * int(counts[most]) / len(layout)
     if alike >= _ALIKE and size % mode.partial_size == 0 and is_aligned:
@@ -39,12 +38,13 @@ def partial_size_in_file(seen: tuple[InspectedRun, Mode, Layout]) -> Faults:
         )
 
 
-@rule("warning", files)
-def few_files(seen: tuple[InspectedRun, Mode, Layout]) -> Faults:
+@rule("warning", run)
+def few_files(seen: InspectedRun) -> Faults:
     """There are fewer files than ranks x workers, so that several open the same one."""
-    loader, mode, layout = seen
-    ranks, workers = loader.view.num_ranks, max(1, loader.view.num_workers)
-    if mode.resolve(layout) in FILE_AWARE and 0 < layout.num_files < ranks * workers:
+    mode, layout = seen.view.mode, seen.view.layout
+    ranks, workers = seen.view.num_ranks, max(1, seen.view.num_workers)
+    keeps_files = mode is not None and mode.resolve(layout) in FILE_AWARE
+    if keeps_files and 0 < layout.num_files < ranks * workers:
         yield Fault(
             f"{layout.num_files} files for {ranks} ranks x {workers} workers: several read the same file",
             f"write at least {ranks * workers} files, or use fewer workers",

@@ -5,14 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
-from samplerkit.loading.run.windows import WindowUnit
-from samplerkit.order.layout import Layout
-from samplerkit.order.modes import Mode
-from samplerkit.order.typing import Ids
 
 
 @final
@@ -23,17 +18,6 @@ class PlannedRun:
     run: InspectedRun
     recipe: BatchRecipe
     plan: BatchPlan
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class PackedRun:
-    """A run of packs: the lengths that occur, and how many documents have each."""
-
-    run: InspectedRun
-    recipe: PackBatches
-    lengths: Ids
-    counts: Ids
 
 
 def any_loader(seen: Inspection) -> Inspection:
@@ -64,13 +48,6 @@ def order(seen: Inspection) -> InspectedRun | None:
     return None if loader_with_length(seen) is None else run(seen)
 
 
-def files(seen: Inspection) -> tuple[InspectedRun, Mode, Layout] | None:
-    """A run that reads files in a shuffle mode."""
-    found = run(seen)
-    mode = None if found is None else found.view.mode
-    return None if found is None or mode is None else (found, mode, found.view.layout)
-
-
 def batches(seen: Inspection) -> PlannedRun | None:
     """A run whose batches come from a plan."""
     found = order(seen)
@@ -78,19 +55,3 @@ def batches(seen: Inspection) -> PlannedRun | None:
     if found is None or plan is None or found.view.recipe is None:
         return None
     return PlannedRun(found, found.view.recipe, plan)
-
-
-def packs(seen: Inspection) -> PackedRun | None:
-    """A run of packs of documents whose lengths are known."""
-    found = batches(seen)
-    if found is None or not isinstance(found.recipe, PackBatches) or found.plan.measure.lengths is None:
-        return None
-    histogram = found.plan.measure.lengths.histogram
-    return PackedRun(found.run, found.recipe, histogram.values, histogram.counts)
-
-
-def windows(seen: Inspection) -> tuple[InspectedRun, WindowUnit] | None:
-    """A run of windows of tokens."""
-    found = order(seen)
-    tokens = None if found is None or found.view.recipe is not None else found.figures.windows
-    return None if found is None or tokens is None else (found, tokens)
