@@ -16,7 +16,6 @@ import samplerkit as sk
 from samplerkit.compat import webdataset
 from samplerkit.storage.names import matching_files
 from tests.storage.crowd import all_done
-from tests.storage.files.folders import write_npz
 
 PATTERNS = (
     "**/*.npy",
@@ -118,18 +117,6 @@ def test_shards_under_links_are_read_once(tmp_path):
         dataset = sk.TarDataset(pattern, cache=tmp_path / "cache")
         assert dataset.keys()[:6] == list("012345")
         assert len(dataset) == 6 * (1 + ("{" in pattern))  # what braces name is named on purpose
-
-
-def test_a_config_reads_files_under_links_once(tmp_path):
-    write_npz(tmp_path / "data", [2, 3])
-    (tmp_path / "data" / "up").symlink_to(tmp_path)
-    config = sk.load_config(
-        {
-            "dataset": {"kind": "files", "files": f"{tmp_path}/**/*.npz", "reader": "npz"},
-            "sampler": {"kind": "random"},
-        }
-    )
-    assert len(config.dataset) == 5
 
 
 def write_three(folder, kind):

@@ -20,8 +20,8 @@ from samplerkit.storage.files.remote import storage_for
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tokens.arguments import PARTS
-from samplerkit.storage.tokens.byte_files import WantedBytes
-from samplerkit.storage.tokens.formats import HEADER, Opened, TokenPaths
+from samplerkit.storage.tokens.byte_files import Opened, WantedBytes
+from samplerkit.storage.tokens.formats import HEADER, TokenPaths
 from samplerkit.storage.urls import is_remote
 
 Array = npt.NDArray[Any]

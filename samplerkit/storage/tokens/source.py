@@ -24,8 +24,8 @@ from samplerkit.storage.tokens.arguments import (
     range_of,
     shares_of,
 )
-from samplerkit.storage.tokens.byte_files import WantedBytes
-from samplerkit.storage.tokens.formats import Dtype, Opened
+from samplerkit.storage.tokens.byte_files import Opened, WantedBytes
+from samplerkit.storage.tokens.formats import Dtype
 from samplerkit.storage.tokens.pointers import Pages, Pointers, pointers_of
 from samplerkit.storage.tokens.rings import RULE, Rings
 

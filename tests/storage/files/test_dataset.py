@@ -96,13 +96,6 @@ def test_any_layout_mode_and_limits_give_the_samples_of_the_order(
             assert dataset.stats.peak_files <= limits["max_files"]
 
 
-def test_it_fits_torchs_own_collate(folder):
-    with FileDataset(str(folder / "*.npz"), "npz") as dataset:
-        batch = next(iter(sk.Loader(dataset, sk.SequentialSampler(), batch_size=5)))
-    assert batch["id"].tolist() == [0, 1, 2, 3, 4]
-    assert batch["pair"].shape == (5, 2)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_columns_hold_what_samples_hold(folder, mode):
     torch_data = pytest.importorskip("torch.utils.data")

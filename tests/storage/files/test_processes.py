@@ -15,7 +15,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
-from tests.storage.files.folders import Watching, plain, reading_threads, samples_of, write_npz
+from tests.storage.files.folders import plain, reading_threads, samples_of, write_npz
 
 SIZES = [10] * 16
 SAMPLES = samples_of(SIZES)
@@ -171,30 +171,3 @@ def test_the_interpreter_ends_at_once_while_a_file_is_read(paths, end):
     assert "reading" in done.stdout, done.stderr
     assert done.returncode == {"": 0, "r": 1, "s": 3}[EXITS[end][:1]]
     assert ended - float(done.stdout.split()[-1]) < 20
-
-
-def test_workers_say_which_file_was_bad(paths):
-    reader = Watching()
-    reader.failing["003.npz"] = OSError("the disk is gone")
-    with FileDataset(paths, reader, SIZES) as dataset:
-        loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=10, num_workers=2)
-        with pytest.raises(sk.DatasetError, match=r"003\.npz"):
-            for _ in loader:
-                pass
-        loader.close()
-
-
-def test_handles_stay_few(paths):
-    resource = pytest.importorskip("resource")
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    handles = f"/proc/{os.getpid()}/fd"
-    if not os.path.isdir(handles):  # noqa: PTH112
-        pytest.skip(f"{handles} is not there to count handles")
-    with FileDataset(paths, "npz", SIZES, max_files=4, read_ahead=2, threads=2) as dataset:
-        for _ in sk.Loader(dataset, sk.RandomSampler(), batch_size=8):
-            pass
-        before = len(os.listdir(handles))  # noqa: PTH208
-        for _ in range(20):
-            for _ in sk.Loader(dataset, sk.RandomSampler(), batch_size=8):
-                pass
-        assert len(os.listdir(handles)) <= before + 2 < most  # noqa: PTH208

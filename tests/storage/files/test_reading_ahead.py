@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from pathlib import Path
@@ -23,13 +22,6 @@ SAMPLES = samples_of(SIZES)
 @pytest.fixture(name="paths", scope="module")
 def fixture_paths(tmp_path_factory):
     return write_npz(tmp_path_factory.mktemp("ahead"), SIZES)
-
-
-class Meeting(Watching):
-    """Nobody has read before three read at the same time."""
-
-    def pause(self):
-        wait_until(lambda: self.at_a_time >= 3)
 
 
 def batches_of(files):
@@ -65,16 +57,6 @@ def test_as_many_files_are_read_ahead_as_were_asked_for(paths, read_ahead):
         time.sleep(0.05)
         assert len(reader.read) == 1 + read_ahead
         assert (reading_threads() != []) == (read_ahead > 0)
-
-
-def test_several_threads_read_at_a_time(paths):
-    reader = Meeting()
-    with FileDataset(paths, reader, SIZES, max_files=8, read_ahead=4, threads=3) as dataset:
-        dataset.expect(iter(batches_of(range(8))))
-        for ids in batches_of(range(8)):
-            dataset.__getitems__(ids)
-        assert 3 <= reader.at_a_time <= 4  # the loop itself may read the one that it wants
-        assert sorted(reader.read) == [f"{file:03}.npz" for file in range(8)]
 
 
 def test_files_read_one_after_another_are_read_ahead_without_being_told(paths):
@@ -242,27 +224,6 @@ def test_close_does_not_wait_for_a_reader_that_hangs(paths):
     wait_until(lambda: reading_threads() == [])
     assert dataset.__getitems__(np.arange(10, 20))[0]["id"] == 10
     dataset.close()
-
-
-def test_a_loop_that_is_left_leaves_nothing_running_after_close(paths):
-    with FileDataset(paths, "npz", SIZES) as dataset:
-        loader = sk.Loader(dataset, sk.RandomSampler(shuffle="files"), batch_size=4)
-        for _ in itertools.islice(loader, 3):
-            pass
-        # The same dataset goes on where another loader begins.
-        rest = [batch["id"].numel() for batch in sk.Loader(dataset, sk.RandomSampler(), batch_size=4)]
-        assert sum(rest) == 80
-    assert reading_threads() == []
-
-
-def test_many_epochs_leave_memory_and_threads_as_they_are(paths):
-    with FileDataset(paths, "npz", SIZES, max_files=3, read_ahead=2, threads=2) as dataset:
-        loader = sk.Loader(dataset, sk.RandomSampler(shuffle="partial", partial_size=15), batch_size=5)
-        for epoch in range(50):
-            assert sum(batch["id"].numel() for batch in loader) == 80
-            assert len(reading_threads()) <= 2
-            assert dataset.stats.files_read <= 8 * (epoch + 1)
-        assert dataset.stats.peak_files <= 3
 
 
 def test_waits_and_hits_are_counted(paths):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import fsspec
 from fsspec.registry import _registry
+
+from tests.storage.tar.server import Server
 
 
 class Web:
@@ -22,10 +23,16 @@ class Web:
         queries: the queries that came along.
     """
 
-    def __init__(self, url):
-        self.url = url
+    def __init__(self):
+        self.url = ""
         self.asked = Counter()
         self.queries = set()
+        self._lock = threading.Lock()
+
+    def note(self, asked):
+        with self._lock:
+            self.asked[asked.method, Path(asked.name).name] += 1
+            self.queries.add(asked.query)
 
     def count(self, method):
         return sum(count for (asked, _), count in self.asked.items() if asked == method)
@@ -33,57 +40,11 @@ class Web:
 
 @contextmanager
 def serving(folder):
-    """Serves a folder to this machine, as a plain web server does: HEAD, GET, parts, tags."""
-    lock = threading.Lock()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_HEAD(self):
-            self.answer(with_body=False)
-
-        def do_GET(self):
-            self.answer(with_body=True)
-
-        def answer(self, with_body):
-            address = urlsplit(self.path)
-            with lock:
-                web.asked[self.command, Path(address.path).name] += 1
-                web.queries.add(address.query)
-            path = Path(folder) / address.path.lstrip("/")
-            if not path.is_file():
-                self.send_error(404)
-                return
-            data, status = path.read_bytes(), 200
-            size, first, last = len(data), 0, len(data) - 1
-            if with_body and "Range" in self.headers:
-                first, _, end = self.headers["Range"].removeprefix("bytes=").partition("-")
-                first, last, status = int(first), min(int(end), size - 1) if end else size - 1, 206
-            self.send_response(status)
-            self.send_header("Accept-Ranges", "bytes")
-            self.send_header("ETag", f'"{path.stat().st_mtime_ns:x}"')
-            self.send_header("Content-Length", str(last + 1 - int(first)))
-            if status == 206:
-                self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
-            self.end_headers()
-            if with_body:
-                self.wfile.write(data[int(first) : last + 1])
-
-        def log_message(self, *arguments):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.socket.listen(128)
-    web = Web(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    """Serves a folder to this machine, and counts what is asked."""
+    web = Web()
+    with Server(Path(folder), on_request=web.note) as server:
+        web.url = server.url
         yield web
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)
 
 
 class Cluster(fsspec.AbstractFileSystem):

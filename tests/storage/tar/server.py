@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-_RANGE = re.compile(r"bytes=(\d+)-(\d+)\Z")
+_RANGE = re.compile(r"bytes=(\d+)-(\d*)\Z")
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,13 @@ class Asked:
         method: of it.
         name: of the file, without query.
         part: the first and the last byte that were asked for; None for all.
+        query: what stood behind the name.
     """
 
     method: str
     name: str
     part: tuple[int, int] | None
+    query: str = ""
 
 
 class Server:
@@ -97,6 +100,7 @@ def _is_shard(name: str) -> bool:
 
 class _HttpServer(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         # Tests close connections in the middle of an answer.
@@ -120,10 +124,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _answer(self) -> None:
-        name = self.path.partition("?")[0].lstrip("/")
+        name, _, query = self.path.partition("?")
         matched = _RANGE.match(self.headers.get("Range", ""))
-        part = (int(matched[1]), int(matched[2])) if matched else None
-        path = self.server.owner.noted(Asked(self.command, name, part))
+        part = (int(matched[1]), int(matched[2] or sys.maxsize)) if matched else None
+        path = self.server.owner.noted(Asked(self.command, unquote(name.lstrip("/")), part, query))
         if path.is_file():
             self._send_part(path, part)
         else:

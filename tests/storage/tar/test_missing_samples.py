@@ -168,14 +168,6 @@ def test_without_a_loader_missing_samples_are_left_out_too(place, folder, tmp_pa
     dataset.close()
 
 
-def test_the_pipeline_is_not_asked_about_what_is_missing(place, folder, tmp_path):
-    dataset = made(place, tmp_path)
-    damage(folder)
-    numbers = dataset.decode().to_tuple("cls").map(lambda one: one[0])
-    assert list(numbers) == [int(key) for key in GOOD]
-    dataset.close()
-
-
 def drawn(sample):
     return sample["__key__"], int(sk.draw_rng().integers(1 << 40))
 

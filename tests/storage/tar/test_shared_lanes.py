@@ -143,14 +143,3 @@ def test_the_plan_of_ranks_that_share_lanes_says_what_they_will_do(sample_bytes,
     assert found.way == way
     assert found.advice.endswith(advice)
     assert bool(found.advice) == bool(advice)
-
-
-def test_the_plan_looks_at_ranks_between_the_first_and_the_last():
-    """Of three ranks on two lanes the middle one reads a third of each, the others two thirds of one."""
-    loader = resumed(Remote(4 * MIB), 2, sk.World(3, 0), 3, batch_size=2)
-    assert downloads_of_parts(RunView.of(loader), 0)[""].way == "ranges"
-    whole = [
-        stretch(resumed(sk.Layout([EACH] * SHARDS), 2, sk.World(3, rank), 3), EACH * 4 * MIB).is_whole
-        for rank in range(3)
-    ]
-    assert whole == [True, False, True]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.order.deal import World
@@ -41,12 +40,6 @@ def test_a_loader_gives_a_dict_of_tensors_where_there_are_several_outputs(tmp_pa
     assert int(batch["cu_seqlens"][-1]) == 40
 
 
-def test_torchs_own_loader_reads_rows(tmp_path):
-    data = sk.TokenDataset(corpus(tmp_path), 10, phase=False)
-    rows = torch.cat(list(DataLoader(data, batch_size=7)))
-    assert rows.tolist() == [list(range(10 * row, 10 * row + 11)) for row in range(99)]
-
-
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_workers_read_what_one_process_reads(tmp_path, start):
     data = sk.TokenDataset(corpus(tmp_path), 10, seed=1)
@@ -81,23 +74,6 @@ def test_each_pass_over_a_source_has_a_phase_and_keeps_it_in_the_next_epoch(tmp_
     for one in passes:
         assert sorted(one[:, :-1].reshape(-1).tolist()) == list(range(5000, 5100))
     assert len({int(one[:, 0].min()) % 10 for one in passes}) > 3
-
-
-def test_token_datasets_are_parts_of_a_tree(tmp_path):
-    parts = {name: sk.TokenDataset(corpus(tmp_path, name), 10, seed=9) for name in ("a", "b")}
-    tree = sk.TreeDataset(parts)
-    with sk.Loader(tree, sk.RandomSampler(seed=1), batch_size=10, world=ALONE) as loader:
-        rows = torch.cat(list(loader))
-    assert sorted(rows[:, :-1].reshape(-1).tolist()) == sorted([*range(1000)] * 2)
-    assert tree.wants_epochs
-    ids = np.array([0, 100])
-    assert np.array_equal(
-        tree.__getitems__(ids, epochs=np.array([1, 1]))[0], parts["a"].__getitems__([0], [1])[0]
-    )
-    parts = {
-        name: sk.TokenDataset(corpus(tmp_path, name), 10, outputs=("tokens", "labels")) for name in ("a", "b")
-    }
-    assert sk.TreeDataset(parts).__getitems__([3, 150])["labels"].shape == (2, 10)
 
 
 def test_a_run_of_tokens_is_resumed_on_other_ranks(tmp_path):
