@@ -65,7 +65,7 @@ BUGS = [
         "Delivery.is_of_the_job",
         "self.stage_of(step).size - 1",
         "self.stage_of(step).size - 2",
-        STATES,
+        UNEVEN,
     ),
     Bug(
         "the first position of a step is off by one",

@@ -9,7 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.batches.window_plan import WindowPlan
-from tests.loading.batch_loaders import LENGTHS, SMALL_WINDOWS, Noisy, loader
+from tests.loading.batch_loaders import LENGTHS, SMALL_WINDOWS, Noisy, loader, read
 from tests.loading.forged_states import forged, forged_section
 
 
@@ -137,6 +137,15 @@ def test_a_state_of_batches_without_its_section_is_refused():
     with pytest.raises(sk.StateError) as caught:
         loader().load_state_dict(forged(loader().state_dict(step=1), sections={}))
     assert caught.value.field == "batches"
+
+
+def test_a_state_goes_on_in_the_next_epoch_from_its_beginning():
+    run = loader("partial", 2, 1)
+    run.load_state_dict(run.state_dict(step=run.steps_left - 2))
+    whole = loader("partial", 2, 1)
+    whole.set_epoch(1)
+    assert len(read(run)) == 2
+    assert read(run) == read(whole)
 
 
 def test_a_loader_whose_lengths_do_not_fit_can_still_load_a_state():

@@ -161,7 +161,7 @@ class Delivery:
         """Returns the same positions, as a range where they lie at even distances."""
         first, seat, covered = self.first(step), self.seat(shard), self.stage_of(step).size
         if not self.is_whole(step):
-            covered = self.size - first
+            covered = 0 if self.tail == "drop" else self.size - first
         least, larger = self._shared(covered)
         count = least + (seat < larger)
         if self._fits_lanes:
