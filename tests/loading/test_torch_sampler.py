@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import ConcatDataset, DataLoader
+from torch.utils.data import DataLoader
 
 import samplerkit as sk
 
@@ -81,14 +81,6 @@ def test_whole_batches_reach_a_dataset_that_takes_them(drop_last, sizes):
     assert [len(batch) for batch in loader] == sizes
     assert len(loader) == len(sizes)
     assert isinstance(next(iter(sk.TorchBatchSampler(sk.TorchSampler(sk.SequentialSampler(), 5), 2))), list)
-
-
-def test_the_parts_of_a_concatenated_dataset_are_its_files():
-    dataset = ConcatDataset([range(3), range(4), range(2)])
-    order = sk.RandomSampler(shuffle=sk.Shuffle.FILES, seed=2).order(dataset)
-    parts = [0 if i < 3 else 1 if i < 7 else 2 for i in order]
-    assert sorted(parts) != parts
-    assert len([1 for a, b in pairwise(parts) if a != b]) == 2
 
 
 @pytest.mark.parametrize("new_ranks", [1, 3, 4])
