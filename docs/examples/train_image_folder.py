@@ -103,7 +103,7 @@ def train(folder: Path, checkpoint: Path, epochs: int = 5) -> None:
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         loader.load_state_dict(saved["loader"])
-        print(f"goes on in epoch {loader.epoch}", flush=True)
+        print(f"continues in epoch {loader.epoch}", flush=True)
     with loader, held_out:
         while loader.epoch < epochs:
             epoch = loader.epoch

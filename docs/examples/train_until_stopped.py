@@ -42,7 +42,7 @@ def train(folder: Path, epochs: int = 3) -> bool:
             network.load_state_dict(saved["network"])
             optimizer.load_state_dict(saved["optimizer"])
             loader.load_state_dict(saved["loader"])
-            print(f"goes on in epoch {loader.epoch}", flush=True)
+            print(f"continues in epoch {loader.epoch}", flush=True)
         while loader.epoch < epochs:
             for batch_inputs, targets, ids in loader:
                 optimizer.zero_grad()

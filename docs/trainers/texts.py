@@ -1,4 +1,4 @@
-"""What the examples with texts share: texts of unlike lengths, and a network. Put your own in their place.
+"""What the examples with texts share: texts of different lengths, and a network. Put your own in their place.
 
 The texts are made up: four letters in five follow from the one before them and from the author. A network
 that tells the next letter begins with a loss of 3.5, that of 32 letters, and learns towards 1.2.

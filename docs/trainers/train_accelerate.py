@@ -37,7 +37,7 @@ def train(folder: Path, epochs: int) -> None:
     if latest.exists():
         accelerator.load_state(str(folder / latest.read_text()))
         step = int(latest.read_text().removeprefix("step-"))
-        accelerator.print(f"goes on in epoch {loader.epoch}, step {step}", flush=True)
+        accelerator.print(f"continues in epoch {loader.epoch}, step {step}", flush=True)
 
     with loader:
         for epoch in range(loader.epoch, epochs):

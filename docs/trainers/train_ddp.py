@@ -41,7 +41,7 @@ def train(folder: Path, epochs: int) -> None:
             loader.load_state_dict(saved["loader"])
             step = saved["step"]
             if rank == 0:
-                print(f"goes on in epoch {loader.epoch}, step {step}, on {ranks} ranks", flush=True)
+                print(f"continues in epoch {loader.epoch}, step {step}, on {ranks} ranks", flush=True)
 
         for epoch in range(loader.epoch, epochs):
             for images, labels, ids in loader:

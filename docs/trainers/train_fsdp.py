@@ -46,7 +46,8 @@ def train(folder: Path, epochs: int, tensor_parallel: int) -> None:
         step = saved["step"]
         if rank == 0:
             print(
-                f"goes on in epoch {loader.epoch}, step {step}, as {replicas} x {tensor_parallel}", flush=True
+                f"continues in epoch {loader.epoch}, step {step}, as {replicas} x {tensor_parallel}",
+                flush=True,
             )
 
     for epoch in range(loader.epoch, epochs):

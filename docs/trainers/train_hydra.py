@@ -38,7 +38,7 @@ def train(config: DictConfig) -> None:
         optimizer.load_state_dict(saved["optimizer"])
         loader.load_state_dict(saved["loader"])  # refused if the config has another sampler or seed now
         step = saved["step"]
-        print(f"goes on in epoch {loader.epoch}, step {step}", flush=True)
+        print(f"continues in epoch {loader.epoch}, step {step}", flush=True)
 
     with loader:
         for epoch in range(loader.epoch, config.epochs):

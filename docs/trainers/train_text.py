@@ -1,4 +1,4 @@
-"""Trains on texts of unlike lengths, in batches of a budget, with DistributedDataParallel.
+"""Trains on texts of different lengths, in batches of a budget, with DistributedDataParallel.
 
 torchrun --standalone --nproc-per-node 2 docs/trainers/train_text.py FOLDER
 
@@ -65,7 +65,7 @@ def train(folder: Path, epochs: int, *, plain: bool = False) -> None:
             loader.load_state_dict(saved["loader"])
             step = saved["step"]
             if rank == 0:
-                print(f"goes on in epoch {loader.epoch}, step {step}, on {ranks} ranks", flush=True)
+                print(f"continues in epoch {loader.epoch}, step {step}, on {ranks} ranks", flush=True)
 
         for epoch in range(loader.epoch, epochs):
             begin, read, padded = time.perf_counter(), 0, torch.tensor(0)

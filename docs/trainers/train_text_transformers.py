@@ -1,4 +1,4 @@
-"""Trains on texts of unlike lengths, in batches of a budget, with Hugging Face's Trainer.
+"""Trains on texts of different lengths, in batches of a budget, with Hugging Face's Trainer.
 
 torchrun --standalone --nproc-per-node 2 docs/trainers/train_text_transformers.py FOLDER
 """

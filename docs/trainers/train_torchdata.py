@@ -47,7 +47,7 @@ def train(folder: Path, epochs: int) -> None:
         loader.load_state_dict(saved["loader"])
         first, step = saved["epoch"], saved["step"]
         if rank == 0:
-            print(f"goes on in epoch {first}, step {step}", flush=True)
+            print(f"continues in epoch {first}, step {step}", flush=True)
 
     for epoch in range(first, epochs):
         sampler.set_epoch(epoch)  # keeps the position of a restored state

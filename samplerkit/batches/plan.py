@@ -54,7 +54,7 @@ class Measure:
         return 1 + int(self.lengths.histogram.values.max(initial=0)) // self.pack
 
     def counted(self, ids: Ids) -> Ids:
-        """Gives the lengths of samples as they are counted: truncated ones as what is left of them."""
+        """Gives the lengths of samples as they are counted: truncated ones as the rest of them."""
         if self.lengths is None:
             return np.ones(ids.size, dtype=np.int64)
         found = self.lengths.at(ids)

@@ -78,10 +78,10 @@ def _print_spans(read: StepRead) -> None:
 
 
 def _print_batch(read: StepRead, batch: BatchRead) -> None:
-    """Says of a batch of unlike samples which one it is, and what it costs."""
+    """Says of a batch of samples of different lengths which one it is, and what it costs."""
     first, *others = batch.numbers
     which = (
-        f"{first:,}" if not others else f"a part of {first:,} to {others[-1]:,}, which tail split cuts anew"
+        f"{first:,}" if not others else f"a part of {first:,} to {others[-1]:,}, which tail split cuts again"
     )
     count, *longest = batch.shape
     padded = f", padded to {' x '.join(map(str, longest))}" if longest else ""

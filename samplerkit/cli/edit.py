@@ -1,4 +1,4 @@
-"""The command `samplerkit edit`: a config with one more edit, for a run that goes on from a checkpoint."""
+"""The command `samplerkit edit`: a config with one more edit, for a run that resumes from a checkpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from samplerkit.samplers.mixing.edit import Edit
 
 def edit(
     state: Annotated[
-        Path, typer.Argument(metavar="STATE", help="The checkpoint from which the run goes on.")
+        Path, typer.Argument(metavar="STATE", help="The checkpoint from which the run resumes.")
     ],
     config: Annotated[str, typer.Option(help="The config of the run.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the edited config is written.")],
@@ -44,7 +44,7 @@ def edit(
     world: NumRanks = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a config with one more edit, and say what it changes for a run that goes on from a checkpoint."""
+    """Write a config with one more edit, and say what it changes for a run that resumes from a checkpoint."""
     # A source may be a part that the tree had not when the state was saved.
     with ExitStack() as quiet:
         if source is not None:  # what the run would skip without the edit is no warning here

@@ -28,7 +28,7 @@ NumRanks = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StatePath = Annotated[
-    Path | None, typer.Option("--state", help="A checkpoint from which the run goes on: JSON, or torch.save.")
+    Path | None, typer.Option("--state", help="A checkpoint from which the run resumes: JSON, or torch.save.")
 ]
 
 

@@ -30,7 +30,7 @@ def plan(
     cache_files: Annotated[int | None, typer.Option(min=1, help="Files that a rank can hold.")] = None,
     cache_samples: Annotated[int | None, typer.Option(min=1, help="Samples that a rank can hold.")] = None,
     first_world: Annotated[
-        int | None, typer.Option(min=1, help="Ranks at the first start, of a run that goes on on others.")
+        int | None, typer.Option(min=1, help="Ranks at the first start, of a run that continues on others.")
     ] = None,
     ranks_per_machine: Annotated[
         int | None, typer.Option(min=1, help="Ranks that share a cache of remote files; else all.")
@@ -151,7 +151,7 @@ def _exactly(part: float) -> str:
 
 
 def _batches(figures: BatchFigures, samples: int) -> list[tuple[str, str]]:
-    """Says what the batches of unlike samples cost."""
+    """Says what the batches of samples of different lengths cost."""
     about = "" if figures.is_counted else "about "
     window = "over the whole set" if figures.window is None else f"in windows of {figures.window:,} samples"
     left_out = f"; {counted(figures.dropped, 'sample')} left out" if figures.dropped else ""

@@ -22,7 +22,7 @@ def print_json(value: Any) -> None:
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Prints names and values in two columns; a long value goes on in the second."""
+    """Prints names and values in two columns; a long value continues in the second."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")

@@ -49,8 +49,8 @@ def index(
 ) -> None:
     """Write the index of each tar shard, and the lengths of all, so that nobody has to make them later.
 
-    What is there and right stays: who was stopped goes on where it was. Shards at URLs are fetched into the
-    user's cache for it.
+    Files that are there and right stay: who was stopped resumes where it was. Shards at URLs
+    are fetched into the user's cache for it.
     """
     if tfrecord:
         said = {"--upload": upload, "--checksums": checksums, "--lengths": lengths}
@@ -160,7 +160,7 @@ def catalogue(
 ) -> None:
     """Write one file that says of each file what a job asks at its start: size, version, samples, row groups.
 
-    A dataset takes it in place of the files. Who was stopped goes on where it was.
+    A dataset takes it in place of the files. Who was stopped resumes where it was.
     """
     with progress() as told:
         found = make_catalogue(files, str(out), reader, threads=jobs, progress=told)

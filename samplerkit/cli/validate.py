@@ -15,7 +15,7 @@ from samplerkit.storage.urls import shown
 def validate(config: ConfigPath, as_json: AsJson = False) -> None:
     """Tell whether a config is right: its keys, its values, its nesting, and that its order can be made.
 
-    Files that lie elsewhere are not fetched to count their samples: then nothing is said of the order.
+    Remote files are not fetched to count their samples: then nothing is said of the order.
     """
     problem: SamplerkitError | None = None
     try:

@@ -114,7 +114,8 @@ def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, optio
     if recipe is None:
         if getattr(options, "tail", None) == "split":
             hint = f"write for instance batches: {BATCHES.example}, or tail: ragged"
-            raise ConfigError("loader.tail", "splits batches of unlike samples", "split", hint=hint)
+            problem = "splits batches of samples of different lengths"
+            raise ConfigError("loader.tail", problem, "split", hint=hint)
         return
     if "batch_size" in (sections.get("loader") or {}):
         hint = "leave out one of the two: batches says how many samples a batch holds"

@@ -53,7 +53,8 @@ class Config:
         sampler: the chain of samplers.
         loader: the options of the DataLoader.
         min_quality: what the order must reach; None for anything.
-        batches: the recipe for batches of unlike samples; None for batches of `loader.batch_size`.
+        batches: the recipe for batches of samples of different lengths; None for batches of
+            `loader.batch_size`.
 
     Example:
         >>> config = Config.from_yaml('''
@@ -108,7 +109,7 @@ class Config:
         """Makes a plain torch DataLoader that reads a dataset in the order of the sampler.
 
         Args:
-            dataset: a map-style dataset. Where the config has a dataset section, that tells the files. None
+            dataset: a map-style dataset. Where the config has a dataset section, that names the files. None
                 for the dataset of the config itself, where it is more than a layout.
             world: which shard of how many this process reads; None asks the running job.
 

@@ -38,7 +38,7 @@ CorpusPaths = Paths | dict[str, Paths | dict[str, Paths]]
 """Paths, or corpora by name; one of them may have parts by name itself."""
 
 FieldNames = Annotated[list[str] | None, Strict()]
-"""Names that stand in the config itself; a list that is not annotated may also be a `.npy` file."""
+"""Names that are in the config itself; a list that is not annotated may also be a `.npy` file."""
 
 PathOrLengths = Annotated[str | list[int] | dict[str, int] | None, Under()]
 """Samples in each file, in order or by name, or the path of a file that says so."""
@@ -57,7 +57,7 @@ def placed(dataset: Any, said: Any) -> Any:
     """Joins a dataset to what a config says of it.
 
     Returns:
-        What a sampler draws from: the dataset, with the layout of the config where that tells the files.
+        What a sampler draws from: the dataset, with the layout of the config where that names the files.
 
     Raises:
         ConfigError: the two contradict one another, or there is nothing that could be read.
@@ -93,7 +93,7 @@ def placed(dataset: Any, said: Any) -> Any:
 
 @final
 class WithLayout:
-    """A dataset that tells its layout, and all else as before."""
+    """A dataset with a layout, and all else as before."""
 
     def __init__(self, dataset: Any, layout: Layout) -> None:
         self._dataset = dataset
@@ -107,7 +107,7 @@ class WithLayout:
 
     @property
     def read_present(self) -> Callable[..., Any] | None:
-        """What reads the samples that are there, and tells which are not; None where the dataset has none."""
+        """What reads the available samples, and reports the missing ones; None if the dataset has none."""
         # A loader asks the class for it, so that handing on unknown names is not enough.
         return present_reader(self._dataset)
 
@@ -213,7 +213,7 @@ for _name, _make, _more in (
 
 @DATASETS.kind("tree")
 def of_parts(parts: Parts) -> Layout | TreeDataset:
-    """Several datasets that know their names, or of which only layouts are told; trees may stand in trees.
+    """Several datasets that know their names, or of which only layouts are given; trees may be in trees.
 
     Args:
         parts: by name, in the order of their ids: each a section as this one, of any kind.

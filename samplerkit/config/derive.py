@@ -63,7 +63,7 @@ def derived_model(
         make: a class or a function; every parameter has a name by which it can be given.
         name: of the model.
         written: what is written for arguments whose types do not say it; None for what is not written.
-        section: of the config, by which the schema tells two models of one name apart.
+        section: of the config, by which the schema distinguishes two models of one name.
 
     Raises:
         ArgumentTypeError: a parameter cannot be given by name, or its type hint cannot be understood.
@@ -242,7 +242,7 @@ def _is_of_samplers(hint: Any) -> bool:
 
 
 def holds_samplers(model: type[BaseModel], name: str) -> bool:
-    """Tells whether an argument is samplers by name, which a config writes as chains of their own."""
+    """Returns whether an argument is samplers by name, which a config writes as chains of their own."""
     annotation = model.model_fields[_PREFIX + name].annotation
     marks = (mark for member in get_args(annotation) for mark in getattr(member, "__metadata__", ()))
     return any(isinstance(mark, Trees) for mark in marks)

@@ -20,7 +20,7 @@ class SectionOf:
     """Marks an argument for which a config writes a mapping: the arguments of a class.
 
     A `Constructor` reads the mapping before the other arguments are looked at, so that its mistakes have a
-    path of their own. What is left is the live object, or one of the values that may stand in its place.
+    path of their own. What remains is the live object, or one of the values that may be in its place.
 
     Args:
         name: of the model in the JSON Schema.

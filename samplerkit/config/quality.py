@@ -167,5 +167,5 @@ def _labels_of(dataset: Any) -> Any:
 
 
 def asks_samples(sampler: Sampler) -> bool:
-    """Tells whether a chain asks the samples themselves, as for labels: then it waits for the dataset."""
+    """Returns whether a chain asks the samples themselves, as for labels: then it waits for the dataset."""
     return any(isinstance(link, PKSampler) and link.labels is None for link in sampler._tree())

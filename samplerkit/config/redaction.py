@@ -22,7 +22,7 @@ _LONGEST_IN_CAPITALS = 3
 
 
 def is_telling(text: str) -> bool:
-    """Tells a text that is made of words and numbers, or is a path, from one that may be a secret.
+    """Returns whether a text is made of words and numbers, or is a path, and so is unlikely to be a secret.
 
     Digits inside of words, long words, words in capitals and the signs of URLs and encodings are not
     repeated. It is a guess: a password that is a small word is one that passes.

@@ -91,7 +91,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _with_branches(schema: Any) -> Any:
-    """Says what stands in mappings of names to samplers, wherever they are."""
+    """Says what is in mappings of names to samplers, wherever they are."""
     if isinstance(schema, dict):
         return _BRANCHES if TREES in schema else {name: _with_branches(one) for name, one in schema.items()}
     return [_with_branches(one) for one in schema] if isinstance(schema, list) else schema

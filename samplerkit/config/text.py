@@ -20,7 +20,7 @@ DEEPEST = 256
 """How deep a config may be nested: a hundred samplers in LightningCLI's two levels each, and some."""
 
 MOST_REPEATS = 10_000_000
-"""How many values a config may hold because lists or mappings stand in it more than once."""
+"""How many values a config may hold because lists or mappings are in it more than once."""
 
 _BYTES_AND_STRINGS = (str, bytes, bytearray, memoryview, Enum, np.generic)
 _AS_THEY_ARE = frozenset({int, float, str, bool, type(None), np.ndarray})
@@ -202,9 +202,7 @@ class _PlainLoader(yaml.SafeLoader):
                 continue
             if (key.tag, key.value) in lines:
                 first = lines[key.tag, key.value]
-                self._refuse(
-                    key, "a key comes twice", key.value, hint=f"the first one stands in line {first}"
-                )
+                self._refuse(key, "a key comes twice", key.value, hint=f"the first one is in line {first}")
             lines[key.tag, key.value] = key.start_mark.line + 1
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""What batches of unlike samples cost: padding, fill, how much ranks differ, whether companions are new."""
+"""What batches of samples of different lengths cost: padding, fill, imbalance, new companions."""
 
 from __future__ import annotations
 

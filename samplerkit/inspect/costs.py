@@ -59,7 +59,7 @@ def _first_ids(view: RunView, epoch: int) -> None:
 
 
 def files_of_a_rank(view: RunView, epoch: int) -> tuple[int | None, bool]:
-    """Counts the most files that a rank reads, and tells whether all of the epoch was looked at."""
+    """Counts the most files that a rank reads, and whether all of the epoch was looked at."""
     if not view.layout.has_files:
         return None, True
     is_counted = len(view.run.undealt(epoch)) <= COUNTED_SAMPLES

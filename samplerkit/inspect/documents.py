@@ -41,7 +41,7 @@ def when_document(
     world: int | None = None,
     start: int | None = None,
 ) -> tuple[tuple[PartRead, ...], ...]:
-    """Tells when, where and by whom a document of tokens is read, by arithmetic: nothing is searched.
+    """Reports when, where and by whom a document of tokens is read, by arithmetic: nothing is searched.
 
     Args:
         source: as for `when`; its dataset is a `TokenDataset` of files with an index.

@@ -221,7 +221,7 @@ def _of_one(stored: StoredFiles, per_machine: int) -> Downloads:
 
 
 def _way(stored: StoredFiles) -> tuple[str, bool]:
-    """Tells how a dataset reads in this order, as it was asked to, or as it will find out by itself.
+    """Reports how a dataset reads in this order, as it was asked to, or as it will find out by itself.
 
     Returns:
         `whole`, or `ranges` where a rank reads so; and whether the order stays in few files for a while.
@@ -246,7 +246,7 @@ def _of_machines(stored: StoredFiles, per_machine: int) -> tuple[list[FetchCosts
     """Counts the requests of all machines, of both ways; of a long epoch, estimates them.
 
     Then the first machine stands for all, and a stretch of its batches for the epoch: the second half of it,
-    which tells what continues when the first files are there.
+    which reports what continues when the first files are there.
     """
     view, ranks = stored.view, range(stored.view.num_ranks)
     samples, batches = len(view.run.undealt(stored.epoch)), COUNTED_SAMPLES // view.samples_a_batch

@@ -36,7 +36,7 @@ class Plan:
         num_files: files in the dataset; 0 without.
         epoch_samples: samples that all ranks read in an epoch, pads not counted.
         num_ranks: of the job.
-        batch_size: samples a rank and step; of batches of unlike samples, their mean.
+        batch_size: samples a rank and step; of batches of samples of different lengths, their mean.
         global_batch: samples a step.
         tail: what becomes of the last samples.
         lanes: into how many lanes the order is woven.
@@ -59,7 +59,7 @@ class Plan:
             None of other datasets, and of trees.
         transfers_of_parts: the same of the datasets in a tree, by the names of the parts that lead there.
         tokens: the figures of windows of tokens; None of other datasets.
-        batches: the figures of batches of unlike samples, for which there is no `mixing` of an order; None
+        batches: the figures of batches of samples of different lengths, which have no `mixing`; None
             where batches are of one size.
     """
 
@@ -108,7 +108,7 @@ class Plan:
 def plan(
     source: Any, *, epoch: int = 0, world: int | None = None, ranks_per_machine: int | None = None
 ) -> Plan:
-    """Tells what each rank will read in an epoch, and what that costs.
+    """Reports what each rank will read in an epoch, and what that costs.
 
     Args:
         source: a `Loader`, a `Config` with a dataset, or a torch DataLoader with a `TorchSampler`.

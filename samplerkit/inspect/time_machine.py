@@ -21,7 +21,7 @@ from samplerkit.order.typing import Ids
 @final
 @dataclass(frozen=True)
 class BatchRead:
-    """The batch of unlike samples that one rank reads in one step.
+    """The batch of samples of different lengths that one rank reads in one step.
 
     Args:
         numbers: of the batches of the plan from which it is: one, or those that `tail="split"` makes smaller
@@ -49,13 +49,13 @@ class StepRead:
         num_ranks: of how many.
         num_steps: the steps of this rank in this epoch.
         ids: the samples, int64 of shape (samples,), in the order of the batch.
-        positions: where they stand in the order of all ranks, int64 of the same shape; of batches of unlike
-            samples, their draws.
+        positions: where they are in the order of all ranks, int64 of the same shape; of batches of
+            samples of different lengths, their draws.
         pads: which of them repeat another sample to fill the batch, bool of the same shape.
         files: the number of the file in which each lies, int64 of the same shape; None without files.
         fingerprint: the short name of the run's orders.
         names: the names of all files; None without.
-        batch: what is known of a batch of unlike samples; None where batches are of one size.
+        batch: what is known of a batch of samples of different lengths; None where batches are of one size.
         spans: of each window of tokens the parts of documents that it is made of: file, document, first token
             in it, and how many; None of other datasets.
         tokens: inputs of the windows of tokens, pads included; None of other datasets.
@@ -99,8 +99,8 @@ class Occurrence:
         rank: who reads it.
         step: in which step, from 0.
         place: at which place of the batch, from 0.
-        position: where it stands in the order of all ranks; of batches of unlike samples, the number of the
-            batch in the plan.
+        position: where it is in the order of all ranks; of batches of samples of
+            different lengths, the number of the batch in the plan.
         is_pad: whether it is read once more to fill a batch.
     """
 
@@ -132,7 +132,7 @@ class EpochOfSample:
 def at(
     source: Any, epoch: int, step: int, rank: int = 0, *, world: int | None = None, start: int | None = None
 ) -> StepRead:
-    """Tells what a rank reads in a step, by arithmetic: it costs the same at any size and any epoch.
+    """Reports what a rank reads in a step, by arithmetic: it costs the same at any size and any epoch.
 
     Args:
         source: a `Loader`, a `Config` with a dataset, or a torch DataLoader with a `TorchSampler`.
@@ -214,7 +214,7 @@ def when(
     world: int | None = None,
     start: int | None = None,
 ) -> tuple[EpochOfSample, ...]:
-    """Tells when, where and by whom a sample is read, by arithmetic: nothing is searched.
+    """Reports when, where and by whom a sample is read, by arithmetic: nothing is searched.
 
     Args:
         source: as for `at`.
@@ -247,7 +247,7 @@ def when(
 
 
 def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
-    """Tells when a sample is read in an epoch, by all ranks."""
+    """Reports when a sample is read in an epoch, by all ranks."""
     plan = view.run.plan(reading.epoch)
     if plan is not None:
         return _in_plan(reading, plan, sample)

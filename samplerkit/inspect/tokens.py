@@ -79,14 +79,14 @@ def token_figures(view: RunView, epoch: int, epoch_samples: int) -> TokenFigures
 def spans_of(
     view: RunView, reading: Reading, step: int, ids: Ids, places: Ids | None = None
 ) -> tuple[Any, ...] | None:
-    """Tells of which parts of which documents the windows of a step are made.
+    """Reports of which parts of which documents the windows of a step are made.
 
     Args:
         view: the run.
         reading: of a rank in an epoch.
         step: of the rank.
         ids: all windows of the step.
-        places: which of them are told, by their places in the batch; None for all.
+        places: which of them are described, by their places in the batch; None for all.
 
     Returns:
         For each window its spans: file, document, first token in it, and how many; None where the dataset

@@ -128,12 +128,12 @@ class RunView:
 
     @property
     def recipe(self) -> BatchRecipe | None:
-        """The recipe for batches of unlike samples, which are dealt then; None where samples are dealt."""
+        """The recipe for batches of samples of different lengths, which are dealt; None if samples are."""
         return self.run.unit.recipe
 
     @cached_property
     def samples_a_batch(self) -> int:
-        """The samples a rank and step; of batches of unlike samples, the mean of the first ones."""
+        """The samples a rank and step; of samples of different lengths, the mean of the first batches."""
         plan = self.run.plan(self.epoch)
         if plan is None:
             return self.batch_size

@@ -1,4 +1,4 @@
-"""What a dataset tells of itself besides its layout: a value for each sample, its content, parts it gives.
+"""What a dataset says of itself besides its layout: a value for each sample, its content, parts it gives.
 
 And the number of a file that somebody names.
 """
@@ -58,7 +58,7 @@ def find_fingerprint(dataset: Any) -> str | None:
 
 
 def fingerprint_of(*content: Any) -> str:
-    """Makes the fingerprint of a dataset of what tells its content.
+    """Makes the fingerprint of a dataset of what identifies its content.
 
     Args:
         content: plain values, as JSON has them.

@@ -93,7 +93,7 @@ class Layout:
                 `torch.utils.data.ConcatDataset` (its parts are the files), or anything with a length.
 
         Raises:
-            DatasetError: the dataset tells none of these.
+            DatasetError: the dataset reports none of these.
 
         Example:
             >>> Layout.of(["a", "b", "c"])

@@ -29,8 +29,8 @@ class Shuffle(str, Enum):
         FALSE: in storage order.
         GLOBAL: all samples, over all files.
         PARTIAL: the files are shuffled, then consecutive blocks of `partial_size` samples of each lane.
-        FILES: the files are shuffled, the samples in a file stand in order.
-        INFILE: the files stand in order, the samples in each file are shuffled.
+        FILES: the files are shuffled, the samples in a file are in order.
+        INFILE: the files are in order, the samples in each file are shuffled.
         ADAPTIVE: GLOBAL up to `adaptive_threshold` samples, PARTIAL above.
 
     Example:

@@ -56,7 +56,7 @@ class Order(ABC):
     """What comes when: position p of the order holds the sample id `order[p]`.
 
     An order is a value. It is never built as a list: an id costs the same wherever its position lies, and
-    memory holds what is asked for. Indexing works as with a numpy array.
+    memory holds what was indexed. Indexing works as with a numpy array.
 
     Subclasses are final. Each says how long it is, which ids stand at some positions (`ids_at`), and at
     which positions some ids stand (`locate`).

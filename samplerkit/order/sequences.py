@@ -28,7 +28,7 @@ def found(positions: Ids, valid: Any) -> Located:
 
 
 class Occurrences:
-    """An index of where each id stands in an array of ids that may repeat.
+    """An index of where each id is in an array of ids that may repeat.
 
     Args:
         ids: int64 array of shape (n,).

@@ -205,7 +205,7 @@ class Sampler(Link):
     @property
     @final
     def is_distributed(self) -> bool:
-        """Whether a distributed sampler stands in the chain, so that the order is dealt already."""
+        """Whether a distributed sampler is in the chain, so that the order is dealt already."""
         return self._chain().deal is not None
 
     @final

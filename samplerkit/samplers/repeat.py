@@ -64,7 +64,7 @@ class Repeated(Order):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class RepeatedByFactors(Order):
-    """Each id i as often as floor(sums[i + 1] + phase) - floor(sums[i] + phase) tells, in a row.
+    """Each id i as often as floor(sums[i + 1] + phase) - floor(sums[i] + phase) says, in a row.
 
     So id i comes floor(r) or ceil(r) times, r = sums[i + 1] - sums[i], and r times on average over phases.
 
@@ -210,7 +210,7 @@ class RepeatFactorSampler(Sampler):
 
     @staticmethod
     def factors_of(categories: Iterable[Iterable[Any]], threshold: float = 0.001) -> np.ndarray[Any, Any]:
-        """Gives the factors of samples from the categories that stand in each.
+        """Gives the factors of samples from the categories that are in each.
 
         A category in a share f of the samples has the factor max(1, sqrt(threshold / f)), and a sample the
         largest factor of its categories; 1 if there are none.

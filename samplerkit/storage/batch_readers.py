@@ -35,7 +35,7 @@ def batch_reader(dataset: Any) -> Any:
 
 
 TOLD = ("passes", "epochs")
-"""What a dataset may want to know of each sample, in the order in which it is told."""
+"""What a dataset may want to know of each sample, in the order in which it is reported."""
 
 
 def wanted(dataset: Any) -> tuple[str, ...]:

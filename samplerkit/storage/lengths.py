@@ -22,7 +22,7 @@ _HINT = "write it with dataset.save_lengths(path)"
 
 
 def given_lengths(lengths: Any, paths: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Takes the lengths that a user tells.
+    """Takes the lengths that a user gives.
 
     Args:
         lengths: one number a file, in the order of the files; or a dict from each file, by its path as given,

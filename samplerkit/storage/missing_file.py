@@ -30,7 +30,7 @@ ERRNOS = frozenset(
 
 
 class AbsentError(DatasetError):
-    """A file is not there or may not be read, or a sample that was told of one is not in it."""
+    """A file is not there or may not be read, or a sample that was listed for one is not in it."""
 
     @property
     def absent_from(self) -> str:
@@ -65,7 +65,7 @@ def _without_waiting(path: str, flags: int) -> int:
 _LOGGER = logging.getLogger(__name__)
 
 MOST_TRIED = 64
-"""Shards in which a sample is looked for that stands in for a batch of which nothing is there."""
+"""Shards in which a sample is looked for that replaces a batch of which nothing is there."""
 
 
 @final

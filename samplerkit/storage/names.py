@@ -1,4 +1,4 @@
-"""Names of files and shards: what braces and globs mean, and what is left without the shared folder."""
+"""Names of files and shards: what braces and globs mean, and the rest without the shared folder."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _alternatives(inside: str, pattern: str) -> Iterator[str]:
 
 
 def _split(inside: str) -> list[str]:
-    """Splits at the commas that stand in no inner braces."""
+    """Splits at the commas that are in no inner braces."""
     parts, depth = [""], 0
     for letter in inside:
         depth += {"{": 1, "}": -1}.get(letter, 0)

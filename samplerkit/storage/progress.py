@@ -1,4 +1,4 @@
-"""A first pass over all files of a dataset, in threads, and how it tells how far it is."""
+"""A first pass over all files of a dataset, in threads, and how it reports how far it is."""
 
 from __future__ import annotations
 

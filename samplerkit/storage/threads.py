@@ -263,7 +263,7 @@ def bounded(call: Callable[[], Result], seconds: float, stop: Stop) -> Result:
 
 
 def join(threads: Iterable[threading.Thread]) -> None:
-    """Waits for threads that were told to end, for a second at most in all."""
+    """Waits for threads that were asked to end, for a second at most in all."""
     end = time.monotonic() + END_SECONDS
     for thread in threads:
         if thread is not threading.current_thread():

@@ -1,4 +1,4 @@
-"""URLs as text: which paths are remote, how one is shown, and what tells two apart."""
+"""URLs as text: which paths are remote, how one is shown, and what distinguishes two."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIGNED = re.compile(
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
-    r"""Tells a URL from a local path: it has a scheme and `://`, and the scheme is not `file` or `local`.
+    r"""Returns whether a path is a URL: it has a scheme and `://`, and the scheme is not `file` or `local`.
 
     Example:
         >>> [is_remote(path) for path in ("s3://bucket/a.tar", "/data/a.tar", "file:///data/a.tar")]

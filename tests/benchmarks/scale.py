@@ -99,8 +99,9 @@ def report_month(layout: sk.Layout, failures: int) -> None:
     print(
         f"{len(layout):,} samples in {layout.num_files:,} files of {int(layout.sizes.min()):,} to "
         f"{int(layout.sizes.max()):,}; {failures} failures, each after {STEPS_AN_HOUR // 2:,} to "
-        f"{STEPS_AN_HOUR * 3 // 2:,} steps of {BATCH} samples a rank; after each the job goes on with one of "
-        f"{', '.join(f'{ranks:,}' for ranks in OTHER_RANKS)} ranks, from a checkpoint of every 600 steps.\n"
+        f"{STEPS_AN_HOUR * 3 // 2:,} steps of {BATCH} samples a rank; after each the job continues with "
+        f"one of {', '.join(f'{ranks:,}' for ranks in OTHER_RANKS)} ranks, from a checkpoint of "
+        "every 600 steps.\n"
     )
     months: dict[str, Month] = {}
     for mode in MODES:

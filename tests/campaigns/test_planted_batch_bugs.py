@@ -233,7 +233,7 @@ BUGS = [
         "pass",
         LENGTHS,
     ),
-    Bug("a file that was written anew is believed", "_stamp", "status.st_ctime_ns", "0", LENGTHS),
+    Bug("a file that was written again is believed", "_stamp", "status.st_ctime_ns", "0", LENGTHS),
     Bug(
         "a class comes twice in a batch",
         "ClassPlan._drawn",

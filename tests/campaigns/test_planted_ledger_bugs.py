@@ -61,7 +61,7 @@ BUGS = [
         REMOVED,
     ),
     Bug(
-        "what is left of a woven pass is not cut into lanes anew",
+        "the rest of a woven pass is not cut into lanes again",
         "WithoutIds.__post_init__",
         "rows = np.sort(self._woven.ids_at(order.locate(self.ids)[1]))",
         "rows = np.sort(order.locate(self.ids)[1])",
@@ -90,7 +90,7 @@ BUGS = [
         BATCHES,
     ),
     Bug(
-        "batches go on by the order before the edit",
+        "batches continue by the order before the edit",
         "BatchUnit._plans_of",
         "self.plans.get(run.constants, make).read_by(run.recipe)",
         "self.plans.get(run.constants, make)",
@@ -98,7 +98,7 @@ BUGS = [
     ),
     Bug("what workers fetch is edited", "CurrentRun.make_edit", "edit.at < first", "edit.at < 0", RUNS),
     Bug(
-        "requests go on by the order before the edit",
+        "requests continue by the order before the edit",
         "CurrentRun.steps",
         "reading = self.reading(reading.epoch, reading.start)",
         "pass",

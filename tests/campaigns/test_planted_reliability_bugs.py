@@ -286,7 +286,7 @@ BUGS = [
         f"{THREADS}::test_threads_that_share_a_dataset_hold_no_more_files_than_they_may",
     ),
     Bug(
-        "threads that wait for room are told nothing",
+        "threads that wait for room are not woken",
         "ReadAheadCache.using",
         "self._leave_line()",
         "pass",

@@ -19,7 +19,7 @@ BY_LOOP = "tests/loading/test_batches_by_the_loop.py"
 
 BUGS = [
     Bug(
-        "a dataset is told an epoch while it is read for another one",
+        "a dataset receives an epoch while it is read for another one",
         "ThreadPool._next",
         "sets_epoch and self._at_work",
         "False",

@@ -44,7 +44,7 @@ BUGS = [
         "row",
         "tests/storage/tokens/test_parts_of_trees.py",
     ),
-    Bug("a part is told the ids of the tree", "Share.glance", "mine - self._begin", "mine", SHARES),
+    Bug("a part receives the ids of the tree", "Share.glance", "mine - self._begin", "mine", SHARES),
     Bug(
         "who looks for a rare part never rests",
         "Share.glance",

@@ -112,7 +112,7 @@ def test_a_failing_rank_ends_the_command_with_its_traceback(tmp_path):
     done = run((*DEMO, "--keep", str(kept)), temporary)
     assert done.returncode == 1
     assert "Traceback" in done.stderr
-    assert "digits-00.npz: has 90 samples, but 1422 were told" in done.stderr
+    assert "digits-00.npz: has 90 samples, but 1422 were given" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("samplerkit: rank ")
     assert processes_of(tmp_path) == []
     assert list(temporary.iterdir()) == []

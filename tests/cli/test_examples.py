@@ -60,7 +60,7 @@ def test_image_folder_trains_and_a_killed_run_goes_on_to_the_very_same_network(t
     done = run((*example, str(images), str(cut)), tmp_path)
     assert done.returncode == 0, done.stderr
     _, gone_on, *rest = done.stdout.splitlines()
-    assert gone_on == f"goes on in epoch {state['epoch']}"
+    assert gone_on == f"continues in epoch {state['epoch']}"
     assert rest == epochs[state["epoch"] :]
     one, other = (torch.load(path, weights_only=True)["model"] for path in (whole, cut))
     assert all(torch.equal(one[name], other[name]) for name in one)

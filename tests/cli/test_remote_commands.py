@@ -173,19 +173,6 @@ def test_a_cache_that_is_too_small_for_the_order_is_named_with_its_hint(
     assert web.count("GET") == 0
 
 
-def test_what_is_advised_costs_what_it_says(command, tmp_path, folder, web):
-    """The same run with the hint that the plan names is not costly any more."""
-    size = (folder / "data" / "000.npz").stat().st_size
-    remote = {"attempts": 2, "max_cache_bytes": 8 * size + 100}
-    dataset = npz(web, lengths=SIZES, remote=remote)
-    assert "costly" in dict(rows(command("plan", config(tmp_path, dataset, shuffle="global"))[1]))
-    corrected = config(tmp_path, dataset, shuffle="partial", partial_size=160)
-    told = dict(rows(command("plan", corrected)[1]))
-    assert "costly" not in told
-    assert told["whole"].startswith("16 downloads")
-    assert command("check", corrected)[0] == 0
-
-
 @pytest.mark.parametrize("kind", [npz, tar])
 def test_nobody_fetches_files_to_count_their_samples_for_a_plan(command, tmp_path, home, web, kind):
     path = config(tmp_path, kind(web), shuffle="global")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.compat.mindspore.replay import concat, record_files
+from samplerkit.compat.mindspore.replay import concat
 from samplerkit.compat.mindspore.replay.generators import (
     MinstdRand0,
     Mt19937,
@@ -16,7 +16,7 @@ from samplerkit.compat.mindspore.replay.generators import (
     first_words,
     uniform_integers,
 )
-from samplerkit.compat.mindspore.replay.shuffle import carried, shuffle, swap_targets, swapped, weighted_draws
+from samplerkit.compat.mindspore.replay.shuffle import carried, shuffle, swapped, weighted_draws
 
 GENERATORS = [Mt19937, MinstdRand0]
 
@@ -118,20 +118,9 @@ def test_swaps_all_at_once_are_swaps_one_after_another(fractions):
     assert swapped(np.array(targets, dtype=np.int64)).tolist() == items
 
 
-def test_targets_never_lie_behind_their_element():
-    targets = swap_targets(100_000, Mt19937(1))
-    assert (targets <= np.arange(100_000)).all()
-    assert np.unique(targets).size > 49_000
-
-
 def test_more_elements_than_words_are_refused():
     with pytest.raises(sk.NotSupportedError, match="shuffle"):
         shuffle(2**31, MinstdRand0(1))
-
-
-def test_canonical_numbers_have_53_bits_of_two_words():
-    low, high = Mt19937(9).peek(2).tolist()
-    assert canonical(Mt19937(9), 1)[0] == (low + high * 2**32) / 2**64
 
 
 def test_a_single_weight_uses_no_word():
@@ -155,22 +144,6 @@ def test_parts_drawn_by_doubles_are_those_drawn_by_whole_numbers(monkeypatch, ti
     monkeypatch.setattr(concat, "_TIE", tie)
     assert np.array_equal(concat.random_concat(sizes, 5, 3), quick)
     assert sorted(quick) == list(range(2341))
-
-
-def test_every_block_is_shuffled_in_the_same_way_and_the_last_by_its_size():
-    rows = record_files.blocks_order(23, 10, seed=3)
-    first = record_files.global_order(10, 3)
-    assert rows[:10].tolist() == first.tolist()
-    assert rows[10:20].tolist() == (first + 10).tolist()
-    assert rows[20:].tolist() == (record_files.global_order(3, 3) + 20).tolist()
-
-
-def test_each_shard_shuffles_blocks_of_its_own_rows():
-    layout = sk.Layout([4, 7, 9])
-    undealt = record_files.partial_order(layout, 8, 3, 2, None).reshape(-1, 2)
-    files = record_files.files_order(layout, 8)
-    for shard in range(2):
-        assert undealt[:, shard].tolist() == files[shard::2][record_files.blocks_order(10, 3, 8)].tolist()
 
 
 def test_an_epoch_starts_from_the_latest_one_that_is_held():

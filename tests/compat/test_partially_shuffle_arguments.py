@@ -59,7 +59,7 @@ def test_lengths_that_are_told_are_not_counted_and_others_are_ignored(dataset):
 
 def test_a_wrong_length_is_an_error_that_names_the_file(dataset):
     wrong = {**dict(zip(dataset.files, UNEQUAL, strict=True)), dataset.files[5]: 99}
-    with pytest.raises(sk.DatasetError, match=r"005\.npz: has 36 samples, but 99 were told"):
+    with pytest.raises(sk.DatasetError, match=r"005\.npz: has 36 samples, but 99 were given"):
         items_of(make_sampler(dataset, files_len=wrong))
 
 

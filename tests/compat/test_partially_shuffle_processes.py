@@ -195,21 +195,6 @@ def pickled(sampler):
     return pickle.loads(pickle.dumps(sampler))  # noqa: S301  # our own
 
 
-def test_the_state_is_that_of_the_iteration_that_began_last(dataset):
-    sampler = make_sampler(dataset)
-    older = iter(sampler)
-    next(older)
-    newer = iter(sampler)
-    next(newer)
-    next(older)
-    next(older)
-    assert sampler.state_dict()["position"] == 8
-    assert len(list(older)) > 0
-    assert (sampler.epoch, sampler.state_dict()["position"]) == (0, 8)
-    assert len(list(newer)) > 0
-    assert (sampler.epoch, sampler.state_dict()["position"]) == (1, 0)
-
-
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, pickled])
 def test_a_copy_goes_on_alone(folder, duplicate):
     sampler = make_sampler(make_dataset(folder, SIZES), reader="npz")

@@ -54,29 +54,6 @@ def test_a_step_past_the_end_leaves_nothing_and_then_comes_the_next_epoch(datase
     assert items_of(sampler) == items_of(other)
 
 
-def test_an_epoch_that_is_set_again_after_its_last_item_has_a_state_at_its_beginning(dataset):
-    sampler = make_sampler(dataset)
-    whole = items_of(make_sampler(dataset))
-    items = iter(sampler)
-    for _ in whole:
-        next(items)  # no StopIteration
-    assert sampler.state_dict()["epoch"] == 1
-    sampler.set_epoch(0)
-    state = sampler.state_dict()
-    assert (state["epoch"], state["position"]) == (0, 0)
-    assert items_of(sampler) == whole
-
-
-def test_a_reader_that_counts_the_items_goes_on_with_the_epoch_of_the_state(dataset):
-    sampler, other = make_sampler(dataset), make_sampler(dataset)
-    items = iter(sampler)
-    for _ in items_of(make_sampler(dataset)):
-        next(items)  # no StopIteration
-    other.load_state_dict(sampler.state_dict())
-    assert items_of(sampler) == items_of(other)
-    assert (sampler.epoch, other.epoch) == (2, 2)
-
-
 @pytest.mark.parametrize("calls", ["epoch, step", "step, epoch"])
 def test_the_step_holds_for_the_epoch_that_is_set_before_or_after_it(dataset, calls):
     whole, sampler = make_sampler(dataset), make_sampler(dataset)
@@ -100,17 +77,6 @@ def test_the_step_holds_once_and_the_dataset_is_reset_once(dataset):
     assert items_of(sampler) == items_of(whole)
 
 
-def test_a_loop_that_is_left_begins_the_epoch_again(dataset):
-    sampler = make_sampler(dataset)
-    for step, _ in enumerate(sampler):
-        if step == 3:
-            break
-    assert items_of(sampler) == items_of(make_sampler(dataset))
-    sampler.set_epoch(0)
-    sampler.find_ckpt_position(4)
-    assert len(ids_of(next(iter(sampler)))) == 8
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_from_every_state_on_it_reads_what_was_left(dataset, version):
     sampler = make_sampler(dataset, 4, 1, version=version)
@@ -131,17 +97,6 @@ def test_from_every_state_on_it_reads_what_was_left(dataset, version):
             assert (state["epoch"], state["position"]) == (3, 0)
     other.set_epoch(3)
     assert items_of(other) == items_of(sampler)
-
-
-def test_every_rank_has_the_same_state(dataset):
-    iterators = [iter(make_sampler(dataset, 4, rank)) for rank in range(4)]
-    samplers = [make_sampler(dataset, 4, rank) for rank in range(4)]
-    iterators = [iter(sampler) for sampler in samplers]
-    for _ in range(3):
-        for iterator in iterators:
-            next(iterator)
-        states = [sampler.state_dict() for sampler in samplers]
-        assert states == [states[0]] * 4
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 6])

@@ -9,7 +9,7 @@ import random
 
 import pytest
 import torch
-from torch.utils.data import ConcatDataset, DataLoader
+from torch.utils.data import DataLoader
 from torch.utils.data import DistributedSampler as Torchs
 from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
@@ -247,12 +247,6 @@ def test_our_order_is_a_permutation_that_is_dealt_and_padded_by_torchs_rules(siz
             assert len(sampler) == len(expected) == len(sampler.order)
 
 
-def test_our_order_is_that_of_the_samplers_of_samplerkit():
-    dataset = ConcatDataset([range(30), range(41)])
-    ours = DistributedSampler(dataset, 4, 3, seed=3, algorithm="samplerkit-1")
-    assert list(ours) == list(sk.DistributedSampler(4, 3, seed=3).order(dataset))
-
-
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_the_order_has_random_access_and_an_inverse(algorithm, drop_last):
@@ -292,13 +286,6 @@ def test_a_dataloader_reads_what_it_read_with_torchs_sampler(workers):
         return read
 
     assert batches(DistributedSampler(range(100), 3, 1)) == batches(Torchs(range(100), 3, 1))
-
-
-def test_a_rank_that_cannot_be_is_told_in_torchs_words():
-    for rank in (3, -1):
-        for kind in (DistributedSampler, Torchs):
-            with pytest.raises(ValueError, match="Invalid rank"):
-                kind(range(10), num_replicas=3, rank=rank)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

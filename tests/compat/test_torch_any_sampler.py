@@ -60,13 +60,6 @@ def test_a_plain_sampler_does_differ_between_ranks():
     assert sorted(sum(read, [])) != list(range(40))
 
 
-def test_a_sampler_without_repeats_is_dealt_without_repeats():
-    assert sorted(sum(shares("random", 4), [])) == list(range(40))
-    assert sorted(sum(shares("subset", 5), [])) == list(range(5, 30))
-    batches = sum(shares("batches", 7), [])
-    assert sorted(index for batch in batches for index in batch) == list(range(40))
-
-
 def test_weighted_draws_keep_their_weights():
     drawn = Counter()
     for epoch in range(40):
@@ -137,15 +130,6 @@ def test_batches_go_to_a_dataloader_whole():
     assert batches[0].batch_size == 6
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_dataloader_reads_the_share(workers):
-    share = shares("weighted", 2)[1]
-    sampler = distributed(MAKE["weighted"](), 2, 1)
-    loader = DataLoader(range(40), batch_size=8, sampler=sampler, num_workers=workers)
-    assert [index for batch in loader for index in batch.tolist()] == share
-    assert len(loader) == 7
-
-
 def test_trainers_see_a_distributed_sampler():
     sampler = distributed(MAKE["weighted"](), 3, 1, drop_last=True)
     assert isinstance(sampler, Torchs)
@@ -160,13 +144,3 @@ def test_without_a_job_one_process_reads_everything(monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert list(distributed(range(5))) == [1, 3, 0]
-
-
-def test_an_epoch_that_repeats_is_told_once():
-    sampler = distributed(MAKE["weighted"](), 2, 0)
-    first = list(sampler)
-    with pytest.warns(UserWarning, match="set_epoch") as told:
-        assert list(sampler) == list(sampler) == first
-    assert len(told) == 1
-    in_order = distributed(IN_ORDER["sequential"](), 2, 0)
-    assert list(in_order) == list(in_order)

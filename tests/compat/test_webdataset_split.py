@@ -37,11 +37,6 @@ def test_shards_need_not_be_as_many_as_workers(tmp_path, shards, workers, ranks)
     assert max(counts) - min(counts) <= 1
 
 
-def test_fewer_samples_than_workers_are_read_once(tmp_path):
-    dataset = numbers(write(tmp_path, 1, 2), tmp_path)
-    assert sorted(received(loader(dataset, num_workers=4))) == [0, 1]
-
-
 def test_a_worker_opens_few_shards(tmp_path):
     urls = write(tmp_path, 16, 160)
     dataset = wds.WebDataset(urls, cache=tmp_path / "cache").shuffle(5)

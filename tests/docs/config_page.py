@@ -24,7 +24,7 @@ NAME = "config.md"
 _HEAD = """# Configs
 
 This page is written by `python -m tests.docs.write_pages`, from the constructors. `samplerkit schema` prints
-the same as JSON Schema, for editors; `samplerkit validate CONFIG` tells whether a config is right.
+the same as JSON Schema, for editors; `samplerkit validate CONFIG` says whether a config is right.
 
 ```yaml
 dataset: {kind: layout, sizes: [5000, 7000, 300]}

@@ -13,7 +13,7 @@ BATCHES = sk.TokenBatches(1000, lengths=[4 + number % 60 for number in range(SAM
 
 
 def test_a_run_is_restarted_and_goes_on_in_mid_epoch(tmp_path):
-    assert "goes on in epoch 1, step 30" in check_restarted_in_mid_epoch(tmp_path, "train_accelerate.py")
+    assert "continues in epoch 1, step 30" in check_restarted_in_mid_epoch(tmp_path, "train_accelerate.py")
 
 
 def test_prepare_deals_what_nobody_has_dealt_and_deals_again_what_is_dealt(tmp_path):

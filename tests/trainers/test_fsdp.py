@@ -16,7 +16,7 @@ def test_ranks_of_a_replica_get_the_same_batches_and_another_mesh_goes_on(tmp_pa
     assert (tmp_path / "killed-3-33").exists(), printed
     code, printed = run(tmp_path, *torchrun(2, *script, "--tensor-parallel=1"))
     assert code == 0, printed
-    assert "goes on in epoch 1, step 30, as 2 x 1" in printed
+    assert "continues in epoch 1, step 30, as 2 x 1" in printed
 
     # Before: ranks 0 and 1 hold one replica, 2 and 3 the other one. After: one replica a rank.
     everyone = Ledger.read(tmp_path, SAMPLES)

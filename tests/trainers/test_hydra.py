@@ -21,7 +21,7 @@ def test_a_run_that_is_killed_goes_on_and_refuses_another_seed(tmp_path):
     assert "state: seed" in printed
     code, printed = run(tmp_path, SCRIPT, folder)
     assert code == 0, printed
-    assert "goes on in epoch 1, step 30" in printed
+    assert "continues in epoch 1, step 30" in printed
     ledger = Ledger.read(tmp_path, SAMPLES)
     assert {line.step for line in ledger.replayed} == {30, 31, 32, 33}
     check_exactly_once(ledger, pads=[0, 0])

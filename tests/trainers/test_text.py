@@ -51,7 +51,7 @@ def test_a_killed_run_goes_on_to_the_very_same_losses_and_then_on_one_rank(tmp_p
     assert code == 0, printed
     code, said = run(tmp_path, *torchrun(2, SCRIPT, killed, restarts=1), DIGITS_KILL="1:22")
     assert code == 0, said
-    assert "goes on in epoch 1, step 20, on 2 ranks" in said
+    assert "continues in epoch 1, step 20, on 2 ranks" in said
     for rank in range(2):
         assert losses(killed, rank) == losses(whole, rank)
     check_batches(Ledger.read(killed, 1200), texts, [2, 2])
@@ -79,7 +79,7 @@ def test_a_killed_run_goes_on_to_the_very_same_losses_and_then_on_one_rank(tmp_p
     # Its last checkpoint is in the middle of epoch 1.
     code, printed = run(tmp_path, *torchrun(1, SCRIPT, killed, "--epochs=3"))
     assert code == 0, printed
-    assert "goes on in epoch 1, step 30, on 1 ranks" in printed
+    assert "continues in epoch 1, step 30, on 1 ranks" in printed
     check_batches(Ledger.read(killed, 1200), texts, [2, 2, 1])
 
 

@@ -8,4 +8,4 @@ NEEDS = ("torchdata", "scikit-learn")
 
 
 def test_a_run_is_restarted_and_goes_on_in_mid_epoch(tmp_path):
-    assert "goes on in epoch 1, step 30" in check_restarted_in_mid_epoch(tmp_path, "train_torchdata.py")
+    assert "continues in epoch 1, step 30" in check_restarted_in_mid_epoch(tmp_path, "train_torchdata.py")

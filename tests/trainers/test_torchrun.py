@@ -32,7 +32,7 @@ def test_a_ddp_run_goes_on_with_as_many_ranks_with_fewer_and_with_more(tmp_path)
     assert len(list(tmp_path.glob("killed-*"))) == 2
     code, printed = run(tmp_path, *torchrun(3, *script, "--epochs=3"))
     assert code == 0, printed
-    assert "goes on in epoch 1, step 45, on 3 ranks" in printed
+    assert "continues in epoch 1, step 45, on 3 ranks" in printed
 
     ledger = Ledger.read(tmp_path, SAMPLES)
     print(f"ranks {ledger.ranks}, received again {sum(len(line.ids) for line in ledger.replayed)}")

@@ -54,7 +54,7 @@ class Fit:
         return np.zeros_like(whole), left
 
     def is_last(self, lengths: Ids) -> np.ndarray[Any, Any]:
-        """Returns whether a document ends with what is left of it: not where it is truncated."""
+        """Returns whether a document ends with the rest of it: not where it is truncated."""
         return (
             np.asarray(lengths <= self.seq_len) if self.long == "truncate" else np.ones(lengths.shape, bool)
         )

@@ -26,8 +26,8 @@ from samplerkit.order.typing import Ids
 class PackedSet:
     """How a set is packed, by its lengths alone: the same in every epoch.
 
-    First come the packs that one document fills, numbered by document and part. Then come the bins of what
-    is left: short documents and the ends of long ones, which are items, numbered from the largest.
+    First come the packs that one document fills, numbered by document and part. Then come the bins of the
+    remaining: short documents and the ends of long ones, which are items, numbered from the largest.
 
     Args:
         histogram: of the lengths of the set.

@@ -17,7 +17,7 @@ from rich.console import Console
 from samplerkit.cli.demo.data import MODES, config_path, ledger_lines, write_configs, write_digits
 from samplerkit.cli.demo.job import run_job
 from samplerkit.cli.demo.resume import resume_demo
-from samplerkit.cli.demo.rows import HEADINGS, LEAST_ACCURACY, Row, explain, line_of, row_of
+from samplerkit.cli.demo.rows import HEADINGS, LEAST_ACCURACY, Row, line_of, row_of, summary
 from samplerkit.cli.demo.training import train_modes
 from samplerkit.cli.printing import progress
 from samplerkit.config.config import load_config
@@ -110,11 +110,10 @@ def _compare(
                 rows[mode] = row = row_of(mode, accuracies, received, num_samples)
                 show(line_of(row), event="row", **row)
                 accuracies = []
-    seconds, sentences = round(time.monotonic() - started, 1), explain(rows)
+    seconds = round(time.monotonic() - started, 1)
     trainings = f"the median of {seeds} seeds" if seeds > 1 else "one seed"
     note = f"(Accuracy: {trainings}. Counts: of an epoch. Device: {device}. {seconds:.0f} s.)"
-    text = "\n".join(["", *sentences, note])
-    show(text, event="end", modes=[*rows], device=device, seconds=seconds, sentences=sentences)
+    show(f"\n{summary(rows)}\n{note}", event="end", modes=[*rows], device=device, seconds=seconds)
     accuracy = rows[Shuffle.GLOBAL.value]["accuracy"]
     if accuracy >= LEAST_ACCURACY:
         return None

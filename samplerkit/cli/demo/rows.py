@@ -71,29 +71,15 @@ def line_of(row: Row) -> str:
     return _LINE.format(row["mode"], f"{row['accuracy']:.1f}%", *map(_shown, counts))
 
 
-def explain(rows: Mapping[str, Row]) -> list[str]:
-    """Says in plain sentences what the finished table shows: of what was measured, and nothing else."""
-    whole, files, partial, adaptive = (
-        rows[mode.value] for mode in (Shuffle.GLOBAL, Shuffle.FILES, Shuffle.PARTIAL, Shuffle.ADAPTIVE)
-    )
-    opened = {row["mode"]: _shown(row["files_opened"][0]) for row in (whole, files, partial)}
-    accuracy = (
+def summary(rows: Mapping[str, Row]) -> str:
+    """Says in plain words what the finished table shows."""
+    whole, files = (rows[mode.value] for mode in (Shuffle.GLOBAL, Shuffle.FILES))
+    opened, of_whole = (_shown(row["files_opened"][0]) for row in (files, whole))
+    return (
         f"The files are sorted by digit. GLOBAL mixes all samples and reaches {whole['accuracy']:.1f}%; "
-        "FILES reads file after file, so that a batch holds few digits, and reaches "
-        f"{files['accuracy']:.1f}%."
+        f"FILES reads file after file and reaches {files['accuracy']:.1f}%, and rank 0 opens {opened} files "
+        f"an epoch in place of {of_whole}."
     )
-    cost = (
-        f"What FILES saves: rank 0 opens {opened['files']} files an epoch, and {opened['global']} under "
-        f"GLOBAL. PARTIAL opens {opened['partial']} and reaches {partial['accuracy']:.1f}%."
-    )
-    sentences = [accuracy, cost]
-    if adaptive["orders"] == partial["orders"]:
-        sentences.append(
-            "ADAPTIVE read the very order of PARTIAL: there are more samples than its adaptive_threshold."
-        )
-    if all(row["missing"]["high"] == 0 and row["repeated"]["high"] == 1 for row in rows.values()):
-        sentences.append("The one sample that comes twice gives both ranks equally many.")
-    return sentences
 
 
 def _extent(counts: Iterable[int]) -> dict[str, int]:

@@ -25,7 +25,7 @@ class Cut:
         seq_length: S, the tokens from one sample to the next.
         seed: in [0, 2^32), the same for all corpora and parts.
         extra: 1 where a sample has the token behind its own as well, else 0.
-        keeps_partial: whether what is left at the end is a sample too, filled up.
+        keeps_partial: whether the rest at the end is a sample too, filled up.
     """
 
     seq_length: int

@@ -24,7 +24,7 @@ class MegatronPretrainingSampler(Sampler):
         micro_batch_size: samples of a rank in a step over there.
         data_parallel_size: the number of data-parallel ranks over there.
         consumed_samples: where the run stood when it was last started there, and where a `Loader` begins; the
-            attribute is what is left of it modulo a step, since steps are counted from there.
+            attribute is its remainder modulo a step, since steps are counted from there.
 
     Raises:
         ArgumentTypeError: an argument is no integer.

@@ -1,4 +1,4 @@
-"""The sampler that stands in for both versions of the original."""
+"""The sampler that replaces both versions of the original."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     The files are shuffled, and their rows cut into one contiguous run a rank, all of one length; the last
     one continues with the first rows where the samples do not suffice. So every sample comes once, and fewer
     than `num_replicas` twice. A rank shuffles each `shuffle_buffer` rows of its run. The last batch of a rank
-    has what is left.
+    has the rest.
 
     Reading a whole epoch moves on to the next one; `set_epoch` sets it. The order depends on the seed, the
     epoch, the files, their lengths, `shuffle_buffer` and `pools`, and on the number of ranks at the first

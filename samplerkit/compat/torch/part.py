@@ -37,7 +37,7 @@ class DealtPart:
 
     @classmethod
     def of(cls, size: int, world: World, *, drop_last: bool = False, start: int = 0) -> DealtPart:
-        """Deals what is left of `size` positions: rounded up to a multiple of W, or down."""
+        """Deals the rest of `size` positions: rounded up to a multiple of W, or down."""
         left = max(0, size - start)
         rows = left // world.num_shards if drop_last else -(-left // world.num_shards)
         return cls(start, start + rows * world.num_shards, world)

@@ -116,7 +116,7 @@ def handler_of(value: Any) -> Handler | None:
 
 
 def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool) -> bool:
-    """Takes webdataset's splitters, and tells whether every rank is to read everything.
+    """Takes webdataset's splitters, and returns whether every rank is to read everything.
 
     Raises:
         NotSupportedError: a splitter of the user's own, or no splitter for workers.

@@ -94,7 +94,7 @@ def parsed(url: str) -> Command:
 
 
 def _shown(arguments: list[str]) -> list[str]:
-    """Returns the arguments that may stand in a log, and dots for the others: tokens may be among them."""
+    """Returns the arguments that may be in a log, and dots for the others: tokens may be among them."""
     result: list[str] = []
     for argument in arguments:
         if "://" in argument and argument.split("://", maxsplit=1)[0].isalnum():

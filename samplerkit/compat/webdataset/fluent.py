@@ -43,7 +43,7 @@ class Fluent(ABC):
     ) -> Self:
         """Shuffles: the shards, and then the samples within windows of at least `size`, newly in each epoch.
 
-        It is a permutation of the whole epoch, computed and not buffered: mode PARTIAL. Where it stands in
+        It is a permutation of the whole epoch, computed and not buffered: mode PARTIAL. Where it is in
         the pipeline does not matter. What commands write is shuffled by a buffer of `size` samples.
 
         Args:

@@ -72,7 +72,7 @@ class Settings:
         sampler, layout = view.run.recipe, view.layout
         mode, seed = _read(sampler)
         if view.recipe is not None:
-            raise _unlike("batches of unlike samples", view.recipe)
+            raise _unlike("batches of samples of different lengths", view.recipe)
         if not 4 <= len(layout) <= MOST_SAMPLES or layout.sizes.size > MOST_FILES:
             raise _unlike("fewer than four samples, 2^31 or more, or more than 10,000 files", layout)
         if view.num_ranks > MOST_RANKS:

@@ -186,7 +186,7 @@ class PlotData:
 
     @property
     def has_lengths(self) -> bool:
-        """Whether it has batches of unlike samples whose lengths are known."""
+        """Whether it has batches of samples of different lengths whose lengths are known."""
         plan = self.view.run.plan(self.epoch)
         return plan is not None and plan.measure.lengths is not None and plan.measure.keys is None
 

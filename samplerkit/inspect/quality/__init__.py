@@ -16,7 +16,7 @@ smallest value), `to_dict()`, and a one-line `str`. A `Recommendation` has `want
 `shuffle`, `partial_size` (None but for PARTIAL), `mixing`, `standard_error`, `files`, `samples`, `meets`,
 `fits`, `to_dict()` and `arguments` (what a sampler takes: `{"shuffle": "partial", "partial_size": 1500}`).
 
-What the figures mean and predict stands in docs/quality.md.
+What the figures mean and predict is in docs/quality.md.
 """
 
 from samplerkit.inspect.quality.figure import Figure, Point

@@ -20,7 +20,7 @@ from samplerkit.order.intervals import edges_of, interval_of
 from samplerkit.order.typing import Ids
 
 MOST_BLOCKS = 1_000_000
-"""How many blocks of one size in a window are told apart."""
+"""How many blocks of one size in a window are distinguished."""
 
 
 @final

@@ -88,7 +88,7 @@ def _deviation(plain: Plain) -> float:
 
 
 def _epochs(plain: Plain) -> int:
-    """Tells how many epochs' sequences of files are looked at."""
+    """Reports how many epochs' sequences of files are looked at."""
     sizes = plain.layout.sizes
     runs_only = plain.shuffle is Shuffle.FILES and plain.lanes == 1
     if not plain.shuffles_files or runs_only or sizes.min() == sizes.max():

@@ -33,7 +33,7 @@ def label_mixing(
     windows: int = 8,
     seed: int = 0,
 ) -> Figure:
-    """Tells how well an order mixes labels: 1 for a full shuffle, 0 where windows hold one label each.
+    """Reports how well an order mixes labels: 1 for a full shuffle, 0 where windows hold one label each.
 
     It is the chance that two samples of one window have different labels, over the same chance for two
     samples of the epoch. Other arguments as for `mixing`.
@@ -67,7 +67,7 @@ def label_mixing(
 def storage_mixing(
     dataset: Any, batch_size: int, labels: Any, *, epochs: int = 64, windows: int = 8, seed: int = 0
 ) -> Figure:
-    """Tells how well labels are mixed as the samples lie: the label mixing of no shuffle at all.
+    """Reports how well labels are mixed as the samples lie: the label mixing of no shuffle at all.
 
     Near 1, every shuffle mode is as good as a full shuffle, as far as labels go. Arguments and errors as for
     `label_mixing`.
@@ -91,7 +91,7 @@ def effective_batch(
     windows: int = 8,
     seed: int = 0,
 ) -> Figure:
-    """Tells how large a random batch is that says as much as one of this order.
+    """Reports how large a random batch is that says as much as one of this order.
 
     The mean over a batch of whatever depends on the label alone varies as much as over that many samples
     drawn at random: the batch size over Kish's design effect 1 + (1 - q) (w - 1) / (1 - w / n), q being the

@@ -23,7 +23,7 @@ def mixing(
     windows: int = 8,
     seed: int = 0,
 ) -> Figure:
-    """Tells how well an order mixes the samples as they lie: 1 for a full shuffle, 0 for none.
+    """Reports how well an order mixes the samples as they lie: 1 for a full shuffle, 0 for none.
 
     It is the smaller of two figures. `file_mixing` asks whether the samples of a window come from as many
     files as those of a full shuffle would; `spread` whether they lie as far apart. Both are means over
@@ -71,7 +71,7 @@ def file_mixing(
     windows: int = 8,
     seed: int = 0,
 ) -> Figure:
-    """Tells whether the samples of a window come from as many files as those of a full shuffle would.
+    """Returns whether the samples of a window come from as many files as those of a full shuffle would.
 
     It is the chance that two samples of one window lie in different files, over the same chance for two
     samples of the epoch. Above 1, windows hold more different files than at random. Arguments as for
@@ -102,7 +102,7 @@ def spread(
     windows: int = 8,
     seed: int = 0,
 ) -> Figure:
-    """Tells whether the samples of a window lie as far apart in storage as those of a full shuffle would.
+    """Returns whether the samples of a window lie as far apart in storage as those of a full shuffle would.
 
     It is the mean distance of the ids of two samples of one window, over that of two samples of the epoch.
     Arguments as for `mixing`.

@@ -88,7 +88,7 @@ def window_sizes(num_samples: int, batch_size: int) -> tuple[int, ...]:
     of the order. Where already a batch holds more than half, half of the order is the only window.
 
     Raises:
-        ArgumentRangeError: the order has fewer than four samples, so that no window tells anything.
+        ArgumentRangeError: the order has fewer than four samples, so that no window says anything.
 
     Example:
         >>> window_sizes(1000, 100), window_sizes(1000, 1), window_sizes(100, 64)

@@ -108,7 +108,7 @@ class OrderSource:
         length: samples in an epoch.
         order: gives the order of an epoch.
         plain: the mode, where each epoch reads all samples of the layout once by it.
-        is_shuffled: whether any two samples of an epoch may stand in any two places alike.
+        is_shuffled: whether any two samples of an epoch may be in any two places alike.
     """
 
     layout: Layout

@@ -135,7 +135,7 @@ MOST_RUNS = 1_000_000
 @final
 @dataclass(frozen=True)
 class Runs:
-    """Runs of rows, each shuffled in itself, that stand in the order of their ids.
+    """Runs of rows, each shuffled in itself, that are in the order of their ids.
 
     Args:
         sizes: rows in each run; shape (runs,).

@@ -99,7 +99,7 @@ def block_sizes(layout: Layout, batch_size: int, lanes: int) -> list[int]:
 
 
 def held(plain: Plain) -> tuple[int, int]:
-    """Tells how many files and samples a rank holds at a time, to read one lane.
+    """Reports how many files and samples a rank holds at a time, to read one lane.
 
     A block of PARTIAL holds its samples, in files that are read one after another; INFILE a file; GLOBAL
     all there is.

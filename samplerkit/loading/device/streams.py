@@ -29,7 +29,7 @@ class Streams:
     returns when that is done. Events and streams are the driver's own; nobody else looks into them.
 
     Args:
-        device: where to. What is there already is not copied.
+        device: where to. Tensors that are on it are not copied.
 
     Attributes:
         pins: whether copies from pinned memory are worth the pinning.

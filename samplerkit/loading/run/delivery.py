@@ -134,7 +134,7 @@ class Delivery:
         return step >= 0 and self._is_there(self.first(step) + needed)
 
     def is_whole(self, step: int) -> bool:
-        """Returns whether what is left fills a step."""
+        """Returns whether the rest fills a step."""
         return self._is_there(self.first(step + 1) - 1)
 
     def position_after(self, steps: int) -> int:

@@ -144,7 +144,7 @@ def _ids(request: Request, samples: Answer) -> Ids:
 
 
 def _segments(request: Request, samples: Answer) -> Segments | None:
-    """Which parts of the samples a batch is made of; one that stands in is as long as the longest part."""
+    """Which parts of the samples a batch is made of; a substitute is as long as the longest part."""
     if request.segments is None or samples.stand_in is None:
         return request.segments and request.segments.without(samples.places_skipped)
     nothing = np.zeros(1, dtype=np.int64)

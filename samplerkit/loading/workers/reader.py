@@ -212,7 +212,7 @@ def _parts(dataset: Any, request: Request) -> Answer:
 
 
 def _cut_all(base: Read, request: Request) -> Answer:
-    """Cuts parts out of whole samples; one that stands in is cut when its batch is made."""
+    """Cuts parts out of whole samples; a substitute is cut when its batch is made."""
     answer = base(request)
     if answer.stand_in is not None:
         return answer

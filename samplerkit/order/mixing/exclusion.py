@@ -24,7 +24,7 @@ from samplerkit.order.typing import Ids
 class WithoutIds(OrderView):
     """An order without some of its ids: what follows moves up.
 
-    Rows leave the sequence that was cut into lanes, and what is left is cut again: so each lane stays one run
+    Rows leave the sequence that was cut into lanes, and the rest is cut again: so each lane stays one run
     of it, and reads the files that it read.
 
     Args:

@@ -19,7 +19,7 @@ from samplerkit.order.typing import Ids
 class OnceEach(Order):
     """Several orders, each read to its end: until a lane has no more of what it draws.
 
-    What each lane has left then stands in its last rows, shuffled among themselves. Where a lane has a few
+    What each lane has left then is in its last rows, shuffled among themselves. Where a lane has a few
     rows more or fewer than it has left, the next lanes lend them.
 
     Args:

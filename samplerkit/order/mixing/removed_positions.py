@@ -131,7 +131,7 @@ class WithoutRows(Stream):
         return which[is_kept], positions[is_kept]
 
     def _below(self, positions: Ids) -> Ids:
-        """Gives where the rows at positions stand in the stream that holds all of them."""
+        """Gives where the rows at positions are in the stream that holds all of them."""
         kept, lane = np.divmod(positions, self.lanes)
         below = np.empty_like(positions)
         for number, at in groups(lane):

@@ -19,7 +19,7 @@ from samplerkit.order.mixing.source_draws import (
 from samplerkit.order.typing import Ids
 
 _SHARE = 17
-"""Bits below it say where a threshold's map stands in `count_table`, those above its first digit."""
+"""Bits below it say where a threshold's map is in `count_table`, those above its first digit."""
 _PIECE = 4096
 _MANY = 16
 """Rows of a block from which on all 32 maps of its last two digits are picked, each once."""

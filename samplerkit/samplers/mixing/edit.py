@@ -143,7 +143,7 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
     for number, (before, edit) in enumerate(pairwise(listed), 1):
         if edit.at < before.at:
             problem = f"lies before the edit ahead of it, at {before.at}"
-            hint = "edits stand in the order of their positions"
+            hint = "edits are in the order of their positions"
             raise ArgumentValueError(f"edits[{number}].at", problem, edit.at, hint=hint)
     return listed
 

@@ -250,7 +250,7 @@ class Blend:
 
     @cached_property
     def length(self) -> int:
-        """How many positions an epoch has: what is asked for, or as many as `stop` says of epoch 0."""
+        """How many positions an epoch has: the number given, or as many as `stop` says of epoch 0."""
         if self._mixture.num_samples:
             return self._mixture.num_samples
         if self.restarts and self._context.epoch:

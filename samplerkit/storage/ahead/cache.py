@@ -29,8 +29,8 @@ class ReadAheadCache(Generic[Content]):
     """What one process has at hand of some files: their content in memory, or open shards.
 
     What is read next is known where `expect` was called. `EvictionPolicy` chooses which file goes, and which
-    ones are read ahead. A file that a thread uses stays; who finds all room taken by such files stands in a
-    line until another thread is done. Whoever stands in it uses no file, so it moves on.
+    ones are read ahead. A file that a thread uses stays; who finds all room taken by such files waits in a
+    line until another thread is done. Whoever waits uses no file, so it moves on.
 
     Args:
         read: reads a file, by its number; called from several threads.
@@ -265,7 +265,7 @@ class ReadAheadCache(Generic[Content]):
         self._failures.clear()
 
     def _read_ahead(self) -> None:
-        """Returns the threads to read what is wanted next, as far as there is room for it."""
+        """Returns the threads to read the files needed next, as far as there is room for it."""
         number = self._limits.read_ahead - len(self._unused)
         if number <= 0 or self._is_stopped or self._line:
             return

@@ -236,11 +236,11 @@ class WaitingLine:
         return bool(self._threads)
 
     def is_first(self) -> bool:
-        """Returns whether it is this thread's turn; it stands in the line from now on."""
+        """Returns whether it is this thread's turn; it is in the line from now on."""
         me = threading.get_ident()
         self._threads.setdefault(me)
         return next(iter(self._threads)) == me
 
     def leave(self) -> None:
-        """Lets this thread leave, if it stands in the line."""
+        """Lets this thread leave, if it is in the line."""
         self._threads.pop(threading.get_ident(), None)

@@ -77,9 +77,9 @@ class Rereading:
 
 
 def tell_of_rereading(read_again: int, limits: CacheLimits) -> None:
-    """Tells in the log that memory holds too few files for the order.
+    """Reports in the log that memory holds too few files for the order.
 
-    Of the workers of a loader only the first one tells it.
+    Of the workers of a loader only the first one logs it.
 
     Args:
         read_again: how often a file was read that had been read before, in this epoch and process.

@@ -231,20 +231,20 @@ def _wrong(place: str, problem: str, value: Any) -> DatasetError:
 
 
 def refuse_lengths(lengths: Any) -> None:
-    """Refuses lengths beside a catalogue, which tells them.
+    """Refuses lengths beside a catalogue, which has them.
 
     Raises:
         ArgumentValueError: there are some.
     """
     if lengths is not None:
         raise ArgumentValueError(
-            "lengths", "go with files, and a catalogue tells them", hint="leave them out"
+            "lengths", "go with files, and a catalogue has them", hint="leave them out"
         )
 
 
 def read_known(
     catalogue: FileCatalogue, storage: RemoteStorage | None, read: Callable[[int], Result], number: int
 ) -> Result:
-    """Reads a file of a catalogue, by its number, if it is the one that the catalogue tells."""
+    """Reads a file of a catalogue, by its number, if it is the one that the catalogue says."""
     catalogue.require(number, None if storage is None else storage.know)
     return read(number)

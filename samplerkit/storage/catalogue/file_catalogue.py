@@ -113,7 +113,7 @@ class KnownFile:
         path: absolute, or a URL.
         size: in bytes.
         version: what changes with the content: here the time of the last change in nanoseconds, elsewhere the
-            tag that the server tells, or "".
+            tag that the server sends, or "".
         samples: of each chunk: a row group of Parquet, else the whole file.
         columns: of Parquet, the names and types.
         footer: of Parquet, the bytes of the footer.

@@ -283,7 +283,7 @@ def require_suffix(out: str) -> None:
     """
     if not shown(out).endswith(SUFFIX):
         raise ArgumentValueError(
-            "out", f"must end in {SUFFIX}", shown(out), hint="by that it is told from data"
+            "out", f"must end in {SUFFIX}", shown(out), hint="by that it is distinguished from data"
         )
 
 

@@ -30,7 +30,7 @@ class FileReader(Protocol):
         """Reads a file."""
 
     def count(self, path: str) -> int:
-        """Tells how many samples a file has."""
+        """Reports how many samples a file has."""
 
 
 def file_reader(reader: Any) -> FileReader:
@@ -114,7 +114,7 @@ class PlainReader:
         return _guarded(path, "read", lambda: FileContent.of(self.function(path), path))
 
     def count(self, path: str) -> int:
-        """Tells how many samples a file has: by the reader's `count`, or by reading it."""
+        """Reports how many samples a file has: by the reader's `count`, or by reading it."""
         if not self.counts_cheaply:
             return self.read(path).length
         counting: Any = self.function
@@ -136,18 +136,18 @@ class LengthReader:
     counts_cheaply: bool = True
 
     def read(self, path: str) -> FileContent:
-        """Reads a file; the length that the reader tells must be that of its data."""
+        """Reads a file; the length that the reader reports must be that of its data."""
         given = _guarded(path, "read", lambda: self.function(path, get_data=True))
         if not isinstance(given, tuple) or len(given) != 2:
             raise DatasetError(path, "the reader must give (data, length) with get_data=True", given)
         content = _guarded(path, "read", lambda: FileContent.of(given[0], path))
         if content.length != _length(given[1], path):
-            problem = f"has {content.length} samples, but its reader tells another length"
+            problem = f"has {content.length} samples, but its reader reports another length"
             raise DatasetError(path, problem, given[1])
         return content
 
     def count(self, path: str) -> int:
-        """Tells how many samples a file has."""
+        """Reports how many samples a file has."""
         given = _guarded(path, "counted", lambda: self.function(path, get_data=False))
         return _length(given[1] if isinstance(given, tuple) and len(given) == 2 else given, path)
 
@@ -164,7 +164,7 @@ def read_file(
     Args:
         reader: reads it.
         paths: of all files.
-        sizes: samples in each, as was told or counted.
+        sizes: samples in each, as was given or counted.
         file: its number.
         hint: what to do about sizes that are wrong.
 
@@ -175,7 +175,7 @@ def read_file(
     if content.length != told:
         raise DatasetError(
             content.path,
-            f"has {content.length} samples, but {told} were told or counted",
+            f"has {content.length} samples, but {told} were given or counted",
             hint=hint,
         )
     return content

@@ -63,7 +63,7 @@ class NpzReader:
             raise
 
     def count(self, path: str) -> int:
-        """Tells the number of rows from the headers of the arrays."""
+        """Reports the number of rows from the headers of the arrays."""
         with opened(path) as file, zipfile.ZipFile(file) as archive:
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
             lengths = {}
@@ -111,7 +111,7 @@ class NpyReader:
         return array
 
     def count(self, path: str) -> int:
-        """Tells the number of rows from the header."""
+        """Reports the number of rows from the header."""
         with opened(path) as file:
             return _rows_in_header(file, path, os.fstat(file.fileno()).st_size)
 
@@ -139,7 +139,7 @@ class ParquetReader:
         return {name: table.column(name).to_numpy() for name in table.column_names}
 
     def count(self, path: str) -> int:
-        """Tells the number of rows from the metadata."""
+        """Reports the number of rows from the metadata."""
         with opened(path) as file:
             metadata = _parquet().ParquetFile(file).metadata
         # Its own sum, `num_rows`, is wrong in files of some writers; pyarrow reads all row groups.
@@ -184,7 +184,7 @@ class TextReader:
         return [line.removesuffix("\r") for line in lines]
 
     def count(self, path: str) -> int:
-        """Tells the number of lines, reading the file in pieces."""
+        """Reports the number of lines, reading the file in pieces."""
         lines, last = 0, b"\n"
         for piece in self._pieces(path):
             lines += piece.count(b"\n")
@@ -233,7 +233,7 @@ def _rows_in_header(file: BinaryIO | Any, what: str, num_bytes: int) -> int:
     claimed, there = math.prod(shape) * dtype.itemsize, num_bytes - file.tell()
     if claimed > there:
         problem = f"claims {claimed} bytes of data and has {max(0, there)}"
-        raise DatasetError(what, problem, hint="fetch or make the file anew")
+        raise DatasetError(what, problem, hint="fetch or make the file again")
     return int(shape[0])
 
 

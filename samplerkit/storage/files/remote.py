@@ -1,4 +1,4 @@
-"""Files that lie elsewhere: read by a reader of local files, and asked for their sizes."""
+"""Remote files: read by a reader of local files, and asked for their sizes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RemoteReader:
         return replace(content, path=shown(path)) if is_remote(path) else content
 
     def count(self, path: str) -> int:
-        """Tells how many samples a file has."""
+        """Reports how many samples a file has."""
         return self._locally(path, self.reader.count)
 
     def _locally(self, path: str, call: Callable[[str], Result]) -> Result:
@@ -70,7 +70,7 @@ def storage_for(has_urls: bool, lengths: Any, options: RemoteOptions | None) -> 
     """Gives what fetches the files of a dataset; None where nothing is to be fetched.
 
     Args:
-        has_urls: whether a file lies elsewhere.
+        has_urls: whether a file is remote.
         lengths: as the user told them: they may lie at a URL too.
         options: None where URLs are left to the reader.
     """
@@ -98,7 +98,7 @@ def sizes_of(paths: Sequence[str], storage: RemoteStorage | None) -> Ids:
 
     Args:
         paths: of the files, and URLs.
-        storage: asks for those that lie elsewhere.
+        storage: asks for those that are remote.
 
     Raises:
         DatasetError: a size cannot be told.

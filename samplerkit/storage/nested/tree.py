@@ -167,7 +167,7 @@ class TreeDataset(OpenPerProcess[Any]):
 
     @property
     def order_is_given(self) -> Callable[[], None] | None:
-        """Tells the parts that have such a method that their order is chosen on purpose; else None."""
+        """Informs the parts that have such a method that their order is chosen on purpose; else None."""
         return self._calling_each("order_is_given")
 
     def with_parts(self, change: Callable[[Any], Any]) -> TreeDataset:

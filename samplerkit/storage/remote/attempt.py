@@ -24,7 +24,7 @@ class Version:
     Args:
         size: in bytes; -1 if the server does not tell.
         tag: what changes with the content: the ETag, else a checksum, a generation or the time of the last
-            change, with its name before it; "" if nothing of that is told.
+            change, with its name before it; "" if it does not say.
     """
 
     size: int
@@ -60,7 +60,7 @@ class Access(Protocol):
         """Asks for the size and the tag of a file."""
 
     def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
-        """Reads a part of a file, of at least one byte, and of the version that is told."""
+        """Reads a part of a file, of at least one byte, and of the version that is given."""
 
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file."""
@@ -69,7 +69,7 @@ class Access(Protocol):
         """Makes certain that parts that were read are of a version, where their reading did not."""
 
     def may_resume(self, version: Version) -> bool:
-        """Tells whether a broken download may go on where it broke."""
+        """Returns whether a broken download may resume where it broke."""
 
     def close(self) -> None:
         """Lets connections go."""

@@ -62,13 +62,13 @@ class Entry:
 
 
 def entry_of(folder: Path, identity: str, version: Version, digest: str | None) -> Entry:
-    """Gives the place of a version of a file; one that was held against a digest is another one.
+    """Gives the place of a version of a file; one that was checked against a digest is another one.
 
     Args:
         folder: of the cache.
-        identity: of the file: what tells it from all others, without what is private.
+        identity: of the file: what distinguishes it from all others, without what is private.
         version: of it.
-        digest: that it was held against, or None.
+        digest: that it was checked against, or None.
 
     Example:
         >>> first, second = (Version(9, tag) for tag in ('"1"', '"2"'))
@@ -145,7 +145,7 @@ class Record:
 
     Args:
         crc: the CRC-32 of the file, as it was taken while it was written; None while it is being written.
-        state: in which state, as `_state_of` gives it, the file was last held against that.
+        state: in which state, as `_state_of` gives it, the file was last checked against that.
         name: for whom it was written, as it may be shown; it is for people who look.
     """
 
@@ -173,9 +173,9 @@ class Record:
 
 
 def is_intact(path: Path, descriptor: int) -> bool:
-    """Whether a file holds what was written, as far as its lock file tells.
+    """Whether a file holds what was written, as far as its lock file says.
 
-    It is read and held against its CRC-32 unless that was done since the machine was started, and nothing has
+    It is read and checked against its CRC-32 unless that was done since the machine started, and nothing has
     written to the file since then: a loss of power leaves zeros in its place without any trace.
 
     Args:
@@ -211,7 +211,7 @@ def _state_of(status: os.stat_result) -> str:
 
 @cache
 def _start() -> str:
-    """Gives what tells one start of the machine from another; where that is not told, a process."""
+    """Gives what distinguishes one start of the machine from another; where that is not told, a process."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", "")
     except OSError:

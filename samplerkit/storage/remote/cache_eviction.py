@@ -149,7 +149,7 @@ def _in_order(kept: Iterable[Kept]) -> list[Kept]:
 
 
 def _evict(entry: Entry, *, may_be_whole: bool = True) -> bool:
-    """Deletes an entry that nobody uses; tells whether it is gone.
+    """Deletes an entry that nobody uses; returns whether it is gone.
 
     Args:
         entry: which.

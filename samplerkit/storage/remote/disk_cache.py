@@ -34,9 +34,9 @@ class Wanted:
 
     Args:
         place: what errors and people who look call it, without what is private.
-        identity: what tells it from all others, the same.
+        identity: what distinguishes it from all others, the same.
         version: that it must have.
-        digest: that it was or will be held against, or None.
+        digest: that it was or will be checked against, or None.
         write: writes it.
     """
 
@@ -53,7 +53,7 @@ class DiskCache:
     """Whole files on a disk of this machine, shared by all processes that use the same folder.
 
     A file is written by one process, under another name, while it holds the lock of its entry; when that
-    process ends, however it does, so does the lock, and another one begins anew. Who uses a file shares its
+    process ends, however it does, so does the lock, and another one begins again. Who uses a file shares its
     lock. What was written has a CRC-32, which each process that opens it can rely on: see `is_intact`.
 
     Args:

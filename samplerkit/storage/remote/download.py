@@ -1,4 +1,4 @@
-"""Downloading a whole file: going on after a break, and holding it against its digest."""
+"""Downloading a whole file: resuming after a break, and checking it against its digest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def digest_of(digests: Mapping[str, str] | None, url: str) -> str | None:
         url: of the file.
 
     Returns:
-        As it was told, such as "sha256:9f86d0..."; None if none was.
+        As it was given, such as "sha256:9f86d0..."; None if none was.
 
     Example:
         >>> digest_of({"a.tar": "md5:1", "train/a.tar": "md5:2"}, "https://host/train/a.tar?token=5")
@@ -69,19 +69,19 @@ def download(
     found = _arrived(resources, url, version, digest, part)
     if digest is None or found == digest:
         return
-    _LOG.warning("%s: has another digest than was told; it is downloaded again", shown(url))
+    _LOG.warning("%s: has another digest than was given; it is downloaded again", shown(url))
     resources.counts.add(retries=1)
     part.restart()
     found = _arrived(resources, url, version, digest, part)
     if found != digest:
-        problem = f"has the digest {found}, though {digest} was told, also at a second download"
+        problem = f"has the digest {found}, though {digest} was given, also at a second download"
         raise DatasetError(shown(url), problem, hint="correct digests, or the file")
 
 
 def _arrived(
     resources: RemoteResources, url: str, version: Version, digest: str | None, part: PartFile
 ) -> str:
-    """Downloads all of it, and goes on after a break where the version allows that; gives its digest."""
+    """Downloads all of it, and resumes after a break where the version allows that; gives its digest."""
     algorithm = (digest or "sha256").partition(":")[0]
     hasher: Any = None
 
@@ -110,7 +110,7 @@ def _rest(
         yield from access.rest(url, version, offset, resources.stop, is_verified=is_verified)
         return
     if version.size == UNKNOWN_SIZE:
-        raise Refused("has no size that its filesystem tells, so a break could not be noticed")
+        raise Refused("has no size by its filesystem, so a break could not be noticed")
 
     def part(at: int, stop: Stop) -> bytes:
         return access.part(url, version, at, min(_PIECE, version.size - at), stop)

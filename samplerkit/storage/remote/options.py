@@ -82,7 +82,7 @@ retry_seconds=120.0, threads=16, max_unpacked_bytes=None)
 
     @classmethod
     def of(cls, value: Any) -> RemoteOptions:
-        """Takes options, a mapping of them as it stands in a config, or None for the defaults.
+        """Takes options, a mapping of them as it is in a config, or None for the defaults.
 
         Raises:
             ArgumentTypeError: none of these.

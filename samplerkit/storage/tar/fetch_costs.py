@@ -88,7 +88,7 @@ class EpochCosts:
 
 @dataclass(frozen=True)
 class Stretch:
-    """What is wanted next, in short.
+    """What is read next, in short.
 
     Args:
         is_whole: whether whole shards are fetched for it.

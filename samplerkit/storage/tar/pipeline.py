@@ -84,7 +84,7 @@ class View:
         return in_draws(lambda pair: self._taken(*pair), numbered, range(ids.size), ids.size)
 
     def in_order(self, ids: Iterable[int]) -> Iterator[Any]:
-        """Yields samples in any order, some at a time; a source that wants to know is told what comes next.
+        """Yields samples in any order, some at a time; a source that wants to know receives what comes next.
 
         Raises:
             ArgumentTypeError: something else than integers.

@@ -99,7 +99,7 @@ class Numbering:
 class TarWriter(Writing):
     """Writes samples into one tar or into numbered shards, in the order in which they are given.
 
-    A shard gets its name when it is complete: what is there under that name is never half a shard. When the
+    A shard gets its name when it is complete: a file under that name is never half a shard. When the
     `with` block is left by an error, the shard at hand is dropped; the ones before stay. So it is when the
     disk is full: then nothing more is written. The same samples give the same bytes, on every machine.
 

@@ -51,7 +51,7 @@ class TokenDataset(OpenPerProcess[Any]):
         split: as Megatron says it, "969,30,1": each file is cut into parts, by sequences where it has an
             index, else by tokens. Each part is a ring of its own.
         part: which of them, `train`, `valid` or `test`.
-        documents: what tells where documents begin: `idx`, or the token that ends them; None for nothing.
+        documents: what says where documents begin: `idx`, or the token that ends them; None for nothing.
         outputs: any of `tokens`, `labels`, `loss_mask`, `position_ids`, `cu_seqlens` and `documents`; None
             for the tokens. One alone is handed out as an array, several as a dict of arrays by name.
         as_dtype: of the tokens that are handed out.
@@ -67,7 +67,7 @@ class TokenDataset(OpenPerProcess[Any]):
         windows_per_block: K / S.
         vocab_size: what was said of it.
         files: the paths and URLs of the data.
-        is_remote: whether some lie elsewhere.
+        is_remote: whether some are remote.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -128,7 +128,7 @@ class TokenDataset(OpenPerProcess[Any]):
 
     @property
     def wants_epochs(self) -> bool:
-        """Whether a `Loader` tells the epoch of its source with each id: each has another phase.
+        """Whether a `Loader` passes the epoch to its source with each id: each has another phase.
 
         So a source that a mixture reads again has another one each time, and keeps it where a pass resumes in
         the next epoch.
@@ -189,7 +189,7 @@ class TokenDataset(OpenPerProcess[Any]):
         return self._expect if self.is_remote and self._fetch == "ranges" else None
 
     def set_epoch(self, epoch: int) -> None:
-        """Tells the epoch, on which the phases depend; a `Loader` calls it."""
+        """Sets the epoch, on which the phases depend; a `Loader` calls it."""
         self.epoch = arguments.epoch(epoch)
 
     def spans(self, id: int, *, epoch: int | None = None) -> list[Span]:
@@ -211,7 +211,7 @@ class TokenDataset(OpenPerProcess[Any]):
         """Returns in which windows a document may lie: the way back from `spans`.
 
         Args:
-            document: its number in its index, as `spans` tells it.
+            document: its number in its index, as `spans` reports it.
             file: its file, by its number or its name in the layout.
 
         Returns:

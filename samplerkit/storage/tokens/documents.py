@@ -37,7 +37,7 @@ class TokenDocuments:
         as_dtype: of the tokens that are handed out.
 
     Raises:
-        DatasetError: nothing tells where the documents of a file begin.
+        DatasetError: nothing says where the documents of a file begin.
     """
 
     def __init__(self, source: TokenSource, as_dtype: Dtype) -> None:
@@ -151,9 +151,7 @@ class TokenDocuments:
         lengths = self._pointers(file).lengths(*self._source.sequences[file])
         if lengths.size and (lengths.min() < 0 or int(lengths.sum(dtype=np.int64)) != total):
             name = self._source.opened.indexes.name(self._source.opened.index_of[file])
-            problem = (
-                f"tells of {int(lengths.sum(dtype=np.int64))} tokens from byte 34 on, and {total} are there"
-            )
+            problem = f"says {int(lengths.sum(dtype=np.int64))} tokens from byte 34 on, and {total} are there"
             raise DatasetError(name, problem, hint="the index does not belong to its .bin: make it again")
         return lengths
 

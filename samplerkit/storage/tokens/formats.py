@@ -66,7 +66,7 @@ class TokenFile:
         dtype: of a token.
         begin: the byte where the tokens begin.
         tokens: how many there are.
-        sequences: how many its index tells of; None where there is none.
+        sequences: how many its index lists; None where there is none.
     """
 
     name: str

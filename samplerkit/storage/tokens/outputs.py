@@ -99,7 +99,7 @@ def _starts_in(source: TokenSource, files: Ids, begins: Ids, width: int) -> Ids:
 
 
 def _pieces(source: TokenSource, file: int, begin: int) -> list[tuple[int, int, int]]:
-    """Of a window, where each piece stands in it, its first token in the file, and its tokens."""
+    """Of a window, where each piece is in it, its first token in the file, and its tokens."""
     (first, tokens), width = source.extents[file], source.rings.seq_len + 1
     rest = tokens - begin
     if rest >= width:

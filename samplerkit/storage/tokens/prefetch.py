@@ -18,7 +18,7 @@ from samplerkit.storage.tokens.source import Rows, TokenSource
 class WindowsAhead:
     """The windows that a process reads next.
 
-    What comes is told in ids alone, and where a window lies hangs on the epoch of its source, too. That is
+    What comes is given as ids alone, and where a window lies hangs on the epoch of its source, too. That is
     the one in which windows of its corpus were read last; where a pass ends it is another one, and those
     windows are read again.
     """

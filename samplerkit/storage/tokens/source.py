@@ -38,7 +38,7 @@ MOST_LOST: Final = 0.5
 """The share of tokens in files that are shorter than a block, above which a dataset is refused;"""
 
 MUCH_LOST: Final = 0.01
-"""and that above which the log tells it."""
+"""and that above which the log reports it."""
 
 _LOG = logging.getLogger("samplerkit")
 
@@ -54,7 +54,7 @@ class TokenSource:
         rings: where the windows lie in the part of each.
         firsts: the first token of the part of each file, shape (files,).
         sequences: the sequences of the part of each file that has an index: the first, and the one behind.
-        documents: what tells where documents begin.
+        documents: what says where documents begin.
         pages: what is known of the indexes.
     """
 
@@ -74,7 +74,7 @@ class TokenSource:
 
         Raises:
             DatasetError: one is not there, is damaged, or does not go with the others; or there is no window.
-            ArgumentValueError: nobody tells the type of raw tokens, or documents cannot be told.
+            ArgumentValueError: nothing says the type of raw tokens, or documents cannot be told.
         """
         paths = [path for corpus in corpora for path in corpus.files]
         opened = Opened(paths, wanted.dtype, storage, whole=whole)
@@ -87,7 +87,7 @@ class TokenSource:
         for number, file in enumerate(opened.files):
             if wanted.documents == "idx" and number not in opened.index_of:
                 hint = "give the prefix of a .bin and an .idx, or the token that ends documents"
-                raise DatasetError(file.name, "has no index that tells where documents begin", hint=hint)
+                raise DatasetError(file.name, "has no index that says where documents begin", hint=hint)
         pages = Pages()
         parts = [_part(opened, number, wanted, pages) for number in range(len(paths))]
         counts = [len(corpus.files) for corpus in corpora]
@@ -155,7 +155,7 @@ class TokenSource:
         """Reads windows.
 
         Returns:
-            Their tokens, shape (n, S + 1), as they stand in the files; and the file and first token of each.
+            Their tokens, shape (n, S + 1), as they are in the files; and the file and first token of each.
         """
         files, begins = self.rings.at(ids, epochs)
         rows = np.empty((ids.size, self.rings.seq_len + 1), dtype=self.dtype)

@@ -200,7 +200,7 @@ def test_a_catalogue_of_other_files_or_none_is_refused(tmp_path):
     with pytest.raises(DatasetError, match="there is no such catalogue"):
         sk.FileDataset(f"{tmp_path}/other.skcat", "npz")
     tar = made(TAR, tmp_path / "tar")
-    with pytest.raises(ArgumentValueError, match="a catalogue tells them"):
+    with pytest.raises(ArgumentValueError, match="a catalogue has them"):
         sk.TarDataset(tar, lengths=list(SAMPLES))
 
 

@@ -222,6 +222,6 @@ def test_a_length_that_the_file_does_not_have_names_file_told_and_found(paths, w
     with FileDataset(paths, "npz", [4, 0, wrong, 1]) as dataset:
         assert plain(dataset[0]) == samples_of(SIZES)[0]
         with pytest.raises(
-            sk.DatasetError, match=rf"002\.npz: has 7 samples, but {wrong} were told or counted"
+            sk.DatasetError, match=rf"002\.npz: has 7 samples, but {wrong} were given or counted"
         ):
             dataset[5]

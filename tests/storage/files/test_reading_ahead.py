@@ -150,7 +150,7 @@ def test_a_file_that_became_shorter_is_an_error(tmp_path):
         assert len(dataset) == 80
         write_npz(tmp_path, [10, 9])
         assert plain(dataset[5]) == SAMPLES[5]
-        with pytest.raises(sk.DatasetError, match=r"001\.npz: has 9 samples, but 10 were told or counted"):
+        with pytest.raises(sk.DatasetError, match=r"001\.npz: has 9 samples, but 10 were given or counted"):
             dataset[15]
 
 

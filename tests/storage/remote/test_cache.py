@@ -134,7 +134,7 @@ def test_a_right_digest_is_verified_and_a_wrong_one_is_an_error_after_a_second_d
     good, bad = (hashlib.sha256(data).hexdigest() for data in (DATA[:1000], b""))
     assert content(storage(digests={"train/a.tar": f"sha256:{good}"}).fetch(url)) == DATA[:1000]
     server.requests.clear()
-    with pytest.raises(DatasetError, match=f"has the digest sha256:{good}, though sha256:{bad} was told"):
+    with pytest.raises(DatasetError, match=f"has the digest sha256:{good}, though sha256:{bad} was given"):
         storage(digests={url: f"sha256:{bad}"}).fetch(f"{url}?secret")
     with pytest.raises(DatasetError, match="also at a second download"):
         storage(digests={url: f"sha256:{bad}"}).fetch(url)

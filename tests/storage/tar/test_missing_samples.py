@@ -30,9 +30,9 @@ MISSING |= {shard * EACH + row for shard in (GONE, EMPTY) for row in range(EACH)
 GOOD = [f"{number:05}" for number in NUMBERS if number not in MISSING]
 
 LOGGED = [
-    rf"left out: .*train-{CUT:02}\.tar: lacks {EACH - KEPT} of the {EACH} samples that were told \(truncated",
-    rf"left out: .*train-{GONE:02}\.tar: lacks all {EACH} samples that were told \(unreadable: ",
-    rf"left out: .*train-{EMPTY:02}\.tar: lacks all {EACH} samples that were told \(damaged header",
+    rf"left out: .*train-{CUT:02}\.tar: lacks {EACH - KEPT} of the {EACH} samples that were given \(trunc",
+    rf"left out: .*train-{GONE:02}\.tar: lacks all {EACH} samples that were given \(unreadable: ",
+    rf"left out: .*train-{EMPTY:02}\.tar: lacks all {EACH} samples that were given \(damaged header",
 ]
 """What stands in the log, in the order of the shards."""
 
@@ -244,7 +244,7 @@ def test_more_samples_than_were_told_are_an_error_still(folder, tmp_path):
         f"{folder}/{PATTERN}", lengths=[EACH - 1] * SHARDS, on_error="skip", cache=tmp_path / "cache"
     )
     with pytest.raises(
-        sk.DatasetError, match=rf"has {EACH} samples, but {EACH - 1} were told; correct lengths"
+        sk.DatasetError, match=rf"has {EACH} samples, but {EACH - 1} were given; correct lengths"
     ):
         dataset[0]
 
@@ -255,7 +255,7 @@ def test_fewer_samples_without_damage_are_said_to_be_the_fault_of_the_lengths(fo
     )
     with pytest.raises(
         AbsentError,
-        match=rf"train-00\.tar: lacks 1 of the {EACH + 1} samples that were told \(it has no more\); correct",
+        match=rf"train-00\.tar: lacks 1 of the {EACH + 1} samples that were given \(it has no more\)",
     ):
         dataset[EACH]
 

@@ -173,7 +173,7 @@ def test_an_index_beside_a_shard_of_the_same_size_and_other_files_is_noticed(
 def test_another_length_than_was_told_is_an_error_with_both_numbers(tmp_path, server, fetch):
     with remote(server, tmp_path, lengths=[*LENGTHS[:-1], EACH + 3], fetch=fetch) as dataset:
         assert dataset[0]["cls"] == b"0"
-        with pytest.raises(sk.DatasetError, match=r"train-07\.tar: has 12 samples, but 15 were told"):
+        with pytest.raises(sk.DatasetError, match=r"train-07\.tar: has 12 samples, but 15 were given"):
             dataset[len(dataset) - 1]
 
 

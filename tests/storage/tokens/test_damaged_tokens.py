@@ -129,12 +129,12 @@ LIES = {
     "another version": ((9, "<Q", 2), "is no index of Megatron's"),
     "floats": ((17, "<B", 7), "tells of float32 numbers, which are no tokens"),
     "an unknown type": ((17, "<B", 9), "tells of a type of number 9, at byte 17"),
-    "another type": ((17, "<B", 4), "ends at byte 800, and its index .*a.idx tells of 880 bytes"),
-    "more sequences": ((18, "<Q", 11), "has 242 bytes, and its header tells of 254: 11 sequences"),
-    "2^60 sequences": ((18, "<Q", 2**60), "has 242 bytes, and its header tells of"),
+    "another type": ((17, "<B", 4), "ends at byte 800, and its index .*a.idx says 880 bytes"),
+    "more sequences": ((18, "<Q", 11), "has 242 bytes, and its header says 254: 11 sequences"),
+    "2^60 sequences": ((18, "<Q", 2**60), "has 242 bytes, and its header says"),
     "a last length": ((34 + 36, "<i", 39), "continues behind byte 798, where its index .* up to byte 800"),
     "a negative length": ((34 + 36, "<i", -1), "says at byte 146 that sequence 9 begins at byte 720, of -1"),
-    "a last pointer": ((POINTERS + 72, "<q", 722), "ends at byte 800, and its index .* tells of 802 bytes"),
+    "a last pointer": ((POINTERS + 72, "<q", 722), "ends at byte 800, and its index .* says 802 bytes"),
     "an odd pointer": (
         (POINTERS + 72, "<q", 721),
         "says at byte 146 that sequence 9 begins at byte 721, of 40",
@@ -190,7 +190,7 @@ def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path,
         ("big.npy", None, r"big.npy: holds >u2 of shape \(5,\)"),
         ("two.npy", None, r"two.npy: holds <u2 of shape \(5, 1\)"),
         ("text.npy", None, "text.npy: is no npy file"),
-        ("cut.npy", None, r"cut.npy: ends at byte \d+, and its header tells of \d+ bytes"),
+        ("cut.npy", None, r"cut.npy: ends at byte \d+, and its header says \d+ bytes"),
         ("more.npy", None, r"more.npy: continues behind byte \d+, where its header says that it ends"),
         ("empty.npy", None, "empty.npy: is no npy file"),
         ("gone", None, "gone: is of no known format, and there is neither a .bin nor an .idx of that name"),
@@ -233,7 +233,7 @@ def test_numbers_that_nothing_can_hold_are_refused(tmp_path):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, as_dtype="int32"))
     with pytest.raises(ArgumentValueError, match="documents: is the end of documents, and no uint32 token"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents=-1))
-    with pytest.raises(DatasetError, match=r"a\.npy: has no index that tells where documents begin"):
+    with pytest.raises(DatasetError, match=r"a\.npy: has no index that says where documents begin"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents="idx"))
 
 

@@ -103,7 +103,7 @@ def test_a_file_that_changes_on_the_server_is_an_error(web, tmp_path, fetch):
 def test_a_file_that_is_cut_on_the_server_is_an_error_when_it_is_opened(web):
     path = web.folder / "a.bin"
     path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(DatasetError, match=r"a\.bin: ends at byte \d+, and its index .* tells of \d+ bytes"):
+    with pytest.raises(DatasetError, match=r"a\.bin: ends at byte \d+, and its index .* says \d+ bytes"):
         len(made(web.url))
     with pytest.raises(DatasetError, match=r"gone\.bin"):
         len(made(web.url, ["gone"]))

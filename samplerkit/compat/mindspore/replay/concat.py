@@ -17,7 +17,7 @@ Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def random_concat(sizes: Ids, seed: int, epoch: int) -> Ids:
-    """Draws, for each position, the part that is read next: in proportion to what is left of each part.
+    """Draws, for each position, the part that is read next: in proportion to what remains of each part.
 
     The samples of a part come in order. One generator serves all epochs, and draws once more than there are
     samples in each.

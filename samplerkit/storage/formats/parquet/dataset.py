@@ -53,7 +53,7 @@ class ParquetDataset(FormatOfFiles):
             the order given. Or the catalogue of all files, `train.skcat`.
         columns: the columns to read; None for all.
         filters: conditions on rows, as `[("year", ">=", 2020)]`; of a list of such lists one must be met.
-            Row groups go by their statistics, rows by their values; what is left is the dataset.
+            Row groups go by their statistics, rows by their values; the rest is the dataset.
         batches: what a batch is: `samples`, a list of dicts; `columns`, a dict of arrays; `tensors`, a dict
             of tensors; `arrow`, a record batch. With a `Loader` give all but samples a `collate_fn`, such as
             `torch.utils.data.default_convert`.

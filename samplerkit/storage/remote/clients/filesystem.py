@@ -42,7 +42,7 @@ _TAGS = (
     "ETag", "generation", "etag", "md5Hash", "md5", "content_md5", "checksum", "crc32c",
     "mtime", "LastModified", "last_modified", "modified", "updated", "modificationTime", "created",
 )  # fmt: skip
-"""What tells versions apart, by the names that filesystems have for it; the best first."""
+"""What distinguishes versions, by the names that filesystems have for it; the best first."""
 
 Result = TypeVar("Result")
 
@@ -128,7 +128,7 @@ class Filesystems:
             raise changed()
 
     def may_resume(self, version: Version) -> bool:
-        """Tells whether a broken download may go on where it broke."""
+        """Returns whether a broken download may resume where it broke."""
         return bool(version.tag)
 
     def matches(self, pattern: str, stop: Stop) -> tuple[str, ...]:

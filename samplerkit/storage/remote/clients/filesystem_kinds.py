@@ -24,7 +24,7 @@ _MISTAKES = (ValueError, TypeError, LookupError, AttributeError, ImportError, No
 
 
 def plain_fault(error: Exception) -> Transient | Refused:
-    """Tells what may pass from what will not.
+    """Reports what may pass from what will not.
 
     Returns:
         `Absent` for "not found" and "forbidden"; `Refused` for a mistake; `Transient` for all else.
@@ -53,7 +53,7 @@ def _is_permanent(error: Exception, name: str) -> bool:
 
 
 def is_changed(error: Exception) -> bool:
-    """Tells whether a store says that a file is not of the version that was asked for."""
+    """Returns whether a store says that a file is not of the version that was asked for."""
     return any(_code(each) in _CHANGED_CODES for each in causes(error))
 
 
@@ -91,12 +91,12 @@ _SCHEMES = {"s3", "s3a"}
 
 
 def is_s3(filesystem: Any) -> bool:
-    """Tells whether a filesystem is that of s3fs, or one made from it."""
+    """Returns whether a filesystem is that of s3fs, or one made from it."""
     return hasattr(filesystem, "call_s3")
 
 
 def names_version(url: str) -> bool:
-    """Tells whether a URL of S3 says which version of an object is meant."""
+    """Returns whether a URL of S3 says which version of an object is meant."""
     return _is_of_s3(url) and "?versionId=" in url
 
 

@@ -1,4 +1,4 @@
-"""Remote files by HTTP: each answer is held against what was asked for and against the version."""
+"""Remote files by HTTP: each answer is checked against what was asked for and against the version."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Http:
             version: what it must be.
             offset: of the first byte.
             stop: ends it.
-            is_verified: it is held against a digest later, so an end that cannot be told is let pass.
+            is_verified: it is checked against a digest later, so an end that cannot be told is let pass.
         """
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         with self._asked("GET", url, headers, stop) as answer:
@@ -76,7 +76,7 @@ class Http:
             yield from self._body(answer, version, offset, UNKNOWN_SIZE, is_part=bool(offset))
 
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
-        """Reads a whole small file by one request; its version is told by the same answer."""
+        """Reads a whole small file by one request; its version comes with the same answer."""
         with self._asked("GET", url, {}, stop) as answer:
             rules.check_status(answer.status, answer.headers)
             rules.check_encoding(answer.headers)
@@ -96,7 +96,7 @@ class Http:
         """Does nothing: each answer was of the right version."""
 
     def may_resume(self, version: Version) -> bool:
-        """Tells whether a download may go on where it broke: a strong ETag stands for each byte."""
+        """Returns whether a download may resume where it broke: a strong ETag stands for each byte."""
         return version.tag.startswith('"')
 
     def close(self) -> None:

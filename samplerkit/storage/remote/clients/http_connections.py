@@ -41,7 +41,7 @@ class _Route:
     Args:
         server: scheme, host and port.
         proxy: the one that the environment names for it, or None.
-        path: what is asked for there; the whole URL if a proxy forwards the request.
+        path: the path of the request; the whole URL if a proxy forwards the request.
         headers: for each request.
     """
 

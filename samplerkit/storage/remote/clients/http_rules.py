@@ -85,12 +85,12 @@ def check_version(version: Version, size: int, headers: Headers) -> None:
 
     Args:
         version: as it was first told.
-        size: of the whole file as this answer tells it, -1 if it does not.
+        size: of the whole file as this answer says, -1 if it does not.
         headers: of this answer.
 
     Raises:
         Refused: it is of another version.
-        Transient: it does not tell its version, though that was told before.
+        Transient: it does not tell its version, though that was sent before.
     """
     if UNKNOWN_SIZE not in {size, version.size} and size != version.size:
         raise changed()
@@ -99,14 +99,14 @@ def check_version(version: Version, size: int, headers: Headers) -> None:
     name = "Last-Modified" if version.tag.startswith(_MODIFIED) else "ETag"
     told = headers.get(name, "").strip()
     if not told:
-        raise Transient(f"an answer without the {name} that was told before")
+        raise Transient(f"an answer without the {name} that was sent before")
     # Weakness tells about equality of meaning; a weak tag that differs is another version all the same.
     if told.removeprefix("W/") != version.tag.removeprefix(_MODIFIED).removeprefix("W/"):
         raise changed()
 
 
 def content_length(headers: Headers) -> int:
-    """Gives the length that is told of a body, -1 if none is.
+    """Gives the length that is given for a body, -1 if none is.
 
     Raises:
         Transient: it is longer than any file.
@@ -117,7 +117,7 @@ def content_length(headers: Headers) -> int:
 
 
 def has_end(headers: Headers) -> bool:
-    """Tells whether the end of a body can be told from a connection that broke."""
+    """Returns whether the end of a body can be told from a connection that broke."""
     return content_length(headers) >= 0 or "chunked" in headers.get("Transfer-Encoding", "").lower()
 
 
@@ -125,7 +125,7 @@ def content_range(headers: Headers) -> ContentRange:
     """Gives what `Content-Range` says.
 
     Raises:
-        Transient: it is not there, cannot be understood, or tells of more bytes than any file has.
+        Transient: it is not there, cannot be understood, or says more bytes than any file has.
 
     Example:
         >>> content_range({"Content-Range": "bytes 0-9/100"})

@@ -43,7 +43,7 @@ _NAMES: dict[str, dict[str, str]] = {
 }  # fmt: skip
 """The options that obstore has too, by the names that s3fs, gcsfs and adlfs have for them.
 
-Not `sas_token` of Azure: it stands in the query, and so would go along in the `Referer` of a redirect.
+Not `sas_token` of Azure: it is in the query, and so would go along in the `Referer` of a redirect.
 """
 
 _OF_NO_USE = {

@@ -71,7 +71,7 @@ def is_meta(name: bytes) -> bool:
 def is_header_of(block: bytes, key: str, field: str, size: int) -> bool:
     """Whether a block is the header of a sample's file.
 
-    A name that does not fit into a header stands in another one before it; then the size has to do, and the
+    A name that does not fit into a header is in another one before it; then the size has to do, and the
     checksum of the header.
     """
     try:

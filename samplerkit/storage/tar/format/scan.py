@@ -83,7 +83,7 @@ def scan(descriptor: int, archive: str, size: int) -> Members:
     """Finds the members of an archive.
 
     Nothing is left out in silence: where the archive ends early, is damaged or holds what is no file, there
-    is a flaw. A damaged header ends the walk, for nothing tells where the next one is.
+    is a flaw. A damaged header ends the walk, for nothing says where the next one is.
 
     Args:
         descriptor: of the open archive; its position is neither used nor moved.

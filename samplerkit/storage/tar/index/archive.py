@@ -24,7 +24,7 @@ INDEX_SUFFIX = ".skidx"
 
 GZIP = b"\x1f\x8b"
 OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
-"""Compressions that are told from damage by their first bytes."""
+"""Compressions that are distinguished from damage by their first bytes."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
     """Makes the index of an archive by walking through it; for checksums all data are read as well.
 
     Raises:
-        DatasetError: the archive cannot be read, or changes meanwhile. Flaws are no errors: they stand in
+        DatasetError: the archive cannot be read, or changes meanwhile. Flaws are no errors: they are in
             the index.
     """
     descriptor = archive.open()

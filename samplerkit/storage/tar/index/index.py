@@ -38,7 +38,7 @@ class Index:
             data lie; `crc` (members,), on request: their CRC-32.
         fingerprint: of joined archives, what changes with the samples; else "".
         is_certain: whether it was made from this very state of the archive. What lies beside a remote archive
-            tells only its size, so each header is compared before what it says is believed.
+            says only its size, so each header is compared before what it says is believed.
         path: the file that is mapped; None where the arrays are in memory only.
     """
 

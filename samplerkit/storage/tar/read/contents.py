@@ -1,4 +1,4 @@
-"""How many samples lie in which shard: as it was told or indexed, and as the indexes that are met say."""
+"""How many samples lie in which shard: as it was given or indexed, and as the indexes that are met say."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def told_contents(names: tuple[str, ...], lengths: list[int]) -> Contents:
 class MetIndexes:
     """The indexes of shards, by number; the least recently used ones are let go.
 
-    It can be used by several threads. Where flaws are skipped, a shard may have fewer samples than were told:
+    Several threads can use it. Where flaws are skipped, a shard may have fewer samples than were given:
     those that are there are the first ones, and the others are missing.
     """
 
@@ -147,7 +147,7 @@ class MetIndexes:
             raise index.archive.changed()
         if index.num_samples > told or (index.num_samples < told and not self._skips):
             hint = "correct lengths, or leave them out to have the shards indexed"
-            problem = f"has {index.num_samples} samples, but {told} were told"
+            problem = f"has {index.num_samples} samples, but {told} were given"
             raise DatasetError(self._names[number], problem, hint=hint)
 
     def _check_neighbours(self, number: int) -> None:
@@ -178,4 +178,4 @@ def _lacking(name: str, index: Index, told: int) -> AbsentError:
     if index.skipped.places:
         flaw = index.skipped.places[0]
         why, hint = flaw.problem, HINTS.get(flaw.reason, "fetch or make the archive again")
-    return AbsentError(name, f"lacks {some} samples that were told ({why})", hint=hint)
+    return AbsentError(name, f"lacks {some} samples that were given ({why})", hint=hint)

@@ -95,7 +95,7 @@ class ShardReading:
         self._batches = BatchesAhead(weakly(self._by_ranges), batches)
 
     def read(self, ids: Ids) -> list[dict[str, Any]]:
-        """Reads samples; if flaws are skipped, an `AbsentError` stands in place of one that is missing."""
+        """Reads samples; if flaws are skipped, an `AbsentError` is in place of one that is missing."""
         batches = self._batches
         if batches is not None:
             if batches.is_right:

@@ -68,7 +68,7 @@ class Shards:
         """Asks for the size and the version of a shard.
 
         Raises:
-            DatasetError: it is not there, or not what the catalogue tells, or the server does not answer.
+            DatasetError: it is not there, or not what the catalogue says, or the server does not answer.
         """
         self.require(number)
         url, storage = self.urls[number], self.storage
@@ -77,7 +77,7 @@ class Shards:
         return Archive.remote(url, storage.version(url))
 
     def require(self, number: int) -> None:
-        """Sees to it that a shard is read as the catalogue tells, where there is one.
+        """Sees to it that a shard is read as the catalogue says, where there is one.
 
         Raises:
             DatasetError: it is gone, or another one.

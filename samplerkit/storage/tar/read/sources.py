@@ -73,7 +73,7 @@ class ArchiveSource(Protocol):
         return
 
     def read(self, ids: Ids) -> list[dict[str, Any]]:
-        """Reads samples; where flaws are skipped, an `AbsentError` stands in place of one that is missing."""
+        """Reads samples; where flaws are skipped, an `AbsentError` is in place of one that is missing."""
 
     def read_one(self, id: int) -> dict[str, Any]:
         """Reads one sample: what `read` gives for it."""

@@ -1,0 +1,81 @@
+"""Pages, docstrings and error messages are in plain words: some phrases of ours need a second reading."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+PLAIN = {
+    r"\bmend(s|ed|ing)?\b": "fix",
+    r"\bl(ie|ies|ay|ying) elsewhere\b": "is remote",
+    r"\b(is|are|was|were) told\b": "receives, is given",
+    r"\btells\b": "returns, reports, says",
+    r"\b(go|goes|went|going) on\b": "continues, resumes",
+    r"\bas (it|they) stands? in\b": "as it is in",
+    r"\bstands? in\b(?! for)": "is in",
+    r"\bunlike (samples|lengths)\b": "samples of different lengths",
+    r"\banew\b": "again",
+    r"\bheld against\b": "checked against",
+    r"\b(dice|throws? a die)\b": "independent weighted draws",
+    r"\bwhat is (asked for|left|there|wanted)\b(?! out)": "the noun: request, remainder, available samples",
+    r"\bbeside the loop\b": "in a background thread",
+    r"\bsome hundred\b": "a number",
+    r"\bin front of other work\b": "on a loaded machine",
+}
+"""Phrases, each with what to write."""
+
+EXCEPTIONS = {
+    ("samplerkit/samplers/mixing/mixture.py", "dice"): "a role in the keys of draws: orders depend on it",
+    ("samplerkit/order/mixing/source_draws.py", "dice"): "the same role, in an example",
+}
+
+
+def pieces(path: Path) -> Iterator[str]:
+    """Yields the prose of a page, or the strings of a module: docstrings, messages and help."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        yield text
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def found_in(path: Path) -> list[tuple[str, str, str]]:
+    """Returns the file, each phrase that it has, and what to write."""
+    name = path.relative_to(ROOT).as_posix()
+    return [
+        (name, " ".join(match[0].lower().split()), plain)
+        for phrase, plain in PLAIN.items()
+        for piece in pieces(path)
+        for match in re.finditer(phrase.replace(" ", r"\s+"), piece, re.IGNORECASE)
+    ]
+
+
+@cache
+def all_found() -> list[tuple[str, str, str]]:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    return [found for path in [*pages, *(ROOT / "samplerkit").rglob("*.py")] for found in found_in(path)]
+
+
+def test_pages_docstrings_and_messages_are_in_plain_words():
+    wrong = [found for found in all_found() if found[:2] not in EXCEPTIONS]
+    assert not wrong, "\n".join(f"{name}: {phrase!r}; write: {plain}" for name, phrase, plain in wrong)
+
+
+def test_each_exception_is_needed():
+    assert set(EXCEPTIONS) <= {found[:2] for found in all_found()}
+
+
+@pytest.mark.parametrize("text", ["It goes\non.", "What is left is read.", "A LOADER TELLS IT"])
+def test_a_phrase_is_found_over_lines_and_in_capitals(tmp_path, monkeypatch, text):
+    monkeypatch.setattr("tests.docs.test_words.ROOT", tmp_path)
+    (tmp_path / "page.md").write_text(text)
+    assert len(found_in(tmp_path / "page.md")) == 1
