@@ -57,7 +57,7 @@ def draw_documents(figure: Any, runs: list[PlotData], theme: Theme) -> str:
 
 
 def draw_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
-    """Draws each batch of samples of different lengths from shortest to longest, coloured by rank; a run a column."""
+    """Draws each batch of samples of different lengths from shortest to longest, coloured by rank."""
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         steps, ranks, low, high = run.batches
         for colour, mine, _ in _by_colour(theme, run.view.num_ranks, ranks):
