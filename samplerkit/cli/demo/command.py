@@ -17,7 +17,7 @@ from rich.console import Console
 from samplerkit.cli.demo.data import MODES, config_path, ledger_lines, write_configs, write_digits
 from samplerkit.cli.demo.job import run_job
 from samplerkit.cli.demo.resume import resume_demo
-from samplerkit.cli.demo.rows import HEADINGS, LEAST_ACCURACY, Row, line_of, row_of, summary
+from samplerkit.cli.demo.rows import HEADINGS, Row, line_of, row_of, summary, verdict
 from samplerkit.cli.demo.training import train_modes
 from samplerkit.cli.printing import progress
 from samplerkit.config.config import load_config
@@ -114,7 +114,4 @@ def _compare(
     trainings = f"the median of {seeds} seeds" if seeds > 1 else "one seed"
     note = f"(Accuracy: {trainings}. Counts: of an epoch. Device: {device}. {seconds:.0f} s.)"
     show(f"\n{summary(rows)}\n{note}", event="end", modes=[*rows], device=device, seconds=seconds)
-    accuracy = rows[Shuffle.GLOBAL.value]["accuracy"]
-    if accuracy >= LEAST_ACCURACY:
-        return None
-    return f"GLOBAL reached {accuracy:.1f}%, and {LEAST_ACCURACY:.0f}% was expected"
+    return verdict(rows)

@@ -82,6 +82,14 @@ def summary(rows: Mapping[str, Row]) -> str:
     )
 
 
+def verdict(rows: Mapping[str, Row]) -> str | None:
+    """Says how the demo failed, if it did."""
+    accuracy = rows[Shuffle.GLOBAL.value]["accuracy"]
+    if accuracy >= LEAST_ACCURACY:
+        return None
+    return f"GLOBAL reached {accuracy:.1f}%, and {LEAST_ACCURACY:.0f}% was expected"
+
+
 def _extent(counts: Iterable[int]) -> dict[str, int]:
     known = list(counts)
     return {"low": min(known), "high": max(known)}

@@ -127,8 +127,8 @@ POINTERS = 34 + 4 * 10
 LIES = {
     "another magic": ((0, "<9s", b"MMIDIDX\0x"), "is no index of Megatron's: it begins with b'MMIDIDX"),
     "another version": ((9, "<Q", 2), "is no index of Megatron's"),
-    "floats": ((17, "<B", 7), "tells of float32 numbers, which are no tokens"),
-    "an unknown type": ((17, "<B", 9), "tells of a type of number 9, at byte 17"),
+    "floats": ((17, "<B", 7), "says float32 numbers, which are no tokens"),
+    "an unknown type": ((17, "<B", 9), "says a type of number 9, at byte 17"),
     "another type": ((17, "<B", 4), "ends at byte 800, and its index .*a.idx says 880 bytes"),
     "more sequences": ((18, "<Q", 11), "has 242 bytes, and its header says 254: 11 sequences"),
     "2^60 sequences": ((18, "<Q", 2**60), "has 242 bytes, and its header says"),
