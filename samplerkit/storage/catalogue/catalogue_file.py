@@ -237,9 +237,7 @@ def refuse_lengths(lengths: Any) -> None:
         ArgumentValueError: there are some.
     """
     if lengths is not None:
-        raise ArgumentValueError(
-            "lengths", "go with files, and a catalogue has them", hint="leave them out"
-        )
+        raise ArgumentValueError("lengths", "go with files, and a catalogue has them", hint="leave them out")
 
 
 def read_known(

@@ -234,7 +234,7 @@ class TarDataset(Closing):
 
     @property
     def read_present(self) -> Callable[..., Present] | None:
-        """Reads a batch as `__getitems__` does, and tells what was left out of it.
+        """Reads a batch as `__getitems__` does, and returns what was left out of it.
 
         A `Loader` calls it, and logs that by itself; with `logs=True` it is logged here. None where nothing
         is left out: unless `on_error` is `skip` and shards are read one by one.
@@ -283,7 +283,7 @@ class TarDataset(Closing):
         return self._view.source.keys(self._view.source_ids(numbers))
 
     def order_is_given(self) -> None:
-        """Tells a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
+        """Reports a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
         if self._watch is not None:
             self._watch.stop()
 

@@ -63,7 +63,7 @@ class Archive:
 
     @classmethod
     def remote(cls, url: str, version: Version) -> Archive:
-        """Takes a remote file as it is, by the version that the server tells."""
+        """Takes a remote file as it is, by the version that the server reports."""
         return cls(shown(url), version.size, 0, None, version.tag)
 
     @property

@@ -253,14 +253,14 @@ class ShardReading:
 
 @dataclass(frozen=True, eq=False)
 class WantedRows:
-    """What is wanted of one shard.
+    """The rows of one shard that are read.
 
     Args:
         number: of the shard.
         url: of the shard.
         index: of the shard.
         rows: the numbers of the samples in it, shape (n,).
-        places: where each sample stands in the batch, shape (n,).
+        places: where each sample is in the batch, shape (n,).
     """
 
     number: int
