@@ -283,7 +283,7 @@ class TarDataset(Closing):
         return self._view.source.keys(self._view.source_ids(numbers))
 
     def order_is_given(self) -> None:
-        """Reports a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
+        """Informs a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
         if self._watch is not None:
             self._watch.stop()
 
