@@ -212,7 +212,7 @@ class Opened:
     Raises:
         DatasetError: a file is not there, is truncated, has another type than the others, or contradicts its
             index.
-        ArgumentValueError: nobody tells the type of raw tokens.
+        ArgumentValueError: nothing says the type of raw tokens.
     """
 
     def __init__(
@@ -284,12 +284,12 @@ class Opened:
             raise DatasetError(index, problem, hint="give the prefix of a .bin and an .idx")
         if code not in MEGATRON:
             what = f"{_FLOATS[code]} numbers" if code in _FLOATS else f"a type of number {code}, at byte 17"
-            raise DatasetError(index, f"tells of {what}, which are no tokens", hint=KNOWN)
+            raise DatasetError(index, f"says {what}, which are no tokens", hint=KNOWN)
         dtype = np.dtype("<" + MEGATRON[code])
         _require_dtype(name, dtype, said)
         rows = HEADER.size + 12 * n + 8 * m
         if size not in {rows, rows + n}:
-            problem = f"has {size} bytes, and its header tells of {rows}: {n} sequences, {m} documents"
+            problem = f"has {size} bytes, and its header says {rows}: {n} sequences, {m} documents"
             raise DatasetError(
                 index, problem, hint=f"it is wrong from byte {min(size, rows)} on: make it again"
             )
@@ -325,7 +325,7 @@ def _require_known(path: TokenPaths) -> None:
 
 def _require_size(name: str, size: int, told: int, who: str) -> None:
     if size < told:
-        problem = f"ends at byte {size}, and {who} tells of {told} bytes"
+        problem = f"ends at byte {size}, and {who} says {told} bytes"
         raise DatasetError(name, problem, hint="it was cut: fetch or make it again")
     if size > told:
         problem = f"continues behind byte {told}, where {who} says that it ends, up to byte {size}"
