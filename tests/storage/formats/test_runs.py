@@ -186,16 +186,6 @@ def test_a_run_that_stopped_goes_on_on_other_ranks(data):
     assert sorted(read) == sorted([*map(named, samples), *range(1000, 1007)])
 
 
-def test_batches_by_tokens_hold_each_sample_once(data):
-    dataset, samples = data
-    lengths = [1 + number % 5 for number in range(len(samples))]
-    recipe = sk.TokenBatches(12, lengths=lengths)
-    sampler = sk.RandomSampler(seed=2)
-    with sk.Loader(dataset, sampler, batches=recipe, collate_fn=list, world=sk.World(1, 0)) as loader:
-        read = [named(sample) for batch in loader for sample in batch]
-    assert sorted(read) == sorted(map(named, samples))
-
-
 def recipe_of(dataset, samples):
     """A mixture of a tree with another part, in batches by tokens: what a run takes of all this."""
     tree = sk.TreeDataset({"data": dataset, "rest": [{"id": 1000 + number} for number in range(7)]})

@@ -177,10 +177,10 @@ class _Threading(http.server.ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def served(certificate: Path | None = None) -> Iterator[Server]:
+def served(certificate: Path | None = None, handler: type[Handler] = Handler) -> Iterator[Server]:
     """Runs a server until the end of the block; one of HTTPS if there is a certificate with its key."""
     state = Server()
-    server = _Threading(("127.0.0.1", 0), type("Bound", (Handler,), {"state": state}))
+    server = _Threading(("127.0.0.1", 0), type("Bound", (handler,), {"state": state}))
     state.url = f"http://127.0.0.1:{server.server_address[1]}"
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import sys
-import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-_RANGE = re.compile(r"bytes=(\d+)-(\d*)\Z")
+from tests.storage.remote.server import Handler, Resource, right, served
 
 
 @dataclass(frozen=True)
@@ -46,22 +43,15 @@ class Server:
         self.seconds = seconds
         self.on_request = on_request
         self.asked: list[Asked] = []
-        self._server = _HttpServer(("127.0.0.1", 0), _Handler)
-        self._server.owner = self
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._running = ExitStack()
 
     def __enter__(self) -> Server:
-        self._thread.start()
+        handler = type("OfFolder", (_Handler,), {"owner": self})
+        self.url = self._running.enter_context(served(handler=handler)).url
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._running.close()
 
     def forget(self) -> None:
         """Begins to note requests again."""
@@ -98,61 +88,17 @@ def _is_shard(name: str) -> bool:
     return name.endswith((".tar", ".tar.gz", ".tgz"))
 
 
-class _HttpServer(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        # Tests close connections in the middle of an answer.
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    # Head and body would else wait for one another.
-    disable_nagle_algorithm = True
-    wbufsize = -1
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_GET(self) -> None:
-        self._answer()
+class _Handler(Handler):
+    owner: Server
 
     def _answer(self) -> None:
         name, _, query = self.path.partition("?")
-        matched = _RANGE.match(self.headers.get("Range", ""))
-        part = (int(matched[1]), int(matched[2] or sys.maxsize)) if matched else None
-        path = self.server.owner.noted(Asked(self.command, unquote(name.lstrip("/")), part, query))
-        if path.is_file():
-            self._send_part(path, part)
-        else:
-            self._send(404, b"", {})
-
-    def _send_part(self, path: Path, part: tuple[int, int] | None) -> None:
+        first, end = self.asked_range or (0, 0)
+        part = (first, end - 1) if end else None
+        path = self.owner.noted(Asked(self.command, unquote(name.lstrip("/")), part, query))
+        if not path.is_file():
+            self.say(404)
+            return
         about = path.stat()
         tag = f'"{about.st_ino:x}-{about.st_mtime_ns:x}-{about.st_size:x}"'
-        headers = {"ETag": tag, "Accept-Ranges": "bytes"}
-        if part is None or self.headers.get("If-Range", tag) != tag:
-            self._send(200, path.read_bytes() if self.command == "GET" else about.st_size, headers)
-            return
-        last = min(part[1], about.st_size - 1)
-        headers["Content-Range"] = f"bytes {part[0]}-{last}/{about.st_size}"
-        with path.open("rb") as file:
-            file.seek(part[0])
-            self._send(206, file.read(last + 1 - part[0]), headers)
-
-    def _send(self, status: int, data: bytes | int, headers: dict[str, str]) -> None:
-        """Sends data, or the head of an answer that would have so many bytes."""
-        length = data if isinstance(data, int) else len(data)
-        self.send_response(status)
-        for key, value in {**headers, "Content-Length": str(length)}.items():
-            self.send_header(key, value)
-        self.end_headers()
-        if isinstance(data, bytes) and self.command != "HEAD":
-            self.wfile.write(data)
-        self.wfile.flush()
+        right(self, Resource(path.read_bytes(), tag))
