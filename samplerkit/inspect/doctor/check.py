@@ -6,8 +6,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import torch
 import torch.utils.data
 
 from samplerkit.errors import ArgumentTypeError, SamplerkitError
@@ -16,9 +14,8 @@ from samplerkit.errors import ArgumentTypeError, SamplerkitError
 from samplerkit.inspect.doctor import batches, datasets, epochs, files, ranks, samplers, workers  # noqa: F401
 from samplerkit.inspect.doctor.findings import RULES, Finding, kind
 from samplerkit.inspect.doctor.inspection import Inspection
-from samplerkit.inspect.doctor.probe import appearance, saves_a_sampler
+from samplerkit.inspect.doctor.probe import appearance, saves_a_sampler, seeded
 from samplerkit.inspect.view import HINT, is_counted, loader_of
-from samplerkit.loading.generators import kept_generators
 from samplerkit.order import arguments
 from samplerkit.order.deal import World
 
@@ -112,9 +109,5 @@ def _is_function(loader: Any) -> bool:
 def _called_twice(make: Callable[[], Any]) -> tuple[Any, Any]:
     """Calls a function twice, the second time with other process-wide random states, as another rank has."""
     first = loader_of(make(), None)
-    # What the caller draws next must not depend on whether the doctor was here.
-    with kept_generators():
-        random.seed()
-        np.random.seed()  # noqa: NPY002  # the legacy state is what other people's code draws from
-        torch.default_generator.seed()
+    with seeded(random.SystemRandom().getrandbits(32)):
         return first, loader_of(make(), None)

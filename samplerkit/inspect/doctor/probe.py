@@ -53,7 +53,7 @@ def ids_under(seen: Inspection, seed: int) -> list[Any] | None:
     """
     if (seen.size or 0) > LARGEST or not seen.samplers:
         return None
-    with _seeded(seed):
+    with seeded(seed):
         if seen.view is not None:
             run = seen.view.run
             order = run.recipe.undealt_order(run.dataset, seen.view.epoch, constants=run.constants)
@@ -96,7 +96,8 @@ def appearance(loader: Any, world: Any = None) -> dict[str, str]:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int) -> Iterator[None]:
+    """Seeds the process-wide random states for the time being: what the caller draws next stays as it was."""
     with kept_generators():
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002  # the legacy state is what other people's code draws from

@@ -223,17 +223,9 @@ def shifted_(values: torch.Tensor, bits: int, width: int) -> torch.Tensor:
     return values.bitwise_right_shift_(bits).bitwise_and_((1 << (width - bits)) - 1)
 
 
-def _range(_device: torch.device, start: int, _length: int) -> Evaluate:
-    return lambda positions: positions + start
-
-
 def _table(device: torch.device, ids: Ids) -> Evaluate:
     there = torch.tensor(ids, device=device)
     return lambda positions: there[positions]
-
-
-def _prefix(device: torch.device, order: Order, _length: int) -> Evaluate:
-    return _evaluation(order, device)
 
 
 def _shard(device: torch.device, order: Order, num_shards: int, first: int, _length: int) -> Evaluate:
@@ -275,8 +267,8 @@ _MAKERS: Mapping[type[Order], Callable[..., Evaluate]] = {
     FileSequence: _files,
     LaneWeave: _lanes,
     Permuted: permutation_on,
-    Prefix: _prefix,
-    Range: _range,
+    Prefix: lambda device, order, _length: _evaluation(order, device),
+    Range: lambda _device, start, _length: lambda positions: positions + start,
     Shard: _shard,
     Table: _table,
 }
