@@ -6,8 +6,6 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import torch.utils.data
-
 from samplerkit.closing import Closing
 from samplerkit.compat.partially_shuffle.batches import BatchReader, Item, batches
 from samplerkit.compat.partially_shuffle.files import DatasetFiles, FileTable
@@ -18,21 +16,19 @@ from samplerkit.compat.partially_shuffle.order import (
     require_agreement,
     state_of,
 )
+from samplerkit.compat.torch.epoch_sampler import GivenRank, ResumableSampler
 from samplerkit.compat.torch.part import DealtPart
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
 from samplerkit.loading.cursor import Cursor, Iteration
-from samplerkit.loading.job.world import detect_world, require_still
 from samplerkit.loading.state.state import Place, State
-from samplerkit.loading.torch_names import EpochByCursor, TorchNames
 from samplerkit.order import arguments
-from samplerkit.order.caching import cached_property
-from samplerkit.order.deal import Deal, World
+from samplerkit.order.deal import Deal
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
 
 
 class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch has plain attributes
-    TorchNames, EpochByCursor, Closing, torch.utils.data.DistributedSampler[Item]
+    GivenRank, Closing, ResumableSampler[Item]
 ):
     """Reads files in place of the dataset, and hands it whole batches of arrays, shuffled within a buffer.
 
@@ -144,18 +140,10 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self._stats = FileStats()
         self._has_told = False
 
-    @cached_property
-    def world(self) -> World:
-        """Which shard of how many this process reads; the running job is asked once."""
-        return self._asked_world()
-
-    def _asked_world(self) -> World:
-        return self._given.world(detect_world() if self._given.asks_the_job else None)
-
     @property
     def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
         """How many samples this rank reads in an epoch."""
-        return len(self._part(self._source.table(), 0))
+        return len(self._part(0))
 
     @property
     def stats(self) -> FileStats:
@@ -174,15 +162,11 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         return self._read(self._cursor.upcoming)
 
     def _read(self, upcoming: Iteration) -> Iterator[Item]:
-        require_still(self.world, self._asked_world)
-        table, epoch, start = self._source.table(), upcoming.epoch, upcoming.start
-        if upcoming.is_spent:
-            start = padded(len(table.layout), self._lane_count())
-        require_agreement(self._state(table, Place(epoch, start)), self.world)
+        self._require_still()
+        table, epoch, start = self._source.table(), upcoming.epoch, self._start_of(upcoming)
+        require_agreement(self._state(Place(epoch, start)), self.world)
         shuffled = self._shuffle(table)
-        order = self._part(table, start).of_order(
-            shuffled.undealt_order(table.layout, self._lane_count(), epoch)
-        )
+        order = self._part(start).of_order(shuffled.undealt_order(table.layout, self._lane_count(), epoch))
         iteration = self._cursor.begin(upcoming)
         reader = BatchReader(table, self._source.reader, self.file_buffer, is_logged=self.debug)
         self._readers.append(reader)
@@ -232,27 +216,18 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self._cursor.go_to(self.epoch, steps * self.batch_size * self.num_replicas)
         self._is_placed = True
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the state after the items that were handed out: JSON values, the same on every rank.
-
-        torchdata's `StatefulDataLoader` keeps the state that belongs to each batch. A plain DataLoader with
-        workers takes items ahead of your loop: there count the steps, and use `find_ckpt_position`.
-        """
-        return self._state(self._source.table(), self._cursor.place()).to_dict()
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin where a saved state stands, on any number of ranks.
 
         Raises:
             StateError: the state is damaged, of a newer schema, or of other files, another seed or shuffle.
         """
-        saved, table = State.from_dict(state), self._source.table()
-        saved.require_equal(self._state(table, Place(saved.epoch, 0)))
-        size = padded(len(table.layout), saved.lanes)
-        if not 0 <= saved.position <= size:
-            raise StateError("position", f"is outside of an order of {size}", saved.position)
-        self._lanes = saved.lanes
-        self._cursor.load(saved.place)
+        lanes, self._lanes = self._lanes, State.from_dict(state).lanes
+        try:
+            super().load_state_dict(state)
+        except StateError:
+            self._lanes = lanes
+            raise
         self._is_placed = False
 
     def close(self) -> None:
@@ -268,19 +243,19 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     def _lane_count(self) -> int:
         return self.num_replicas if self._lanes is None else self._lanes
 
-    def _reached(self, epoch: int, start: int, samples: int) -> tuple[int, bool]:
-        position = start + samples * self.num_replicas
-        # Nothing is asked at the beginning: samples may have to be counted.
-        return position, position > 0 and position >= padded(
-            len(self._source.table().layout), self._lane_count()
-        )
+    def _size(self, epoch: int) -> int:
+        return padded(len(self._source.table().layout), self._lane_count())
 
-    def _part(self, table: FileTable, start: int) -> DealtPart:
-        return DealtPart.of(padded(len(table.layout), self._lane_count()), self.world, start=start)
+    def _end(self, epoch: int, start: int) -> int:
+        return self._part(start).end
+
+    def _part(self, start: int) -> DealtPart:
+        return DealtPart.of(self._size(0), self.world, start=start)
 
     def _shuffle(self, table: FileTable) -> LocalShuffle:
         block = self.shuffle_buffer or block_within(table.layout, self.file_buffer + 1, self.pools)
         return LocalShuffle(self.shuffle, block, self.pools, self.seed)
 
-    def _state(self, table: FileTable, place: Place) -> State:
+    def _state(self, place: Place) -> State:
+        table = self._source.table()
         return state_of(table, self._shuffle(table), self._lane_count(), place)

@@ -11,16 +11,13 @@ from typing import Any, Final, final
 import numpy as np
 import torch.utils.data
 
-from samplerkit.compat.torch.epoch_sampler import EpochSampler, InLists
+from samplerkit.compat.torch.epoch_sampler import EpochSampler, GivenRank, InLists
 from samplerkit.compat.torch.part import DealtPart
 from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
 from samplerkit.loading.job.agreement import agree
-from samplerkit.loading.job.world import detect_world, require_still
 from samplerkit.loading.state.state import Place, State, digest
-from samplerkit.loading.torch_names import TorchNames
 from samplerkit.order import arguments
-from samplerkit.order.caching import cached_property
-from samplerkit.order.deal import Deal, World
+from samplerkit.order.deal import Deal
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
@@ -155,7 +152,7 @@ def distributed(
 
 
 @final
-class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  # torch has plain attributes
+class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  # torch has plain attributes
     """One rank's share of what another sampler draws.
 
     Every rank draws everything, from the same randomness: while the sampler draws, the generators that it
@@ -206,21 +203,12 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
         self.seed = arguments.seed(seed)
         self.drop_last = arguments.boolean("drop_last", drop_last)
         self._cursor = self._new_cursor()
-        self._given: Final = Deal(
+        self._given = Deal(
             arguments.optional_integer("num_replicas", num_replicas),
             arguments.optional_integer("rank", rank),
         )
         self._agreement_seconds: Final = arguments.seconds("agreement_seconds", agreement_seconds)
         self._noted = Drawn(-1, 0, "")
-
-    @cached_property
-    def world(self) -> World:
-        """Which shard of how many this process reads; the running job is asked once."""
-        return self._asked_world()
-
-    def _asked_world(self) -> World:
-        is_given = not self._given.asks_the_job
-        return self._given.world(None if is_given else detect_world())
 
     @property
     def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
@@ -253,7 +241,7 @@ class ShardedSampler(TorchNames, EpochSampler[Any]):  # type: ignore[override]  
         return partial(self._read_part, self.epoch, start)
 
     def _read_part(self, epoch: int, start: int) -> InLists:
-        require_still(self.world, self._asked_world)
+        self._require_still()
         drawn = self._draw(epoch)
         self._require_agreement(epoch)
         part = DealtPart.of(len(drawn), self.world, drop_last=self.drop_last, start=start)

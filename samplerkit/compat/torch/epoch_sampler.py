@@ -11,9 +11,11 @@ import torch.utils.data
 
 from samplerkit.errors import StateError
 from samplerkit.loading.cursor import Cursor, Iteration
+from samplerkit.loading.job.world import detect_world, require_still
 from samplerkit.loading.state.state import Place, State
-from samplerkit.loading.torch_names import EpochByCursor
-from samplerkit.order.deal import World
+from samplerkit.loading.torch_names import EpochByCursor, TorchNames
+from samplerkit.order.caching import cached_property
+from samplerkit.order.deal import Deal, World
 
 Item_co = TypeVar("Item_co", covariant=True)
 
@@ -21,20 +23,32 @@ InLists = Iterator[list[Any]]
 """What an iteration yields, in lists."""
 
 
-class EpochSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
-    """A torch sampler that reads one epoch until `set_epoch` names another one, and can be resumed.
+class GivenRank(TorchNames):
+    """The rank that two arguments give, or that the running job gives when it is first asked for."""
+
+    _given: Deal
+
+    @cached_property
+    def world(self) -> World:
+        """Which shard of how many this process reads; the running job is asked once."""
+        return self._asked_world()
+
+    def _asked_world(self) -> World:
+        return self._given.world(detect_world() if self._given.asks_the_job else None)
+
+    def _require_still(self) -> None:
+        require_still(self.world, self._asked_world)
+
+
+class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
+    """A torch sampler with a state: how far all ranks together are in an epoch.
 
     It is a torch `DistributedSampler`, so that trainers which replace other samplers leave it alone.
-    Subclasses make the cursor by `_new_cursor`, and say what an epoch holds: `_size`, `_end`, `_open` and
-    `_state`.
+    Subclasses make the cursor, and say what an epoch holds: `_size`, `_end` and `_state`.
     """
 
     dataset: Any
     drop_last: bool
-    _has_warned = False
-
-    def _new_cursor(self) -> Cursor:
-        return Cursor(self._reached, advances=False)
 
     @property
     @abstractmethod
@@ -50,12 +64,57 @@ class EpochSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
         """Returns at which position the ranks are done that began at `start`, repeats counted."""
 
     @abstractmethod
-    def _open(self, start: int) -> Callable[[], InLists]:
-        """Fixes what an iteration of the current epoch reads from a position on; calling it reads."""
-
-    @abstractmethod
     def _state(self, place: Place) -> State:
         """Describes this sampler at a position of an epoch."""
+
+    def _reached(self, epoch: int, start: int, items: int) -> tuple[int, bool]:
+        position = start + items * self.world.num_shards
+        # Nothing is asked at the beginning: a size may have to be drawn.
+        return position, position > 0 and position >= min(self._size(epoch), self._end(epoch, start))
+
+    def _start_of(self, iteration: Iteration) -> int:
+        return self._size(iteration.epoch) if iteration.is_spent else iteration.start
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state after the items that were handed out, for torchdata's `StatefulDataLoader`.
+
+        That loader keeps the state that belongs to each batch. A plain DataLoader does not: its workers take
+        items ahead of what the loop has received, so there this state is ahead too.
+
+        After the last item of an epoch, the state is the beginning of the next one; of the same one if
+        `set_epoch` was never called, since that is what comes next then.
+        """
+        return self._state(self._cursor.place()).to_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Makes the next iteration begin where a saved state stands, on any number of ranks.
+
+        Of an epoch at whose end the state was saved, nothing is left: an iteration of it, set before or
+        after, yields nothing.
+
+        Raises:
+            StateError: the state is damaged, of a newer schema, or of another run.
+        """
+        saved = State.from_dict(state)
+        saved.require_equal(self._state(Place(saved.epoch, 0)))
+        if not 0 <= saved.position <= self._size(saved.epoch):
+            raise StateError(
+                "position", f"is outside of an order of {self._size(saved.epoch)}", saved.position
+            )
+        self._cursor.load(saved.place)
+
+
+class EpochSampler(ResumableSampler[Item_co]):
+    """One that reads an epoch until `set_epoch` names another one; `_open` says what an iteration reads."""
+
+    _has_warned = False
+
+    def _new_cursor(self) -> Cursor:
+        return Cursor(self._reached, advances=False)
+
+    @abstractmethod
+    def _open(self, start: int) -> Callable[[], InLists]:
+        """Fixes what an iteration of the current epoch reads from a position on; calling it reads."""
 
     @property
     @abstractmethod
@@ -88,14 +147,6 @@ class EpochSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
                 yield item
         self._cursor.end(iteration, at_its_end=True)
 
-    def _reached(self, epoch: int, start: int, items: int) -> tuple[int, bool]:
-        position = start + items * self.world.num_shards
-        # Nothing is asked at the beginning: a size may have to be drawn.
-        return position, position > 0 and position >= min(self._size(epoch), self._end(epoch, start))
-
-    def _start_of(self, iteration: Iteration) -> int:
-        return self._size(iteration.epoch) if iteration.is_spent else iteration.start
-
     def _warn_of_a_repeated(self, upcoming: Iteration) -> None:
         is_repeated = upcoming.ended == upcoming.epoch and not (upcoming.is_spent or upcoming.is_loaded)
         if not is_repeated or self._has_warned or not self._is_shuffled:
@@ -107,31 +158,3 @@ class EpochSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
             UserWarning,
             stacklevel=3,
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the state after the items that were handed out, for torchdata's `StatefulDataLoader`.
-
-        That loader keeps the state that belongs to each batch. A plain DataLoader does not: its workers take
-        items ahead of what the loop has received, so there this state is ahead too.
-
-        After the last item of an epoch, the state is the beginning of the next one; of the same one if
-        `set_epoch` was never called, since that is what comes next then.
-        """
-        return self._state(self._cursor.place()).to_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iteration begin where a saved state stands, on any number of ranks.
-
-        Of an epoch at whose end the state was saved, nothing is left: an iteration of it, set before or
-        after, yields nothing.
-
-        Raises:
-            StateError: the state is damaged, of a newer schema, or of another run.
-        """
-        saved = State.from_dict(state)
-        saved.require_equal(self._state(Place(saved.epoch, 0)))
-        if not 0 <= saved.position <= self._size(saved.epoch):
-            raise StateError(
-                "position", f"is outside of an order of {self._size(saved.epoch)}", saved.position
-            )
-        self._cursor.load(saved.place)
