@@ -233,10 +233,10 @@ class Agreement:
         return DisagreementError("ranks", problem, hint=hint)
 
     def _let_all_know(self, groups: list[Group]) -> None:
-        """Waits for longer than any rank of the refused groups pauses: who ends first may hold the store."""
+        """Waits twice as long as a rank of the refused groups pauses: who ends first may hold the store."""
         for group in groups:
             self._refused[group.of] = max(self._refused[group.of], group.refused + 1)
-        self._clock.sleep(1.25 * _LONGEST_PAUSE)
+        self._clock.sleep(2 * _LONGEST_PAUSE)
 
     def _give_up(self, mine: Group, identity: dict[str, Any], seconds: float, *, alone: bool) -> None:
         """Continues without the ranks that did not come, or raises which they are."""
