@@ -267,8 +267,8 @@ BUGS = [
     Bug(
         "one sample too many counts as there",
         "MetIndexes.present",
-        "row >= missing[0]",
-        "row > missing[0]",
+        "rows >= begin",
+        "rows > begin",
         "tests/storage/tar/test_missing_samples.py::test_the_good_samples_are_read_once_and_the_steps_stay",
     ),
     Bug(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import compress, count, pairwise
+from itertools import accumulate, compress, count, pairwise
 from operator import methodcaller, ne
 from typing import final
 
@@ -158,29 +158,21 @@ class _Grouping:
 
     def finished(self) -> Samples:
         """Returns what is kept."""
-        result = Samples(flaws=[*self._members.flaws, *self._flaws], ignored=self._ignored)
-        entries = self._numbers
+        keys, signatures, entries = self._keys, self._signatures, self._numbers
         if self._bad:
-            entries, first = [], []
-            for sample in range(len(self._keys)):
-                if sample not in self._bad:
-                    first.append(len(entries))
-                    entries += self._numbers[self._first[sample] : self._first[sample + 1]]
-            result.keys = [key for at, key in enumerate(self._keys) if at not in self._bad]
-            signatures = [names for at, names in enumerate(self._signatures) if at not in self._bad]
-            result.first = first
-        else:
-            result.keys, result.first, signatures = self._keys, self._first[:-1], self._signatures
-        result.fields = list(dict.fromkeys(signatures))
-        numbers = {names: number for number, names in enumerate(result.fields)}
-        result.signatures = list(map(numbers.__getitem__, signatures))
+            is_kept = [at not in self._bad for at in range(len(keys))]
+            spans = compress(pairwise(self._first), is_kept)
+            entries = [number for begin, end in spans for number in entries[begin:end]]
+            keys, signatures = list(compress(keys, is_kept)), list(compress(signatures, is_kept))
+        first = list(accumulate(map(len, signatures), initial=0))[:-1]
+        fields = list(dict.fromkeys(signatures))
+        numbers = {names: number for number, names in enumerate(fields)}
         offsets, sizes = self._members.offsets, self._members.sizes
-        if len(entries) == len(offsets):
-            result.offsets, result.sizes = offsets, sizes
-        else:
-            result.offsets = [offsets[number] for number in entries]
-            result.sizes = [sizes[number] for number in entries]
-        return result
+        if len(entries) < len(offsets):
+            offsets, sizes = [offsets[at] for at in entries], [sizes[at] for at in entries]
+        flaws = [*self._members.flaws, *self._flaws]
+        of_samples = list(map(numbers.__getitem__, signatures))
+        return Samples(keys, first, of_samples, fields, offsets, sizes, flaws, self._ignored)
 
     def _assign(self) -> None:
         """Gives each member to a sample: the one at hand if the key is the same, else a new one."""

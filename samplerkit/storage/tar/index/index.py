@@ -191,7 +191,7 @@ def read_index(
         meta["fingerprint"],
         # Without a tag, two states of one size cannot be told apart.
         meta["is_certain"] and not by_size and all(archive.tag != "" for archive in archives),
-        path,
+        None if by_size else path,
     )
 
 

@@ -79,8 +79,8 @@ class MetIndexes:
         self._lock = threading.Lock()
         self._indexes: OrderedDict[int, Index] = OrderedDict()
         self._versions: dict[int, tuple[int, int | str]] = {}
-        self._missing: dict[int, tuple[int, AbsentError]] = {}
-        self._split: dict[int, dict[int, AbsentError]] = {}
+        # Of each shard, by the first row that is missing, the one behind the last, and why.
+        self._missing: dict[int, dict[int, tuple[int, AbsentError]]] = {}
         self._split_flaws: dict[int, Flaw] = {}
 
     @property
@@ -112,7 +112,8 @@ class MetIndexes:
             self._indexes[number] = index
             self._indexes.move_to_end(number)
             if index.num_samples < told:
-                self._missing[number] = index.num_samples, _lacking(self._names[number], index, told)
+                lacking = _lacking(self._names[number], index, told)
+                self._missing.setdefault(number, {})[index.num_samples] = told, lacking
             if len(self._indexes) > MOST_INDEXES:
                 self._indexes.popitem(last=False)
         if self._contents.is_told:
@@ -129,14 +130,11 @@ class MetIndexes:
             samples: takes the errors by place.
         """
         with self._lock:
-            missing, split = self._missing.get(number), dict(self._split.get(number, {}))
-        if missing is None and not split:
-            return rows, places
+            missing = dict(self._missing.get(number, {}))
         is_here = np.ones(rows.size, dtype=bool)
-        for at, (row, place) in enumerate(zip(rows.tolist(), places.tolist(), strict=True)):
-            error = missing[1] if missing is not None and row >= missing[0] else split.get(row)
-            if error is not None:
-                samples[place], is_here[at] = error, False
+        for begin, (stop, error) in missing.items():
+            for at in np.flatnonzero((rows >= begin) & (rows < stop)).tolist():
+                samples[int(places[at])], is_here[at] = error, False
         return rows[is_here], places[is_here]
 
     def _check(self, number: int, index: Index, told: int) -> None:
@@ -165,7 +163,7 @@ class MetIndexes:
                         self._split_flaws[at] = flaw
                         for shard, row in ((at, last), (at + 1, 0)):
                             error = AbsentError(self._names[shard], flaw.problem, hint=HINTS[flaw.reason])
-                            self._split.setdefault(shard, {}).setdefault(row, error)
+                            self._missing.setdefault(shard, {}).setdefault(row, (row + 1, error))
 
 
 def _lacking(name: str, index: Index, told: int) -> AbsentError:
