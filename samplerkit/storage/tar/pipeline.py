@@ -8,7 +8,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, final
 
 import numpy as np
@@ -246,17 +246,13 @@ class OrderWatch:
         """Looks at ids that are read; of the workers of a loader, one is enough."""
         if self._is_over or this_worker()[0] != 0:
             return
-        for id in ids:
-            if id <= self._last:
-                self._is_over = True
-                return
-            self._last = id
-            self._ascending += 1
-            if self._ascending >= ENOUGH:
-                self._is_over = True
-                warnings.warn(
-                    "a dataset with .shuffle(...) is read from front to back: a plain DataLoader does not "
-                    "know of the window; use samplerkit.Loader, or sampler=samplerkit.TorchSampler(...)",
-                    stacklevel=4,
-                )
-                return
+        looked_at = [self._last, *ids][: ENOUGH - self._ascending + 1]
+        self._last, self._ascending = looked_at[-1], self._ascending + len(looked_at) - 1
+        is_ascending = all(one < other for one, other in pairwise(looked_at))
+        self._is_over = not is_ascending or self._ascending == ENOUGH
+        if is_ascending and self._is_over:
+            warnings.warn(
+                "a dataset with .shuffle(...) is read from front to back: a plain DataLoader does not "
+                "know of the window; use samplerkit.Loader, or sampler=samplerkit.TorchSampler(...)",
+                stacklevel=4,
+            )

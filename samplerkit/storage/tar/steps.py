@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 
-
-class Step(Protocol):
-    """One step: takes a sample, gives another one, and changes none."""
-
-    def __call__(self, sample: Any, /) -> Any:
-        """Applies the step."""
+Step = Callable[[Any], Any]
+"""One step: takes a sample, gives another one, and changes none."""
 
 
 @dataclass(frozen=True)
