@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Final, Protocol, TypeVar, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
@@ -53,27 +53,18 @@ class ChunkFile:
     digest: bytes = b""
 
 
-Item_co = TypeVar("Item_co", covariant=True)
-
-
-class Items(Protocol[Item_co]):
-    """Values by number: all of them in memory, or each made when it is needed."""
-
-    def __getitem__(self, number: int, /) -> Item_co: ...
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class FilesOfChunks:
     """Files that were looked at, and where each of their chunks that has samples is.
 
     Args:
-        files: what the chunks of each file are read from.
+        files: what the chunks of each file are read from, by its number.
         starts: the number of the first chunk of each file, among all, and how many there are.
         numbers: of the chunks that have samples, among all.
     """
 
-    files: Items[Any]
+    files: Any
     starts: Ids
     numbers: Ids
 

@@ -106,15 +106,22 @@ def _read(
     file: MindRecordFile,
     number: int,
 ) -> FileContent:
-    """Reads a row group."""
-    rows = file.read(number, storage)
-    size = sum(len(raw) + len(blob) for raw, blob in rows)
-    place = f"{file.stored.name}, row group {number}"
+    """Reads a row group: of each row its numbers and texts, and its bytes and arrays.
+
+    Raises:
+        DatasetError: it cannot be read, or is not what the header says.
+    """
+    group, place = file.groups[number], f"{file.stored.name}, row group {number}"
+    raw, blob = file.stored.read([group.raw, group.blob], storage)
+
+    def parsed() -> list[tuple[bytes, bytes]]:
+        return list(zip(_rows(raw, group.rows), _rows(blob, group.rows), strict=True))
 
     def made(row: tuple[bytes, bytes]) -> dict[str, Any]:
         return file.schema.made(*row, columns)
 
-    return content_of(place, rows, size, made, decode)
+    rows = guarded(place, "read", parsed)
+    return content_of(place, rows, len(raw) + len(blob), made, decode)
 
 
 @final
@@ -242,21 +249,6 @@ class MindRecordFile:
         schema = guarded(stored.name, "read", lambda: MindSchema.of(header["schema"]))
         groups = guarded(stored.name, "read", lambda: _groups(header, stored.size))
         return cls(stored, schema, groups), hashlib.blake2b(data, digest_size=16).digest()
-
-    def read(self, number: int, storage: RemoteStorage | None) -> list[tuple[bytes, bytes]]:
-        """Reads a row group: of each row its numbers and texts, and its bytes and arrays.
-
-        Raises:
-            DatasetError: it cannot be read, or is not what the header says.
-        """
-        group = self.groups[number]
-        raw, blob = self.stored.read([group.raw, group.blob], storage)
-        place = f"{self.stored.name}, row group {number}"
-
-        def parsed() -> list[tuple[bytes, bytes]]:
-            return list(zip(_rows(raw, group.rows), _rows(blob, group.rows), strict=True))
-
-        return guarded(place, "read", parsed)
 
 
 def _groups(header: Mapping[str, Any], size: int) -> tuple[RowGroup, ...]:
