@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, Literal, final
@@ -209,45 +210,38 @@ class ZarrDataset(ChunkedDataset):
 
         ranges = guarded(self.folder, "read", looked)
         names = [f"{Path(self.folder).name}:{number}" for number in range(len(ranges.sizes))]
-        return Chunks(Layout(ranges.sizes, names), _ZarrRows(self.folder, ranges, self._fills).read)
+        read = partial(_read_zarr, self.folder, ranges, self._fills)
+        return Chunks(Layout(ranges.sizes, names), read)
 
 
-@final
-@dataclass(frozen=True)
-class _ZarrRows:
-    """Reads ranges of rows of the arrays of a group."""
+def _read_zarr(folder: str, ranges: _RowRanges, fills: bool, number: int) -> FileContent:
+    start, end = ranges.span(number)
+    place = f"{folder}, rows {start} to {end}"
 
-    folder: str
-    ranges: _RowRanges
-    fills: bool
+    def read() -> FileContent:
+        group, columns = _zarr_group(folder), {}
+        for name in ranges.columns:
+            array = _zarr_array(folder, group, name)
+            ranges.require_same(place, name, array)
+            missing = None if fills else next(_missing(Path(folder, name), array, start, end), None)
+            if missing is not None:
+                hint = "write it again; if it holds nothing but the fill value: missing_chunks='fill'"
+                raise DatasetError(place, "has no such chunk", str(missing), hint=hint)
+            columns[name] = array[start:end]
+        return FileContent.of(columns, place)
 
-    def read(self, number: int) -> FileContent:
-        """Reads a range."""
-        start, end = self.ranges.span(number)
-        place = f"{self.folder}, rows {start} to {end}"
+    return guarded(place, "read", read)
 
-        def read() -> FileContent:
-            group, columns = _zarr_group(self.folder), {}
-            for name in self.ranges.columns:
-                array = _zarr_array(self.folder, group, name)
-                self.ranges.require_same(place, name, array)
-                missing = None if self.fills else next(self._missing(array, name, start, end), None)
-                if missing is not None:
-                    hint = "write it again; if it holds nothing but the fill value: missing_chunks='fill'"
-                    raise DatasetError(place, "has no such chunk", str(missing), hint=hint)
-                columns[name] = array[start:end]
-            return FileContent.of(columns, place)
 
-        return guarded(place, "read", read)
-
-    def _missing(self, array: Any, name: str, start: int, end: int) -> Iterator[Path]:
-        grid = array.shards or array.chunks
-        rows = range(start // grid[0], -(-end // grid[0]))
-        others = (range(-(-size // step)) for size, step in zip(array.shape[1:], grid[1:], strict=True))
-        for place in product(rows, *others):
-            path = Path(self.folder, name, array.metadata.encode_chunk_key(place))
-            if not path.is_file():
-                yield path
+def _missing(folder: Path, array: Any, start: int, end: int) -> Iterator[Path]:
+    """Goes through the chunks of some rows that are not there."""
+    grid = array.shards or array.chunks
+    rows = range(start // grid[0], -(-end // grid[0]))
+    others = (range(-(-size // step)) for size, step in zip(array.shape[1:], grid[1:], strict=True))
+    for place in product(rows, *others):
+        path = folder / array.metadata.encode_chunk_key(place)
+        if not path.is_file():
+            yield path
 
 
 def _zarr_group(folder: str) -> Any:

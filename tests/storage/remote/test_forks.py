@@ -20,8 +20,9 @@ PARENTS = ("idle", "read", "reading")
 
 
 @pytest.fixture
-def shards(server):
-    """Shards in a bucket."""
+def shards(server, monkeypatch, tmp_path):
+    """Shards in a bucket; indexes are kept in a cache of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     for shard in range(SHARDS):
         stream = io.BytesIO()
         with tarfile.open(fileobj=stream, mode="w") as archive:

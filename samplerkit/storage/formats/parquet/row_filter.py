@@ -29,7 +29,10 @@ _MAY: dict[str, Callable[[Bounds, Any], bool]] = {
     ">=": lambda there, value: there[1] >= value,
     "in": lambda there, values: any(there[0] <= value <= there[1] for value in values),
 }
-"""Whether a value between the least and the most can meet a condition; of other words nothing is known."""
+"""Whether a value between the least and the most can meet a condition; of other words nothing is known.
+
+pyarrow.dataset would say so too, but damaged statistics end the process there.
+"""
 
 
 @final

