@@ -118,8 +118,8 @@ def checked_tail(tail: str, batch_size: int | None, batches: Any) -> Tail:
     """
     named: Any = arguments.choice("tail", tail, get_args(Tail))
     if (batch_size is None) == (batches is None):
-        hint = "say batch_size for batches of one size, else batches=, a recipe"
-        raise ArgumentValueError("batch_size", "must be said, or batches, not both", batch_size, hint=hint)
+        hint = "say batch_size= for batches of one size, or batches= for those of a recipe"
+        raise ArgumentValueError("batch_size", "or batches must be said, and not both", batch_size, hint=hint)
     if tail == "split" and batches is None:
         hint = 'say "ragged": there each sample comes once'
         raise ArgumentValueError("tail", "splits batches of a recipe, and none is given", tail, hint=hint)

@@ -151,7 +151,7 @@ class CurrentRun:
         run = self.run
         if isinstance(run.recipe, Ledger):
             return run.recipe
-        hint = "read by Ledger(sampler): it takes the states of the sampler alone"
+        hint = "wrap it in Ledger(sampler), which also loads the states of the sampler alone"
         if run.edits.are_below:
             hint = "save a state, and start with a ledger below the BlockSampler that has one more edit"
         raise CompositionError("sampler", "is no ledger, and cannot be edited", run.recipe, hint=hint)
