@@ -20,7 +20,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import atomic
 
 MAGIC = b"samplkit"
-VERSION = 1
+VERSION = 2
 
 _PREAMBLE = struct.Struct("<8sII16s")
 _ALIGNMENT = 64
