@@ -248,7 +248,9 @@ class ShardReading:
             self._has_warned = True
             advice = self._costs.advice(is_local=self._stretch.is_local)
             if advice:
-                warnings.warn(f"{self._shards.names[0]}: {advice}", stacklevel=2)
+                first, *others = self._shards.names
+                shards = f"{first} and {len(others)} more shards" if others else first
+                warnings.warn(f"{shards}: {advice}", stacklevel=2)
 
 
 @dataclass(frozen=True, eq=False)
