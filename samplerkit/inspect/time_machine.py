@@ -8,7 +8,6 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.inspect.tokens import spans_of, windows_of
 from samplerkit.inspect.view import RunView
@@ -247,21 +246,20 @@ def when(
 
 
 def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
-    """Reports when a sample is read in an epoch, by all ranks."""
-    plan = view.run.plan(reading.epoch)
-    if plan is not None:
-        return _in_plan(reading, plan, sample)
-    delivery = reading.delivery
-    positions = view.run.undealt(reading.epoch).positions_of(sample)
-    times = [
+    """Tells when a sample is read in an epoch, by all ranks."""
+    epoch, plan = reading.epoch, view.run.plan(reading.epoch)
+    holding = (
+        view.run.undealt(epoch).positions_of(sample) if plan is None else np.unique(plan.batch_of(sample))
+    )
+    dealt = [
         time
-        for time in occurrences_of(reading.epoch, delivery, positions)
+        for time in occurrences_of(epoch, reading.delivery, holding)
         if time.step < view.steps(replace(reading, shard=time.rank))
     ]
-    times.sort(key=lambda time: (time.step, time.position))
-    read = {time.position for time in times}
-    unread = tuple(position for position in positions.tolist() if position not in read)
-    return EpochOfSample(reading.epoch, tuple(times), unread)
+    times = dealt if plan is None else _in_batches(reading, dealt, sample)
+    times.sort(key=lambda time: (time.step, time.position, time.rank, time.place))
+    begun = {time.position for time in dealt}
+    return EpochOfSample(epoch, tuple(times), tuple(one for one in holding.tolist() if one not in begun))
 
 
 def occurrences_of(epoch: int, delivery: Delivery, positions: Ids) -> list[Occurrence]:
@@ -300,17 +298,14 @@ def occurrences_of(epoch: int, delivery: Delivery, positions: Ids) -> list[Occur
     return found
 
 
-def _in_plan(reading: Reading, plan: BatchPlan, sample: int) -> EpochOfSample:
-    """Finds a sample in the batches of a plan, and then those batches in the deal."""
-    delivery = reading.delivery
-    numbers = np.unique(plan.batch_of(sample))
-    dealt = occurrences_of(reading.epoch, delivery, numbers)
+def _in_batches(reading: Reading, dealt: list[Occurrence], sample: int) -> list[Occurrence]:
+    """Finds a sample in the batches of a plan that hold it, from where these are dealt."""
     seen = {(time.rank, time.step): time.position for time in dealt}
-    last = next((step for _, step in seen if _is_split(delivery, step)), None)
+    last = next((step for _, step in seen if _is_split(reading.delivery, step)), None)
     if last is not None:
         # Any rank may have it: all that is left was put together and cut again.
         first = min(number for (_, step), number in seen.items() if step == last)
-        seen |= {(rank, last): first for rank in range(delivery.num_shards)}
+        seen |= {(rank, last): first for rank in range(reading.delivery.num_shards)}
     times = []
     for (rank, step), number in seen.items():
         read = replace(reading, shard=rank)
@@ -320,7 +315,4 @@ def _in_plan(reading: Reading, plan: BatchPlan, sample: int) -> EpochOfSample:
             Occurrence(reading.epoch, rank, step, place, number, is_pad=bool(pads[place]))
             for place in places.tolist()
         ]
-    times.sort(key=lambda time: (time.step, time.position, time.rank, time.place))
-    begun = {time.position for time in dealt}
-    unread = tuple(number for number in numbers.tolist() if number not in begun)
-    return EpochOfSample(reading.epoch, tuple(times), unread)
+    return times
