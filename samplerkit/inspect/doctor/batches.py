@@ -12,10 +12,9 @@ from samplerkit.batches.bucket_batches import BucketBatches
 from samplerkit.batches.class_batches import ClassBatches
 from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.errors import SamplerkitError
-from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, kind, rule
+from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, PlannedRun, batches, kind, order, rule
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
 from samplerkit.inspect.doctor.probe import codes_in, module_code
-from samplerkit.inspect.doctor.subjects import PlannedRun, batches, order
 from samplerkit.order.dataset_protocol import gives_segments
 
 LEAST_EFFICIENCY = 0.7

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from torch.utils.data import ConcatDataset
 
-from samplerkit.inspect.doctor.findings import Fault, Faults, rule
+from samplerkit.inspect.doctor.findings import Fault, Faults, any_loader, order, rule, run
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
-from samplerkit.inspect.doctor.subjects import any_loader, order, run
 from samplerkit.order.layout import Layout
 
 MOST_LOST = 0.01

@@ -8,9 +8,17 @@ from typing import Any
 import torch
 import torch.utils.data
 
-from samplerkit.inspect.doctor.findings import Fault, Faults, rule
+from samplerkit.inspect.doctor.findings import (
+    Fault,
+    Faults,
+    PlannedRun,
+    any_loader,
+    batches,
+    loader_with_length,
+    order,
+    rule,
+)
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
-from samplerkit.inspect.doctor.subjects import PlannedRun, any_loader, batches, loader_with_length, order
 from samplerkit.loading.torch_sampler import TorchSampler
 
 _EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "shared_epoch")

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from samplerkit.inspect.costs import files_needed_at_once
-from samplerkit.inspect.doctor.findings import Fault, Faults, rule
+from samplerkit.inspect.doctor.findings import Fault, Faults, order, rule, run
 from samplerkit.inspect.doctor.inspection import InspectedRun
-from samplerkit.inspect.doctor.subjects import order, run
 from samplerkit.inspect.download_costs import Downloads
 from samplerkit.order.files import Lanes
 from samplerkit.order.modes import FILE_AWARE, Shuffle

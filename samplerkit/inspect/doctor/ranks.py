@@ -7,10 +7,9 @@ from typing import Any
 
 import torch.utils.data
 
-from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, kind, rule
+from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, any_loader, kind, rule
 from samplerkit.inspect.doctor.inspection import Inspection
 from samplerkit.inspect.doctor.probe import ids_under, seeds
-from samplerkit.inspect.doctor.subjects import any_loader
 from samplerkit.loading.torch_sampler import TorchSampler
 from samplerkit.samplers.base import Sampler
 

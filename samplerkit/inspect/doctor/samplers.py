@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 import torch.utils.data
 
-from samplerkit.inspect.doctor.findings import Fault, Faults, rule
+from samplerkit.inspect.doctor.findings import Fault, Faults, any_loader, order, rule, run
 from samplerkit.inspect.doctor.inspection import GIB, InspectedRun, Inspection
-from samplerkit.inspect.doctor.subjects import any_loader, order, run
 from samplerkit.order.modes import FILE_AWARE, Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.fold import FoldSampler

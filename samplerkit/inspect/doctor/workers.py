@@ -16,10 +16,9 @@ import numpy as np
 import torch
 import torch.utils.data
 
-from samplerkit.inspect.doctor.findings import Fault, Faults, rule
+from samplerkit.inspect.doctor.findings import Fault, Faults, any_loader, rule, stream
 from samplerkit.inspect.doctor.inspection import GIB, Inspection
 from samplerkit.inspect.doctor.probe import codes_in
-from samplerkit.inspect.doctor.subjects import any_loader, stream
 
 _BY_WORKER = {"get_worker_info", "split_by_worker", "worker_info", "worker_id", "num_workers"}
 _BY_RANK = {
