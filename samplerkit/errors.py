@@ -109,11 +109,13 @@ class StateError(SamplerkitError, RuntimeError):
         *,
         hint: str = "",
     ) -> None:
+        place, value = f"state: {field}" if problem else field, saved
         if current is not SamplerkitError._absent:
-            problem = f"{problem} (here {_shown(current)})"
-        super().__init__(f"state: {field}" if problem else field, problem, saved, hint=hint)
+            problem = f"{problem}: saved {_shown(saved)}, here {_shown(current)}"
+            value = SamplerkitError._absent
+        super().__init__(place, problem, value, hint=hint)
         self.field = field
-        self.saved = self.value
+        self.saved = self.value = None if saved is SamplerkitError._absent else saved
         self.current = None if current is SamplerkitError._absent else current
 
 

@@ -114,4 +114,4 @@ def test_a_state_of_other_batches_does_not_fit(tmp_path, monkeypatch, capsys):
     saved = load_config("run.yaml").make_loader(range(60), sk.World(1, 0)).state_dict(step=1)
     (tmp_path / "state.json").write_text(json.dumps(saved))
     assert command(monkeypatch, "state", "state.json", "--config", "other.yaml", "--world", 1) == 1
-    assert "state: recipe: is another one in the saved state" in capsys.readouterr().err
+    assert "state: recipe: differs from the saved state" in capsys.readouterr().err

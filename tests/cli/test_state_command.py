@@ -35,7 +35,7 @@ def test_state_finds_a_state_in_a_checkpoint_and_compares_it_with_a_config(comma
     other = config(tmp_path, "other.yaml", shuffle="global")
     code, _, errors = command("state", file, "--config", other)
     assert (code, errors.count("\n")) == (1, 1)
-    assert "state: sampler: is another one" in errors
+    assert "state: sampler: differs" in errors
 
 
 def test_state_sees_damage_and_what_is_no_state(command, tmp_path):

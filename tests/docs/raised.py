@@ -252,13 +252,13 @@ MINE = {
     "sources: name": lambda _: sk.MixtureSampler({"c": None}).order(TREE),
     "sources...: holds": lambda _: sk.MixtureSampler({"a": sk.DistributedSampler(2, 0)}),
     "source ...: yields": lambda _: sk.MixtureSampler({"a": Growing()}, 200).order(TREE)[:],
-    "state: seq_len: is another one in the saved state, which": lambda _: of_windows(4).load_state_dict(
+    "state: seq_len: differs from the saved state, which": lambda _: of_windows(4).load_state_dict(
         of_windows(2).state_dict(step=1)
     ),
-    "state: seq_len: is another one in the saved state (here": lambda _: of_windows(
+    "state: seq_len: differs from the saved state: saved": lambda _: of_windows(
         4, sk.RandomSampler()
     ).load_state_dict(of_windows(2, sk.RandomSampler()).state_dict(step=1)),
-    "state: unit: is another": lambda _: of_tokens(12).load_state_dict(saved()),
+    "state: unit: differs": lambda _: of_tokens(12).load_state_dict(saved()),
     "state: recipe": lambda _: of_tokens(12).load_state_dict(of_tokens(16).state_dict()),
     "state: state: is not": lambda _: loader().load_state_dict({"loader": saved()}),
     "state: position": lambda _: loader(20).load_state_dict(saved(step=9), allow={"dataset"}),

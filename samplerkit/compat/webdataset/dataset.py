@@ -46,7 +46,7 @@ def _restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> WorkerPlace:
         raise StateError("state", f"cannot be resumed because {obstacle}", hint=hint)
     for name, value in identity.items():
         if saved.get(name) != value:
-            problem = "is another one in the saved state"
+            problem = "differs from the saved state"
             hint = "a samplerkit.Loader over a TarDataset resumes on any number of ranks and workers"
             raise StateError(name, problem, saved.get(name), value, hint=hint)
     numbers = {name: saved.get(name) for name in asdict(WorkerPlace(0))}

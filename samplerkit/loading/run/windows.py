@@ -33,7 +33,7 @@ _CHECKS = {
     "block_len": optional(whole(1, LARGEST)),
     "tokens": optional(whole(0, LARGEST)),
 }
-_OTHER = "is another one in the saved state"
+_OTHER = "differs from the saved state"
 
 
 @final

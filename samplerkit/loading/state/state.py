@@ -248,7 +248,7 @@ class State:
         for name in self.differing(current):
             cost = "" if cost_of is None else cost_of(name)
             if name in allow:
-                _LOG.warning("state: %s is another one, and is allowed: %s", name, cost)
+                _LOG.warning("state: %s differs, and is allowed: %s", name, cost)
                 continue
             hint = f'if this is meant, say allow={{"{name}"}}: {cost}'
             hint = hint if cost else "make it as it was when the state was saved"
@@ -269,8 +269,8 @@ class State:
 
 
 def mismatch(name: str, saved: Any, here: Any, hint: str) -> StateError:
-    """Returns the error of a value that is another one in the saved state."""
-    return StateError(name, "is another one in the saved state", saved, here, hint=hint)
+    """Returns the error of a value that differs from the saved state."""
+    return StateError(name, "differs from the saved state", saved, here, hint=hint)
 
 
 def _is_text(value: Any, text: str) -> bool:

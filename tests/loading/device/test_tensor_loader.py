@@ -121,7 +121,7 @@ def test_a_second_iteration_ends_the_first_and_a_break_begins_the_epoch_anew():
 
 def test_a_state_of_another_run_is_refused_and_so_is_one_in_an_iteration_and_the_epoch_can_be_set():
     loader = sk.TensorLoader(DATA, sk.RandomSampler(seed=1), batch_size=100)
-    with pytest.raises(sk.StateError, match="seed: is another one"):
+    with pytest.raises(sk.StateError, match="seed: differs"):
         loader.load_state_dict(sk.TensorLoader(DATA, sk.RandomSampler(seed=2), batch_size=100).state_dict())
     loader.batch_sampler.sampler.set_epoch(4)
     under_way = iter(loader)
