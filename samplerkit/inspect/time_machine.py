@@ -288,7 +288,7 @@ def occurrences_of(epoch: int, delivery: Delivery, positions: Ids) -> list[Occur
         steps.add(delivery.job_steps - 1)
     found = []
     for step in sorted(steps):
-        for rank in range(delivery.num_shards) if delivery.is_of_the_job(step) else ():
+        for rank in range(delivery.num_shards):
             dealt = delivery.positions(rank, step)
             places = np.flatnonzero(np.isin(dealt % delivery.size, positions))
             found += [
