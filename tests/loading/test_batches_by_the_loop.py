@@ -6,7 +6,6 @@ import itertools
 import signal
 import threading
 import time
-from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -24,17 +23,17 @@ from tests.loading.worker_kinds import THREADS, beside
 
 
 class Whose(Numbers):
-    """A sample is whether the loop read it, which takes so long; threads read one after another, as long."""
+    """A sample is whether the loop read it; where two threads read at once, each takes longer."""
 
-    def __init__(self, size, *, here=0.0, elsewhere=0.0):
+    def __init__(self, size, *, alone=0.0, together=0.0):
         super().__init__(size)
-        self.here, self.elsewhere, self.turn = here, elsewhere, threading.Lock()
+        self.alone, self.together, self.reading = alone, together, 0
 
     def __getitem__(self, index):
-        is_loop = threading.current_thread() is threading.main_thread()
-        with nullcontext() if is_loop else self.turn:
-            time.sleep(self.here if is_loop else self.elsewhere)
-        return index, is_loop
+        self.reading += 1
+        time.sleep(self.together if self.reading > 1 else self.alone)
+        self.reading -= 1
+        return index, threading.current_thread() is threading.main_thread()
 
 
 def read_by_loop(loader, step=lambda: None):
@@ -53,18 +52,15 @@ def always(monkeypatch):
     monkeypatch.setattr(loader_workers, "ThreadSchedule", LoopSchedule)
 
 
-def test_a_loop_that_reads_more_quickly_than_threads_makes_most_batches_and_later_epochs_know_it():
-    dataset = Whose(400, elsewhere=0.01)
+@pytest.mark.parametrize(("step", "by_loop"), [(0.0, True), (0.005, False)])
+def test_a_loop_that_does_nothing_else_makes_small_batches_and_one_that_trains_leaves_them(step, by_loop):
+    dataset = Whose(400, alone=0.0005, together=0.01)
     with sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, collate_fn=list, **THREADS) as loader:
         # Where other work takes the processors, a look may tell less than there is; the next one tells more.
-        assert any(sum(read_by_loop(loader)) > 150 for _ in range(8))
-
-
-def test_a_loop_that_trains_meanwhile_leaves_the_batches_to_threads():
-    dataset = Whose(160, here=0.005, elsewhere=0.005)
-    with sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, collate_fn=list, **THREADS) as loader:
-        made = read_by_loop(loader, lambda: time.sleep(0.012))
-    assert sum(made) <= 0.3 * len(made), "a look or two at what the loop would take"
+        assert (
+            any(sum(read_by_loop(loader, lambda: step and time.sleep(step))) > 150 for _ in range(4))
+            is by_loop
+        )
 
 
 @pytest.mark.usefixtures("always")

@@ -138,10 +138,9 @@ class AtOnce:
     """Threads that answer each request at once."""
 
     def __init__(self):
-        self.schedule, self.process, self.ahead, self.timeout = ThreadSchedule(2, 4), os.getpid(), 128, None
+        self.schedule, self.process, self.ahead, self.timeout = ThreadSchedule(2), os.getpid(), 128, None
 
     def submit(self, task):
-        task.is_submitted = True
         task.result.put(task.request)
 
 

@@ -8,15 +8,15 @@ from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
 
 
 class RandomSchedule(ThreadSchedule):  # type: ignore[misc]  # final for everybody else
-    """In place of trying whether the loop is quicker it changes at random."""
+    """The loop begins and ends to make batches at random."""
 
     loop_makes = False
 
-    def __init__(self, threads, ahead, seed=0, chance=0.5):
-        super().__init__(threads, ahead)
+    def __init__(self, threads, seed=0, chance=0.5):
+        super().__init__(threads)
         self._random, self._chance = random.Random(seed), chance
 
-    def received(self, step, wait):
+    def stepped(self, seconds):
         if self._random.random() < self._chance:
             self.loop_makes = not self.loop_makes
 

@@ -140,7 +140,7 @@ class LoaderWorkers:
 
     def _reset(self) -> None:
         self.loader = object()
-        self._schedule = ThreadSchedule(self._num_workers, self._ahead)  # holds for the next epoch too
+        self._schedule = ThreadSchedule(self._num_workers)  # holds for the next epoch too
         self._workers: Workers | None = None
         self._held: _Held | None = None
         self._open: WorkerIteration | None = None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, final
@@ -36,7 +35,7 @@ class _Raised(NamedTuple):
 
 @final
 class Task:
-    """One batch among those under way.
+    """One batch that threads make.
 
     A finalizer or a signal handler may use such a queue in the middle of another call of its; a lock would
     wait for itself there.
@@ -45,22 +44,21 @@ class Task:
         request: of the batch.
 
     Attributes:
-        is_submitted: whether a thread makes it.
         is_cancelled: whether nobody waits for it any more.
         result: where the batch is put, or what was raised.
     """
 
-    __slots__ = ("is_cancelled", "is_submitted", "request", "result")
+    __slots__ = ("is_cancelled", "request", "result")
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.is_submitted = self.is_cancelled = False
+        self.is_cancelled = False
         self.result: SimpleQueue[Any] = SimpleQueue()
 
 
 @final
 class ThreadPool(Workers):
-    """The threads of a loader. Only they take its locks: a signal handler may raise anywhere in the loop.
+    """The threads of a loader. Only they take its lock: a signal handler may raise anywhere in the loop.
 
     Args:
         number: how many.
@@ -96,11 +94,10 @@ class ThreadPool(Workers):
         self._iteration: ThreadBatches | None = None
         self._is_stopped = self._has_copies = False
         self._tasks: Final[SimpleQueue[Task | None]] = SimpleQueue()
-        self._begun: Task | None = None  # taken, and waits until no thread reads for the epoch before
-        self._at_work: Final[set[int]] = set()
-        self._parked: Final[SimpleQueue[None]] = SimpleQueue()
-        self._turn: Final = threading.Lock()
-        self._counting: Final = threading.Lock()
+        self._taken: Task | None = None  # waits until no thread reads for the epoch before
+        self._at_work = 0
+        self._begun = 0.0  # when the latest batch was
+        self._turn: Final = threading.Condition()
         self._threads: Final = [
             threading.Thread(target=self._run, args=(place,), name=f"samplerkit-worker-{place}", daemon=True)
             for place in range(number)
@@ -137,20 +134,17 @@ class ThreadPool(Workers):
 
     def submit(self, task: Task) -> None:
         """Has a thread make a batch."""
-        task.is_submitted = True
         self._tasks.put(task)
 
     def made_here(self, request: Request) -> Any:
         """Makes a batch in the thread that calls this, while no other one makes any."""
+        trial, begun = self.schedule.trial, time.perf_counter()
         try:
-            return self._maker.__getitems__(request)
+            batch = self._maker.__getitems__(request)
         except StopIteration as error:
             return _Raised(not_an_end(error, _WHERE))
-
-    def let_all_work(self) -> None:
-        """Lets all threads make batches: one takes far longer than before, and may wait for another one."""
-        self.schedule.give_up()
-        self._wake()
+        self.schedule.made(trial, time.perf_counter() - begun)
+        return batch
 
     def cancel(self) -> None:
         """Ends the iteration, and the wait for a batch; what waits is not read any more."""
@@ -166,7 +160,6 @@ class ThreadPool(Workers):
         self._is_stopped = True
         self.cancel()
         self._tasks.put(None)
-        self._wake()
         self._end_with_owner.detach()  # it would keep this alive
 
     def join(self, deadline: float) -> None:
@@ -183,7 +176,8 @@ class ThreadPool(Workers):
         batch: Any = None
         read_for(self._loaders)
         with ExitStack() as copies:
-            while (task := self._take(place)) is not None:
+            task = self._take()
+            while task is not None:
                 trial, begun = self.schedule.trial, time.perf_counter()
                 try:
                     if reader is None:
@@ -193,11 +187,12 @@ class ThreadPool(Workers):
                     batch = self._maker.batch(task.request, reader)
                 except BaseException as error:  # whatever it is, it belongs into the loop
                     batch = _Raised(not_an_end(error, _WHERE))
-                self._count(place, trial, time.perf_counter() - begun)
+                seconds = time.perf_counter() - begun
                 task.result.put(batch)
                 # A thread that waits for the next request holds nothing of this one.
                 del task
                 batch = None
+                task = self._take(trial, seconds)
 
     def _reader(self, place: int, copies: ExitStack) -> SampleReader:
         if self._start is not None:
@@ -206,20 +201,34 @@ class ThreadPool(Workers):
         self._has_copies |= reader is not self._maker.reader
         return reader
 
-    def _take(self, place: int) -> Task | None:
-        """Takes the next task when one more batch may be made; None at the end.
+    def _take(self, trial: int = 0, seconds: float | None = None) -> Task | None:
+        """Counts the batch that this thread has made, and takes the next task when one more may be made.
 
-        Where one thread at a time makes a batch, it makes the next one too, while the others are parked: to
+        Where one thread at a time makes a batch, it makes the next one too, while the others wait here: to
         pass it on to another, on another processor, takes as long as some of its samples.
+
+        Returns:
+            The task; None at the end.
         """
-        while True:
-            with self._turn:
-                if self._is_stopped:
-                    return None
-                if len(self._at_work) < self.schedule.at_once and (task := self._next()) is not None:
-                    self._at_work.add(place)
+        schedule = self.schedule
+        with self._turn:
+            if seconds is not None:
+                self._at_work -= 1
+                schedule.made(trial, seconds)
+            while not self._is_stopped:
+                if self._at_work < schedule.at_once and (task := self._next()) is not None:
+                    self._at_work += 1
+                    self._begun = time.perf_counter()
+                    if self._at_work < schedule.at_once:
+                        self._turn.notify()
                     return task
-            self._parked.get()
+                patience = schedule.patience
+                self._turn.wait(patience)
+                is_long = self._at_work and time.perf_counter() - self._begun > patience
+                if is_long and self._at_work == schedule.at_once < len(self._threads):
+                    schedule.give_up()
+            self._turn.notify_all()
+        return None
 
     def _next(self) -> Task | None:
         """Takes the next task; what it begins, such as an epoch, begins in the order of the requests.
@@ -229,36 +238,20 @@ class ThreadPool(Workers):
             dataset that all share; or when the threads are ended.
         """
         reader = self._maker.reader
-        while (task := self._begun or self._tasks.get()) is not None and not self._is_stopped:
-            self._begun = task
+        while (task := self._taken or self._tasks.get()) is not None and not self._is_stopped:
+            self._taken = task
             if not task.is_cancelled:
-                sets_epoch = reader.sets_epoch(task.request)
-                if sets_epoch and self._at_work:
+                if self._at_work and reader.sets_epoch(task.request):
                     return None
                 try:
                     reader.begin(task.request)
                 except BaseException as error:  # as above
                     task.result.put(_Raised(not_an_end(error, _WHERE)))
                     task.is_cancelled = True
-                if sets_epoch:
-                    self._wake()  # those that waited for it
-            self._begun = None
+            self._taken = None
             if not task.is_cancelled:
                 return task
         return None
-
-    def _count(self, place: int, trial: int, seconds: float) -> None:
-        """Counts a batch that was made."""
-        with self._counting:
-            has_changed = self.schedule.made(trial, seconds)
-            self._at_work.discard(place)
-        if has_changed:
-            self._wake()
-
-    def _wake(self) -> None:
-        """Lets the threads that are parked look whether they may make a batch."""
-        for _ in self._numbers:
-            self._parked.put(None)
 
 
 @final
@@ -275,7 +268,7 @@ class ThreadBatches(Iterator[Any]):
         self._pool: Final = pool
         self._requests: Iterator[Request] | None = requests
         self._loop_helps: Final = loop_helps
-        self._received: float | None = None
+        self._received: float | None = None  # when the batch before was
         # Few, and no deque: without the GIL another thread's `cancel` could not go through one that grows.
         self._tasks: Final[list[Task]] = []
         self._failure: Exception | None = None
@@ -288,56 +281,51 @@ class ThreadBatches(Iterator[Any]):
             StateError: it was ended, or another process began it.
             WorkerError: the batch did not come in time.
         """
-        if self._pool.process != os.getpid():
+        pool = self._pool
+        if pool.process != os.getpid():
             hint = "iterate again in this process"
             raise StateError("iteration", "belongs to the process that began it", hint=hint)
-        asked = time.perf_counter()
-        self._ask()
-        if not self._tasks and not self._is_over:
+        if self._received is not None and self._loop_helps:
+            pool.schedule.stepped(time.perf_counter() - self._received)
+        self._submit()
+        result: Any = _CANCELLED
+        if self._tasks:
+            try:
+                result = self._tasks[0].result.get(timeout=pool.timeout)
+            except Empty:
+                raise timed_out("a thread", pool.timeout) from None
+        elif self._requests is not None and not self._is_over:
+            # All tasks of threads came before this one, and were received: no thread reads.
+            result = pool.made_here(next(self._requests))
+        elif not self._is_over:
             raise self._failure or StopIteration
-        result = _CANCELLED if self._is_over else self._result(self._tasks[0])
         if result is _CANCELLED or self._is_over:
             raise StateError("iteration", "was ended by a newer one or by close()")
-        self._tasks.pop(0)
+        del self._tasks[:1]
         if isinstance(result, _Raised):
             try:
                 raise result.error
             finally:
                 # The error's traceback refers to this frame.
                 del result
-        self._ask()
-        before, self._received = self._received, time.perf_counter()
-        if before is not None and self._loop_helps:
-            self._pool.schedule.received(asked - before, self._received - asked)
+        self._submit()
+        self._received = time.perf_counter()
         return result
 
-    def _result(self, task: Task) -> Any:
-        if not task.is_submitted:
-            # All tasks of threads came before this one, and were received: no thread reads.
-            return self._pool.made_here(task.request)
-        left = self._pool.timeout or math.inf
-        while left > 0:
-            patience = min(left, self._pool.schedule.patience)
-            with suppress(Empty):
-                return task.result.get(timeout=patience)
-            self._pool.let_all_work()
-            left -= patience
-        raise timed_out("a thread", self._pool.timeout)
-
-    def _ask(self) -> None:
-        """Keeps as many batches under way as may be, and submits those that threads make."""
+    def _submit(self) -> None:
+        """Keeps as many batches under way as may be, unless the loop makes them."""
+        # A thread makes the first batch. When it is there, none reads for an iteration before this one.
+        if self._received is not None and self._loop_helps and self._pool.loop_makes:
+            return
         while self._requests is not None and len(self._tasks) < self._pool.ahead and not self._is_over:
             try:
-                self._tasks.append(Task(next(self._requests)))
+                task = Task(next(self._requests))
             except StopIteration:
                 self._requests = None
             except Exception as error:  # raised behind the batches before it
                 self._requests, self._failure = None, error
-        # A thread makes the first batch. When it is there, none reads for an iteration before this one.
-        if self._received is not None and self._loop_helps and self._pool.loop_makes:
-            return
-        for task in list(self._tasks):
-            if not task.is_submitted:
+            else:
+                self._tasks.append(task)
                 self._pool.submit(task)
 
     def cancel(self) -> None:
