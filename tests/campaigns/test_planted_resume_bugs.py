@@ -146,7 +146,7 @@ BUGS = [
     ),
     Bug(
         "a draw is that of its sample",
-        "draws_of",
+        "SampleReader.draws",
         "request.positions",
         "request.ids",
         DRAWS,

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of, collate_of
+from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
 from samplerkit.loading.workers.file_affinity import FileAffinity, _AffineIterator, joined
 from samplerkit.loading.workers.loader_workers import requests_of
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader
@@ -186,8 +186,7 @@ def test_shares_put_together_are_the_batch(sizes, mode, batch_size, workers, ste
     loader = sk.Loader(dataset, by(mode), batch_size=batch_size, bad_samples="skip")
     loader.load_state_dict(loader.state_dict(step=min(steps, len(loader))))
     reading = loader._reading
-    options = ReaderOptions(0, skips=True)
-    maker = BatchMaker(SampleReader(dataset, options), collate_of(batch_of, options))
+    maker = BatchMaker(SampleReader(dataset, ReaderOptions(0, skips=True)), batch_of)
     affinity, owners, firsts, has_read = FileAffinity(dataset.layout, workers), {}, {}, defaultdict(list)
     for request in requests_of(loader._current, (), False, reading):
         parts = affinity.shares_of(request)

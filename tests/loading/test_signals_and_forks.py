@@ -185,7 +185,7 @@ except sk.WorkerError as error:
     [
         ("", "4950.0\n"),
         ("multiprocessing.util.get_temp_dir()", "4950.0\n"),
-        ("worker._SHORT_FOLDERS = ()", "TMPDIR set TMPDIR to a shorter one that can be written to\n"),
+        ("worker._SHORT_FOLDER = '/nowhere'", "TMPDIR set TMPDIR to a shorter one that can be written to\n"),
     ],
     ids=["a short folder is there", "the process has a folder already", "no short folder is there"],
 )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,14 +10,12 @@ import torch.utils.data
 
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
-from samplerkit.loading.collate.sample_fields import SampleCollate
+from samplerkit.loading.collate.pack_collate import PackCollate
+from samplerkit.loading.collate.pad_collate import PadCollate
 from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.workers.protocol import Answer, Request, SkippedSample
-from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, cut, draws_of
+from samplerkit.loading.workers.reader import SampleReader, cut
 from samplerkit.order.typing import Ids
-
-Collate = Callable[[Request, Answer], Any]
-"""Makes a batch of what was read for a request."""
 
 
 class BatchMaker(torch.utils.data.Dataset[Any]):
@@ -27,11 +23,11 @@ class BatchMaker(torch.utils.data.Dataset[Any]):
 
     Args:
         reader: reads the samples.
-        collate: makes a batch of them, from `collate_of`.
+        collate: makes a batch of a list of samples; a `PadCollate` or `PackCollate` learns which these are.
         pins: whether batches are pinned where they are made.
     """
 
-    def __init__(self, reader: SampleReader, collate: Collate, *, pins: bool = False) -> None:
+    def __init__(self, reader: SampleReader, collate: Callable[[Any], Any], *, pins: bool = False) -> None:
         self.reader = reader
         self._collate = collate
         self._pins = pins
@@ -69,24 +65,25 @@ class BatchMaker(torch.utils.data.Dataset[Any]):
         """
         if samples.stand_in is None and 0 < len(samples.skipped) == request.ids.size:
             raise _none_was_read(request, samples.skipped)
-        batch = self._collate(request, samples)
+        if self.reader.options.seeds_draws:
+            # It draws for the batch, so by the first draw of that. Parts of a document have one draw, so
+            # these draw by where they begin, too.
+            begin = 0 if request.segments is None else int(request.segments.starts[0])
+            seed_generators(self.reader.draws(request).draw(0), f"batch {begin}" if begin else "batch")
+        batch, segments = samples.batch, _segments(request, samples)
+        try:
+            if samples.stand_in is not None and segments is not None:
+                batch = cut(batch, segments)
+            if isinstance(self._collate, PackCollate):
+                batch = self._collate.collated(batch, _ids(request, samples), segments)
+            elif isinstance(self._collate, PadCollate):
+                batch = self._collate.collated(batch, _ids(request, samples))
+            else:
+                batch = self._collate(batch)
+        except Exception as error:
+            request.note(error, f"collating {request.some_ids}")
+            raise
         return Answer(batch, samples.skipped, samples.reports, samples.stand_in)
-
-
-def collate_of(collate: Callable[[Any], Any], options: ReaderOptions) -> Collate:
-    """Chooses how a batch is made of samples.
-
-    Args:
-        collate: makes a batch of a list of samples.
-        options: what the loader wants.
-    """
-    make: Collate = partial(_plain, collate)
-    if isinstance(collate, SampleCollate):
-        make = partial(_with_ids, collate)
-    if options.is_packed:
-        make = partial(_cutting_stand_in, make)
-    make = partial(_naming_batch, make)
-    return partial(_seeding, make, options) if options.seeds_draws else make
 
 
 def batch_of(samples: Any) -> Any:
@@ -103,37 +100,6 @@ def batch_of(samples: Any) -> Any:
     if isinstance(samples, np.ndarray | Mapping):
         return torch.utils.data.default_convert(samples)  # type: ignore[no-untyped-call]
     return torch.utils.data.default_collate(samples)
-
-
-def _plain(collate: Callable[[Any], Any], _request: Request, samples: Answer) -> Any:
-    return collate(samples.batch)
-
-
-def _with_ids(collate: SampleCollate, request: Request, samples: Answer) -> Any:
-    return collate.collated(samples.batch, _ids(request, samples), _segments(request, samples))
-
-
-def _cutting_stand_in(make: Collate, request: Request, samples: Answer) -> Any:
-    if samples.stand_in is not None and (one := _segments(request, samples)) is not None:
-        samples = replace(samples, batch=cut(samples.batch, one))
-    return make(request, samples)
-
-
-def _naming_batch(make: Collate, request: Request, samples: Answer) -> Any:
-    try:
-        return make(request, samples)
-    except Exception as error:
-        request.note(error, f"collating {request.some_ids}")
-        raise
-
-
-def _seeding(make: Collate, options: ReaderOptions, request: Request, samples: Answer) -> Any:
-    """Seeds the generators for a collate function, where they are seeded for the samples of the batch."""
-    # It draws for the batch, so by the first draw of that. Parts of a document have one draw, so these
-    # draw by where they begin, too.
-    begin = 0 if request.segments is None else int(request.segments.starts[0])
-    seed_generators(draws_of(options, request).draw(0), f"batch {begin}" if begin else "batch")
-    return make(request, samples)
 
 
 def _ids(request: Request, samples: Answer) -> Ids:

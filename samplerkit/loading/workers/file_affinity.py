@@ -16,8 +16,9 @@ import torch.utils.data
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from samplerkit.errors import DatasetError
+from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.workers.batch_maker import BatchMaker
-from samplerkit.loading.workers.protocol import Answer, ComingBatches, Request
+from samplerkit.loading.workers.protocol import Answer, Request
 from samplerkit.loading.workers.transfer import received
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
@@ -92,7 +93,7 @@ class ShareRequest(Request):
         """Returns the place in the batch of one of the samples."""
         return number if self.places is None else int(self.places[number])
 
-    def upcoming(self, reading: ComingBatches, dataset: Any) -> Iterator[Ids]:
+    def upcoming(self, reading: Reading, dataset: Any) -> Iterator[Ids]:
         """Returns the ids of each batch, or of its share of it, that the worker reads from here on."""
         affinity = FileAffinity(layout_of_files(dataset), self.num_workers)
         for (

@@ -17,15 +17,14 @@ from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.interpreter_exit import leave_at_exit
 from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.reading import Reading
-from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of, collate_of
+from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
 from samplerkit.loading.workers.file_affinity import AffineLoader
-from samplerkit.loading.workers.protocol import BadSamples, Request
+from samplerkit.loading.workers.protocol import Answer, BadSamples, MakeRequests, Request, Workers
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, reports_stats
 from samplerkit.loading.workers.thread_pool import ThreadPool
 from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
 from samplerkit.loading.workers.transfer import SendingMaker
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
-from samplerkit.loading.workers.workers import LoopWorkers, MakeRequests, Workers
 from samplerkit.storage.batch_readers import wanted
 
 BATCHES_AHEAD = 2
@@ -33,6 +32,21 @@ BATCHES_AHEAD = 2
 
 _STAGE_SECONDS = 1.0
 """How long a stage may take to end by itself before the workers that it waits for are ended."""
+
+
+@final
+class LoopWorkers(Workers):
+    """No workers: a batch is made when the loop asks for it.
+
+    Args:
+        maker: makes batches.
+    """
+
+    def __init__(self, maker: BatchMaker) -> None:
+        self._maker = maker
+
+    def open(self, requests: MakeRequests, *, in_the_loop: bool) -> Iterator[Answer]:
+        return map(self._maker.__getitems__, requests())
 
 
 @final
@@ -239,7 +253,7 @@ class LoaderWorkers:
         )
 
     def _maker(self, epoch: int, make: Any) -> Any:
-        """Returns what makes batches of requests: each step of reading and collating is chosen here."""
+        """Returns what makes batches of requests."""
         run = self._current.run
         dataset, plan = run.dataset, run.plan(epoch)
         if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")):
@@ -257,7 +271,7 @@ class LoaderWorkers:
             collate = collate.measured_by(plan.measure)
         reports = self.has_processes and reports_stats(dataset)
         reader = SampleReader(dataset, options, self._current, reports=reports)
-        return make(reader, collate_of(collate, options))
+        return make(reader, collate)
 
 
 def requests_of(

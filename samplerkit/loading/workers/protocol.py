@@ -1,16 +1,18 @@
-"""What travels between a loader and its workers: a request for each batch, and the answer to it."""
+"""What a worker is: it receives a request for each batch, and gives an answer to it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, Self, final
+from typing import Any, Literal, Self, final
 
 import torch.utils.data
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from samplerkit.batches.segments import Segments
-from samplerkit.errors import note_once
+from samplerkit.errors import WorkerError, note_once
+from samplerkit.loading.run.reading import Reading
 from samplerkit.order.typing import Ids, as_array
 from samplerkit.samplers.mixing.edit import Edit
 
@@ -18,23 +20,6 @@ BadSamples = Literal["raise", "skip"]
 """What to do with a sample that cannot be read."""
 
 _MOST_IDS_NAMED = 64
-
-
-class ComingBatches(Protocol):
-    """What a rank reads from a position of an epoch on, as a `Reading` has it."""
-
-    def batches(self, first: int = 0, stride: int = 1) -> Iterator[tuple[int, Ids]]:
-        """Iterates over the steps and their ids, from one step on."""
-
-
-class Foreseen(Protocol):
-    """What a worker asks of its run, to know what comes."""
-
-    def follow(self, edits: tuple[Edit, ...]) -> None:
-        """Makes the edits that were made in another process."""
-
-    def reading(self, epoch: int, start: int) -> ComingBatches:
-        """Returns what this rank reads from a position of an epoch on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +61,7 @@ class Request:
         is_same = (last.epoch, last.start, len(last.edits)) == (self.epoch, self.start, len(self.edits))
         return is_same and last.step < self.step
 
-    def upcoming(self, reading: ComingBatches, dataset: Any) -> Iterator[Ids]:
+    def upcoming(self, reading: Reading, dataset: Any) -> Iterator[Ids]:
         """Returns the ids of the batches that this worker reads of the dataset, from this request on."""
         worker = torch.utils.data.get_worker_info()
         stride = 1 if worker is None else worker.num_workers
@@ -175,3 +160,52 @@ class Answer:
     def pin_memory(self) -> Answer:
         """Pins the batch: what torch's DataLoader asks of batches that are no tensors."""
         return replace(self, batch=pin_memory(self.batch))  # type: ignore[no-untyped-call]
+
+
+MakeRequests = Callable[[], Iterator[Request]]
+"""Gives the requests of an iteration from the first one on: torch asks for them twice when workers start."""
+
+
+class Workers(ABC):
+    """Makes the batches of requests, in their order, for one iteration at a time.
+
+    Attributes:
+        can_be_reused: whether they can make the batches of another iteration.
+    """
+
+    can_be_reused = True
+
+    @property
+    def pids(self) -> list[int]:
+        """The ids of the processes that make batches."""
+        return []
+
+    @property
+    def readers(self) -> list[int]:
+        """Under which numbers the figures of workers are reported."""
+        return self.pids
+
+    @abstractmethod
+    def open(self, requests: MakeRequests, *, in_the_loop: bool) -> Iterator[Answer]:
+        """Begins an iteration; the one before was cancelled.
+
+        Args:
+            requests: of the batches.
+            in_the_loop: whether the loop asks for batches, and not the thread of a stage.
+        """
+
+    def cancel(self) -> None:  # noqa: B027  # only threads can
+        """Ends the iteration, and the wait for a batch where that can be done while it is made."""
+
+    def close(self) -> None:  # noqa: B027  # nothing is left of a loop
+        """Ends the workers: they may finish the batch that they are at, and are waited for shortly."""
+
+
+def timed_out(who: str, seconds: float | None) -> WorkerError:
+    """Returns the error of a batch that did not come within the `timeout` of a loader."""
+    return WorkerError(
+        "timeout",
+        f"is over, and {who} still reads this batch; seconds",
+        seconds,
+        hint="allow more, or look for what the dataset waits for",
+    )

@@ -1,15 +1,14 @@
-"""How the samples of a request are read: a base and steps around it, put together once for a dataset.
+"""How the samples of a request are read: together where a dataset can, else one by one.
 
-The base reads a batch: sample by sample, together, together but for those that are missing, or parts of
-documents. Steps around it skip what is bad, name the samples in an error, or report the dataset's figures.
-Each is a function that takes a request as its last argument and gives an answer; `reader_of` chooses them.
+A dataset gives a batch together, together but for those that are missing, or as parts of documents. What is
+chosen for a dataset, and for one sample of it, are functions that take a request and give an answer.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from itertools import count
@@ -17,12 +16,14 @@ from operator import getitem
 from typing import Any, cast, final
 
 import torch.utils.data
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
 from samplerkit.loading.collate.sample_fields import is_sequence
 from samplerkit.loading.generators import seed_generators, seed_worker
-from samplerkit.loading.workers.protocol import Answer, Foreseen, Report, Request, SkippedSample
+from samplerkit.loading.run.current_run import CurrentRun
+from samplerkit.loading.workers.protocol import Answer, Report, Request, SkippedSample
 from samplerkit.order.dataset_protocol import gives_segments
 from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
@@ -78,16 +79,21 @@ class SampleReader:
         self,
         dataset: Any,
         options: ReaderOptions,
-        current: Foreseen | None = None,
+        current: CurrentRun | None = None,
         *,
         reports: bool = False,
         number: int | None = None,
     ) -> None:
         self.dataset = dataset
         self.options = options
-        self.read = reader_of(dataset, options)
-        if reports:
-            self.read = partial(_reporting, self.read, dataset, number)
+        self._reports = reports
+        self._number = number
+        batches = batch_reader(dataset)
+        self._enters_draws = bool(getattr(batches, "enters_draws", False))
+        self._together, self._single = _ways_to_read(dataset, options)
+        gives_parts = options.is_packed and gives_segments(dataset)
+        seeds_each = options.seeds_draws and not self._enters_draws
+        self._is_read_together = not seeds_each and (gives_parts or batches is not None)
         self._current = current if callable(getattr(dataset, "expect", None)) else None
         self._last: Request | None = None
 
@@ -120,6 +126,62 @@ class SampleReader:
             reading = self._current.reading(request.epoch, request.start)
             self.dataset.expect(Upcoming(partial(request.upcoming, reading, self.dataset)))
 
+    def draws(self, request: Request) -> Draws:
+        """Returns the draws of a batch, at their beginning."""
+        begin = seed_generators if self.options.seeds_draws else None
+        seed, alone = self.options.seed, self._enters_draws
+        return Draws(seed, request.epoch, request.positions, enters_alone=alone, begin=begin)
+
+    def read(self, request: Request) -> Answer:
+        """Reads the samples of a request; what is bad is left out, or an error that names it."""
+        answer = self._read_together(request) if self._is_read_together else None
+        answer = answer or self._read_singly(request)
+        if self._reports:
+            return replace(answer, reports=(Report(self._number or os.getpid(), self.dataset.stats),))
+        return answer
+
+    def _read_together(self, request: Request) -> Answer | None:
+        """Returns None where something is bad and is to be left out: only one by one shows what it is."""
+        try:
+            with self.draws(request).being_read():
+                return self._together(request)
+        except Exception as error:
+            if self.options.skips:
+                return None
+            request.note_reading(error)
+            raise
+
+    def _read_singly(self, request: Request) -> Answer:
+        samples: list[Any] = []
+        skipped: list[SkippedSample] = []
+        draws = self.draws(request)
+        draws.enter_behind(samples, skipped)
+        read = partial(getitem, self.dataset)
+        if self._single is not None or draws.seeds:
+            read = partial(self._read_next, request, draws, count())
+        with draws.being_read():
+            for index in request.ids.tolist():
+                try:
+                    samples.append(read(index))
+                except Exception as error:
+                    place = len(samples) + len(skipped)
+                    if not self.options.skips:
+                        request.note_reading(error, place)
+                        raise
+                    # A note says for instance in which part of a dataset it was.
+                    text = "; ".join([str(error), *getattr(error, "__notes__", ())])
+                    what, file = f"{type(error).__name__}: {text}", getattr(error, "absent_from", "")
+                    skipped.append(SkippedSample(index, request.epoch, place, what, file))
+        return Answer(samples, tuple(skipped))
+
+    def _read_next(self, request: Request, draws: Draws, places: Iterator[int], index: int) -> Any:
+        """Reads the next sample of a request, within its draw."""
+        place = next(places)
+        draws.enter(place)
+        if self._single is None:
+            return self.dataset[index]
+        return only_sample(self._single(request.at(slice(place, place + 1))).batch)
+
     def _begin_epoch(self, epoch: int) -> None:
         worker = torch.utils.data.get_worker_info()
         if worker is not None:
@@ -135,38 +197,17 @@ def reports_stats(dataset: Any) -> bool:
     return is_dataclass(stats) and hasattr(type(stats), "__add__")
 
 
-def reader_of(dataset: Any, options: ReaderOptions) -> Read:
-    """Chooses how the samples of a dataset are read."""
-    batches = batch_reader(dataset)
-    enters_draws = bool(getattr(batches, "enters_draws", False))
-    gives_parts = options.is_packed and gives_segments(dataset)
-    draws = partial(draws_of, options, enters_draws=enters_draws)
-
-    single: Read | None = None  # how one sample is read; None for `dataset[index]`
-    base: Read
-    if gives_parts:
-        base = single = partial(_parts, dataset)
-    else:
-        base = partial(_present if present_reader(dataset) else _together, dataset)
-        if wanted(dataset):  # its `__getitems__` takes more of each sample than the id
-            single = partial(_together, dataset)
-        if options.is_packed:
-            base, single = partial(_cut_all, base), partial(_cut_all, single or partial(_whole, dataset))
-
-    singly = partial(_one_by_one, dataset, single, draws, options.skips)
-    if (options.seeds_draws and not enters_draws) or not (gives_parts or batches is not None):
-        return singly
-    together = partial(_in_draws, base, draws)
-    return partial(_or_singly, together, singly) if options.skips else partial(_naming_samples, together)
-
-
-def draws_of(options: ReaderOptions, request: Request, *, enters_draws: bool = False) -> Draws:
-    """Returns the draws of a batch, at their beginning."""
-    begin = seed_generators if options.seeds_draws else None
-    return Draws(options.seed, request.epoch, request.positions, enters_alone=enters_draws, begin=begin)
-
-
-# Bases: they read all samples of a request.
+def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read, Read | None]:
+    """Returns how all samples of a request are read, and how one is; None for `dataset[index]`."""
+    if options.is_packed and gives_segments(dataset):
+        parts = partial(_parts, dataset)
+        return parts, parts
+    together = partial(_present if present_reader(dataset) else _together, dataset)
+    # A `__getitems__` may take more of each sample than the id.
+    single = partial(_together, dataset) if wanted(dataset) else None
+    if options.is_packed:
+        return partial(_cut_all, together), partial(_cut_all, single or partial(_whole, dataset))
+    return together, single
 
 
 def _together(dataset: Any, request: Request) -> Answer:
@@ -220,75 +261,6 @@ def _cut_all(base: Read, request: Request) -> Answer:
     return replace(answer, batch=cut(answer.batch, segments))
 
 
-def _one_by_one(
-    dataset: Any,
-    single: Read | None,
-    draws_of: Callable[[Request], Draws],
-    skips: bool,
-    request: Request,
-) -> Answer:
-    samples: list[Any] = []
-    skipped: list[SkippedSample] = []
-    draws = draws_of(request)
-    draws.enter_behind(samples, skipped)
-    read = partial(getitem, dataset)
-    if single is not None or draws.seeds:
-        read = partial(_read_next, dataset, single, request, draws, count())
-    with draws.being_read():
-        for index in request.ids.tolist():
-            try:
-                samples.append(read(index))
-            except Exception as error:
-                place = len(samples) + len(skipped)
-                if not skips:
-                    request.note_reading(error, place)
-                    raise
-                # A note says for instance in which part of a dataset it was.
-                text = "; ".join([str(error), *getattr(error, "__notes__", ())])
-                what, file = f"{type(error).__name__}: {text}", getattr(error, "absent_from", "")
-                skipped.append(SkippedSample(index, request.epoch, place, what, file))
-    return Answer(samples, tuple(skipped))
-
-
-def _read_next(
-    dataset: Any, single: Read | None, request: Request, draws: Draws, places: Iterator[int], index: int
-) -> Any:
-    """Reads the next sample of a request, within its draw."""
-    place = next(places)
-    draws.enter(place)
-    return (
-        dataset[index] if single is None else only_sample(single(request.at(slice(place, place + 1))).batch)
-    )
-
-
-# Steps around a base:
-
-
-def _in_draws(base: Read, draws_of: Callable[[Request], Draws], request: Request) -> Answer:
-    with draws_of(request).being_read():
-        return base(request)
-
-
-def _naming_samples(read: Read, request: Request) -> Answer:
-    try:
-        return read(request)
-    except Exception as error:
-        request.note_reading(error)
-        raise
-
-
-def _or_singly(read: Read, singly: Read, request: Request) -> Answer:
-    """Skips what is bad: only one by one shows which samples these are."""
-    with suppress(Exception):
-        return read(request)
-    return singly(request)
-
-
-def _reporting(read: Read, dataset: Any, number: int | None, request: Request) -> Answer:
-    answer = read(request)
-    return replace(answer, reports=(Report(number or os.getpid(), dataset.stats),))
-
-
 # Parts of samples, for packs.
 
 
@@ -322,38 +294,25 @@ def cut(samples: Any, segments: Segments) -> list[Any]:
 
 
 def _part(sample: Any, part: slice) -> Any:
+    """Cuts all sequences that are as long as the first one: tokens and their labels, for instance."""
     if isinstance(sample, str | bytes):
         return sample[part]
-    length = next(_lengths(sample), None)
-    if length is None:
+    fields, tree = tree_flatten(
+        dict(sample) if isinstance(sample, Mapping) else sample, is_leaf=lambda item: isinstance(item, list)
+    )
+    lengths = [len(field) if is_sequence(field) else None for field in fields]
+    first = next((length for length in lengths if length is not None), None)
+    if first is None:
         raise DatasetError(
             "samples",
             "hold no sequence of which a part could be cut",
             sample,
             hint="give tokens as an array, or write __getsegments__(segments)",
         )
-    return _cut(sample, part, length)
-
-
-def _lengths(item: Any) -> Iterator[int]:
-    """Returns the lengths of the sequences in a sample, the first one first."""
-    if is_sequence(item):
-        yield len(item)
-    elif isinstance(item, Mapping | tuple):
-        for below in item.values() if isinstance(item, Mapping) else item:
-            yield from _lengths(below)
-
-
-def _cut(item: Any, part: slice, length: int) -> Any:
-    """Cuts all sequences that are as long as the first one: tokens and their labels, for instance."""
-    if is_sequence(item):
-        return item[part] if len(item) == length else item
-    if isinstance(item, Mapping):
-        return {key: _cut(below, part, length) for key, below in item.items()}
-    if isinstance(item, tuple):
-        parts = [_cut(below, part, length) for below in item]
-        return item._make(parts) if hasattr(item, "_make") else tuple(parts)
-    return item
+    cut_fields = [
+        field[part] if length == first else field for field, length in zip(fields, lengths, strict=True)
+    ]
+    return tree_unflatten(cut_fields, tree)
 
 
 @final

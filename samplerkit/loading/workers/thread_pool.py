@@ -17,10 +17,9 @@ from samplerkit.errors import StateError
 from samplerkit.loading.background_thread import loaders_read_for, not_an_end, read_for, start_thread
 from samplerkit.loading.interpreter_exit import end_at_exit, end_together
 from samplerkit.loading.workers.batch_maker import BatchMaker
-from samplerkit.loading.workers.protocol import Request
+from samplerkit.loading.workers.protocol import MakeRequests, Request, Workers, timed_out
 from samplerkit.loading.workers.reader import SampleReader
 from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
-from samplerkit.loading.workers.workers import MakeRequests, Workers, timed_out
 
 _WHERE: Final = "a dataset or its collate function"  # who raised a StopIteration, in errors
 _CANCELLED: Final = object()

@@ -69,7 +69,7 @@ class ThreadSchedule:
 
     @property
     def loop_makes(self) -> bool:
-        """Whether the loop makes batches: only what one thread was seen to make, with no other to wait for."""
+        """Whether the loop makes batches: only what one thread was seen to make without another one."""
         if self.at_once > 1 or self._is_trial or 1 not in self._rates:
             return False
         return len(self._steps) == TRIED and median(self._steps) < HANDOVER

@@ -17,9 +17,8 @@ from typing import Any, Final, final
 
 import numpy as np
 import torch
-from torch.multiprocessing import reductions  # its own reducers are registered first
+import torch.multiprocessing  # its own reducers are registered first
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
-from torch.utils.data._utils.pin_memory import pin_memory
 
 from samplerkit.errors import DatasetError, note_once
 from samplerkit.loading.workers.batch_maker import BatchMaker
@@ -30,28 +29,12 @@ SMALL: Final = 256 << 10
 over through a socket, and mapped: half as much at this size, the same at about 1 MiB."""
 
 
-_PLAIN = (int, float, complex, bool, str, bytes, type(None))
-_MOST_VALUES, _DEEPEST = 4096, 8
-
-
-def is_plain(value: Any, depth: int = 0) -> bool:
-    """Returns whether pickling cannot fail: of some numbers, texts, arrays and tensors in lists and dicts."""
-    kind = type(value)
-    if kind is dict:
-        return is_plain([*value, *value.values()], depth)
-    if kind in {list, tuple}:
-        within = len(value) <= _MOST_VALUES and depth < _DEEPEST
-        return within and all(is_plain(one, depth + 1) for one in value)
-    if kind is torch.Tensor:
-        return value.layout is torch.strided and not value.requires_grad
-    return kind in _PLAIN or (kind is np.ndarray and not value.dtype.hasobject)
-
-
 class _Pickler(ForkingPickler):
     """Pickles for another process, and leaves out the storages of tensors: they are sent after all else.
 
-    A large one opens a descriptor for the process that receives it, which would stay open if what comes
-    behind it could not be pickled.
+    All else of a tensor is sent as torch does it, so that views of one storage stay so. A large one opens a
+    descriptor for the process that receives it, which would stay open if what comes behind it could not be
+    pickled.
     """
 
     def __init__(self, file: io.BytesIO) -> None:
@@ -72,12 +55,23 @@ def _pickled(value: Any) -> tuple[bytes, list[torch.UntypedStorage]]:
     return file.getvalue(), pickler.storages
 
 
+def _sent_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage | bytes:
+    """What is sent of a tensor: what is in shared memory already stays there, for others may use it."""
+    if storage.device.type != "cpu" or storage.nbytes() > SMALL or storage.is_shared():
+        return storage
+    return torch.empty(0, dtype=torch.uint8).set_(storage).numpy().tobytes()
+
+
 _received = threading.local()
 
 
 def _storage_at(number: int) -> torch.UntypedStorage:
-    found: torch.UntypedStorage = _received.storages[number]
-    return found
+    sent: torch.UntypedStorage | bytes = _received.storages[number]
+    if isinstance(sent, torch.UntypedStorage):
+        return sent
+    found = torch.empty(len(sent), dtype=torch.uint8)
+    found.numpy()[:] = np.frombuffer(sent, dtype=np.uint8)
+    return found.untyped_storage()
 
 
 @final
@@ -87,7 +81,7 @@ class PickledBatch:
 
     Args:
         content: the batch, pickled without its storages.
-        storages: these, pickled.
+        storages: these, pickled; small ones as bytes.
         where: which batch it is, for errors.
     """
 
@@ -99,7 +93,8 @@ class PickledBatch:
     def of(batch: Any, where: str) -> PickledBatch:
         """Pickles a batch; raises what its pickling raises."""
         content, storages = _pickled(batch)
-        return PickledBatch(content, bytes(ForkingPickler.dumps(storages)), where)
+        sent = bytes(ForkingPickler.dumps([_sent_storage(one) for one in storages]))
+        return PickledBatch(content, sent, where)
 
     def received(self) -> Any:
         """Returns the batch; once only, since it may hold handles of shared memory."""
@@ -115,25 +110,23 @@ class PickledBatch:
 
     def pin_memory(self) -> Any:
         """Returns the batch in pinned memory; torch's thread for pinning calls this."""
-        return pin_memory(self.received())  # type: ignore[no-untyped-call]
+        return self.received().pin_memory()
 
 
 @final
 class SendingMaker(BatchMaker):
-    """Makes batches in a worker process: each is an `Answer`, or if that might not be picklable, pickled.
+    """Makes batches in a worker process, pickled.
 
     Samples that cannot be pickled are left out where bad samples are.
     """
 
-    def __getitems__(self, request: Request) -> Answer | PickledBatch:
+    def __getitems__(self, request: Request) -> PickledBatch:
         with sendable_errors():
             self.reader.begin(request)
             return self._sent(request, self.reader.read(request))
 
-    def _sent(self, request: Request, samples: Answer) -> Answer | PickledBatch:
+    def _sent(self, request: Request, samples: Answer) -> PickledBatch:
         made = self.collated(request, samples) if request.is_whole else samples
-        if is_plain(made.batch) and not (made.reports and sending_error(made.reports)):
-            return made  # torch pickles it in a thread, while the next one is read
         try:
             return PickledBatch.of(made, f"{request.some_ids} of {request.where}")
         except Exception as error:
@@ -144,7 +137,7 @@ class SendingMaker(BatchMaker):
 
 
 def received(sent: Answer | PickledBatch) -> Answer:
-    """Returns in the loop what a worker process sent."""
+    """Returns in the loop what a worker process sent: an answer already, if it was pinned on the way."""
     return sent.received() if isinstance(sent, PickledBatch) else sent
 
 
@@ -207,29 +200,10 @@ def sending_error(value: Any) -> str:
     return ""
 
 
-def send_small_tensors() -> None:
-    """Lets this worker process send small tensors within its messages.
-
-    Tensors in shared memory stay there: somebody may want to share them. All else of a tensor is sent
-    as torch does it, so that views of one storage stay views of one.
-    """
-    ForkingPickler.register(torch.UntypedStorage, _reduced)
-    # torch's own makes a batch in shared memory at once.
+def stack_small_tensors() -> None:
+    """Lets torch's collate function stack small tensors without shared memory in this worker process."""
     if default_collate_fn_map.get(torch.Tensor) is collate_tensor_fn:
         default_collate_fn_map[torch.Tensor] = _stacked
-
-
-def _reduced(storage: torch.UntypedStorage) -> tuple[Any, ...]:
-    if storage.device.type != "cpu" or storage.nbytes() > SMALL or storage.is_shared():
-        as_before: tuple[Any, ...] = reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
-        return as_before
-    return _storage_of, (torch.empty(0, dtype=torch.uint8).set_(storage).numpy().tobytes(),)
-
-
-def _storage_of(data: bytes) -> torch.UntypedStorage:
-    found = torch.empty(len(data), dtype=torch.uint8)
-    found.numpy()[:] = np.frombuffer(data, dtype=np.uint8)
-    return found.untyped_storage()
 
 
 def _stacked(

@@ -14,6 +14,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, final
 
@@ -23,25 +25,21 @@ from torch.utils.data._utils import signal_handling
 from samplerkit.errors import WorkerError
 from samplerkit.loading.background_thread import start_thread
 from samplerkit.loading.interpreter_exit import end_at_exit, end_together
-from samplerkit.loading.workers.protocol import Answer, Request
+from samplerkit.loading.workers.protocol import Answer, MakeRequests, Request, Workers, timed_out
 from samplerkit.loading.workers.transfer import (
     SendingMaker,
     received,
-    send_small_tensors,
     sendable_errors,
+    stack_small_tensors,
 )
-from samplerkit.loading.workers.workers import MakeRequests, Workers, timed_out
 
 _FOLDER_OF = "samplerkit_tempdir_of"
 
-_PREFIX = "pymp-"
-_LONGEST_FOLDER = 107 - len("/listener-01234567")
-"""Bytes of a folder in which the sockets of `multiprocessing` can be: the path of one has 107 at most."""
+_LONGEST_BASE = 107 - len("/pymp-01234567/listener-01234567")
+"""Bytes of a folder below which `multiprocessing` can have sockets: the path of one has 107 at most."""
 
-_LONGEST_BASE = _LONGEST_FOLDER - len(f"/{_PREFIX}01234567")
-
-_SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # each process makes a folder of its own there
-"""Where such a folder is made when that for temporary files has too long a name."""
+_SHORT_FOLDER = "/tmp"  # noqa: S108  # each process makes a folder of its own there
+"""Where they are when the folder for temporary files has too long a name."""
 
 _GRACE_SECONDS = 0.5
 """How long the batches that are finished may still arrive before the other workers are ended too."""
@@ -58,21 +56,21 @@ def prepare_for_workers() -> None:
     """
     config = _process_config()
     present = config.get("tempdir")
-    if present is None or len(os.fsencode(present)) > _LONGEST_FOLDER:
-        config["tempdir"] = _made_for_sockets()
-        config[_FOLDER_OF] = os.getpid()
-        multiprocessing.util.Finalize(None, _remove_folder, (config["tempdir"],), exitpriority=-100)
-
-
-def _made_for_sockets() -> str:
+    if present is not None and len(os.fsencode(Path(present).parent)) <= _LONGEST_BASE:
+        return
     # Workers that meet a longer name end in the middle of a batch, and the loop waits for them.
     wanted = tempfile.gettempdir()
-    for base in (wanted, *_SHORT_FOLDERS):
-        if len(os.fsencode(base)) <= _LONGEST_BASE:
-            with contextlib.suppress(OSError):
-                return tempfile.mkdtemp(prefix=_PREFIX, dir=base)
-    problem = f"is no folder for the sockets of workers, whose path may have {_LONGEST_BASE} bytes"
-    raise WorkerError("TMPDIR", problem, wanted, hint="set TMPDIR to a shorter one that can be written to")
+    base = wanted if len(os.fsencode(wanted)) <= _LONGEST_BASE else _SHORT_FOLDER
+    try:
+        folder = config["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=base)
+    except OSError as error:
+        problem = (
+            f"is no folder for the sockets of workers, whose path may have {_LONGEST_BASE} bytes ({error})"
+        )
+        hint = "set TMPDIR to a shorter one that can be written to"
+        raise WorkerError("TMPDIR", problem, wanted, hint=hint) from error
+    config[_FOLDER_OF] = os.getpid()
+    multiprocessing.util.Finalize(None, _remove_folder, (folder,), exitpriority=-100)
 
 
 def _remove_folder(folder: str) -> None:
@@ -132,18 +130,13 @@ class _Requests:
         return self.make()
 
 
-class _WorkerStart:
-    """The `worker_init_fn` of torch: ours, then the user's."""
-
-    def __init__(self, then: Callable[[int], None] | None) -> None:
-        self._then = then
-
-    def __call__(self, worker: int) -> None:
-        end_with_parent()
-        send_small_tensors()
-        if self._then is not None:
-            with sendable_errors():
-                self._then(worker)
+def _start_worker(then: Callable[[int], None] | None, worker: int) -> None:
+    """Is the `worker_init_fn` of torch: ours, then the user's."""
+    end_with_parent()
+    stack_small_tensors()
+    if then is not None:
+        with sendable_errors():
+            then(worker)
 
 
 def _as_made(batch: Any) -> Any:
@@ -178,7 +171,7 @@ class WorkerProcesses(Workers):
             "collate_fn": _as_made,
             "batch_sampler": self._requests,
             "num_workers": number,
-            "worker_init_fn": _WorkerStart(options.get("worker_init_fn")),
+            "worker_init_fn": partial(_start_worker, options.get("worker_init_fn")),
             # Without one, torch draws the workers' base seed from the process-wide generator.
             "generator": options.get("generator") or torch.Generator(),
         }
