@@ -21,15 +21,15 @@ BUGS = [
     Bug(
         "a dataset receives an epoch while it is read for another one",
         "ThreadPool._next",
-        "sets_epoch and self._at_work",
+        "self._at_work and reader.sets_epoch(task.request)",
         "False",
         f"{THREADS}::test_a_dataset_is_told_once_for_all_threads_and_never_while_it_is_read",
     ),
     Bug(
         "what was asked for last comes first",
-        "ThreadBatches._ask",
-        "self._tasks.append(Task(next(self._requests)))",
-        "self._tasks.insert(0, Task(next(self._requests)))",
+        "ThreadBatches._submit",
+        "self._tasks.append(task)",
+        "self._tasks.insert(0, task)",
         f"{THREADS}::test_draws_repeat_in_threads_and_a_thread_is_no_worker_of_torch",
     ),
     Bug(
@@ -41,7 +41,7 @@ BUGS = [
     ),
     Bug(
         "as many batches are under way as there are",
-        "ThreadBatches._ask",
+        "ThreadBatches._submit",
         "len(self._tasks) < self._pool.ahead",
         "True",
         f"{THREADS}::test_batches_that_the_loop_has_not_asked_for_are_bounded",
@@ -56,8 +56,8 @@ BUGS = [
     Bug(
         "one thread more than its turn makes a batch",
         "ThreadPool._take",
-        "len(self._at_work) < self.schedule.at_once",
-        "len(self._at_work) <= self.schedule.at_once",
+        "self._at_work < schedule.at_once and (task := self._next()) is not None",
+        "self._at_work <= schedule.at_once and (task := self._next()) is not None",
         "tests/loading/test_thread_turns.py::test_threads_that_hinder_one_another_take_turns_and_the_next_epoch_knows_it",
     ),
     Bug(
@@ -69,7 +69,7 @@ BUGS = [
     ),
     Bug(
         "the loop begins an epoch that threads have not left",
-        "ThreadBatches._ask",
+        "ThreadBatches._submit",
         "self._received is not None and self._loop_helps and self._pool.loop_makes",
         "self._loop_helps and self._pool.loop_makes",
         f"{BY_LOOP}::test_whoever_makes_a_batch_the_order_holds_and_a_dataset_is_told_once_and_never_while_it_is_read",
@@ -82,18 +82,18 @@ BUGS = [
         f"{BY_LOOP}::test_what_serves_one_thread_alone_or_has_a_limit_is_left_to_threads",
     ),
     Bug(
-        "the loop tries what it cannot have sooner",
-        "ThreadSchedule.received",
-        "0.0 if self.loop_makes else step + alone",
-        "0.0",
-        f"{TURNS}::test_what_threads_read_many_times_as_fast_is_never_made_in_the_loop",
+        "the loop makes what no thread was seen to make alone",
+        "ThreadSchedule.loop_makes",
+        "1 not in self._rates",
+        "False",
+        f"{TURNS}::test_the_loop_makes_small_batches_itself_while_it_has_nothing_else_to_do",
     ),
     Bug(
-        "the step is not counted where the loop makes batches",
-        "ThreadSchedule.received",
-        "step + wait",
-        "wait",
-        f"{TURNS}::test_the_loop_makes_batches_itself_where_it_has_the_next_one_sooner_by_that",
+        "the loop makes batches though its steps are long",
+        "ThreadSchedule.loop_makes",
+        "median(self._steps) < HANDOVER",
+        "True",
+        f"{TURNS}::test_the_loop_makes_small_batches_itself_while_it_has_nothing_else_to_do",
     ),
 ]
 

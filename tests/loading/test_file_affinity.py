@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections import defaultdict
 from typing import Any
 
@@ -321,15 +320,6 @@ def test_batches_of_a_recipe_are_cut_too(dataset, recipe, collate):
     options = {"batches": recipe, "collate_fn": collate}
     with sk.Loader(dataset, by("global"), num_workers=2, file_affinity=True, **options) as loader:
         assert read(loader) == read(sk.Loader(dataset, by("global"), **options))
-
-
-def test_a_worker_that_is_killed_is_an_error():
-    with sk.Loader(Files(), by("global"), batch_size=2, num_workers=2, file_affinity=True) as loader:
-        batches = iter(loader)
-        next(batches)
-        os.kill(loader.worker_pids[1], signal.SIGKILL)
-        with pytest.raises(sk.WorkerError, match="died"):
-            list(batches)
 
 
 class Unsent(Files):

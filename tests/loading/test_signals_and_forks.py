@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import multiprocessing
 import multiprocessing.util
 import os
@@ -149,23 +148,6 @@ print(received == list(range(200)), set(workers).isdisjoint(loader.worker_pids))
 def test_a_signal_handler_that_raises_while_torch_holds_its_lock_hangs_nothing():
     code, printed, errors = ended("-c", INTERRUPTED, own_seconds=OWN_SECONDS)
     assert (code, printed) == (0, "True 12\nTrue True\n"), errors
-
-
-@pytest.mark.parametrize(
-    ("end", "options"), [("SIGKILL", {}), ("the end of the script", {"persistent_workers": True})]
-)
-def test_nothing_is_left_in_the_temporary_folder(tmp_path, end, options):
-    command = [sys.executable, "-m", "tests.loading.ending_job", end, json.dumps(options)]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        workers = json.loads(process.stdout.readline())
-        assert process.stdout.readline() == "read\n"
-        if end == "SIGKILL":
-            process.kill()
-        process.wait()
-        assert workers
-        wait_until(lambda: not alive(workers))
-    assert list(tmp_path.iterdir()) == []
 
 
 TENSORS = """

@@ -17,6 +17,7 @@ from samplerkit.loading.workers.thread_scheduling import (
     TRIED,
     ThreadSchedule,
 )
+from tests.loading.test_worker_threads import Meeting
 from tests.loading.worker_kinds import beside
 
 
@@ -150,21 +151,7 @@ def test_threads_that_hinder_one_another_take_turns_and_the_next_epoch_knows_it(
     assert sum(second) <= TRIED + 3  # a look whether it still is so
 
 
-class Pairs:
-    """A sample is read when another thread reads one too."""
-
-    def __init__(self, size):
-        self.size, self.meeting = size, threading.Barrier(2, timeout=60)
-
-    def __len__(self):
-        return self.size
-
-    def __getitem__(self, index):
-        self.meeting.wait()
-        return index
-
-
 def test_samples_that_wait_for_other_threads_are_waited_for_only_shortly():
     sampler = sk.RandomSampler(seed=3)
-    with sk.Loader(Pairs(400), sampler, batch_size=2, collate_fn=list, **beside("2 threads")) as loader:
-        assert [index for batch in loader for index in batch] == list(sampler.order(400))
+    with sk.Loader(Meeting(400), sampler, batch_size=2, collate_fn=list, **beside("2 threads")) as loader:
+        assert [index for batch in loader for index, _ in batch] == list(sampler.order(400))

@@ -37,15 +37,9 @@ class BatchMaker(torch.utils.data.Dataset[Any]):
         """The user's dataset, for those who look for it in `torch.utils.data.get_worker_info().dataset`."""
         return self.reader.dataset
 
-    def __getitems__(self, request: Request) -> Any:
+    def __getitem__(self, request: Request) -> Any:
         self.reader.begin(request)
         return self.batch(request)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.dataset[index]
-
-    def __len__(self) -> int:
-        return len(self.dataset)
 
     def batch(self, request: Request, reader: SampleReader | None = None) -> Answer:
         """Makes the batch of a request, which was begun; several threads may do so at a time.

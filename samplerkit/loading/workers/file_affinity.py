@@ -107,20 +107,11 @@ class ShareRequest(Request):
 
 @final
 class AffineLoader(torch.utils.data.DataLoader[Any]):
-    """A DataLoader of worker processes that sends what is in a file to one of them.
-
-    Args:
-        maker: answers requests.
-        options: of torch's DataLoader; its batch sampler gives requests.
+    """A DataLoader of worker processes that sends what is in a file to one; its sampler gives requests.
 
     Raises:
-        DatasetError: the dataset has no files.
+        DatasetError: when an iteration begins: the dataset has no files.
     """
-
-    def __init__(self, maker: BatchMaker, **options: Any) -> None:
-        self.layout = layout_of_files(maker.dataset)
-        self.maker = maker
-        super().__init__(maker, **options)
 
     def _get_iterator(self) -> Any:
         return _AffineIterator(self)
@@ -131,8 +122,8 @@ class _AffineIterator(_MultiProcessingDataLoaderIter):
     """Takes requests, sends each worker its share of them, and gives whole batches."""
 
     def __init__(self, loader: AffineLoader) -> None:
-        self._layout = loader.layout
-        self._maker = loader.maker
+        self._maker: BatchMaker = loader.dataset  # type: ignore[assignment]
+        self._layout = layout_of_files(self._maker.dataset)
         super().__init__(loader)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:

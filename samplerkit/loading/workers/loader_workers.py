@@ -46,7 +46,7 @@ class LoopWorkers(Workers):
         self._maker = maker
 
     def open(self, requests: MakeRequests, *, in_the_loop: bool) -> Iterator[Answer]:
-        return map(self._maker.__getitems__, requests())
+        return map(self._maker.__getitem__, requests())
 
 
 @final

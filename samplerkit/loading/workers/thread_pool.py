@@ -139,7 +139,7 @@ class ThreadPool(Workers):
         """Makes a batch in the thread that calls this, while no other one makes any."""
         trial, begun = self.schedule.trial, time.perf_counter()
         try:
-            batch = self._maker.__getitems__(request)
+            batch = self._maker[request]
         except StopIteration as error:
             return _Raised(not_an_end(error, _WHERE))
         self.schedule.made(trial, time.perf_counter() - begun)

@@ -120,7 +120,7 @@ class SendingMaker(BatchMaker):
     Samples that cannot be pickled are left out where bad samples are.
     """
 
-    def __getitems__(self, request: Request) -> PickledBatch:
+    def __getitem__(self, request: Request) -> PickledBatch:
         with sendable_errors():
             self.reader.begin(request)
             return self._sent(request, self.reader.read(request))

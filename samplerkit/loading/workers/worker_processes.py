@@ -121,7 +121,7 @@ def end_with_parent() -> None:
 
 
 class _Requests:
-    """The batch sampler of torch's DataLoader: an iterator over it takes the requests that `make` makes."""
+    """The sampler of torch's DataLoader: an iterator over it takes the requests that `make` makes."""
 
     def __init__(self) -> None:
         self.make: MakeRequests = lambda: iter(())
@@ -137,11 +137,6 @@ def _start_worker(then: Callable[[int], None] | None, worker: int) -> None:
     if then is not None:
         with sendable_errors():
             then(worker)
-
-
-def _as_made(batch: Any) -> Any:
-    """Stands for torch's collate function: the dataset makes whole batches."""
-    return batch
 
 
 @final
@@ -168,8 +163,9 @@ class WorkerProcesses(Workers):
     ) -> None:
         self._requests = _Requests()
         ours = {
-            "collate_fn": _as_made,
-            "batch_sampler": self._requests,
+            "batch_size": None,  # the dataset makes whole batches
+            "collate_fn": None,
+            "sampler": self._requests,
             "num_workers": number,
             "worker_init_fn": partial(_start_worker, options.get("worker_init_fn")),
             # Without one, torch draws the workers' base seed from the process-wide generator.
