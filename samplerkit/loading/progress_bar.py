@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from importlib import import_module
+from operator import length_hint
 from typing import Any
 
 from samplerkit.errors import WorldError
@@ -40,7 +41,7 @@ def with_bar(loader: Any, console: Any = None) -> Iterator[Any]:
     )
     # No thread draws it: between two batches the loop's own does.
     with progress.Progress(*columns, console=console, auto_refresh=False, transient=False) as bar:
-        task = bar.add_task("", total=_steps(loader), figures="")
+        task = bar.add_task("", total=length_hint(loader) or None, figures="")
         drawn, done = 0.0, 0
         for count, batch in enumerate(loader, 1):
             yield batch
@@ -52,13 +53,6 @@ def with_bar(loader: Any, console: Any = None) -> Iterator[Any]:
                 bar.refresh()
         bar.update(task, completed=done)  # the loader is at the next epoch by now
         bar.refresh()
-
-
-def _steps(loader: Any) -> int | None:
-    try:
-        return len(loader)
-    except TypeError:
-        return None
 
 
 def _shown(loader: Any) -> dict[str, str]:

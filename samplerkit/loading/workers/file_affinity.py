@@ -114,16 +114,17 @@ class AffineLoader(torch.utils.data.DataLoader[Any]):
     """
 
     def _get_iterator(self) -> Any:
-        return _AffineIterator(self)
+        maker: Any = self.dataset
+        return _AffineIterator(self, maker, layout_of_files(maker.dataset))
 
 
 @final
 class _AffineIterator(_MultiProcessingDataLoaderIter):
     """Takes requests, sends each worker its share of them, and gives whole batches."""
 
-    def __init__(self, loader: AffineLoader) -> None:
-        self._maker: BatchMaker = loader.dataset  # type: ignore[assignment]
-        self._layout = layout_of_files(self._maker.dataset)
+    def __init__(self, loader: AffineLoader, maker: BatchMaker, layout: Layout) -> None:
+        self._maker = maker
+        self._layout = layout
         super().__init__(loader)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:

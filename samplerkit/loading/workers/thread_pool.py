@@ -19,7 +19,7 @@ from samplerkit.loading.interpreter_exit import end_at_exit, end_together
 from samplerkit.loading.workers.batch_maker import BatchMaker
 from samplerkit.loading.workers.protocol import MakeRequests, Request, Workers, timed_out
 from samplerkit.loading.workers.reader import SampleReader
-from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
+from samplerkit.loading.workers.thread_scheduling import PATIENCE, ThreadSchedule
 
 _WHERE: Final = "a dataset or its collate function"  # who raised a StopIteration, in errors
 _CANCELLED: Final = object()
@@ -221,9 +221,9 @@ class ThreadPool(Workers):
                     if self._at_work < schedule.at_once:
                         self._turn.notify()
                     return task
-                patience = schedule.patience
-                self._turn.wait(patience)
-                is_long = self._at_work and time.perf_counter() - self._begun > patience
+                if not self._is_stopped:
+                    self._turn.wait(PATIENCE)
+                is_long = time.perf_counter() - self._begun > schedule.patience
                 if is_long and self._at_work == schedule.at_once < len(self._threads):
                     schedule.give_up()
             self._turn.notify_all()
