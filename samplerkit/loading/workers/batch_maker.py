@@ -10,8 +10,7 @@ import torch.utils.data
 
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
-from samplerkit.loading.collate.pack_collate import PackCollate
-from samplerkit.loading.collate.pad_collate import PadCollate
+from samplerkit.loading.collate.sample_fields import SampleCollate
 from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.workers.protocol import Answer, Request, SkippedSample
 from samplerkit.loading.workers.reader import SampleReader, cut
@@ -23,7 +22,7 @@ class BatchMaker(torch.utils.data.Dataset[Any]):
 
     Args:
         reader: reads the samples.
-        collate: makes a batch of a list of samples; a `PadCollate` or `PackCollate` learns which these are.
+        collate: makes a batch of a list of samples; a `SampleCollate` receives which these are.
         pins: whether batches are pinned where they are made.
     """
 
@@ -68,10 +67,8 @@ class BatchMaker(torch.utils.data.Dataset[Any]):
         try:
             if samples.stand_in is not None and segments is not None:
                 batch = cut(batch, segments)
-            if isinstance(self._collate, PackCollate):
+            if isinstance(self._collate, SampleCollate):
                 batch = self._collate.collated(batch, _ids(request, samples), segments)
-            elif isinstance(self._collate, PadCollate):
-                batch = self._collate.collated(batch, _ids(request, samples))
             else:
                 batch = self._collate(batch)
         except Exception as error:
