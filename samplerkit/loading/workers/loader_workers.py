@@ -27,9 +27,6 @@ from samplerkit.loading.workers.transfer import SendingMaker
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
 from samplerkit.storage.batch_readers import wanted
 
-BATCHES_AHEAD = 2
-"""Batches that each thread has ahead of the loop, as torch's processes have."""
-
 _STAGE_SECONDS = 1.0
 """How long a stage may take to end by itself before the workers that it waits for are ended."""
 
@@ -149,7 +146,6 @@ class LoaderWorkers:
         self._uses_threads = uses_threads and num_workers > 0
         # Threads share what they read, and one worker reads all.
         self._is_affine = file_affinity and num_workers > 1 and not uses_threads
-        self._ahead = (options.get("prefetch_factor") or BATCHES_AHEAD) * num_workers
         self._reset()
 
     def _reset(self) -> None:
@@ -241,16 +237,7 @@ class LoaderWorkers:
         if not self._num_workers:
             return LoopWorkers(maker)
         self._held = _Held()
-        return ThreadPool(
-            self._num_workers,
-            maker,
-            self._schedule,
-            self._held,
-            self.loader,
-            ahead=self._ahead,
-            start=options.get("worker_init_fn"),
-            timeout=options.get("timeout") or None,
-        )
+        return ThreadPool(maker, self._num_workers, options, self._schedule, self._held, self.loader)
 
     def _maker(self, epoch: int, make: Any) -> Any:
         """Returns what makes batches of requests."""

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from itertools import count
 from queue import Empty, SimpleQueue
@@ -20,6 +20,9 @@ from samplerkit.loading.workers.batch_maker import BatchMaker
 from samplerkit.loading.workers.protocol import MakeRequests, Request, Workers, timed_out
 from samplerkit.loading.workers.reader import SampleReader
 from samplerkit.loading.workers.thread_scheduling import PATIENCE, ThreadSchedule
+
+BATCHES_AHEAD: Final = 2
+"""Batches that each thread has ahead of the loop, as torch's processes have."""
 
 _WHERE: Final = "a dataset or its collate function"  # who raised a StopIteration, in errors
 _CANCELLED: Final = object()
@@ -60,35 +63,30 @@ class ThreadPool(Workers):
     """The threads of a loader. Only they take its lock: a signal handler may raise anywhere in the loop.
 
     Args:
-        number: how many.
         maker: makes batches; all threads share its dataset, unless that is copied for each.
+        number: of threads.
+        options: of the DataLoader.
         schedule: how many make batches at once.
         owner: ends the threads when it is garbage; nothing here refers to it.
         loader: an object in place of the loader that they read for.
-        ahead: how many batches are under way at most.
-        start: is called in each thread, with its place, before it reads.
-        timeout: how many seconds a batch may take; None for no limit.
     """
 
     def __init__(
         self,
-        number: int,
         maker: BatchMaker,
+        number: int,
+        options: Mapping[str, Any],
         schedule: ThreadSchedule,
         owner: object,
         loader: object,
-        *,
-        ahead: int,
-        start: Callable[[int], None] | None = None,
-        timeout: float | None = None,
     ) -> None:
         self.schedule: Final = schedule
-        self.ahead: Final = ahead
-        self.timeout: Final = timeout
+        self.ahead: Final = (options.get("prefetch_factor") or BATCHES_AHEAD) * number
+        self.timeout: Final = options.get("timeout") or None
         self.process: Final = os.getpid()
         self._maker: Final = maker
         self._loaders: Final = loaders_read_for() | {loader}
-        self._start: Final = start
+        self._start: Final = options.get("worker_init_fn")
         self._numbers: Final = [next(_numbers) for _ in range(number)]
         self._iteration: ThreadBatches | None = None
         self._is_stopped = self._has_copies = False
