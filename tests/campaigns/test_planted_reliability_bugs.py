@@ -104,6 +104,13 @@ BUGS = [
         "tests/loading/test_dead_workers.py::test_only_the_worker_that_died_first_is_named_with_its_own_reason",
     ),
     Bug(
+        "a batch is first pickled by the queue of a worker",
+        "SendingMaker._sent",
+        "is_plain(made.batch)",
+        "True",
+        f"{SENDING}::test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together",
+    ),
+    Bug(
         "samples are skipped that can be pickled",
         "_unsendable",
         "zip(present, map(sending_error, samples.batch), strict=True)",
@@ -120,7 +127,7 @@ BUGS = [
     Bug(
         "a batch is unpickled when it arrives",
         "PickledBatch.of",
-        "return PickledBatch(content, sent, where)",
+        "return PickledBatch(content, bytes(ForkingPickler.dumps(storages)), where)",
         "return batch",
         f"{SENDING}::test_a_batch_that_cannot_be_unpickled_is_an_error_at_its_place_that_names_its_ids",
     ),

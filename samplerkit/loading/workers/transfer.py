@@ -17,7 +17,7 @@ from typing import Any, Final, final
 
 import numpy as np
 import torch
-import torch.multiprocessing  # its own reducers are registered first
+from torch.multiprocessing import reductions  # its own reducers are registered first
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
 
 from samplerkit.errors import DatasetError, note_once
@@ -29,12 +29,28 @@ SMALL: Final = 256 << 10
 over through a socket, and mapped: half as much at this size, the same at about 1 MiB."""
 
 
+_PLAIN = (int, float, complex, bool, str, bytes, type(None))
+_MOST_VALUES, _DEEPEST = 4096, 8
+
+
+def is_plain(value: Any, depth: int = 0) -> bool:
+    """Returns whether pickling cannot fail: of some numbers, texts, arrays and tensors in lists and dicts."""
+    kind = type(value)
+    if kind is dict:
+        return is_plain([*value, *value.values()], depth)
+    if kind in {list, tuple}:
+        within = len(value) <= _MOST_VALUES and depth < _DEEPEST
+        return within and all(is_plain(one, depth + 1) for one in value)
+    if kind is torch.Tensor:
+        return value.layout is torch.strided and not value.requires_grad
+    return kind in _PLAIN or (kind is np.ndarray and not value.dtype.hasobject)
+
+
 class _Pickler(ForkingPickler):
     """Pickles for another process, and leaves out the storages of tensors: they are sent after all else.
 
-    All else of a tensor is sent as torch does it, so that views of one storage stay so. A large one opens a
-    descriptor for the process that receives it, which would stay open if what comes behind it could not be
-    pickled.
+    A large one opens a descriptor for the process that receives it, which would stay open if what comes
+    behind it could not be pickled.
     """
 
     def __init__(self, file: io.BytesIO) -> None:
@@ -55,23 +71,12 @@ def _pickled(value: Any) -> tuple[bytes, list[torch.UntypedStorage]]:
     return file.getvalue(), pickler.storages
 
 
-def _sent_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage | bytes:
-    """What is sent of a tensor: what is in shared memory already stays there, for others may use it."""
-    if storage.device.type != "cpu" or storage.nbytes() > SMALL or storage.is_shared():
-        return storage
-    return torch.empty(0, dtype=torch.uint8).set_(storage).numpy().tobytes()
-
-
 _received = threading.local()
 
 
 def _storage_at(number: int) -> torch.UntypedStorage:
-    sent: torch.UntypedStorage | bytes = _received.storages[number]
-    if isinstance(sent, torch.UntypedStorage):
-        return sent
-    found = torch.empty(len(sent), dtype=torch.uint8)
-    found.numpy()[:] = np.frombuffer(sent, dtype=np.uint8)
-    return found.untyped_storage()
+    found: torch.UntypedStorage = _received.storages[number]
+    return found
 
 
 @final
@@ -81,7 +86,7 @@ class PickledBatch:
 
     Args:
         content: the batch, pickled without its storages.
-        storages: these, pickled; small ones as bytes.
+        storages: these, pickled.
         where: which batch it is, for errors.
     """
 
@@ -93,8 +98,7 @@ class PickledBatch:
     def of(batch: Any, where: str) -> PickledBatch:
         """Pickles a batch; raises what its pickling raises."""
         content, storages = _pickled(batch)
-        sent = bytes(ForkingPickler.dumps([_sent_storage(one) for one in storages]))
-        return PickledBatch(content, sent, where)
+        return PickledBatch(content, bytes(ForkingPickler.dumps(storages)), where)
 
     def received(self) -> Any:
         """Returns the batch; once only, since it may hold handles of shared memory."""
@@ -115,18 +119,20 @@ class PickledBatch:
 
 @final
 class SendingMaker(BatchMaker):
-    """Makes batches in a worker process, pickled.
+    """Makes batches in a worker process: each is an `Answer`, or if that might not be picklable, pickled.
 
     Samples that cannot be pickled are left out where bad samples are.
     """
 
-    def __getitem__(self, request: Request) -> PickledBatch:
+    def __getitem__(self, request: Request) -> Answer | PickledBatch:
         with sendable_errors():
             self.reader.begin(request)
             return self._sent(request, self.reader.read(request))
 
-    def _sent(self, request: Request, samples: Answer) -> PickledBatch:
+    def _sent(self, request: Request, samples: Answer) -> Answer | PickledBatch:
         made = self.collated(request, samples) if request.is_whole else samples
+        if is_plain(made.batch) and not (made.reports and sending_error(made.reports)):
+            return made  # torch pickles it in a thread, while the next one is read
         try:
             return PickledBatch.of(made, f"{request.some_ids} of {request.where}")
         except Exception as error:
@@ -137,7 +143,7 @@ class SendingMaker(BatchMaker):
 
 
 def received(sent: Answer | PickledBatch) -> Answer:
-    """Returns in the loop what a worker process sent: an answer already, if it was pinned on the way."""
+    """Returns in the loop what a worker process sent."""
     return sent.received() if isinstance(sent, PickledBatch) else sent
 
 
@@ -200,10 +206,29 @@ def sending_error(value: Any) -> str:
     return ""
 
 
-def stack_small_tensors() -> None:
-    """Lets torch's collate function stack small tensors without shared memory in this worker process."""
+def send_small_tensors() -> None:
+    """Lets this worker process send small tensors within its messages.
+
+    Tensors in shared memory stay there: somebody may want to share them. All else of a tensor is sent
+    as torch does it, so that views of one storage stay views of one.
+    """
+    ForkingPickler.register(torch.UntypedStorage, _reduced)
+    # torch's own makes a batch in shared memory at once.
     if default_collate_fn_map.get(torch.Tensor) is collate_tensor_fn:
         default_collate_fn_map[torch.Tensor] = _stacked
+
+
+def _reduced(storage: torch.UntypedStorage) -> tuple[Any, ...]:
+    if storage.device.type != "cpu" or storage.nbytes() > SMALL or storage.is_shared():
+        as_before: tuple[Any, ...] = reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
+        return as_before
+    return _storage_of, (torch.empty(0, dtype=torch.uint8).set_(storage).numpy().tobytes(),)
+
+
+def _storage_of(data: bytes) -> torch.UntypedStorage:
+    found = torch.empty(len(data), dtype=torch.uint8)
+    found.numpy()[:] = np.frombuffer(data, dtype=np.uint8)
+    return found.untyped_storage()
 
 
 def _stacked(

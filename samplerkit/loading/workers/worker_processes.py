@@ -29,8 +29,8 @@ from samplerkit.loading.workers.protocol import Answer, MakeRequests, Request, W
 from samplerkit.loading.workers.transfer import (
     SendingMaker,
     received,
+    send_small_tensors,
     sendable_errors,
-    stack_small_tensors,
 )
 
 _FOLDER_OF = "samplerkit_tempdir_of"
@@ -133,7 +133,7 @@ class _Requests:
 def _start_worker(then: Callable[[int], None] | None, worker: int) -> None:
     """Is the `worker_init_fn` of torch: ours, then the user's."""
     end_with_parent()
-    stack_small_tensors()
+    send_small_tensors()
     if then is not None:
         with sendable_errors():
             then(worker)
