@@ -246,7 +246,7 @@ def when(
 
 
 def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
-    """Tells when a sample is read in an epoch, by all ranks."""
+    """Finds when a sample is read in an epoch, by all ranks."""
     epoch, plan = reading.epoch, view.run.plan(reading.epoch)
     holding = (
         view.run.undealt(epoch).positions_of(sample) if plan is None else np.unique(plan.batch_of(sample))

@@ -210,7 +210,7 @@ BUGS = [
     Bug(
         "who finds a disagreement ends before the others know",
         "Agreement._let_all_know",
-        "self._clock.sleep(1.25 * _LONGEST_PAUSE)",
+        "self._clock.sleep(2 * _LONGEST_PAUSE)",
         "pass",
         REQUESTS,
     ),
