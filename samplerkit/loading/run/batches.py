@@ -17,9 +17,9 @@ from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
 from samplerkit.loading.run.units import EpochUnits, RunFacts, StepSamples, Unit
 from samplerkit.loading.state.state import (
     TEXT,
-    FieldCheck,
     Section,
     State,
+    listed,
     mismatch,
     optional,
     require_fields,
@@ -34,17 +34,11 @@ from samplerkit.samplers.block import ledger_below
 from samplerkit.samplers.mixing.edit import Edit
 from samplerkit.samplers.mixing.ledger import Ledger
 
-
-def _is_window(value: Any) -> bool:
-    is_pair = isinstance(value, list | tuple) and len(value) == 2
-    return is_pair and all(type(number) is int and 0 <= number <= LARGEST for number in value)
-
-
 _CHECKS = {
     "recipe": TEXT,
     "lengths": optional(TEXT),
     "abreast": whole(1, MOST_ABREAST),
-    "window": optional(FieldCheck(_is_window, "must be two numbers: the window, and the batches before it")),
+    "window": optional(listed(whole(0, LARGEST), 2)),
 }
 _HINT = "make the batches as they were made when the state was saved"
 _GLOBAL_BATCH = "says a global_batch, and a step is one batch of the recipe a rank"

@@ -123,7 +123,10 @@ class Reading:
             steps = steps[: bisect_left(steps, True, key=lambda step: not self.has(step))]
             if not steps:
                 return
-            read = self._read_in(steps)
+            if self._is_split(steps[-1]):
+                read = self._read([(self.shard, step) for step in steps])
+            else:
+                read = self.units.samples(self.delivery.dealt_in(self.shard, steps))
             yield from zip(steps, read, strict=True)
             # Batches may hold very few samples, or very many: how many shows as one goes.
             size = max(1, sum(samples.ids.size for samples in read) // len(read))
@@ -137,18 +140,11 @@ class Reading:
     def _is_split(self, step: int) -> bool:
         return self.delivery.tail == "split" and not self.delivery.is_whole(step)
 
-    def _read_in(self, steps: range) -> list[StepSamples]:
-        """Returns what this rank reads in some steps."""
-        if self._is_split(steps[-1]):
-            return self._read([(self.shard, step) for step in steps])
-        return self.units.samples(self.delivery.dealt_in(self.shard, steps))
-
     def _read(self, dealt: Sequence[tuple[int, int]]) -> list[StepSamples]:
         """Returns what ranks read in steps, those of the last step last."""
-        last = dealt[-1][1]
-        if not self._is_split(last):
-            return self.units.samples([self.delivery.dealt(*one) for one in dealt])
-        before = [one for one in dealt if one[1] < last]
-        read = self._read(before) if before else []
-        parts = self.units.parts(self.delivery.first(last), self.delivery.num_shards)
-        return read + [parts[self.delivery.seat(rank)] for rank, step in dealt if step == last]
+        whole = [one for one in dealt if not self._is_split(one[1])]
+        read = self.units.samples([self.delivery.dealt(*one) for one in whole]) if whole else []
+        if split := dealt[len(whole) :]:
+            parts = self.units.parts(self.delivery.first(split[0][1]), self.delivery.num_shards)
+            read += [parts[self.delivery.seat(rank)] for rank, _ in split]
+        return read

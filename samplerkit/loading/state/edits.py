@@ -12,7 +12,7 @@ from samplerkit.errors import ArgumentValueError, StateError
 from samplerkit.loading.run.delivery import Ramp
 from samplerkit.loading.run.units import EpochUnits
 from samplerkit.loading.state.identity import describe_looks
-from samplerkit.loading.state.state import FieldCheck, Section, State, digest, require_fields, whole
+from samplerkit.loading.state.state import FieldCheck, Section, State, digest, listed, require_fields, whole
 from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import find_fingerprint
 from samplerkit.order.layout import Layout
@@ -27,15 +27,12 @@ def _is_digest(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch("[0-9a-f]{16}", value) is not None
 
 
-def _are_digests(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(map(_is_digest, value))
-
-
+_DIGEST = FieldCheck(_is_digest, "must be a digest")
 _CHECKS = {
     "past": whole(0, (1 << 32) - 1),
-    "digest": FieldCheck(_is_digest, "must be a digest"),
-    "before": FieldCheck(_are_digests, "must be digests"),
-    "all": FieldCheck(_is_digest, "must be a digest"),
+    "digest": _DIGEST,
+    "before": listed(_DIGEST),
+    "all": _DIGEST,
 }
 
 

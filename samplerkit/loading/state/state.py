@@ -72,6 +72,16 @@ def optional(check: FieldCheck) -> FieldCheck:
     return FieldCheck(lambda value: value is None or check.is_plausible(value), check.problem)
 
 
+def listed(check: FieldCheck, length: int | None = None) -> FieldCheck:
+    """Returns the check of a list of values, of any length or of one."""
+
+    def is_plausible(value: Any) -> bool:
+        is_list = isinstance(value, list | tuple) and length in (None, len(value))
+        return is_list and all(map(check.is_plausible, value))
+
+    return FieldCheck(is_plausible, f"must be a list, of which each {check.problem}")
+
+
 def require_fields(
     name: str, saved: Any, checks: Mapping[str, FieldCheck], may_lack: Collection[str] = ()
 ) -> None:
@@ -99,13 +109,9 @@ def _are_sections(value: Any) -> bool:
     return is_mapping and all(isinstance(section, Mapping) for section in value.values())
 
 
-def _are_integers(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(type(seed) is int for seed in value)
-
-
 _CHECKS = {
     "algorithm": TEXT,
-    "seed": FieldCheck(_are_integers, "must be a list of integers"),
+    "seed": listed(FieldCheck(lambda value: type(value) is int, "must be an integer")),
     "epoch": whole(0, INT64_MAX),
     "position": whole(-INT64_MAX, INT64_MAX),  # it is checked against its order
     "ended": optional(whole(-INT64_MAX, INT64_MAX)),
