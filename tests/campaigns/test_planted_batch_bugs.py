@@ -276,7 +276,7 @@ BUGS = [
         "Reading._is_split",
         'self.delivery.tail == "split"',
         "False",
-        BY_VALUES,
+        DEALT,
     ),
     Bug(
         "each rank gets the first part of what was split",

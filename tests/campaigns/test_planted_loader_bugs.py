@@ -15,6 +15,7 @@ LOADER = "tests/loading/test_loader.py"
 LOADERS = f"{LOADER} tests/loading/test_loader_states.py tests/loading/test_loader_workers.py"
 
 AFFINITY = "tests/loading/test_file_affinity.py"
+CURSOR = "tests/loading/test_cursor_machine.py"
 
 BUGS = [
     Bug(
@@ -64,7 +65,7 @@ BUGS = [
         "Cursor.upcoming",
         "at, beyond = self.at, self._beyond()",
         "at, beyond = self.at, None",
-        LOADERS,
+        CURSOR,
     ),
     Bug(
         "a break forgets the epoch that was set",
@@ -78,7 +79,7 @@ BUGS = [
         "Cursor._end_of",
         "self.next_epoch is not None",
         "False",
-        LOADERS,
+        CURSOR,
     ),
     Bug(
         "the shard that is dealt below the root is named",
@@ -127,14 +128,14 @@ BUGS = [
         "Loader.load_state_dict",
         "self._cursor.load(place)",
         "self._cursor.go_to(place.epoch)",
-        LOADERS,
+        CURSOR,
     ),
     Bug(
         "a second iterator leaves the first one open",
         "Cursor._move",
         "left.is_open = False",
         "pass",
-        LOADERS,
+        CURSOR,
     ),
     Bug(
         "a section that is not known is passed over",

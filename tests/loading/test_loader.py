@@ -88,6 +88,46 @@ def test_after_an_early_break_the_epoch_begins_anew_or_goes_on(after_break, begi
     assert loader.epoch == 1
 
 
+def epoch_of(epoch):
+    order = np.asarray(sk.RandomSampler(seed=3).order(10, epoch)).tolist()
+    return [order[first : first + 3] for first in range(0, 10, 3)]
+
+
+@over_threads_too
+@pytest.mark.parametrize("options", [{}, {"run_ahead": True}, {"after_break": "continue"}], ids=str)
+@pytest.mark.parametrize("batches", [1, 4])
+@pytest.mark.parametrize("ended_by", ["its end", "a break", "a second iterator", "close"])
+def test_an_epoch_set_during_an_iteration_is_read_next_however_that_ends(ended_by, batches, options):
+    for epoch in (1, 5, 0):
+        loader = numbers_loader(**options)
+        iteration = iter(loader)
+        assert [[index for index, _ in next(iteration)] for _ in range(batches)] == epoch_of(0)[:batches]
+        loader.set_epoch(epoch)
+        assert loader.state_dict()["epoch"] == (epoch if batches == 4 else 0)
+        if ended_by == "its end":
+            list(iteration)
+        elif ended_by == "a break":
+            iteration.close()
+        elif ended_by == "close":
+            loader.close()
+        goes_on = epoch == 0 and batches < 4 and "after_break" in options and ended_by != "its end"
+        assert ids_of(loader) == epoch_of(epoch)[batches if goes_on else 0 :]
+        assert ids_of(loader) == epoch_of(epoch + 1)
+        assert loader.epoch == epoch + 2
+
+
+@over_threads_too
+def test_close_after_the_last_batch_ends_the_epoch():
+    loader = numbers_loader()
+    batches = iter(loader)
+    for _ in range(len(loader)):
+        next(batches)  # no StopIteration
+    loader.close()
+    assert (loader.epoch, loader.step) == (1, 0)
+    loader.set_epoch(0)
+    assert sum(ids_of(loader), []) == np.asarray(sk.RandomSampler(seed=3).order(10)).tolist()
+
+
 @over_threads_too
 @pytest.mark.parametrize("tail", ["pad", "drop", "ragged"])
 @pytest.mark.parametrize("size", [0, 3, 7, 24])

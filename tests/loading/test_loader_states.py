@@ -31,6 +31,16 @@ def test_prefetched_batches_do_not_count_as_delivered(workers):
         assert loader.state_dict()["position"] == 3
 
 
+@over_threads_too
+def test_set_epoch_with_the_restored_epoch_keeps_the_restored_position():
+    loader = numbers_loader()
+    state = loader.state_dict(step=2)
+    resumed = numbers_loader()
+    resumed.load_state_dict(state)
+    resumed.set_epoch(0)
+    assert ids_of(resumed) == ids_of(loader)[2:]
+
+
 def test_a_loader_that_could_not_start_can_still_load_a_state():
     loader = sk.Loader(
         Numbers(6),
