@@ -53,7 +53,7 @@ class cached_property(Generic[_Value]):  # noqa: N801  # used as a decorator, li
 class Latest(Generic[_Value]):
     """Keeps the latest values, such as the orders of two epochs; a copy in another process has none.
 
-    Threads may ask at the same time: the table is replaced and not changed.
+    Threads may ask at the same time: no table is changed while somebody goes through it.
 
     Args:
         most: how many.
@@ -71,15 +71,18 @@ class Latest(Generic[_Value]):
     def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
         """Returns the value of a key, which is computed unless it is kept."""
         kept = self._kept
-        if key in kept:
+        if key in kept:  # a table only grows, until another one replaces it
             return kept[key]
-        made = make()
-        self._kept = dict([*kept.items(), (key, made)][-self._most :])
+        made, kept = make(), self._kept
+        if len(kept) >= self._most:
+            # Half of them at once: one by one, each new value would have all the others copied.
+            kept = self._kept = dict([*kept.copy().items()][(self._most + 1) // 2 :])
+        kept[key] = made
         return made
 
     def items(self) -> Iterable[tuple[Any, _Value]]:
         """Returns the keys and values that are kept."""
-        return self._kept.items()
+        return self._kept.copy().items()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_most": self._most, "_kept": {}}

@@ -21,9 +21,11 @@ ALGORITHM = "samplerkit-1"
 _WORDS_PER_DIGEST = 8
 _SIX_WORDS = struct.Struct("<QQQQQQ")
 _PERSON = ALGORITHM.encode("ascii")
-_GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
+# Arrays without dimensions: a numpy function takes them a third quicker than scalars.
+_GOLDEN_GAMMA, _MIX_1, _MIX_2, _BY_30, _BY_27, _BY_31 = (
+    np.array(number, dtype=np.uint64)
+    for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 30, 27, 31)
+)
 
 
 @dataclass(frozen=True)
@@ -89,11 +91,11 @@ def keyed_hash(words: Words, counters: Ids) -> Words:
     mixed *= _GOLDEN_GAMMA
     mixed += words[0]
     for word in words[1:3]:
-        mixed ^= mixed >> np.uint64(30)
+        mixed ^= mixed >> _BY_30
         mixed *= _MIX_1
-        mixed ^= mixed >> np.uint64(27)
+        mixed ^= mixed >> _BY_27
         mixed *= _MIX_2
-        mixed ^= mixed >> np.uint64(31)
+        mixed ^= mixed >> _BY_31
         mixed ^= word
     return mixed
 

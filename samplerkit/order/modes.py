@@ -115,9 +115,10 @@ class Mode:
 
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
         """Returns into how many lanes the order of this layout is woven; arguments as for `order`."""
-        if self.lanes is not None:
-            return self.lanes
-        return run_lanes if self.resolve(layout) in FILE_AWARE else 1
+        return self._lanes_of(self.resolve(layout), run_lanes)
+
+    def _lanes_of(self, resolved: Shuffle, run_lanes: int) -> int:
+        return self.lanes or (run_lanes if resolved in FILE_AWARE else 1)
 
     def order(self, layout: Layout, key: Callable[[str], Key], run_lanes: int) -> Order:
         """Makes the order of the whole dataset.
@@ -129,7 +130,7 @@ class Mode:
         """
         size, shuffle = len(layout), self.resolve(layout)
         # Lanes beyond the samples are empty, and need no room in the tables.
-        lanes = Lanes(size, min(self.lane_count(layout, run_lanes), max(1, size)))
+        lanes = Lanes(size, min(self._lanes_of(shuffle, run_lanes), max(1, size)))
         sequence: Order = Range(0, size)
         if shuffle is Shuffle.GLOBAL:
             sequence = Permuted(size, key("global"))

@@ -180,8 +180,13 @@ def table(size: int, words: Words) -> Ids:
     """
     index_mask = np.uint64((1 << max(size - 1, 1).bit_length()) - 1)
     counters = np.arange(size)
-    hashes = (keyed_hash(words, counters) & ~index_mask) | counters.astype(np.uint64)
-    return (np.sort(hashes) & index_mask).astype(np.int64)
+    hashes = keyed_hash(words, counters)
+    # In place: a source of a hundred samples has a table for each pass.
+    hashes &= ~index_mask
+    hashes |= counters.view(np.uint64)
+    hashes.sort()
+    hashes &= index_mask
+    return hashes.view(np.int64)
 
 
 def forward(network: Network, positions: Ids) -> Ids:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, TypeVar, cast
 
@@ -255,13 +255,13 @@ class Chain:
         # Left to the job, the number of shards below the root is a constant of the run too.
         num_shards = deal.num_shards or constants.lanes
         shards = (deal.shard(order, World(num_shards, shard)) for shard in range(num_shards))
-        return Weave([self._above_the_deal(shard, dataset, epoch, constants) for shard in shards])
+        return Weave([self._drawn(self._above, shard, dataset, epoch, constants) for shard in shards])
 
     def shard(self, dataset: Any, epoch: int, constants: RunConstants, world: World) -> Order:
         """Gives the order of one shard."""
         deal = None if self._dealer is None else self.deal_at(self._dealer, dataset)
         order = (deal or Deal()).shard(self._up_to_the_deal(dataset, epoch, constants), world)
-        return self._above_the_deal(order, dataset, epoch, constants)
+        return self._drawn(self._above, order, dataset, epoch, constants)
 
     def woven_lanes(self, dataset: Any, constants: RunConstants) -> int:
         """Returns into how many lanes the undealt order is woven, 1 if it is not."""
@@ -270,41 +270,37 @@ class Chain:
             return 1
         return self.lanes_at(0, Layout.of(dataset), constants.lanes)
 
+    @cached_property
+    def _above(self) -> range:
+        """The depths above the dealer."""
+        return range(len(self.links) if self._dealer is None else self._dealer + 1, len(self.links))
+
     def _up_to_the_deal(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
-        dealer = len(self.links) - 1 if self._dealer is None else self._dealer
-        order: Order | None = None
         # What evaluates the links below it by itself begins again, with the dataset.
-        first = max((depth for depth in range(dealer + 1) if self.links[depth].reads_below), default=0)
-        for depth in range(first, dealer):
-            deal = self.deal_at(depth, dataset)
-            if deal is None:
-                order = self._drawn(depth, order, dataset, epoch, constants)
-                continue
-            world = deal.world(None)
-            order = self._drawn(depth, order, dataset, epoch, replace(constants, lanes=world.num_shards))
-            order = deal.shard(limited(order, deal.limit(world.num_shards)), world)
-        order = self._drawn(dealer, order, dataset, epoch, constants)
+        end = self._above.start
+        first = next((depth for depth in range(end - 1, 0, -1) if self.links[depth].reads_below), 0)
+        order = self._drawn(range(first, end), None, dataset, epoch, constants)
         return limited(order, constants.limit)
 
-    def _above_the_deal(self, order: Order, dataset: Any, epoch: int, constants: RunConstants) -> Order:
-        first = len(self.links) if self._dealer is None else self._dealer + 1
-        for depth in range(first, len(self.links)):
-            order = self._drawn(depth, order, dataset, epoch, constants)
-        return order
-
-    def _drawn(
-        self, depth: int, child: Order | None, dataset: Any, epoch: int, constants: RunConstants
-    ) -> Order:
-        """Draws from the dataset or from the child, and reads the child at what was drawn."""
-        layout = Layout.of(dataset) if child is None else child.layout
-        context = Context(epoch, depth, constants.lanes, dataset, child, constants.path)
-        drawn = self.draw_at(depth, layout, context)
-        if not isinstance(drawn, Order):
-            drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))
-        if len(drawn) > LARGEST:
-            hint = "say a smaller one, and more epochs"
-            raise ArgumentRangeError("num_samples", "must be at most 2^62", len(drawn), hint=hint)
-        return drawn if child is None else compose(drawn, child)
+    def _drawn(self, depths: range, order: Any, dataset: Any, epoch: int, constants: RunConstants) -> Order:
+        """Draws from the dataset or from an order, and at each further depth from what was drawn."""
+        for depth in depths:
+            inner = None if depth == self._dealer else self.deal_at(depth, dataset)
+            world = None if inner is None else inner.world(None)
+            layout = Layout.of(dataset) if order is None else order.layout
+            lanes = constants.lanes if world is None else world.num_shards
+            context = Context(epoch, depth, lanes, dataset, order, constants.path)
+            drawn = self.draw_at(depth, layout, context)
+            if not isinstance(drawn, Order):
+                drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))
+            if len(drawn) > LARGEST:
+                hint = "say a smaller one, and more epochs"
+                raise ArgumentRangeError("num_samples", "must be at most 2^62", len(drawn), hint=hint)
+            order = drawn if order is None else compose(drawn, order)
+            if inner is not None and world is not None:
+                order = inner.shard(limited(order, inner.limit(world.num_shards)), world)
+        drawn_last: Order = order
+        return drawn_last
 
 
 def running_job() -> World:
