@@ -164,8 +164,8 @@ class BucketBatches(BatchRecipe):
         starts = np.append(before[first], before[-1])
         buckets = Buckets(starts, histogram.values[first], sizes[number[first]])
         members = SortedMembers(lengths, chosen.ids, histogram, kept)
-        whole = partial(StaticPlan, members, buckets, self._short, abreast, measure, self.num_batches)
-        return Prepared(measure, whole=whole)
+        whole = partial(StaticPlan, measure, abreast, self.num_batches, members)
+        return Prepared(measure, whole=partial(whole, buckets=buckets, short=self._short))
 
     def _measured(self, dataset: Any, kept: TableCache) -> tuple[SampleLengths, Measure]:
         if self.keys is not None:

@@ -95,7 +95,8 @@ class ClassBatches(BatchRecipe):
             raise DatasetError("num_val", problem, self.num_val, hint=hint)
         members = ids[np.argsort(numbers, kind="stable")]
         length = self.num_batches or max(1, ids.size // (self.num_class * self.num_val))
-        whole = partial(ClassPlan, members, counts, (self.num_class, self.num_val), length, abreast)
+        sizes = self.num_class, self.num_val
+        whole = partial(ClassPlan, Measure(), abreast, members, counts, sizes, length)
         return Prepared(Measure(labels=labels), whole=whole)
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
@@ -107,6 +108,7 @@ class ClassBatches(BatchRecipe):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class ClassPlan(BatchPlan):
     """Batches of classes, each batch by arithmetic on its number.
 
@@ -115,31 +117,24 @@ class ClassPlan(BatchPlan):
         counts: how many members each class has.
         sizes: P and K.
         length: the number of batches.
-        abreast: batches in a group.
         keys: of the members, and of the classes.
     """
 
-    def __init__(
-        self,
-        members: Ids,
-        counts: Ids,
-        sizes: tuple[int, int],
-        length: int,
-        abreast: int,
-        keys: tuple[Key, Key],
-    ) -> None:
-        super().__init__(Measure(), abreast)
-        self._members = members
-        self._counts = counts
-        self._starts = edges_of(counts)
-        self._classes, self._each = sizes
-        self._length = length
-        self._of_members, self._of_classes = KeptBlocks(keys[0]), KeptBlocks(keys[1])
+    members: Ids
+    counts: Ids
+    sizes: tuple[int, int]
+    length: int
+    keys: tuple[Key, Key]
+
+    def __post_init__(self) -> None:
+        self._starts = edges_of(self.counts)
+        self._classes, self._each = self.sizes
+        self._of_members, self._of_classes = map(KeptBlocks, self.keys)
         # A round holds as many batches as it has classes for; each time other classes are left over.
-        self._in_a_round = counts.size // self._classes
+        self._in_a_round = self.counts.size // self._classes
 
     def __len__(self) -> int:
-        return self._length
+        return self.length
 
     @property
     def dropped(self) -> int:
@@ -147,10 +142,7 @@ class ClassPlan(BatchPlan):
 
     @property
     def num_draws(self) -> int:
-        return self._length * self._classes * self._each
-
-    def has(self, number: int) -> bool:
-        return 0 <= number < self._length
+        return self.length * self._classes * self._each
 
     def samples(self, numbers: Ids) -> BatchSamples:
         size = self._classes * self._each
@@ -170,42 +162,42 @@ class ClassPlan(BatchPlan):
         passes = np.empty_like(draws)
         for round_, mine in groups(turn):
             classes = self._of_classes.permuted(self._round(round_), seat[mine])
-            passes[mine] = round_ // (self._counts[classes] // self._each)
+            passes[mine] = round_ // (self.counts[classes] // self._each)
         return passes
 
     def locate(self, ids: Ids) -> Located:
-        sorted_at = np.argsort(self._members)
-        at = np.searchsorted(self._members[sorted_at], ids)
-        at = sorted_at[np.minimum(at, self._members.size - 1)]
+        sorted_at = np.argsort(self.members)
+        at = np.searchsorted(self.members[sorted_at], ids)
+        at = sorted_at[np.minimum(at, self.members.size - 1)]
         which: list[int] = []
         numbers: list[int] = []
-        for place in np.flatnonzero(self._members[at] == ids).tolist():
+        for place in np.flatnonzero(self.members[at] == ids).tolist():
             found = self._batches_of(int(at[place]))
             which += [place] * len(found)
             numbers += found
         return np.array(which, dtype=np.int64), np.array(numbers, dtype=np.int64)
 
     def _round(self, turn: int) -> Block:
-        return Block(turn, 0, self._counts.size)
+        return Block(turn, 0, self.counts.size)
 
     def _drawn(self, number: int, turn: int) -> Ids:
         """Gives the samples of a class in a round: the next ones of a pass over it, or of a new pass."""
-        count = int(self._counts[number])
+        count = int(self.counts[number])
         again, part = divmod(turn, count // self._each)
         rows = np.arange(part * self._each, (part + 1) * self._each)
         rows = self._of_members.permuted(Block(number, again, count), rows)
-        drawn: Ids = self._members[self._starts[number] + rows]
+        drawn: Ids = self.members[self._starts[number] + rows]
         return drawn
 
     def _batches_of(self, place: int) -> list[int]:
         # The way of `samples` backwards: from a member to its part of a pass over the class, from there to
         # the round in which that part is due, and to the batch of the round in which the class has a seat.
         number = int(np.searchsorted(self._starts, place, side="right")) - 1
-        count = int(self._counts[number])
+        count = int(self.counts[number])
         parts = count // self._each
         row = np.array([place - int(self._starts[number])])
         found = []
-        rounds = -(-self._length // self._in_a_round)
+        rounds = -(-self.length // self._in_a_round)
         for again in range(-(-rounds // parts)):
             part = (
                 int(self._of_members.permuted(Block(number, again, count), row, inverse=True)[0])
@@ -216,6 +208,6 @@ class ClassPlan(BatchPlan):
                 continue
             seat = int(self._of_classes.permuted(self._round(turn), np.array([number]), inverse=True)[0])
             slot = seat // self._classes
-            if slot < self._in_a_round and turn * self._in_a_round + slot < self._length:
+            if slot < self._in_a_round and turn * self._in_a_round + slot < self.length:
                 found.append(turn * self._in_a_round + slot)
         return found

@@ -15,6 +15,7 @@ from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.table_cache import TableCache
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order.arguments import holds_bool
+from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import find_column
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
@@ -95,14 +96,14 @@ class SampleLengths:
     def __init__(self, source: Any, place: str = "lengths", kept: TableCache | None = None) -> None:
         self._place = place
         self._path = Path(source).absolute() if isinstance(source, str | os.PathLike) else None
-        self._array: np.ndarray[Any, Any] | None = None
-        given = self._mapped() if self._path is not None else _array(source, place)
+        if self._path is None:
+            self.__dict__["_array"] = _array(source, place)
+        given = self._array
         if given.ndim != 1 and not (given.ndim == 2 and given.shape[1] == 2):
             problem = "must have one length a sample, or a pair: shape (n,) or (n, 2)"
             hint = "give the dataset's lengths in its order"
             raise ArgumentValueError(place, problem, given.shape, hint=hint)
         _require_integers(given, place)
-        self._array = given
         self.size: Final = given.shape[0]
         self.are_pairs: Final = given.ndim == 2
         self.histogram: Final = self._counted(kept)
@@ -114,23 +115,23 @@ class SampleLengths:
 
     def at(self, ids: Ids) -> Ids:
         """Gives the lengths of samples: int64 of shape (m,), or (m, 2) for pairs."""
-        array = self._mapped() if self._array is None else self._array
-        found: Ids = array[ids].astype(np.int64)
+        found: Ids = self._array[ids].astype(np.int64)
         return found
 
     def chunks(self, size: int | None = None, ids: Ids | None = None) -> Iterator[Ids]:
         """Gives the lengths of the first samples, or of those with some ids, in arrays of int64."""
-        array = self._mapped() if self._array is None else self._array
         end = self.size if size is None else size
         for start in range(0, end, CHUNK):
             part: Any = slice(start, min(end, start + CHUNK))
-            yield array[part if ids is None else ids[part]].astype(np.int64)
+            yield self._array[part if ids is None else ids[part]].astype(np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process gets the path, not the array.
-        return {**self.__dict__, "_array": None} if self._path is not None else self.__dict__
+        own = self.__dict__
+        return own if self._path is None else {name: own[name] for name in own if name != "_array"}
 
-    def _mapped(self) -> np.ndarray[Any, Any]:
+    @cached_property
+    def _array(self) -> np.ndarray[Any, Any]:
         path = self._path
         assert path is not None  # noqa: S101  # for mypy: what has no path has an array
         if path.suffix != ".npy":
@@ -149,16 +150,7 @@ class SampleLengths:
         """Counts in one pass, or finds what an earlier pass over the same file counted."""
         if kept is None or self._path is None:
             return self._pass()
-
-        def arrays() -> dict[str, np.ndarray[Any, Any]]:
-            counted = self._pass()
-            return {
-                "values": counted.values,
-                "counts": counted.counts,
-                "digest": np.array(counted.digest),
-            }
-
-        found = kept.arrays(_stamp(self._path), arrays)
+        found = kept.arrays(_stamp(self._path), lambda: vars(self._pass()))
         return Histogram(found["values"], found["counts"], str(found["digest"]))
 
     def histogram_of(self, chosen: SampleSet | None) -> Histogram:

@@ -11,7 +11,7 @@ from typing import Any, final, overload
 import numpy as np
 
 from samplerkit.batches.lengths import SampleLengths
-from samplerkit.batches.segments import Packs, Segments
+from samplerkit.batches.segments import Segments
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.order.arguments import integer, integers
 from samplerkit.order.order import PASS_BITS, Located, sought
@@ -123,9 +123,10 @@ class BatchSamples:
         parts = [slice(a, b) for a, b in pairwise(self.edges.tolist())]
         if self.segments is None:
             return [self.ids[part] for part in parts]
-        return [Packs.of(self.ids[part], self.segments.at(part)) for part in parts]
+        return [self.segments.at(part).packs(self.ids[part]) for part in parts]
 
 
+@dataclass(eq=False, repr=False)
 class BatchPlan(ABC):
     """Which samples are in a batch: batch k of the plan holds the samples `plan[k]`.
 
@@ -146,17 +147,16 @@ class BatchPlan(ABC):
         True
     """
 
-    def __init__(self, measure: Measure, abreast: int) -> None:
-        self.measure = measure
-        self.abreast = abreast
+    measure: Measure
+    abreast: int
 
     @abstractmethod
     def __len__(self) -> int:
         """The number of batches; a plan of windows passes over the lengths of the epoch for it, once."""
 
-    @abstractmethod
     def has(self, number: int) -> bool:
         """Returns whether there is a batch of this number, from 0, with no look at those behind it."""
+        return 0 <= number < len(self)
 
     @abstractmethod
     def samples(self, numbers: Ids) -> BatchSamples:
@@ -296,7 +296,8 @@ class BatchPlan(ABC):
     def tokens_in(self, found: BatchSamples) -> Ids:
         """Gives the tokens of each of some batches of this plan that were looked up."""
         lengths = self.measure.tokens(found.ids) if found.segments is None else found.segments.lengths
-        return _sums(lengths, found.edges)
+        # reduceat gives an entry for an empty batch; there are none.
+        return np.add.reduceat(lengths, found.edges[:-1]) if lengths.size else np.diff(found.edges)
 
     @final
     def padded_tokens_in(self, found: BatchSamples) -> Ids:
@@ -355,8 +356,3 @@ class BatchPlan(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.measure}, abreast={self.abreast})"
-
-
-def _sums(values: Ids, edges: Ids) -> Ids:
-    # reduceat gives an entry for an empty batch; there are none.
-    return np.add.reduceat(values, edges[:-1]) if values.size else np.zeros(edges.size - 1, dtype=np.int64)

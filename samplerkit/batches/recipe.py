@@ -82,8 +82,8 @@ SHARED_ARGUMENTS: Final = {"window": LARGEST, "abreast": MOST_ABREAST, "num_batc
 _BESIDE = frozenset({"lengths", "keys", "labels", "abreast"})
 _OF_EACH = ("window", "num_batches", "count_multiple")
 
-PlanOfKeys = Callable[[tuple[Key, Key]], BatchPlan]
-"""Makes the plan of an epoch from two keys: of the members of buckets, and of the groups of batches."""
+PlanOfKeys = Callable[..., BatchPlan]
+"""Makes the plan of an epoch from `keys`: of the members of buckets, and of the groups of batches."""
 
 
 @final
@@ -258,6 +258,7 @@ class BatchRecipe(ABC):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class Plans:
     """The plans of all epochs of a run: what is the same in each is found out once.
 
@@ -270,32 +271,27 @@ class Plans:
         kept: where tables of large sets are kept.
     """
 
-    def __init__(
-        self,
-        recipe: BatchRecipe,
-        sampler: Sampler,
-        dataset: Any,
-        constants: RunConstants,
-        abreast: int,
-        kept: TableCache,
-    ) -> None:
-        self.recipe: Final = recipe
-        self.abreast: Final = abreast
-        self._sampler = sampler
-        self._dataset = dataset
-        self._constants = constants
+    recipe: BatchRecipe
+    sampler: Sampler
+    dataset: Any
+    constants: RunConstants
+    abreast: int
+    kept: TableCache
+
+    def __post_init__(self) -> None:
+        sampler = self.sampler
         self._seed = seed_of(sampler)
         # A ledger reads in windows, and only where what it edits would: a state must fit both.
         below = sampler.get_child() if sampler.reads_a_stream else None
-        chosen = find_set(below or sampler, dataset)
-        self._prepared: Final = recipe.prepared(dataset, chosen, abreast, kept)
+        chosen = find_set(below or sampler, self.dataset)
+        self._prepared = self.recipe.prepared(self.dataset, chosen, self.abreast, self.kept)
         if sampler.reads_a_stream and self._prepared.whole is not None:
             problem = "over a whole set have no windows, at whose borders a ledger is edited"
-            raise NotSupportedError("batches", problem, recipe, hint="say window= in the recipe")
-        self.measure: Final = self._prepared.measure
+            raise NotSupportedError("batches", problem, self.recipe, hint="say window= in the recipe")
+        self.measure = self._prepared.measure
         if chosen is not None and self._prepared.whole is not None:
             require_whole(sampler, chosen.size)
-        self.window: Final = None if self._prepared.whole else self._prepared.window
+        self.window = None if self._prepared.whole else self._prepared.window
 
     @cached_property
     def digest(self) -> str | None:
@@ -322,22 +318,24 @@ class Plans:
         epoch = arguments.epoch(epoch)
         prepared = self._prepared
         if prepared.whole is not None:
-            return prepared.whole((self._key(epoch, "batch members"), self._key(epoch, "batch groups")))
-        order = self._sampler.undealt_order(self._dataset, epoch, constants=self._constants)
+            return prepared.whole(keys=(self._key(epoch, "batch members"), self._key(epoch, "batch groups")))
+        order = self.sampler.undealt_order(self.dataset, epoch, constants=self.constants)
         size = prepared.window
         window, before = known
         most = window * size * self.measure.most_parts
         if not (0 <= window <= -(-len(order) // size) and 0 <= before <= most):
             raise StateError("window", "is none of this epoch", list(known))
-        key = self._key(epoch, "batch groups") if shuffles(self._sampler) else None
+        key = self._key(epoch, "batch groups") if shuffles(self.sampler) else None
         context = WindowContext(epoch, 0, self._seed, self.abreast)
         cut = partial(self.recipe._cut_window, self.measure)
-        return WindowPlan(order, size, cut, context, key, self.measure, self.recipe.num_batches, known)
+        return WindowPlan(
+            self.measure, self.abreast, order, size, cut, context, key, self.recipe.num_batches, known
+        )
 
     def read_by(self, sampler: Sampler) -> Plans:
         """Gives the same over another order of the same dataset: that of a ledger with one more edit."""
         made = copy.copy(self)
-        made._sampler = sampler
+        made.sampler = sampler
         return made
 
     def _key(self, epoch: int, role: str) -> Key:

@@ -118,9 +118,8 @@ def _shuffles_itself(link: Sampler) -> bool:
 
 
 def _cuts(link: Sampler, size: int) -> bool:
-    if isinstance(link, DistributedSampler):
-        return bool(link.num_samples)
-    return bool(link.num_samples) and (link.num_samples or 0) < size
+    count = link.num_samples or size
+    return count < size or (isinstance(link, DistributedSampler) and bool(link.num_samples))
 
 
 def _reads_all(link: Sampler, dataset: Any, *, is_root: bool) -> bool:

@@ -51,6 +51,10 @@ class Segments:
         """Gives what `__getsegments__` of a dataset is asked for: id, start and length, shape (m, 3)."""
         return np.stack([ids, self.starts, self.lengths], axis=1)
 
+    def packs(self, ids: Ids) -> Packs:
+        """Gives a batch of packs, by the ids of the samples."""
+        return Packs(ids, self.starts, self.lengths, self.rows)
+
     def __len__(self) -> int:
         return self.starts.size
 
@@ -71,11 +75,6 @@ class Packs:
     starts: Ids
     lengths: Ids
     rows: Ids
-
-    @classmethod
-    def of(cls, ids: Ids, segments: Segments) -> Packs:
-        """Makes them of segments and the ids of their samples."""
-        return cls(ids, segments.starts, segments.lengths, segments.rows)
 
     def __len__(self) -> int:
         return self.ids.size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, final
 
@@ -11,7 +12,7 @@ import numpy as np
 from samplerkit.batches.budget import Buckets
 from samplerkit.batches.cutting import Cuts, Groups, Short
 from samplerkit.batches.lengths import CHUNK, Histogram, SampleLengths
-from samplerkit.batches.plan import BatchPlan, BatchSamples, Measure
+from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.batches.table_cache import TableCache
 from samplerkit.order.caching import cached_property
 from samplerkit.order.files import Block, BlockShuffle, KeptBlocks
@@ -61,10 +62,6 @@ class SortedMembers:
             mapped = kept.mapped(f"members-{histogram.digest}", self.size, dtype, fill)
             # A part of a memmap is a memmap, each made in Python: a view of it is an array.
             self._table = mapped.view(np.ndarray)
-
-    def part(self, start: int, count: int) -> np.ndarray[Any, Any]:
-        """Gives the samples at `count` places from `start` on, as the table holds them."""
-        return self._table[start : start + count]
 
     def at(self, places: Ids) -> Ids:
         """Gives the samples at some places of the table."""
@@ -143,74 +140,59 @@ KEPT_ABREAST = 4
 """With more ranks each looks up its own samples: that costs less than to permute those of all ranks."""
 
 
+@dataclass(eq=False, repr=False)
 class SetPlan(BatchPlan):
     """Batches of a set whose number is known from the start.
 
     Args:
-        members: the set, sorted by length.
-        count: of all batches.
-        abreast: batches in a group.
         measure: how long samples are.
-        most: how many batches there may be, from the first; None for all.
-        key: of the groups.
+        abreast: batches in a group.
+        num_batches: how many batches there may be, from the first; None for all.
+        members: the set, sorted by length.
+        keys: of the members and of the groups.
     """
 
-    def __init__(
-        self, members: SortedMembers, count: int, abreast: int, measure: Measure, most: int | None, key: Key
-    ) -> None:
-        super().__init__(measure, abreast)
-        self._members = members
-        self._groups = Groups(count, abreast, key)
-        self._length = count if most is None else min(most, count)
+    num_batches: int | None
+    members: SortedMembers
+    keys: tuple[Key, Key]
+
+    def _set_count(self, count: int) -> None:
+        """Says how many batches there are in all."""
+        self._groups = Groups(count, self.abreast, self.keys[1])
+        self._length = count if self.num_batches is None else min(self.num_batches, count)
 
     @final
     def __len__(self) -> int:
         return self._length
 
-    @final
-    def has(self, number: int) -> bool:
-        return 0 <= number < self._length
-
 
 @final
+@dataclass(eq=False, repr=False)
 class StaticPlan(SetPlan):
     """Batches of a set, each bucket permuted within itself: the same number of batches in each epoch.
 
     Args:
-        members: the set, sorted by length.
-        buckets: its buckets.
+        buckets: of the set.
         short: what becomes of the last batch of a bucket.
-        abreast: batches in a group.
-        measure: how long samples are.
-        num_batches: how many batches, from the first; None for all.
-        keys: of the members and of the groups.
     """
 
-    def __init__(
-        self,
-        members: SortedMembers,
-        buckets: Buckets,
-        short: Short,
-        abreast: int,
-        measure: Measure,
-        num_batches: int | None,
-        keys: tuple[Key, Key],
-    ) -> None:
-        self._first = int(buckets.starts[0])
-        starts = buckets.starts - self._first
-        self._cuts = Cuts(starts, buckets.sizes, short)
-        super().__init__(members, self._cuts.count, abreast, measure, num_batches, keys[1])
-        self._shuffle = BlockShuffle(starts, None, keys[0])
-        self._blocks = KeptBlocks(keys[0])
-        self._starts = starts
-        is_small = members.size <= KEPT_UP_TO and starts.size > 1 and abreast <= KEPT_ABREAST
-        self._kept = np.empty(int(starts[-1]), dtype=members.dtype) if is_small else None
-        self._is_kept = np.zeros(buckets.sizes.size, dtype=bool)
-        self._dropped = members.size - self._cuts.placed
+    buckets: Buckets
+    short: Short
+
+    def __post_init__(self) -> None:
+        self._first = int(self.buckets.starts[0])
+        self._starts = starts = self.buckets.starts - self._first
+        self._cuts = Cuts(starts, self.buckets.sizes, self.short)
+        self._set_count(self._cuts.count)
+        self._shuffle = BlockShuffle(starts, None, self.keys[0])
+        self._blocks = KeptBlocks(self.keys[0])
+        is_small = self.members.size <= KEPT_UP_TO and starts.size > 1 and self.abreast <= KEPT_ABREAST
+        self._kept = np.empty(int(starts[-1]), dtype=self.members.dtype) if is_small else None
+        self._is_kept = np.zeros(self.buckets.sizes.size, dtype=bool)
 
     @property
     def dropped(self) -> int:
-        return self._dropped
+        return self.members.size - self._cuts.placed
 
     @property
     def num_draws(self) -> int:
@@ -232,10 +214,8 @@ class StaticPlan(SetPlan):
         np.add.at(touched, interval_of(self._starts, end - 1) + 1, -1)
         for bucket in np.flatnonzero((np.cumsum(touched[:-1]) > 0) & ~self._is_kept).tolist():
             block, start = self._blocks_of_buckets[bucket], int(self._starts[bucket])
-            members = self._members.part(self._first + start, block.size)
-            self._kept[start : start + block.size] = members[
-                self._blocks.permuted(block, np.arange(block.size))
-            ]
+            rows = self._blocks.permuted(block, np.arange(block.size))
+            self._kept[start : start + block.size] = self.members.at(rows + self._first + start)
             # Last: another thread may look at the same moment.
             self._is_kept[bucket] = True
         return self._kept[places].astype(np.int64)
@@ -257,7 +237,7 @@ class StaticPlan(SetPlan):
         rows += starts
         rows += self._first
         ids = np.empty(places.size, dtype=np.int64)
-        ids[at] = self._members.at(rows)
+        ids[at] = self.members.at(rows)
         return ids
 
     @cached_property
@@ -265,7 +245,7 @@ class StaticPlan(SetPlan):
         return [Block(bucket, 0, size) for bucket, size in enumerate(np.diff(self._starts).tolist())]
 
     def locate(self, ids: Ids) -> Located:
-        which, rows = self._members.places_of(ids)
+        which, rows = self.members.places_of(ids)
         is_kept = rows >= self._first
         which, rows = which[is_kept], rows[is_kept] - self._first
         if not which.size:

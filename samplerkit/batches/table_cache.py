@@ -30,9 +30,7 @@ class TableCache:
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.folder: Final = user_cache_folder() / _FOLDER if folder is None else Path(folder)
 
-    def arrays(
-        self, name: str, make: Callable[[], dict[str, np.ndarray[Any, Any]]]
-    ) -> dict[str, np.ndarray[Any, Any]]:
+    def arrays(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Gives the small arrays that were kept by a name; where there are none, they are made first."""
         path = self.folder / f"{name}.npz"
         try:
@@ -43,7 +41,7 @@ class TableCache:
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             with atomic(path) as file:
-                np.savez(file, **made)  # type: ignore[arg-type]
+                np.savez(file, **made)
         return made
 
     def mapped(self, name: str, size: int, dtype: Any, fill: Callable[[Any], None]) -> np.ndarray[Any, Any]:

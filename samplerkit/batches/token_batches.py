@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, final
 
@@ -22,7 +22,7 @@ from samplerkit.batches.cutting import (
     repeats_in,
     spread,
 )
-from samplerkit.batches.lengths import Histogram, SampleLengths, found_lengths
+from samplerkit.batches.lengths import SampleLengths, found_lengths
 from samplerkit.batches.plan import Measure
 from samplerkit.batches.recipe import SHARED_ARGUMENTS, BatchRecipe, Prepared, require_positive
 from samplerkit.batches.sample_set import SampleSet
@@ -128,14 +128,7 @@ class TokenBatches(BatchRecipe):
     @property
     def budget(self) -> Budget:
         """What a batch may hold."""
-        return Budget(
-            self.max_tokens,
-            self.max_samples,
-            self.count_multiple,
-            self.length_multiple,
-            self.quadratic,
-            self.cost,
-        )
+        return Budget(**{argument.name: getattr(self, argument.name) for argument in fields(Budget)})
 
     def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
         lengths = found_lengths(self.lengths, dataset, kept)
@@ -146,24 +139,19 @@ class TokenBatches(BatchRecipe):
             return Prepared(measure, self.window or _WINDOW_OF_PAIRS)
         histogram = lengths.histogram_of(chosen)
         require_fit(histogram, budget, self.long)
+        # How many batches the samples fill: in integers, whose sums no version of numpy changes.
+        parts = int((histogram.counts * (_PARTS // np.maximum(budget.sizes(histogram.values), 1))).sum())
         if self.long == "truncate":
             measure = replace(measure, longest=budget.longest())
         if chosen is None or self.window is not None:
-            return Prepared(measure, self.window or self._window_size(histogram, abreast))
-        pool = self.pool or max(1, min(_LARGEST_POOL, math.isqrt(self._parts(histogram) // _PARTS) * 2 // 5))
+            fitting = window_size(abreast, histogram.total * _PARTS, parts, _SMALLEST_WINDOW)
+            return Prepared(measure, self.window or fitting)
+        pool = self.pool or max(1, min(_LARGEST_POOL, math.isqrt(parts // _PARTS) * 2 // 5))
         buckets = buckets_of(histogram, budget, self.waste, pool, self.long)
         members = SortedMembers(lengths, chosen.ids, histogram, kept)
         measure = replace(measure, upper=partial(upper_of, buckets.uppers[::-1]))
-        whole = partial(StaticPlan, members, buckets, self.short, abreast, measure, self.num_batches)
-        return Prepared(measure, whole=whole)
-
-    def _window_size(self, histogram: Histogram, abreast: int) -> int:
-        return window_size(abreast, histogram.total * _PARTS, self._parts(histogram), _SMALLEST_WINDOW)
-
-    def _parts(self, histogram: Histogram) -> int:
-        """Gives how many batches the samples fill: in integers, whose sums no version of numpy changes."""
-        sizes = np.maximum(self.budget.sizes(histogram.values), 1)
-        return int((histogram.counts * (_PARTS // sizes)).sum())
+        whole = partial(StaticPlan, measure, abreast, self.num_batches, members)
+        return Prepared(measure, whole=partial(whole, buckets=buckets, short=self.short))
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Cuts a window that is sorted by length, the longest first; repeats of a sample are dealt apart."""
@@ -178,7 +166,8 @@ class TokenBatches(BatchRecipe):
         return batches
 
     def _cut_lengths(self, lengths: Ids, repeats: Repeats | None) -> list[Ids]:
-        places = _by_length(lengths, repeats)
+        # Samples of one length as they come, repeats together.
+        places = longest_first(lengths) if repeats is None else np.lexsort((repeats.firsts, -lengths))
         descending = lengths[places]
         # A size for each length that occurs, not for each sample.
         first = np.flatnonzero(np.diff(descending, prepend=-1))
@@ -197,11 +186,6 @@ class TokenBatches(BatchRecipe):
             return budget.sizes(lengths[places])
 
         return cut_again(batches, sizes_at, count, abreast, self.count_multiple)
-
-
-def _by_length(lengths: Ids, repeats: Repeats | None) -> Ids:
-    """Sorts places, the longest first; samples of one length as they come, repeats together."""
-    return longest_first(lengths) if repeats is None else np.lexsort((repeats.firsts, -lengths))
 
 
 def _by_strips(lengths: Ids, repeats: Repeats | None, budget: Budget) -> Ids:

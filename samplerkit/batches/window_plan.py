@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 
 from samplerkit.batches.cutting import Groups
-from samplerkit.batches.plan import BatchPlan, BatchSamples, Measure
+from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order.arguments import LARGEST
@@ -116,18 +115,7 @@ def checked_cut(batches: Any, size: int) -> list[Ids]:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class _KeptWindow:
-    """A window that was cut: its samples in the order of batches, where batches end, and how they come."""
-
-    ids: Ids
-    positions: Ids
-    edges: Ids
-    segments: Segments | None
-    groups: Groups
-
-
-@final
+@dataclass(eq=False, repr=False)
 class WindowPlan(BatchPlan):
     """Batches of any order, window after window: a batch costs the evaluation of one window.
 
@@ -140,49 +128,40 @@ class WindowPlan(BatchPlan):
         cut: cuts the samples of a window into batches.
         context: of the epoch; the window is filled in.
         key: of the order of groups; None leaves the batches as they were cut.
-        measure: how long samples are.
         num_batches: how many batches, from the first; None for all.
         known: a window, and how many batches come before it.
     """
 
-    def __init__(
-        self,
-        order: Order,
-        size: int,
-        cut: CutFunction,
-        context: WindowContext,
-        key: Key | None,
-        measure: Measure,
-        num_batches: int | None,
-        known: tuple[int, int] = (0, 0),
-    ) -> None:
-        super().__init__(measure, context.abreast)
-        self.order: Final = order
-        self._size = size
-        self._cut = cut
-        self._context = context
-        self._key = key
-        self._num_batches = num_batches
-        self._windows = -(-len(order) // size)
-        self._first, before = known
+    order: Order
+    size: int
+    cut: CutFunction
+    context: WindowContext
+    key: Key | None
+    num_batches: int | None
+    known: tuple[int, int] = (0, 0)
+
+    def __post_init__(self) -> None:
+        self._windows = -(-len(self.order) // self.size)
+        self._first, before = self.known
         # How many batches come before each window, from the first known one on, as far as one has looked.
         # Two threads may look at the same moment: an entry is set once, and by both to the same.
         self._before = {self._first: before}
-        self._kept = Latest[_KeptWindow](2)
+        # The batches of a window as they were cut, and how these come.
+        self._kept = Latest[tuple[BatchSamples, Groups]](2)
 
     @property
     def window(self) -> int:
-        return self._size
+        return self.size
 
     def __len__(self) -> int:
         while self._grow():
-            if self._num_batches is not None and self._last()[1] >= self._num_batches:
+            if self.num_batches is not None and self._last()[1] >= self.num_batches:
                 break
         return self._limited(self._last()[1])
 
     @cached_property
     def dropped(self) -> int:
-        placed = sum(np.unique(self._window(window).positions).size for window in range(self._windows))
+        placed = sum(np.unique(self._window(window)[0].positions).size for window in range(self._windows))
         return len(self.order) - placed
 
     @property
@@ -211,7 +190,7 @@ class WindowPlan(BatchPlan):
         """Takes over what another plan has found out of windows up to a position, where both are alike."""
         # Of a copy: a thread that reads may look further meanwhile.
         known = other._before.copy().items()
-        self._before.update({window: count for window, count in known if window * self._size <= end})
+        self._before.update({window: count for window, count in known if window * self.size <= end})
 
     def samples(self, numbers: Ids) -> BatchSamples:
         if not numbers.size:
@@ -220,8 +199,8 @@ class WindowPlan(BatchPlan):
         taken = []
         before = 0
         for window, mine in grouped(self._windows_at(numbers)):
-            cut = self._window(window)
-            batches = cut.groups.forward(numbers[mine] - self._before_of(window))
+            cut, come = self._window(window)
+            batches = come.forward(numbers[mine] - self._before_of(window))
             count = cut.edges[batches + 1] - cut.edges[batches]
             # Where the samples of each batch begin, as they are taken: window after window.
             row[mine] = before + np.cumsum(count) - count
@@ -238,9 +217,9 @@ class WindowPlan(BatchPlan):
     def locate(self, ids: Ids) -> Located:
         which, positions = self.order.locate(ids)
         found, numbers = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-        for window in np.unique(positions // self._size).tolist():
-            cut = self._window(window)
-            mine = np.flatnonzero(positions // self._size == window)
+        for window in np.unique(positions // self.size).tolist():
+            cut, come = self._window(window)
+            mine = np.flatnonzero(positions // self.size == window)
             sorted_at = np.argsort(cut.positions, kind="stable")
             ascending = cut.positions[sorted_at]
             low = np.searchsorted(ascending, positions[mine])
@@ -248,7 +227,7 @@ class WindowPlan(BatchPlan):
             times = np.searchsorted(ascending, positions[mine], side="right") - low
             batch = np.searchsorted(cut.edges, sorted_at[numbers_in(low, times)], side="right") - 1
             found.append(np.repeat(which[mine], times))
-            numbers.append(self._before_of(window) + cut.groups.backward(batch))
+            numbers.append(self._before_of(window) + come.backward(batch))
         places, batches = np.concatenate(found), np.concatenate(numbers)
         if self.measure.pack is not None:
             # Two parts of a sample may be in one batch.
@@ -257,14 +236,12 @@ class WindowPlan(BatchPlan):
         return places[is_there], batches[is_there]
 
     def _limited(self, count: int) -> int:
-        return count if self._num_batches is None else min(count, self._num_batches)
+        return count if self.num_batches is None else min(count, self.num_batches)
 
     @cached_property
     def _from_start(self) -> WindowPlan:
         """The same plan, of which no window is known: for batches before the known one."""
-        plan = copy.copy(self)
-        plan._first, plan._before = 0, {0: 0}
-        return plan
+        return replace(self, known=(0, 0))
 
     def _last(self) -> tuple[int, int]:
         """Returns the last window whose beginning is known, and how many batches come before it."""
@@ -276,7 +253,7 @@ class WindowPlan(BatchPlan):
         window, count = self._last()
         if window >= self._windows:
             return False
-        self._before.setdefault(window + 1, count + self._window(window).edges.size - 1)
+        self._before.setdefault(window + 1, count + self._window(window)[0].edges.size - 1)
         return True
 
     def _window_of(self, number: int) -> int | None:
@@ -303,15 +280,15 @@ class WindowPlan(BatchPlan):
             self._grow()
         return self._before[window]
 
-    def _window(self, window: int) -> _KeptWindow:
+    def _window(self, window: int) -> tuple[BatchSamples, Groups]:
         return self._kept.get(window, lambda: self._made(window))
 
-    def _made(self, window: int) -> _KeptWindow:
-        first = window * self._size
-        ids = self.order[first : first + self._size]
-        context = replace(self._context, window=window)
+    def _made(self, window: int) -> tuple[BatchSamples, Groups]:
+        first = window * self.size
+        ids = self.order[first : first + self.size]
+        context = replace(self.context, window=window)
         # Without whole groups all groups behind this window would be out of step; behind the last are none.
-        in_whole_groups = self._key is not None and window < self._windows - 1
-        cut = self._cut(ids, context, in_whole_groups)
-        groups = Groups(cut.edges.size - 1, self.abreast, self._key, window)
-        return _KeptWindow(ids[cut.places], cut.places + first, cut.edges, cut.segments, groups)
+        in_whole_groups = self.key is not None and window < self._windows - 1
+        cut = self.cut(ids, context, in_whole_groups)
+        groups = Groups(cut.edges.size - 1, self.abreast, self.key, window)
+        return BatchSamples(ids[cut.places], cut.places + first, cut.edges, cut.segments), groups

@@ -65,6 +65,10 @@ class Key:
             words += hashlib.blake2b(said, digest_size=64, salt=salt, person=_PERSON).digest()
         return np.frombuffer(words, dtype="<u8", count=count).astype(np.uint64)
 
+    def hashes(self, counters: Ids, index: int = 0) -> Words:
+        """Hashes counters by the words of an index: independent uniform words, by `keyed_hash`."""
+        return keyed_hash(self.words(3, index), counters)
+
 
 def path_number(path: tuple[str, ...]) -> int:
     """Gives the index that stands for a place in a tree, 0 for its root."""

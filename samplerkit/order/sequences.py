@@ -18,8 +18,6 @@ from samplerkit.order.typing import Ids, Words
 SCAN_LIMIT = 1 << 26
 """The longest order that `positions_of` scans where there is no arithmetic."""
 
-_HASH_WORDS = 3
-
 
 def found(positions: Ids, valid: Any) -> Located:
     """Turns one candidate position for each id, valid or not, into what `Order.locate` returns."""
@@ -142,7 +140,7 @@ class DrawsWithReplacement(Order):
 
     def __init__(self, length: int, key: Key, population: int = 0, cumulative: Ids | None = None) -> None:
         self._length = length
-        self._words: Words = key.words(_HASH_WORDS)
+        self._words: Words = key.words(3)
         self._cumulative = None if cumulative is None else Offsets(cumulative)
         self._total = population if cumulative is None else int(cumulative[-1])
 

@@ -13,7 +13,7 @@ from samplerkit.order import arguments
 from samplerkit.order.algebra import limited
 from samplerkit.order.caching import cached_property
 from samplerkit.order.files import FileSequence
-from samplerkit.order.keys import Key, keyed_hash, scaled
+from samplerkit.order.keys import Key, scaled
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located, Order
 from samplerkit.order.sequences import Range, Table, found
@@ -21,8 +21,6 @@ from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context
 from samplerkit.samplers.pk import given_labels
-
-_HASH_WORDS = 3
 
 
 @final
@@ -47,7 +45,7 @@ class Folds:
 
     def place(self, blocks: Ids, fold: int) -> Ids:
         """Gives the place of a fold's row within each block."""
-        turns = scaled(keyed_hash(self.key.words(_HASH_WORDS), blocks), self.count)
+        turns = scaled(self.key.hashes(blocks), self.count)
         return (turns + fold) % self.count
 
     def fold_of(self, rows: Ids) -> Ids:
@@ -99,7 +97,6 @@ class FoldRows(Order):
 
 
 MOST_FOLDS = 1 << 20
-_HASH_WORDS = 3
 
 
 @final
@@ -201,7 +198,7 @@ class FoldSampler(Sampler):
         labels = context.values_of(self.labels, "labels")
         self._require_enough(size, "samples")
         # Label after label, and at random within each: every k-th row belongs to a fold.
-        hashes = keyed_hash(key.words(_HASH_WORDS), np.arange(size))
+        hashes = key.hashes(np.arange(size))
         fold_of = np.empty(size, dtype=np.int64)
         fold_of[np.lexsort((hashes, labels))] = np.arange(size) % self.num_folds
         return Table(self._read(fold_of))

@@ -16,7 +16,7 @@ from samplerkit.errors import (
 )
 from samplerkit.order import arguments
 from samplerkit.order.dataset_protocol import find_column
-from samplerkit.order.keys import ALGORITHM, keyed_hash
+from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import Permutation
@@ -26,8 +26,6 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, checked_algorithm
 
 DEFAULT_COLUMN = "label"
-
-_HASH_WORDS = 3
 
 _MOST_SAMPLES: Final = 1 << 30
 """The most samples of an epoch: their order is a table."""
@@ -133,7 +131,7 @@ class PKSampler(Sampler):
         if self.shuffle:
             classes = Permutation(counts.size, context.key(self.seed, "pk classes")).forward(classes)
         classes = self.each_class(classes)
-        hashes = keyed_hash(context.key(self.seed, "pk").words(_HASH_WORDS), np.arange(classes.size))
+        hashes = context.key(self.seed, "pk").hashes(np.arange(classes.size))
         # 32 bits of the hash are enough to pick one of fewer than 2^31 members without a visible bias.
         return classes, (hashes >> np.uint64(33)).astype(np.int64) * counts[classes] >> 31
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
 
 from samplerkit.errors import ArgumentRangeError, OutOfDatasetError
 from samplerkit.order import arguments
@@ -57,18 +57,29 @@ class SequentialSampler(Sampler):
         return Range(start, min(self.num_samples or available, available))
 
 
-def chosen(sampler: SubsetSampler | SubsetRandomSampler, layout: Layout) -> Table:
-    """Gives the ids that a sampler lists, in the order in which it lists them."""
-    kept = sampler.indices[: sampler.num_samples or None]
-    return Table(checked_ids(kept, len(layout), f"{type(sampler).__name__}: indices"))
+class ListedSampler(Sampler):
+    """A sampler that has a list of ids.
 
+    Attributes:
+        indices: the list.
+    """
 
-def _fewest(num_samples: int | None, indices: Ids) -> int:
-    return indices.size if num_samples is None else min(num_samples, indices.size)
+    def __init__(self, indices: Any, num_samples: Any) -> None:
+        super().__init__(num_samples)
+        self.indices: Final = arguments.indices(indices)
+
+    def _own_num_samples(self) -> int:
+        size = self.indices.size
+        return size if self.num_samples is None else min(self.num_samples, size)
+
+    def listed(self, layout: Layout) -> Table:
+        """Gives the ids in the order in which they are listed."""
+        kept = self.indices[: self.num_samples or None]
+        return Table(checked_ids(kept, len(layout), f"{type(self).__name__}: indices"))
 
 
 @final
-class SubsetSampler(Sampler):
+class SubsetSampler(ListedSampler):
     """Reads the listed samples in the order of the list, repeats included.
 
     Args:
@@ -91,19 +102,15 @@ class SubsetSampler(Sampler):
     is_fixed: ClassVar[bool] = True
 
     def __init__(self, indices: Sequence[int] | Ids, num_samples: int | None = None) -> None:
-        super().__init__(num_samples)
-        self.indices: Final = arguments.indices(indices)
-
-    def _own_num_samples(self) -> int:
-        return _fewest(self.num_samples, self.indices)
+        super().__init__(indices, num_samples)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        return chosen(self, layout)
+        return self.listed(layout)
 
 
 @final
-class SubsetRandomSampler(Sampler):
+class SubsetRandomSampler(ListedSampler):
     """Reads the listed samples in a random order, another one each epoch.
 
     Args:
@@ -133,15 +140,11 @@ class SubsetRandomSampler(Sampler):
         seed: int = 0,
         algorithm: str = ALGORITHM,
     ) -> None:
-        super().__init__(num_samples)
-        self.indices: Final = arguments.indices(indices)
+        super().__init__(indices, num_samples)
         self.seed: Final = arguments.seed(seed)
         self.algorithm: Final = checked_algorithm(algorithm, self)
 
-    def _own_num_samples(self) -> int:
-        return _fewest(self.num_samples, self.indices)
-
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        listed = chosen(self, layout)
+        listed = self.listed(layout)
         return compose(Permuted(len(listed), context.key(self.seed, "subset")), listed)

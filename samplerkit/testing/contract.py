@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -168,3 +168,14 @@ def require(holds: bool, law: str, where: Any) -> None:
     """
     if not holds:
         raise AssertionError(f"{law}: not so for {where}")
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two samples are equal, all that is in them too; what is not a number equals itself."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    left, right = np.asarray(one), np.asarray(other)
+    has_nan = {left.dtype.kind, right.dtype.kind} <= {"f", "c"}
+    return bool(np.array_equal(left, right, equal_nan=has_nan))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -52,6 +53,7 @@ class SamplerCall:
 
 
 Links = tuple[SamplerCall, ...]
+Calls = st.SearchStrategy[SamplerCall]
 
 
 def built(chain: Links) -> Sampler:
@@ -91,159 +93,152 @@ def _mode_arguments(modes: Sequence[Shuffle]) -> dict[str, st.SearchStrategy[Any
     }
 
 
-@st.composite
-def distributed_link(draw: st.DrawFn, modes: list[Shuffle]) -> SamplerCall:
+def _call(make: Callable[..., Sampler], **arguments: st.SearchStrategy[Any]) -> Calls:
+    """Calls of a class, each argument drawn by itself."""
+    return st.fixed_dictionaries(arguments).map(partial(SamplerCall, make))
+
+
+def distributed_link(modes: list[Shuffle]) -> Calls:
     """A `DistributedSampler` in one of some modes."""
-    num_shards = draw(st.integers(1, MOST_SHARDS))
-    arguments = {
-        "num_shards": num_shards,
-        "shard_id": draw(st.integers(0, num_shards - 1)),
-        "offset": draw(st.integers(-1, num_shards)),
-        "num_samples": draw(counts),
-        **{name: draw(values) for name, values in _mode_arguments(modes).items()},
-    }
-    return SamplerCall(DistributedSampler, arguments)
+    return st.integers(1, MOST_SHARDS).flatmap(
+        lambda num_shards: _call(
+            DistributedSampler,
+            num_shards=st.just(num_shards),
+            shard_id=st.integers(0, num_shards - 1),
+            offset=st.integers(-1, num_shards),
+            num_samples=counts,
+            **_mode_arguments(modes),
+        )
+    )
 
 
-@st.composite
-def random_link(draw: st.DrawFn, modes: list[Shuffle]) -> SamplerCall:
+def random_link(modes: list[Shuffle]) -> Calls:
     """A `RandomSampler` in one of some modes."""
-    replacement = draw(st.booleans())
-    fitting = [mode for mode in modes if mode is not Shuffle.FALSE]
-    if replacement:
-        fitting = [mode for mode in fitting if mode in {Shuffle.GLOBAL, Shuffle.ADAPTIVE}]
-    arguments = {name: draw(values) for name, values in _mode_arguments(fitting).items()}
-    return SamplerCall(RandomSampler, {"replacement": replacement, "num_samples": draw(counts), **arguments})
+    fitting: dict[bool, list[Shuffle]] = {
+        False: [mode for mode in modes if mode is not Shuffle.FALSE],
+        True: [mode for mode in modes if mode in {Shuffle.GLOBAL, Shuffle.ADAPTIVE}],
+    }
+    return st.booleans().flatmap(
+        lambda replacement: _call(
+            RandomSampler,
+            replacement=st.just(replacement),
+            num_samples=counts,
+            **_mode_arguments(fitting[replacement]),
+        )
+    )
 
 
-@st.composite
-def sequential_link(draw: st.DrawFn, size: int) -> SamplerCall:
+def sequential_link(size: int) -> Calls:
     """A `SequentialSampler` over so many samples."""
-    start = draw(st.none() | st.integers(0, max(0, size - 1)))
-    return SamplerCall(SequentialSampler, {"start_index": start, "num_samples": draw(counts)})
+    start = st.none() | st.integers(0, max(0, size - 1))
+    return _call(SequentialSampler, start_index=start, num_samples=counts)
 
 
 def _ids(size: int) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(0, size - 1), min_size=1, max_size=MOST_SAMPLES)
 
 
-@st.composite
-def subset_link(draw: st.DrawFn, size: int) -> SamplerCall:
+def subset_link(size: int) -> Calls:
     """A `SubsetSampler` over so many samples."""
-    return SamplerCall(SubsetSampler, {"indices": draw(_ids(size)), "num_samples": draw(counts)})
+    return _call(SubsetSampler, indices=_ids(size), num_samples=counts)
 
 
-@st.composite
-def subset_random_link(draw: st.DrawFn, size: int) -> SamplerCall:
+def subset_random_link(size: int) -> Calls:
     """A `SubsetRandomSampler` over so many samples."""
-    arguments = {"indices": draw(_ids(size)), "num_samples": draw(counts), "seed": draw(seeds)}
-    return SamplerCall(SubsetRandomSampler, arguments)
+    return _call(SubsetRandomSampler, indices=_ids(size), num_samples=counts, seed=seeds)
 
 
-@st.composite
-def weighted_link(draw: st.DrawFn, size: int) -> SamplerCall:
+def weighted_link(size: int) -> Calls:
     """A `WeightedRandomSampler` over so many samples."""
+
+    def of(weights: list[float], *, replacement: bool) -> Calls:
+        most = counts if replacement else st.integers(1, sum(entry > 0 for entry in weights))
+        given, again = st.just(weights), st.just(replacement)
+        return _call(WeightedRandomSampler, weights=given, num_samples=most, replacement=again, seed=seeds)
+
     weight = st.sampled_from([0.0, 1e-9, 0.5, 1.0, 3.0, 1e9])
-    weights = draw(st.lists(weight, min_size=1, max_size=size).filter(any))
-    replacement = draw(st.booleans())
-    positive = sum(entry > 0 for entry in weights)
-    num_samples = draw(counts if replacement else st.integers(1, positive))
-    return SamplerCall(
-        WeightedRandomSampler,
-        {"weights": weights, "num_samples": num_samples, "replacement": replacement, "seed": draw(seeds)},
+    weights = st.lists(weight, min_size=1, max_size=size).filter(any)
+    return weights.flatmap(lambda drawn: of(drawn, replacement=True) | of(drawn, replacement=False))
+
+
+def pk_link(dataset_size: int) -> Calls:
+    """A `PKSampler` with a label for each sample of the dataset."""
+    kinds = (st.integers(0, 3), st.sampled_from(["cat", "dog", "owl"]))
+    labels = (st.lists(kind, min_size=dataset_size, max_size=dataset_size) for kind in kinds)
+    return _call(
+        PKSampler,
+        num_val=st.integers(1, 4),
+        shuffle=st.booleans(),
+        num_samples=counts,
+        seed=seeds,
+        labels=st.one_of(*labels),
     )
 
 
-@st.composite
-def pk_link(draw: st.DrawFn, dataset_size: int) -> SamplerCall:
-    """A `PKSampler` with a label for each sample of the dataset."""
-    one = st.integers(0, 3) if draw(st.booleans()) else st.sampled_from(["cat", "dog", "owl"])
-    labels = draw(st.lists(one, min_size=dataset_size, max_size=dataset_size))
-    arguments = {
-        "num_val": draw(st.integers(1, 4)),
-        "shuffle": draw(st.booleans()),
-        "num_samples": draw(counts),
-        "seed": draw(seeds),
-        "labels": labels,
-    }
-    return SamplerCall(PKSampler, arguments)
-
-
-@st.composite
-def iter_link(draw: st.DrawFn, size: int) -> SamplerCall:
+def iter_link(size: int) -> Calls:
     """An `IterSampler` over so many samples."""
-    ids = draw(_ids(size))
-    sampler = draw(st.sampled_from([ids, Turning(ids)]))
-    return SamplerCall(IterSampler, {"sampler": sampler, "num_samples": draw(counts)})
+    return _call(IterSampler, sampler=_ids(size) | _ids(size).map(Turning), num_samples=counts)
 
 
-@st.composite
-def mixture_link(draw: st.DrawFn, sizes: Sequence[int]) -> SamplerCall:
+def mixture_link(sizes: Sequence[int]) -> Calls:
     """A `MixtureSampler` over sources of these sizes."""
     # Only what holds samples has a share.
     shares = st.tuples(*(st.integers(0, 4) if size else st.just(0) for size in sizes)).filter(any)
-    arguments = {
-        "weights": draw(st.none() | shares.map(list)),
-        "num_samples": draw(counts),
-        "shuffle": draw(st.booleans()),
-        "stop": draw(st.sampled_from(["first", "all"])),
-        "seed": draw(seeds),
-    }
-    return SamplerCall(MixtureSampler, arguments)
+    return _call(
+        MixtureSampler,
+        weights=st.none() | shares.map(list),
+        num_samples=counts,
+        shuffle=st.booleans(),
+        stop=st.sampled_from(["first", "all"]),
+        lanes=st.integers(1, 3),  # left out, its length would hang on the shards that there are
+        seed=seeds,
+    )
 
 
-@st.composite
-def of_the_user_link(draw: st.DrawFn) -> SamplerCall:
+def of_the_user_link() -> Calls:
     """A sampler as a user writes one."""
-    return SamplerCall(draw(st.sampled_from([EvenOdd, Rotated, Backwards])), {"num_samples": draw(counts)})
+    return st.sampled_from([EvenOdd, Rotated, Backwards]).flatmap(partial(_call, num_samples=counts))
 
 
-@st.composite
-def repeat_link(draw: st.DrawFn) -> SamplerCall:
+def repeat_link() -> Calls:
     """A `RepeatSampler`."""
-    return SamplerCall(RepeatSampler, {"repeats": draw(st.integers(1, 4)), "num_samples": draw(counts)})
+    return _call(RepeatSampler, repeats=st.integers(1, 4), num_samples=counts)
 
 
-@st.composite
-def repeat_factor_link(draw: st.DrawFn, size: int) -> SamplerCall:
+def repeat_factor_link(size: int) -> Calls:
     """A `RepeatFactorSampler` with a factor for each of so many samples."""
-    factor = st.sampled_from([0.0, 1e-9, 0.5, 1.0, 1.3, 3.7])
-    factors = draw(st.lists(factor, min_size=size, max_size=size).filter(any))
-    arguments = {"factors": factors, "num_samples": draw(counts), "seed": draw(seeds)}
-    return SamplerCall(RepeatFactorSampler, arguments)
+    factors = st.lists(st.sampled_from([0.0, 1e-9, 0.5, 1.0, 1.3, 3.7]), min_size=size, max_size=size)
+    return _call(RepeatFactorSampler, factors=factors.filter(any), num_samples=counts, seed=seeds)
 
 
-@st.composite
-def window_link(draw: st.DrawFn, longest: int) -> SamplerCall:
+def window_link(longest: int) -> Calls:
     """A `WindowSampler` over files of which the longest holds so many samples."""
-    arguments = {"size": draw(st.integers(1, longest)), "stride": draw(st.integers(1, 4))}
-    return SamplerCall(WindowSampler, {**arguments, "num_samples": draw(st.none() | counts)})
+    sizes, strides = st.integers(1, longest), st.integers(1, 4)
+    return _call(WindowSampler, size=sizes, stride=strides, num_samples=st.none() | counts)
 
 
-@st.composite
-def block_link(draw: st.DrawFn, sizes: Sequence[int]) -> SamplerCall:
+def block_link(sizes: Sequence[int]) -> Calls:
     """A `BlockSampler` that reads files of these sizes, which are whole blocks."""
     common = math.gcd(*sizes) or 1
-    pieces = draw(st.sampled_from([number for number in range(1, common + 1) if common % number == 0]))
-    arguments = {"pool": draw(st.integers(1, 5)), "seed": draw(seeds), "windows_per_block": pieces}
-    return SamplerCall(BlockSampler, arguments)
+    pieces = [number for number in range(1, common + 1) if common % number == 0]
+    whole = st.sampled_from(pieces)
+    return _call(BlockSampler, pool=st.integers(1, 5), seed=seeds, windows_per_block=whole)
 
 
-@st.composite
-def fold_link(draw: st.DrawFn, layout: Layout, dataset_size: int) -> SamplerCall:
+def fold_link(layout: Layout, dataset_size: int) -> Calls:
     """A `FoldSampler` over what a fixed chain yields, at least two samples."""
-    ways = ["alone", "labels", "groups"] + ["by_files"] * 2 * (layout.num_files > 1)
-    way = draw(st.sampled_from(ways))
-    most = layout.num_files if way == "by_files" else len(layout)
-    arguments: Arguments = {"num_folds": draw(st.integers(2, min(5, most)))}
-    if way == "labels":
-        arguments["labels"] = draw(st.lists(st.integers(0, 3), min_size=dataset_size, max_size=dataset_size))
-    if way == "groups":
-        # As many as samples: any of them is enough for as many folds.
-        arguments["groups"] = draw(st.permutations(range(dataset_size)))
-    arguments["by_files"] = way == "by_files"
-    arguments["fold"] = draw(st.integers(0, arguments["num_folds"] - 1))
-    arguments["held_out"] = draw(st.booleans())
-    return SamplerCall(
-        FoldSampler, {**arguments, "num_samples": draw(st.none() | counts), "seed": draw(seeds)}
-    )
+    labels = st.lists(st.integers(0, 3), min_size=dataset_size, max_size=dataset_size)
+    # As many groups as samples: any of them is enough for as many folds.
+    groups = st.permutations(range(dataset_size))
+    ways: list[dict[str, st.SearchStrategy[Any]]] = [{}, {"labels": labels}, {"groups": groups}]
+    ways += [{"by_files": st.just(True)}] * 2 * (layout.num_files > 1)
+
+    def of(way: dict[str, st.SearchStrategy[Any]], num_folds: int) -> Calls:
+        fold, number = st.integers(0, num_folds - 1), st.just(num_folds)
+        beside = {"held_out": st.booleans(), "num_samples": st.none() | counts, "seed": seeds}
+        return _call(FoldSampler, num_folds=number, fold=fold, **way, **beside)
+
+    def folds(way: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[int]:
+        return st.integers(2, min(5, layout.num_files if "by_files" in way else len(layout)))
+
+    return st.sampled_from(ways).flatmap(lambda way: folds(way).flatmap(partial(of, way)))

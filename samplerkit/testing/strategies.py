@@ -16,27 +16,8 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants
-from samplerkit.testing.links import (
-    MOST_SAMPLES,
-    MOST_SHARDS,
-    SamplerCall,
-    block_link,
-    distributed_link,
-    fold_link,
-    iter_link,
-    legal_modes,
-    mixture_link,
-    of_the_user_link,
-    pk_link,
-    random_link,
-    repeat_factor_link,
-    repeat_link,
-    sequential_link,
-    subset_link,
-    subset_random_link,
-    weighted_link,
-    window_link,
-)
+from samplerkit.testing import links
+from samplerkit.testing.links import MOST_SAMPLES, MOST_SHARDS, SamplerCall
 
 DEEPEST = 4
 
@@ -134,15 +115,15 @@ def datasets() -> st.SearchStrategy[Any]:
 
 def _of_parts(case: Case, below: Layout, lengths: set[int]) -> list[st.SearchStrategy[SamplerCall]]:
     """What repeats samples, and what parts them, as far as it may stand here."""
-    choices = [repeat_link()]
+    choices = [links.repeat_link()]
     if len(lengths) == 1 and min(lengths) > 0:
-        choices += [repeat_factor_link(min(lengths))]
+        choices += [links.repeat_factor_link(min(lengths))]
     if (below.has_files or not case.links) and len(below):
-        choices += [window_link(int(below.sizes.max())) for _ in range(1 + below.has_files)]
+        choices += [links.window_link(int(below.sizes.max())) for _ in range(1 + 2 * below.has_files)]
     makes = [link.make for link in case.links]
     if all(getattr(make, "is_fixed", False) for make in makes) and len(below) > 1:
         is_repeated = bool(makes) and case.undealt().num_passes > 1
-        choices += [] if is_repeated else [fold_link(below, len(case.layout))]
+        choices += [] if is_repeated else [links.fold_link(below, len(case.layout))]
     return choices
 
 
@@ -155,31 +136,31 @@ def links_above(case: Case, lengths: set[int], *, is_root: bool) -> st.SearchStr
         knows = case.dealer is None and case.sampler().yields_files
         below = case.undealt().layout if knows else Layout(smallest)
     knows_files = is_leaf or below.has_files
-    modes = legal_modes(of_files=below.has_files, is_leaf=knows_files, is_root=is_root)
+    modes = links.legal_modes(of_files=below.has_files, is_leaf=knows_files, is_root=is_root)
     # Each one made new: of a strategy that is there twice, Hypothesis knows only one.
-    times = 2 + is_leaf + 4 * (below.has_files and not is_leaf)
-    choices = [link(modes) for link in (distributed_link, random_link) for _ in range(times)]
+    times = 2 + is_leaf + 6 * (below.has_files and not is_leaf)
+    choices = [link(modes) for link in (links.distributed_link, links.random_link) for _ in range(times)]
     choices += [
-        distributed_link(modes),
-        of_the_user_link(),
-        sequential_link(smallest),
-        sequential_link(smallest),
+        links.distributed_link(modes),
+        links.of_the_user_link(),
+        links.sequential_link(smallest),
+        links.sequential_link(smallest),
     ]
     choices += _of_parts(case, below, lengths)
     if smallest > 0:
         choices += [
-            subset_link(smallest),
-            subset_random_link(smallest),
-            weighted_link(smallest),
-            iter_link(smallest),
+            links.subset_link(smallest),
+            links.subset_random_link(smallest),
+            links.weighted_link(smallest),
+            links.iter_link(smallest),
         ]
     if len(case.layout) > 0:
-        choices += [pk_link(len(case.layout))]
+        choices += [links.pk_link(len(case.layout))]
     if is_leaf and case.layout.has_files:
         # Above others it reads the dataset itself, in the order of these over its blocks.
-        choices += [block_link(case.layout.sizes.tolist())]
+        choices += [links.block_link(case.layout.sizes.tolist())]
     if len(case.layout) > 0 and is_leaf and case.layout.has_files:
-        choices += [mixture_link(case.layout.sizes.tolist()) for _ in range(2)]
+        choices += [links.mixture_link(case.layout.sizes.tolist()) for _ in range(2)]
     return st.one_of(choices)
 
 
@@ -205,5 +186,5 @@ def in_a_world(draw: st.DrawFn, case: Case) -> Case:
     left_out = draw(st.sampled_from([(), ("num_shards",), ("shard_id",), ("num_shards", "shard_id")]))
     dealer = case.links[case.dealer]
     dealer = replace(dealer, arguments={**dealer.arguments, **dict.fromkeys(left_out)})
-    links = (*case.links[: case.dealer], dealer, *case.links[case.dealer + 1 :])
-    return replace(case, links=links, by_world=True)
+    changed = (*case.links[: case.dealer], dealer, *case.links[case.dealer + 1 :])
+    return replace(case, links=changed, by_world=True)

@@ -16,19 +16,8 @@ from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.mixing.edit import Edit
 from samplerkit.samplers.mixing.ledger import Ledger
 from samplerkit.samplers.mixing.mixture import MixtureSampler
-from samplerkit.testing.links import (
-    MOST_SHARDS,
-    Links,
-    SamplerCall,
-    legal_modes,
-    random_link,
-    repeat_link,
-    seeds,
-    sequential_link,
-    subset_link,
-    subset_random_link,
-    window_link,
-)
+from samplerkit.testing import links
+from samplerkit.testing.links import MOST_SHARDS, Links, SamplerCall, legal_modes, seeds
 from samplerkit.testing.strategies import Case, epochs, in_a_world, links_above
 
 _NAMES = ("web", "code", "books")
@@ -58,23 +47,23 @@ def _chain(draw: st.DrawFn, layout: Layout) -> Links:
     """A chain of one or two samplers that may read a part: its passes have one length."""
     size, has_files = len(layout), layout.has_files
     modes = legal_modes(of_files=has_files, is_leaf=True, is_root=False) + 3 * [Shuffle.PARTIAL]
-    lists = [sequential_link(size), subset_link(size), subset_random_link(size)]
-    first = draw(st.one_of(random_link(modes), random_link(modes), *lists, repeat_link()))
+    lists = [links.sequential_link(size), links.subset_link(size), links.subset_random_link(size)]
+    first = draw(st.one_of(links.random_link(modes), links.random_link(modes), *lists, links.repeat_link()))
     if first.arguments.get("shuffle") is Shuffle.PARTIAL or draw(st.booleans()):
         return (first,)
     if has_files and draw(st.booleans()):
         # Windows are whole files, of which the sampler above may look at.
-        windows = draw(window_link(int(layout.sizes.max())))
+        windows = draw(links.window_link(int(layout.sizes.max())))
         windows = replace(windows, arguments={**windows.arguments, "num_samples": None})
-        return windows, draw(random_link([Shuffle.FILES, Shuffle.INFILE, Shuffle.GLOBAL]))
-    return first, draw(random_link([Shuffle.GLOBAL]) | repeat_link())
+        return windows, draw(links.random_link([Shuffle.FILES, Shuffle.INFILE, Shuffle.GLOBAL]))
+    return first, draw(links.random_link([Shuffle.GLOBAL]) | links.repeat_link())
 
 
 def _whole(layout: Layout) -> st.SearchStrategy[Links]:
     """A chain that reads all samples of a part in each pass: ids can leave it."""
     modes = legal_modes(of_files=layout.has_files, is_leaf=True, is_root=True)
     every = {"replacement": False, "num_samples": None}
-    drawn = random_link(modes)
+    drawn = links.random_link(modes)
     return drawn.map(lambda link: (replace(link, arguments={**link.arguments, **every}),))
 
 
@@ -122,11 +111,11 @@ def _removable(layout: Layout) -> list[int]:
 def _edits(draw: st.DrawFn, layout: Layout, mixture: SamplerCall | None, *, is_whole: bool) -> list[Edit]:
     """Edits in the order of their positions: of a mixture also with weights, of what is whole without ids."""
     kinds = ["skip", "global_batch"]
-    kinds += 2 * ["weights"] if mixture is not None else []
+    kinds += 3 * ["weights"] if mixture is not None else []
     removable = _removable(layout) if is_whole else []
-    kinds += 2 * ["without"] if removable else []
+    kinds += 4 * ["without"] if removable else []
     made = []
-    for at in sorted(draw(st.lists(st.integers(0, _LATEST), max_size=4))):
+    for at in sorted(draw(st.lists(st.integers(0, _LATEST), max_size=6))):
         values: dict[str, st.SearchStrategy[Any]] = {
             "skip": st.integers(1, 9),
             "global_batch": st.integers(1, 9),
@@ -148,12 +137,12 @@ def ledgers(draw: st.DrawFn) -> Case:
     runs_on = is_whole or draw(st.booleans())
     mixture = draw(mixture_of_parts(layout, runs_on=runs_on, is_whole=is_whole)) if mixes else None
     if mixture is not None:
-        links: Links = (mixture,)
+        chain: Links = (mixture,)
     else:
-        links = draw(_whole(layout) if is_whole else _chain(layout))
+        chain = draw(_whole(layout) if is_whole else _chain(layout))
     weighed = mixture if runs_on else None
     edits = draw(_edits(layout, weighed, is_whole=is_whole))
-    case = Case((*links, SamplerCall(Ledger, {"edits": edits})), layout, draw(epochs))
+    case = Case((*chain, SamplerCall(Ledger, {"edits": edits})), layout, draw(epochs))
     return replace(case, num_shards=draw(st.integers(1, MOST_SHARDS)), by_world=True)
 
 

@@ -41,7 +41,7 @@ def written() -> set[str]:
 def drawn() -> set[str]:
     """The samplers of which the strategies make links."""
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(links))) if isinstance(node, ast.Call)]
-    return {ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == "SamplerCall"}
+    return {ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == "_call"}
 
 
 def matches(page: str, pattern: str) -> set[str]:

@@ -229,7 +229,7 @@ REACHED = {
 def test_the_trees_reach_every_kind_of_mixture_and_edit():
     reached = Counter()
 
-    @settings(LAW, max_examples=100)
+    @settings(LAW, max_examples=200)
     @given(trees())
     def look(case):
         reached.update(name for name, holds in REACHED.items() if holds(case))

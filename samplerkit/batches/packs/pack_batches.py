@@ -104,9 +104,9 @@ class PackBatches(BatchRecipe):
         if chosen is None or self.window is not None:
             return Prepared(measure, self.window or self._window_size(histogram, abreast))
         members = SortedMembers(lengths, chosen.ids, histogram, kept)
+        whole = partial(PackPlan, measure, abreast, self.num_batches, members)
         packed = PackedSet(histogram, self.fit)
-        whole = partial(PackPlan, packed, members, self.packs, abreast, measure, self.num_batches)
-        return Prepared(measure, whole=whole)
+        return Prepared(measure, whole=partial(whole, packed=packed, packs=self.packs))
 
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Packs a window: the places of the documents of each batch, one of which may be in several."""

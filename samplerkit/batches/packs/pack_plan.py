@@ -5,15 +5,16 @@ Documents of one size are a run, and each run is permuted within itself: `Groupe
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
 from samplerkit.batches.lengths import Histogram
 from samplerkit.batches.packs.best_fit import Bins, Fit
-from samplerkit.batches.plan import BatchSamples, Measure
+from samplerkit.batches.plan import BatchSamples
 from samplerkit.batches.segments import Segments
-from samplerkit.batches.set_plan import SetPlan, SortedMembers
+from samplerkit.batches.set_plan import SetPlan
 from samplerkit.order.files import Block, KeptBlocks
 from samplerkit.order.intervals import distinct, edges_of, interval_of, numbers_in
 from samplerkit.order.keys import Key, keyed_hash
@@ -58,49 +59,36 @@ class PackedSet:
 
 
 @final
+@dataclass(eq=False, repr=False)
 class PackPlan(SetPlan):
     """Packs of a set: as many in each epoch, of documents that are drawn again among those of a size.
 
     Args:
         packed: how the set is packed.
-        members: the set, sorted by length.
         packs: in a batch.
-        abreast: batches in a group.
-        measure: how long samples are.
-        num_batches: how many batches, from the first; None for all.
-        keys: of the members and of the groups.
     """
 
-    def __init__(
-        self,
-        packed: PackedSet,
-        members: SortedMembers,
-        packs: int,
-        abreast: int,
-        measure: Measure,
-        num_batches: int | None,
-        keys: tuple[Key, Key],
-    ) -> None:
-        count = -(-packed.num_packs // packs)
-        super().__init__(members, count, abreast, measure, num_batches, keys[1])
-        self._packed = packed
-        self._packs = packs
-        self._items = GroupedPermutation(packed.runs, keys[0])
-        self._whole = KeptBlocks(keys[0])
-        self._whole_block = Block(0, 1, packed.num_whole)
+    packed: PackedSet
+    packs: int
+
+    def __post_init__(self) -> None:
+        self._set_count(-(-self.packed.num_packs // self.packs))
+        self._items = GroupedPermutation(self.packed.runs, self.keys[0])
+        self._whole = KeptBlocks(self.keys[0])
+        self._whole_block = Block(0, 1, self.packed.num_whole)
 
     @property
     def dropped(self) -> int:
-        return self._packed.num_left_out
+        return self.packed.num_left_out
 
     @property
     def num_draws(self) -> int:
-        return self._members.size
+        return self.members.size
 
     def samples(self, numbers: Ids) -> BatchSamples:
-        packed = self._packed
-        first = self._groups.forward(numbers) * self._packs
-        counts = np.minimum(first + self._packs, packed.num_packs) - first
+        packed = self.packed
+        first = self._groups.forward(numbers) * self.packs
+        counts = np.minimum(first + self.packs, packed.num_packs) - first
         packs = numbers_in(first, counts)
         is_whole = packs < packed.num_whole
         items, item_edges = packed.bins.items(packs[~is_whole] - packed.num_whole)
@@ -123,11 +111,11 @@ class PackPlan(SetPlan):
             np.repeat(packs - np.repeat(first, counts), sizes),
             ~segment_is_whole & packed.lasts[value],
         )
-        return BatchSamples(self._members.at(places), places, edges[batch_edges], segments)
+        return BatchSamples(self.members.at(places), places, edges[batch_edges], segments)
 
     def _parts(self, packs: Ids) -> tuple[Ids, Ids, Ids]:
         """Gives length, place and start of what fills packs alone."""
-        packed = self._packed
+        packed = self.packed
         parts = self._whole.permuted(self._whole_block, packs)
         value = interval_of(packed.whole_starts, parts)
         document, part = np.divmod(parts - packed.whole_starts[value], packed.whole[value])
@@ -135,7 +123,7 @@ class PackPlan(SetPlan):
 
     def _ends(self, items: Ids) -> tuple[Ids, Ids, Ids]:
         """Gives length, place and start of items."""
-        packed = self._packed
+        packed = self.packed
         drawn = self._items.forward(items)
         at = interval_of(packed.item_starts, drawn)
         value = packed.by_item[at]
@@ -146,8 +134,8 @@ class PackPlan(SetPlan):
         )
 
     def locate(self, ids: Ids) -> Located:
-        packed = self._packed
-        which, places = self._members.places_of(ids)
+        packed = self.packed
+        which, places = self.members.places_of(ids)
         value = interval_of(packed.places, places)
         document = places - packed.places[value]
         is_item = packed.first_items[value] >= 0
@@ -158,7 +146,7 @@ class PackPlan(SetPlan):
             parts = self._whole.permuted(self._whole_block, parts, inverse=True)
         packs = np.concatenate([packed.bins.bin_of(items) + packed.num_whole, parts])
         found = np.concatenate([which[is_item], np.repeat(which, times)])
-        numbers = self._groups.backward(packs // self._packs)
+        numbers = self._groups.backward(packs // self.packs)
         is_there = numbers < self._length
         # Two parts of a document may be in one batch.
         pairs = np.unique(np.stack([found[is_there], numbers[is_there]]), axis=1)

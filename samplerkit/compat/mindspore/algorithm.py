@@ -31,7 +31,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.samplers.chain import Chain, Context
 from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
-from samplerkit.samplers.subset import SubsetRandomSampler, chosen
+from samplerkit.samplers.subset import SubsetRandomSampler
 from samplerkit.samplers.weighted import WeightedRandomSampler
 
 MINDSPORE = "mindspore-2.10"
@@ -165,7 +165,7 @@ class MindSporeChain(Chain):
         return carried(("distributed", size, seed), context.epoch, _shuffle_of(size, lambda e: first + e))
 
     def _subset(self, sampler: SubsetRandomSampler, layout: Layout, context: Context) -> Order:
-        listed, seed, kind = chosen(sampler, layout), sampler.seed, self._kind(context)
+        listed, seed, kind = sampler.listed(layout), sampler.seed, self._kind(context)
         size = len(listed)
         self._refuse_over_concat(kind)
         if kind is DatasetKind.FILES:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from samplerkit.inspect.quality.figure import Estimate
 from samplerkit.inspect.quality.order_source import OrderSource
 from samplerkit.inspect.quality.pairs import Numbers
-from samplerkit.order.keys import Key, keyed_hash
+from samplerkit.order.keys import Key
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 
@@ -125,7 +125,7 @@ class _Places:
 
 def _uniform(key: Key, index: int, count: int) -> Numbers:
     """Gives numbers in [0, 1)."""
-    words = keyed_hash(key.words(3, index), np.arange(count))
+    words = key.hashes(np.arange(count), index)
     uniform: Numbers = (words >> np.uint64(11)).astype(np.float64) * _EXACT_FLOATS
     return uniform
 

@@ -11,10 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from samplerkit.order.intervals import Offsets
-from samplerkit.order.keys import Key, keyed_hash, scaled
+from samplerkit.order.keys import Key, scaled
 from samplerkit.order.typing import Ids
-
-_HASH_WORDS = 3
 
 WHOLE: Final = 1 << 60
 """One more than the largest draw."""
@@ -97,7 +95,7 @@ def draw_without_replacement(weights: Ids, count: int, key: Key) -> Ids:
             break
         cumulative = np.cumsum(weights[left])
         counters = np.arange(2 * missing)
-        hashes = keyed_hash(key.words(_HASH_WORDS, index=attempt), counters)
+        hashes = key.hashes(counters, attempt)
         picks = Offsets(cumulative).passed(scaled(hashes, int(cumulative[-1])))
         distinct, first = np.unique(picks, return_index=True)
         new = distinct[np.argsort(first)][:missing]

@@ -23,6 +23,7 @@ from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.chain import class_name
 from samplerkit.samplers.mixing.sources import require_source
 
 _DIGEST_BYTES = 8
@@ -263,7 +264,7 @@ def plain(value: Any, place: str) -> Any:
     """
     if isinstance(value, Sampler):
         child = value.get_child()
-        kept = {_CLASS: _named(type(value)), **plain(value.arguments(), place)}
+        kept = {_CLASS: class_name(type(value)), **plain(value.arguments(), place)}
         return kept if child is None else {**kept, _CHILD: plain(child, place)}
     if isinstance(value, Mapping):
         return {str(name): plain(one, f"{place}.{name}") for name, one in value.items()}
@@ -299,8 +300,3 @@ def made_of(kept: Any) -> Any:
     sampler = names.found(found, named)(**made)
     sampler.add_child(child)
     return sampler
-
-
-def _named(kind: type[Sampler]) -> str:
-    is_ours = names.PUBLIC.get(kind.__name__) == kind.__module__.removeprefix("samplerkit.")
-    return kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from samplerkit.errors import DatasetError
-from samplerkit.testing.reader_contract import same
+from samplerkit.testing.contract import same
 
 OUTCOMES = ("same", "error", "other")
 

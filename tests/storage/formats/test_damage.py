@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.testing.reader_contract import same
+from samplerkit.testing.contract import same
 from tests.storage.formats import mds_shards, test_arrays, test_arrow, test_keyed, test_litdata
 from tests.storage.formats.damage import outcomes
 from tests.storage.formats.litdata_chunks import FOLDERS

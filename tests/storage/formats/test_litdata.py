@@ -12,7 +12,7 @@ import torch
 
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
-from samplerkit.testing.reader_contract import same
+from samplerkit.testing.contract import same
 from tests.storage.formats.litdata_chunks import FOLDERS, image_of, plain_of, row_of, tokens_of
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: it unpacks zstd and reads tables of rows")

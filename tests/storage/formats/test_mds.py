@@ -10,7 +10,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
-from samplerkit.testing.reader_contract import same
+from samplerkit.testing.contract import same
 from tests.storage.formats.mds_shards import COMPRESSIONS, image_of, row_of, sample_of, write
 
 FOLDER = Path(__file__).parents[2] / "data" / "formats" / "mds"

@@ -10,7 +10,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
-from samplerkit.testing.reader_contract import same
+from samplerkit.testing.contract import same
 from tests.storage.formats.mindrecord_rows import FILES, FOLDER, plain_of
 
 

@@ -13,7 +13,7 @@ from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.tfrecord import records as tfrecord_file
 from samplerkit.storage.formats.tfrecord.example import example_of
 from samplerkit.testing import DatasetContract
-from samplerkit.testing.reader_contract import same
+from samplerkit.testing.contract import same
 from tests.storage.formats import tf_records
 from tests.storage.formats.damage import outcomes
 from tests.storage.formats.tf_records import example, field, framed, sample_of
